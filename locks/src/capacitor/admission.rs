@@ -1,18 +1,18 @@
-//! Which acquisitions go through the capacitor.
+//! Admissions: the choice of the acquisitions that go through the capacitor.
 
 use std::cell::Cell;
 use sudog_runtime::shim::system;
 
 use sudog_sync::internal::thread_index;
 
-/// The path of one acquisition.
+/// The path of an acquisition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Path {
-    /// Through the capacitor.
+    /// The acquisition goes through the capacitor.
     Through,
-    /// Past it, if it is empty and the lock is free; otherwise through.
+    /// The acquisition goes past the capacitor, if the capacitor is empty and the lock is free; otherwise through.
     Gate,
-    /// Past it. The waiters' bypass is not bounded then.
+    /// The acquisition goes past the capacitor. The waiters' bypass is not bounded then.
     Past,
 }
 
@@ -49,40 +49,41 @@ pub enum Path {
 /// assert_eq!(*M.lock(), 1);
 /// ```
 pub trait Admission: Send + Sync {
-    /// True if it ever returns [`Path::Gate`]. If false, arrivals are not announced, and an acquisition that takes the
-    /// gate all the same can overtake them.
+    /// True if [`Admission::path`] may return [`Path::Gate`]. If false, arrivals are not announced, and an acquisition
+    /// that takes the gate all the same can overtake them.
     const GATED: bool;
 
-    /// The path of an acquisition that begins.
+    /// Returns the path of an acquisition that is about to begin.
     fn path(&self) -> Path;
 }
 
 /// An admission that a `static` can hold.
 pub trait ConstAdmission: Admission {
-    /// The default.
+    /// The default admission.
     #[allow(clippy::declare_interior_mutable_const)] // copied into place
     const DEFAULT: Self;
 }
 
-/// Every acquisition goes through.
+/// An admission that sends every acquisition through the capacitor.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Always;
 
-/// Contention-activated: an acquisition that finds the lock free and the capacitor empty takes the lock without
-/// arriving. If the capacitor has no gate ([`ArriveDepart::GATE`](super::ArriveDepart::GATE)), every acquisition
-/// arrives.
+/// A contention-activated admission: an acquisition that finds the lock free and the capacitor empty takes the lock
+/// without arriving. If the capacitor has no gate ([`ArriveDepart::GATE`](super::ArriveDepart::GATE)), every
+/// acquisition arrives.
 ///
-/// The capacitor is checked again once the lock is taken: so no earlier arrival is overtaken, and the capacitor's bound
-/// holds.
+/// The acquisition checks the capacitor again once the lock is taken: so no earlier arrival is overtaken, and the
+/// capacitor's bound holds.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Gated;
 
-/// A random fraction goes through; the others go past. The paper's *fractional bypass*.
+/// An admission that sends a random fraction of the acquisitions through the capacitor, and the others past the
+/// capacitor: the paper's *fractional bypass*.
 ///
 /// The acquisitions that go past are not bounded by the capacitor, and may starve at the inner lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Fractional {
-    /// The fraction, in units of 2^-32.
+    /// The fraction of the acquisitions that go through, in units of 2^-32. Never changed.
     through: u32,
 }
 
@@ -117,7 +118,7 @@ impl Fractional {
     ///
     /// # Panics
     ///
-    /// Unless it is from 0 to 1.
+    /// Panics unless `through` is from 0 to 1.
     #[must_use]
     #[track_caller]
     pub const fn new(through: f64) -> Self {
@@ -136,7 +137,7 @@ impl Admission for Fractional {
 }
 
 impl ConstAdmission for Fractional {
-    /// The paper's: one in a hundred.
+    /// The paper's fraction: 0.01.
     const DEFAULT: Self = Self::new(0.01);
 }
 
@@ -147,11 +148,11 @@ impl Default for Fractional {
 }
 
 system::thread_local! {
-    // Without a destructor, so that destructors can use it.
+    // This thread-local has no destructor, so that destructors can use it.
     static STATE: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A random number of this thread's generator.
+/// Returns the next random number of this thread's generator.
 #[inline]
 pub(super) fn draw() -> u32 {
     let mut x = STATE.get();

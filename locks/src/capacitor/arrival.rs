@@ -4,15 +4,16 @@ use std::fmt;
 
 use sudog_runtime::Instant;
 
-/// A capacitor without its lock: limits how many contenders are between arrival and departure, and admits them in
-/// order.
+/// A capacitor without its lock: limits the number of contenders that are between arrival and departure, and admits
+/// contenders in order.
 ///
-/// It excludes no thread by itself and protects no data. A departure without an arrival is an error: it ends the
-/// process if it is detected; otherwise it breaks the bound.
+/// A capacitor excludes no thread by itself and protects no data. A departure without an arrival is an error: a
+/// departure of this kind ends the process if the capacitor detects the error; otherwise the departure breaks the
+/// bound.
 ///
 /// # Examples
 ///
-/// In front of any contended operation, here a compare-exchange loop:
+/// A capacitor in front of another contended operation, here a compare-exchange loop:
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -39,68 +40,71 @@ pub trait ArriveDepart: Send + Sync + Sized {
     /// True if arrivals with a deadline wait in the same queue as the others. If false, they poll.
     const DEADLINES: bool;
 
-    /// True if it can tell that no contender is between arrival and departure.
+    /// True if [`ArriveDepart::is_idle`] can tell that no contender is between arrival and departure.
     const GATE: bool;
 
-    /// With this bypass limit, `B`.
+    /// Creates a capacitor with the bypass limit `B` = `limit`.
     ///
     /// # Panics
     ///
-    /// If it cannot have that limit. All capacitors can have 1 to 31.
+    /// Panics if this capacitor cannot have that limit. All capacitors can have 1 to 31.
     #[track_caller]
     fn with_limit(limit: u32) -> Self;
 
-    /// The bypass limit, `B`.
+    /// Returns the bypass limit, `B`.
     fn limit(&self) -> u32;
 
-    /// How many later arrivals can be admitted before an earlier one has had the lock; `None` if the limit does not
-    /// bound that.
+    /// Returns the number of later arrivals that can be admitted before an earlier arrival has had the lock; `None` if
+    /// the limit does not bound that number.
     fn bound(&self) -> Option<u64>;
 
     /// Waits to be admitted.
     fn arrive(&self) -> Self::Ticket;
 
-    /// Arrives if that is possible without waiting, and there is no waiter.
+    /// Arrives if the contender can be admitted without waiting, and there is no waiter.
     fn try_arrive(&self) -> Option<Self::Ticket>;
 
-    /// Waits to be admitted, until `deadline`. With a deadline in the past it is [`ArriveDepart::try_arrive`].
+    /// Waits to be admitted, until `deadline`. A deadline in the past makes this call the same as
+    /// [`ArriveDepart::try_arrive`].
     fn arrive_until(&self, deadline: Instant) -> Option<Self::Ticket>;
 
-    /// Ends an arrival, and admits the next contenders. Any thread may call it, once per arrival.
+    /// Ends an arrival, and admits the next contenders. Any thread may call `depart`, exactly once per arrival.
     ///
-    /// A goroutine that has run for long yields here, after the others have been admitted.
+    /// A goroutine that has run for long yields in this call, after the next contenders have been admitted.
     fn depart(&self, ticket: Self::Ticket);
 
-    /// [`ArriveDepart::arrive`], announced, with a guard that departs when it is dropped, even by a panic.
+    /// Announces an arrival, calls [`ArriveDepart::arrive`], and returns a guard that departs when it is dropped, even
+    /// by a panic.
     fn pass(&self) -> Arrival<'_, Self> {
         let mut arrival = Arrival::announced(self);
         arrival.ticket = Some(self.arrive());
         arrival
     }
 
-    /// [`ArriveDepart::arrive_until`] in this form.
+    /// Announces an arrival, calls [`ArriveDepart::arrive_until`], and returns a guard as [`ArriveDepart::pass`] does.
     fn pass_until(&self, deadline: Instant) -> Option<Arrival<'_, Self>> {
         let mut arrival = Arrival::announced(self);
         arrival.ticket = Some(self.arrive_until(deadline)?);
         Some(arrival)
     }
 
-    /// For the gate: announces an arrival. Acquisitions that pass the gate may overtake an arrival without an
+    /// Announces an arrival to the gate. Acquisitions that pass the gate may overtake an arrival without an
     /// announcement; there is no other difference.
     fn announce(&self) {}
 
-    /// Ends an announcement. Once for each.
+    /// Ends an announcement. Called once for each announcement.
     fn retract(&self) {}
 
-    /// [`ArriveDepart::depart`] of an announced arrival, and [`ArriveDepart::retract`].
+    /// Calls [`ArriveDepart::depart`] for an announced arrival, then [`ArriveDepart::retract`].
     #[inline]
     fn depart_and_retract(&self, ticket: Self::Ticket) {
         self.depart(ticket);
         self.retract();
     }
 
-    /// For the gate: true if, at some moment during this call, no contender was between announcement and its end. An
-    /// announcement that happened before the call, and has not ended, is not missed.
+    /// Returns true if, at some moment during this call, no contender was between its announcement and the end of that
+    /// announcement. The gate relies on this answer. An announcement that happened before the call, and has not ended,
+    /// is not missed.
     fn is_idle(&self) -> bool {
         false
     }
@@ -108,7 +112,7 @@ pub trait ArriveDepart: Send + Sync + Sized {
 
 /// A capacitor that a `static` can hold, with [`DEFAULT_LIMIT`](super::DEFAULT_LIMIT).
 pub trait ConstArriveDepart: ArriveDepart {
-    /// A new one.
+    /// A new capacitor, with no arrivals.
     #[allow(clippy::declare_interior_mutable_const)] // copied into place
     const DEFAULT: Self;
 }
@@ -118,25 +122,26 @@ pub trait ConstArriveDepart: ArriveDepart {
 pub struct Arrival<'a, C: ArriveDepart> {
     capacitor: &'a C,
     announced: bool,
-    /// `None` until it has arrived.
+    /// The ticket of the arrival; `None` until the contender has arrived. Changed by the guard's owner only.
     ticket: Option<C::Ticket>,
 }
 
 impl<'a, C: ArriveDepart> Arrival<'a, C> {
-    /// A guard for an arrival that is about to happen, announced.
+    /// Announces an arrival that is about to happen, and returns its guard.
     #[inline]
     pub(super) fn announced(capacitor: &'a C) -> Self {
         capacitor.announce();
         Self { capacitor, announced: true, ticket: None }
     }
 
-    /// A guard for an arrival that is about to happen, where there is no gate.
+    /// Returns the guard of an arrival that is about to happen, without an announcement: for an admission that never
+    /// takes the gate.
     #[inline]
     pub(super) fn unannounced(capacitor: &'a C) -> Self {
         Self { capacitor, announced: false, ticket: None }
     }
 
-    /// A guard for an arrival that has happened.
+    /// Returns the guard of an arrival that has happened.
     #[inline]
     pub(super) fn of(capacitor: &'a C, announced: bool, ticket: C::Ticket) -> Self {
         Self { capacitor, announced, ticket: Some(ticket) }
@@ -147,7 +152,7 @@ impl<'a, C: ArriveDepart> Arrival<'a, C> {
         self.ticket = ticket;
     }
 
-    /// The ticket; another thread may then drop an [`Arrival::of`] it.
+    /// Returns the ticket without departing; another thread may then drop an [`Arrival::of`] this ticket.
     #[inline]
     pub(super) fn forget(self) -> Option<C::Ticket> {
         let ticket = self.ticket;
@@ -174,7 +179,7 @@ impl<C: ArriveDepart> fmt::Debug for Arrival<'_, C> {
     }
 }
 
-/// The check of all capacitors.
+/// Checks a bypass limit, and returns the limit. Used by all capacitors.
 #[track_caller]
 pub(super) const fn checked(limit: u32, most: u32) -> u32 {
     assert!(limit >= 1 && limit <= most, "the bypass limit is at least 1, and not more than this capacitor can have");

@@ -1,10 +1,10 @@
 //! Capacitors: bounded bypass for any lock.
 //!
-//! A lock may be fast because it is unfair: the first contender that finds a test-and-set lock free takes it, and some
-//! contenders never do. A capacitor is put in front of such a lock. A contender *arrives* before it locks, and
-//! *departs* after it has unlocked. The capacitor admits only a limited number of arrived contenders at a time, in the
-//! order of their arrivals. So while a contender waits, at most `B - 1` later ones get the lock before it, whatever the
-//! lock itself does.
+//! A lock may be fast because it is unfair: the first contender that finds a test-and-set lock free takes the lock, and
+//! some contenders never get the lock. A capacitor is put in front of such a lock. A contender *arrives* before it
+//! locks, and *departs* after it has unlocked. The capacitor admits only a limited number of arrived contenders at a
+//! time, in the order of their arrivals. So while a contender waits, at most `B - 1` later contenders get the lock
+//! before that contender, regardless of the order in which the lock itself serves its contenders.
 //!
 //! | primitive | admits | bypass at most | deadlines | gate |
 //! |---|---|---|---|---|
@@ -25,25 +25,26 @@
 //!
 //! # Cost
 //!
-//! Uncontended, and with the gate, 1.0 to 1.15 times the bare lock (`Clh`: 1.4 to 1.5). Under contention it costs what
-//! fairness costs: the lock goes from one waiter to the next, and no longer again and again to the thread that has just
-//! unlocked it or is awake. With many more threads than processors each acquisition then needs a wake-up, so millions
-//! of acquisitions per second become some hundred thousand, whatever the inner lock is. So put a capacitor around a
-//! lock that starves its waiters, or where a bound must hold; not around every lock. The figures are in
-//! `locks/docs/capacitor.md`.
+//! Uncontended, and with the gate, a capacitor costs 1.0 to 1.15 times the bare lock (`Clh`: 1.4 to 1.5). Under
+//! contention a capacitor costs as much as fairness does: the lock goes from one waiter to the next, and no longer
+//! again and again to the thread that has just unlocked the lock or is awake. With many more threads than processors
+//! each acquisition then needs a wake-up, so millions of acquisitions per second become some hundred thousand, with any
+//! inner lock. So put a capacitor around a lock that starves its waiters, or where a bound must hold; not around every
+//! lock. The figures are in `locks/docs/capacitor.md`.
 //!
-//! # What the bound counts
+//! # Definition of the bound
 //!
-//! Acquisitions by other contenders whose arrival began after one's own arrival had ended, and that get the lock first.
-//! An arrival ends when its place is taken, before it waits.
+//! The bound counts acquisitions by other contenders that get the lock before a given contender, although their
+//! arrivals began after the arrival of the given contender had ended. An arrival ends when the contender has taken its
+//! place in the order, before the contender waits.
 //!
-//! `locks/docs/capacitor.md` lists what is known, claim by claim and with figures, and the errors in the paper's
+//! `locks/docs/capacitor.md` lists the known facts, claim by claim and with figures, and the errors in the paper's
 //! listings.
 //!
 //! The waiters of the sliding window wait in the chains of [`waiting_array`](crate::waiting_array).
 //!
 //! Source: Dave Dice, *Capacitors*, Oracle Labs, 2025. The window, the gate and the departures in one word are this
-//! project's.
+//! project's own.
 
 mod admission;
 mod arrival;
@@ -60,5 +61,5 @@ pub use platoon::Platoon;
 pub use sliding::{SlidingWindow, WindowTicket};
 pub use wrapped::{Capacitor, Sliding, Wrapped, WrappedGuard};
 
-/// The bypass limit `B` of a capacitor that is made without one.
+/// The bypass limit `B` of a capacitor that is made without an explicit limit.
 pub const DEFAULT_LIMIT: u32 = 4;

@@ -1,25 +1,27 @@
-//! Lanes: several queues, so that arrivals do not all contend for one. For study.
+//! Lanes: several queues, so that arrivals do not all contend for the same queue. For study.
 //!
-//! | | assigned | departures are counted | bypass at most |
+//! | capacitor | assignment of lanes | count of departures | bypass at most |
 //! |---|---|---|---|
-//! | [`Multilane`] | in turn | by all lanes together: the `L * B`-th gives `B` credits to each | `L * B - 1` |
-//! | [`SeparateLanes`] | in turn, by thread, or at random | by each lane separately | see [`LaneChoice`] |
+//! | [`Multilane`] | in turn | one count for all lanes: the `L * B`-th departure gives `B` credits to each lane | `L * B - 1` |
+//! | [`SeparateLanes`] | in turn, by thread, or at random | one count per lane | see [`LaneChoice`] |
 //!
-//! The paper says of lanes that they "preserve the bounded bypass property". That depends on how departures are counted
-//! and how lanes are assigned. With separate counts, each lane is a platoon: while V is late its lane is closed, but
-//! the others go on, with all contenders that are assigned to them. With one count, a platoon is the next `L * B`
-//! numbers, so each lane has `B` of them, and it does not matter that they wait in different queues.
+//! The paper says of lanes that they "preserve the bounded bypass property". That depends on the count of departures
+//! and on the assignment of lanes. With separate counts, each lane is a platoon: while a contender V is late its lane
+//! is closed, but the other lanes go on, with all contenders that are assigned to those lanes. With one count, a
+//! platoon is the next `L * B` numbers, so each lane has `B` of these numbers, and their holders may wait in different
+//! queues.
 //!
-//! **The assigned number is the ticket**: `n` is for lane `n % L`, and is its ticket `n / L`. If only the lane were
-//! assigned, and its ticket drawn in a second step, as any semaphore does, then threads that stop between the two steps
-//! would put the lanes out of step, and the credits of one platoon would go to two: each two such threads admit one
-//! contender more (`locks/docs/capacitor.md`).
+//! **The assigned number is the ticket**: number `n` is for lane `n % L`, and stands for ticket `n / L` of that lane.
+//! Suppose that only the lane were assigned, and the ticket drawn in a second step, as any semaphore does. Then threads
+//! that stop between the two steps would put the lanes out of step, and the credits of one platoon would go to two
+//! platoons: each two such threads admit one contender more (`locks/docs/capacitor.md`).
 //!
-//! A credit belongs to an assigned number, so a contender with a number cannot give up. One with a deadline takes no
-//! number before its turn has come, and polls.
+//! A credit belongs to an assigned number, so a contender with a number cannot give up. A contender with a deadline
+//! takes no number before its turn has come, and polls.
 //!
-//! Orderings: as in `platoon.rs`; credits are Release, and an admitted contender acquires them. Sleepers are woken as
-//! in the sliding window, but for all numbers, whether assigned or not: so no further check is needed.
+//! Orderings: as in `platoon.rs`; the additions of credits are Release, and an admitted contender acquires them.
+//! Sleepers are woken as in the sliding window, but a wake-up is sent for every admitted number, whether assigned or
+//! not: so no further check is needed.
 //!
 //! Source: the paper's remark on multilane semaphores; the shared count is this project's.
 
@@ -40,14 +42,14 @@ use sudog_sync::Semaphore;
 use sudog_sync::internal::poll_until;
 use sudog_sync::internal::thread_index;
 
-/// The number of lanes if none is given.
+/// The default number of lanes.
 pub const DEFAULT_LANES: u32 = 2;
 
-/// A platoon of `L * B`, assigned in turn to `L` lanes.
+/// A platoon of `L * B` contenders, assigned in turn to `L` lanes.
 ///
 /// # Limits
 ///
-/// `L * B` is at most 2^20. It cannot be in a `static`, as its lanes are on the heap.
+/// `L * B` is at most 2^20. A `Multilane` cannot be in a `static`, as its lanes are on the heap.
 ///
 /// # Examples
 ///
@@ -62,7 +64,7 @@ pub const DEFAULT_LANES: u32 = 2;
 /// assert!(lanes.try_arrive().is_some());
 /// ```
 pub struct Multilane {
-    /// For each lane, the number of its tickets that are admitted.
+    /// The number of admitted tickets of each lane. Increased only by the last departure of a platoon.
     lanes: Box<[CachePadded<AtomicU64>]>,
     dealt: CachePadded<AtomicU64>,
     departed: CachePadded<AtomicU64>,
@@ -70,11 +72,11 @@ pub struct Multilane {
 }
 
 impl Multilane {
-    /// With `lanes` lanes, and this bypass limit for each.
+    /// Creates a capacitor with `lanes` lanes and the bypass limit `limit` for each lane.
     ///
     /// # Panics
     ///
-    /// If `lanes` is 0, or too large for the limit.
+    /// Panics if `lanes` is 0, or too large for the limit.
     #[must_use]
     #[track_caller]
     pub fn with_lanes(lanes: u32, limit: u32) -> Self {
@@ -88,13 +90,13 @@ impl Multilane {
         }
     }
 
-    /// How many numbers have been assigned. For tests and diagnostics.
+    /// Returns the count of the numbers that have been assigned. For tests and diagnostics.
     #[must_use]
     pub fn dealt(&self) -> u64 {
         self.dealt.load(Relaxed)
     }
 
-    /// The lane of a number, and its ticket there.
+    /// Returns the lane of a number, and the ticket of that lane for which the number stands.
     #[inline]
     fn lane(&self, number: u64) -> (&AtomicU64, u64) {
         let lanes = self.lanes.len() as u64;
@@ -118,7 +120,7 @@ impl Multilane {
         }
     }
 
-    /// The last departure of the platoon: admits the next one.
+    /// Completes the platoon, as its last departure: admits the next platoon.
     #[cold]
     fn complete(&self) {
         self.departed.store(0, Relaxed);
@@ -176,8 +178,8 @@ impl ArriveDepart for Multilane {
     }
 
     fn depart(&self, _: u64) {
-        // Relaxed: as in platoon.rs, the last departure's credits release the reset, and the next platoon's departures
-        // acquire it.
+        // Relaxed: as in `platoon.rs`, the addition of credits by the last departure releases the reset, and the
+        // departures of the next platoon acquire those credits.
         let departed = self.departed.fetch_add(1, Relaxed) + 1;
         if departed >= self.credits() {
             if departed > self.credits() {
@@ -189,24 +191,26 @@ impl ArriveDepart for Multilane {
     }
 }
 
-/// How lanes are assigned. The bound of [`SeparateLanes`] depends on it.
+/// The assignment of lanes to arrivals. The bound of [`SeparateLanes`] depends on this choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LaneChoice {
-    /// One after the other. The bypass depends on the number of threads, T: threads that are assigned to the lane of a
-    /// late one wait behind it, and soon all are there; in models it was `L * B - 1 + (L - 1) * (T - 2)` and `T - 1`
-    /// more. But a caller that only tries gets another lane the next time, so with `try_lock` it is not bounded.
+    /// Each arrival gets the next lane. The bypass depends on the number of threads, T: the threads that are assigned
+    /// to the lane of a late contender wait behind that contender, and soon all threads are there; in models the bypass
+    /// was `L * B - 1 + (L - 1) * (T - 2)` and `T - 1` more. But a caller that only tries gets another lane the next
+    /// time, so with `try_lock` the bypass is not bounded.
     InTurn,
-    /// Always the same for each thread. Not bounded: the threads of another lane pass again and again.
+    /// Each thread always gets the same lane. The bypass is not bounded: the threads of another lane pass again and
+    /// again.
     ByThread,
-    /// Any: the paper's "at random". Not bounded.
+    /// Each arrival gets a random lane: the paper's "at random". The bypass is not bounded.
     AtRandom,
 }
 
-/// Lanes that are separate platoons.
+/// A capacitor with lanes that are separate platoons.
 ///
 /// # Examples
 ///
-/// A late departure in one lane does not hold up the other:
+/// A late departure in one lane does not hold up the other lane:
 ///
 /// ```
 /// use sudog::locks::capacitor::{ArriveDepart, LaneChoice, SeparateLanes};
@@ -226,16 +230,16 @@ pub struct SeparateLanes<S = Benaphore> {
 }
 
 impl<S: Semaphore> SeparateLanes<S> {
-    /// With `lanes` lanes, and this bypass limit for each.
+    /// Creates a capacitor with `lanes` lanes and the bypass limit `limit` for each lane.
     ///
     /// # Panics
     ///
-    /// If `lanes` is 0, or a platoon cannot have this limit.
+    /// Panics if `lanes` is 0, or a platoon cannot have this limit.
     #[must_use]
     #[track_caller]
     pub fn with_lanes(lanes: u32, limit: u32, lane_choice: LaneChoice) -> Self {
         assert!(lanes >= 1, "there must be at least one lane");
-        // Outside of the closure, to which `#[track_caller]` does not reach.
+        // Create the first lane outside of the closure, to which `#[track_caller]` does not reach.
         let first = Platoon::with_limit(limit);
         let lanes = std::iter::once(first).chain((1..lanes).map(|_| Platoon::with_limit(limit))).collect();
         Self { lanes, lane_choice, dealt: CachePadded::new(AtomicU64::new(0)) }

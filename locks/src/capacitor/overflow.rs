@@ -1,11 +1,12 @@
-//! Tickets that departed when they were too far from the base for a bit, as ranges; adjacent ranges are merged.
+//! The tickets that departed when they were too far from the base for a bit, as ranges; adjacent ranges are merged.
 //!
-//! Between two ranges is a ticket that has not departed, or has departed with a bit; so there is at most one range more
-//! than there are present tickets, however many have given up.
+//! Between two ranges there is a ticket that has not departed, or has departed with a bit; so there is at most one
+//! range more than there are present tickets, however many tickets have been given up.
 
 use std::collections::BTreeMap;
 
-/// From the first ticket of each range to the one behind its last. Full ticket numbers, which do not wrap.
+/// A map from the first ticket of each range to the ticket behind its last. The keys and values are full ticket
+/// numbers, which do not wrap.
 #[derive(Debug)]
 pub(super) struct Overflow(BTreeMap<u64, u64>);
 
@@ -20,12 +21,12 @@ impl Overflow {
         self.0.clear();
     }
 
-    /// The first ticket.
+    /// Returns the first ticket.
     pub(super) fn first(&self) -> Option<u64> {
         self.0.first_key_value().map(|(&first, _)| first)
     }
 
-    /// Adds a ticket. Returns false, without a change, if it is there already.
+    /// Adds a ticket. Returns false, without a change, if the ticket is recorded already.
     pub(super) fn insert(&mut self, ticket: u64) -> bool {
         let first = match self.0.range(..=ticket).next_back() {
             Some((_, &end)) if end > ticket => return false,
@@ -37,7 +38,8 @@ impl Overflow {
         true
     }
 
-    /// Removes the first ticket and those that follow it without a gap, at most `most`; returns how many.
+    /// Removes the first ticket and the tickets that follow it without a gap, `most` at most; returns the number of
+    /// removed tickets.
     pub(super) fn take_first(&mut self, most: u32) -> u32 {
         let Some((first, end)) = self.0.pop_first() else { return 0 };
         let taken = (end - first).min(u64::from(most));

@@ -1,32 +1,33 @@
-//! The platoon: `B` contenders are admitted, and the next `B` when all of these have departed. The paper's capacitor.
+//! The platoon: `B` contenders are admitted, and the next `B` when all of these have departed. This is the paper's
+//! capacitor.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `sema` | credits, `B` at first: an arrival takes one |
-//! | `departed` | lower half: how many of the current platoon have departed; upper half: how many announcements have ended |
-//! | `announced` | how many announcements there were |
+//! | `sema` | credits, `B` at first: an arrival takes a credit |
+//! | `departed` | lower half: the number of departures from the current platoon; upper half: the number of ended announcements |
+//! | `announced` | the number of announcements so far |
 //!
 //! | step | by | action |
 //! |---|---|---|
-//! | arrive | | takes a credit, waiting in the queue |
-//! | depart | | `departed += (0, 1)`, or `(1, 1)` if announced; the `B`-th of the platoon: `departed -= (0, B)`, then gives `B` credits |
-//! | retract | | `departed += (1, 0)` |
-//! | gate | the owner of the inner lock | loads `departed`, then `announced`: if equal, no contender is in between |
+//! | arrive | any contender | takes a credit, waiting in the queue |
+//! | depart | an admitted contender | `departed += (0, 1)`, or `(1, 1)` if announced; the `B`-th of the platoon: `departed -= (0, B)`, then gives `B` credits |
+//! | retract | an announced contender | `departed += (1, 0)` |
+//! | gate | the owner of the inner lock | loads `departed`, then `announced`: if the two counts are equal, no contender is in between |
 //!
-//! Bound: while V has not departed, its platoon is not complete, so only the credits of that platoon can overtake it:
-//! `B - 1`. This needs a semaphore that is first come, first served, newcomers included; with a semaphore whose
-//! newcomers take credits before waiters, V could wait for ever at the semaphore.
+//! Bound: while a contender V has not departed, its platoon is not complete, so only the credits of that platoon can
+//! overtake V: `B - 1`. This needs a semaphore that is first come, first served, newcomers included; with a semaphore
+//! whose newcomers take credits before waiters, V could wait for ever at the semaphore.
 //!
 //! **One word for both counts.** The listings reset the count of departures by a store, which is correct because no
-//! other departure can happen then. Here the reset is an RMW, as the upper half keeps counting; so a departure is one
-//! RMW with a gate or without.
+//! other departure can happen at that time. Here the reset is an RMW, as the upper half continues to count; so a
+//! departure is one RMW with a gate or without.
 //!
 //! Orderings: the `B`-th departure subtracts `B` before it releases the credits, and the next departure has acquired
-//! one of them: so the lower half never counts two platoons. The gate: a departure is Release, and comes after its
-//! announcement; so a thread that has acquired `departed` sees all announcements that it counts, and also the
-//! announcement of a V that was announced before and has not departed: the counts differ.
+//! one of those credits: so the lower half never counts two platoons. The gate: a departure is Release, and comes after
+//! its announcement; so a thread that has acquired `departed` sees every announcement whose end is included in that
+//! value, and also the announcement of a contender V that was announced before and has not departed: the counts differ.
 //!
-//! A late departure leaves the lock idle: once the platoon's credits are used up, all contenders wait for the last
+//! A late departure leaves the lock idle: once the credits of the platoon are used up, all contenders wait for the last
 //! departure. [`SlidingWindow`](super::SlidingWindow) avoids that.
 //!
 //! Source: listing 1 (over `Ticket`) and listing 2 (over `Twa`).
@@ -51,16 +52,16 @@ use sudog_sync::{Order, Semaphore};
 /// The largest bypass limit.
 const MOST: u32 = 1 << 20;
 
-/// One, in the upper half of the word.
+/// The number 1 in the upper half of `departed`.
 const ONE: u64 = 1 << 32;
 
 /// The capacitor of the paper, over any semaphore that is first come, first served.
 ///
 /// # Limits
 ///
-/// The bypass limit is at most 2^20; at most 2^31 contenders that have arrived and not departed. Over a semaphore that
+/// The bypass limit is at most 2^20. At most 2^31 contenders may have arrived and not departed. Over a semaphore that
 /// blocks its thread, goroutines of one worker must not wait for the inner lock, nor yield while they own it, while
-/// other goroutines of that worker wait to be admitted: none of them would run again.
+/// other goroutines of that worker wait to be admitted: none of these goroutines would run again.
 ///
 /// # Examples
 ///
@@ -92,8 +93,8 @@ impl<S: Semaphore> Platoon<S> {
     const FIRST_COME_FIRST_SERVED: () =
         assert!(S::FIFO && S::HANDOFF, "a platoon's semaphore serves first come, first served, newcomers included");
 
-    /// [`ArriveDepart::with_limit`], for a `static`: the limit is a type parameter, as a trait's constants cannot
-    /// depend on a value.
+    /// Creates a capacitor in a `static`, as [`ArriveDepart::with_limit`] does elsewhere: the limit is a type
+    /// parameter, as the constants of a trait cannot depend on a value.
     ///
     /// ```
     /// use sudog::locks::capacitor::{ArriveDepart, Platoon};
@@ -114,8 +115,8 @@ impl<S: Semaphore> Platoon<S> {
         Self { sema: CachePadded::new(S::WITH_PERMITS), tally: CachePadded::new(tally) }
     }
 
-    /// The semaphore, to inspect. Permits that are taken from it or given to it directly break the bound; and if it is
-    /// closed, arrivals panic.
+    /// Returns the semaphore, for inspection. Permits that are taken from the semaphore or given to it directly break
+    /// the bound; and if the semaphore is closed, arrivals panic.
     pub fn semaphore(&self) -> &S {
         let () = Self::FIRST_COME_FIRST_SERVED;
         &self.sema
@@ -131,7 +132,7 @@ impl<S: Semaphore> Platoon<S> {
         sudog_runtime::safepoint();
     }
 
-    /// The last departure of the platoon: admits the next one.
+    /// Completes the platoon, as its last departure: admits the next platoon.
     #[cold]
     fn complete(&self, before: u32) {
         let limit = self.tally.limit;
@@ -139,7 +140,7 @@ impl<S: Semaphore> Platoon<S> {
             fatal("sync: departure without an arrival");
         }
         mark("a platoon is complete");
-        // Relaxed: the grant below releases it.
+        // Relaxed: the grant below releases this subtraction.
         self.tally.departed.fetch_sub(u64::from(limit), Relaxed);
         self.sema.grant_many(limit);
     }
@@ -193,7 +194,7 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
 
     #[inline]
     fn announce(&self) {
-        // Relaxed: it comes before the end of the announcement, which the gate acquires.
+        // Relaxed: the announcement comes before its own end, which the gate acquires.
         self.tally.announced.fetch_add(1, Relaxed);
     }
 
@@ -204,8 +205,8 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
 
     #[inline]
     fn is_idle(&self) -> bool {
-        // This order: in the other one a contender could be announced, and another depart, between the two. That 2^32
-        // are announced between the two is not expected.
+        // Load `departed` first: in the other order a contender could be announced, and another contender depart,
+        // between the two loads. That 2^32 contenders are announced between the two loads is not expected.
         let departed = (self.tally.departed.load(Acquire) / ONE) as u32;
         self.tally.announced.load(Relaxed) == departed
     }

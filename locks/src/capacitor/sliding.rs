@@ -1,50 +1,51 @@
-//! The sliding window: admits every ticket that is less than `B` behind the first that has not departed.
+//! The sliding window: admits every ticket that is less than `B` behind the first ticket that has not departed.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `next` | the next ticket; to arrive is to draw one |
+//! | `next` | the next ticket; to arrive is to draw a ticket |
 //! | `window` | upper half, *base*: the first ticket that has not departed. Bit 31: OVERFLOW, the list `overflow` is not empty. Bits 0 to 30: bit `i` says that ticket `base + i` has departed; bit 0 is never set |
 //! | `overflow` | tickets that gave up when they were too far from the base for a bit |
 //!
 //! | step | by | action |
 //! |---|---|---|
-//! | arrive | | `t = next++`; `t < base + B`: is admitted; otherwise waits until that holds |
+//! | arrive | any contender | `t = next++`; if `t < base + B`, is admitted; otherwise waits until that holds |
 //! | depart | ticket `t`, no OVERFLOW | CAS on the window: sets bit `t - base`; if the lowest bits are set then, moves the base past them |
-//! | depart | OVERFLOW, or no bit for `t` | the same under a lock; and gives bits to those tickets of `overflow` that are near enough now |
-//! | … | the ticket that moved the base by `k` | wakes those of the `k` tickets behind the old window that have been drawn |
+//! | depart | ticket `t`, OVERFLOW is set, or there is no bit for `t` | the same under a lock; also gives bits to those tickets of `overflow` that are near enough now |
+//! | … then | the ticket that moved the base by `k` | wakes those of the `k` tickets behind the old window that have been drawn |
 //! | give up | a waiter | departs |
 //!
-//! Tickets have 32 bits here and wrap: two are compared by their difference, so fewer than 2^31 may be in use. While
-//! one ticket holds up the base, others can arrive and give up any number of times: from 2^30 on, arrivals with a
-//! deadline draw no more tickets, and poll.
+//! Tickets have 32 bits here and wrap: two tickets are compared by their difference, so fewer than 2^31 tickets may be
+//! in use. While one ticket holds up the base, other contenders can arrive and give up any number of times: from 2^30
+//! tickets on, arrivals with a deadline draw no more tickets, and poll.
 //!
-//! **Bound.** While V has not departed the base is not above its ticket `v`, so every admitted ticket is below `v + B`:
-//! at most `B - 1` of them are later than V. Neither the order of departures nor the inner lock matters. Each contender
-//! may be overtaken by all `B - 1`; in a platoon only the first may.
+//! **Bound.** While a contender V has not departed, the base is not above the ticket `v` of V, so every admitted ticket
+//! is below `v + B`: at most `B - 1` admitted tickets are later than V. Neither the order of departures nor the inner
+//! lock matters. Each contender may be overtaken by all `B - 1`; in a platoon only the first contender may.
 //!
 //! **No waiter is left behind.** The ticket `base` is always admitted. A base that moves to `b` admits exactly the
-//! tickets below `b + B`; the ticket that moved it by `k` wakes the `k` that were not admitted before. So a late
-//! departure delays the tickets `B` behind it, and no others. So does a thread that has moved the base and is stopped
-//! before it has woken those: no other thread will.
+//! tickets below `b + B`; the ticket that moved the base by `k` wakes the `k` tickets that were not admitted before. So
+//! a late departure delays the tickets `B` behind it, and no others. A thread that has moved the base and is stopped
+//! before it has woken those `k` tickets delays them too: no other thread will wake these tickets.
 //!
-//! **The bits.** An admitted ticket is less than `B` from the base, so it has a bit; so a limit is 31 at most. A ticket
-//! that gives up may be farther away, and is recorded in `overflow`. OVERFLOW is in the same word as the base: so
-//! either a departing thread sees OVERFLOW and reads the list, or the recorded ticket sees the base that this thread
-//! moved. While OVERFLOW is set the window is changed under the lock only, so for that time a departure may have to
-//! wait for another.
+//! **The bits.** An admitted ticket is less than `B` from the base, so that ticket has a bit; so a limit is 31 at most.
+//! A ticket that gives up may be farther away, and is recorded in `overflow`. OVERFLOW is in the same word as the base:
+//! so either a departing thread sees OVERFLOW and reads the list, or the thread that recorded the ticket sees the base
+//! that the departing thread moved. While OVERFLOW is set the window is changed under the lock only, so for that time a
+//! departure may have to wait for another departure.
 //!
 //! **The gate** loads the window, then `next`: if both give the same ticket, no contender is between arrival and
-//! departure. For the reason of this order, and for its limits, see [`is_idle`](SlidingWindow::is_idle).
+//! departure. The reason for this order, and its limits, are described at [`is_idle`](SlidingWindow::is_idle).
 //!
-//! Orderings: a departure is Release and an admission Acquire, though the inner lock orders what it protects. To wake
-//! only drawn tickets, a departing thread reads `next` after it has changed the window; a waiter has drawn a ticket,
-//! and reads the window once more before it sleeps: each writes, then reads what the other writes. So the departing
-//! thread's two accesses are sequentially consistent, and between the waiter's two is the fence of the chain. On x86
-//! the departing thread pays nothing for it, as its write is a locked instruction.
+//! Orderings: a departure is Release and an admission Acquire, although the inner lock orders the data under that lock.
+//! To wake only drawn tickets, a departing thread reads `next` after it has changed the window; a waiter has drawn a
+//! ticket, and reads the window once more before it sleeps: each thread writes, then reads the word that the other
+//! thread writes. So the two accesses of the departing thread are sequentially consistent, and the fence of the chain
+//! is between the two accesses of the waiter. On x86 the departing thread pays nothing for sequential consistency, as
+//! its write is a locked instruction.
 //!
 //! The window must outlive the departure, which reads `next` at its end.
 //!
-//! Source: this project's. `locks/docs/capacitor.md` lists what was checked.
+//! Source: this project's own. `locks/docs/capacitor.md` lists the properties that were checked.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -66,26 +67,29 @@ use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use crate::waiting_array::chain;
 use sudog_sync::internal::poll_until;
 
-/// How many bits are used. In a model two, so that a ticket can be too far away for one.
+/// The number of bits in use. A model has two bits, so that a ticket can be too far from the base for a bit.
 const SPAN: u32 = if cfg!(sudog_loom) { 2 } else { 31 };
 const OVERFLOW: u64 = 1 << 31;
-/// How many tickets there may be from the base on before arrivals with a deadline draw no more.
+/// The number of tickets from the base on above which arrivals with a deadline draw no more tickets.
 const CROWDED: u32 = 1 << 30;
-/// How many there may be before a waiter ends the process: far from the 2^31 that could not be compared any more.
-/// Arrivals without a deadline are at most as many as there are threads and goroutines.
+/// The number of tickets from the base on above which a waiter ends the process. This number is far from 2^31, at which
+/// tickets could not be compared any more. Arrivals without a deadline are at most as many as there are threads and
+/// goroutines.
 const MOST: u32 = CROWDED + (1 << 29);
 const BITS: u64 = (1 << SPAN) - 1;
 
-/// A capacitor that never drains: the window moves when its first ticket departs, not when the last of a platoon does.
+/// A capacitor that never drains: the window moves when its first ticket departs, whereas a platoon waits for its last
+/// departure.
 ///
-/// `P` says how contenders wait that are not admitted yet.
+/// The policy `P` determines the way in which contenders wait until they are admitted.
 ///
 /// # Limits
 ///
-/// The bypass limit is at most 31. At most 2^30 arrivals since the first that has not departed, those that gave up
-/// included: beyond that an arrival with a deadline polls; half as many more, which would have to be threads and
-/// goroutines, end the process. A waiter that gives up while 31 or more tickets are before it allocates, and so may any
-/// departure until the base has passed it: so this cannot guard a global allocator that is waited for with deadlines.
+/// The bypass limit is at most 31. There may be at most 2^30 arrivals since the first arrival that has not departed,
+/// including those that gave up: beyond that number an arrival with a deadline polls. Half as many more, which would
+/// have to be threads and goroutines, end the process. A waiter that gives up while 31 or more tickets are before its
+/// ticket allocates, and so may any departure until the base has passed that ticket: so a sliding window cannot guard a
+/// global allocator whose waiters have deadlines.
 ///
 /// # Examples
 ///
@@ -109,8 +113,8 @@ pub struct SlidingWindow<P = SpinThenPark> {
 
 /// A ticket of a [`SlidingWindow`].
 ///
-/// Never 0, so that an absent ticket is 0 and both are one word: writing half a word and then reading the whole word
-/// costs as much as a lock.
+/// The value is never 0, so that an `Option` of a ticket is one word, with 0 for `None`: writing half a word and then
+/// reading the whole word costs as much as a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WindowTicket(NonZeroU64);
 
@@ -120,7 +124,7 @@ impl WindowTicket {
         Self(NonZeroU64::MIN | u64::from(number) << 32)
     }
 
-    /// The number: tickets are numbered in the order in which they are drawn, modulo 2^32.
+    /// Returns the number of the ticket: tickets are numbered in the order in which they are drawn, modulo 2^32.
     #[inline]
     #[must_use]
     pub fn number(self) -> u32 {
@@ -134,20 +138,22 @@ impl fmt::Debug for WindowTicket {
     }
 }
 
-/// The base of a window.
+/// Returns the base of a window.
 #[inline]
 fn base(window: u64) -> u32 {
     (window >> 32) as u32
 }
 
-/// A window with these bits, which may be more than fit, moved on as far as they allow; and by how much.
+/// Moves a window of this base and these bits, which may be more than fit, on as far as the bits allow. Returns the new
+/// window and the distance of the move.
 #[inline]
 fn moved(base: u32, bits: u64) -> (u64, u32) {
     let by = bits.trailing_ones();
     (u64::from(base.wrapping_add(by)) << 32 | bits.checked_shr(by).unwrap_or(0), by)
 }
 
-/// The window after `n` tickets from this one on have departed, and by how much it has moved. The tickets have bits.
+/// Returns the window after the departure of `n` tickets from `ticket` on, and the distance by which the window has
+/// moved. The tickets must have bits.
 #[inline]
 fn without(window: u64, ticket: u32, n: u32) -> (u64, u32) {
     let at = ticket.wrapping_sub(base(window));
@@ -158,11 +164,11 @@ fn without(window: u64, ticket: u32, n: u32) -> (u64, u32) {
 }
 
 impl SlidingWindow {
-    /// A window with this bypass limit and the default policy. [`ArriveDepart::with_limit`] allows any policy.
+    /// Creates a window with this bypass limit and the default policy. [`ArriveDepart::with_limit`] allows any policy.
     ///
     /// # Panics
     ///
-    /// If the limit is not from 1 to 31.
+    /// Panics if the limit is not from 1 to 31.
     #[cfg(not(sudog_loom))]
     #[must_use]
     #[track_caller]
@@ -172,11 +178,12 @@ impl SlidingWindow {
 }
 
 impl<P> SlidingWindow<P> {
-    /// [`ArriveDepart::with_limit`], for a `static`; with [`SlidingWindow::new`] the policy need not be named.
+    /// Creates a window in a `static`, as [`ArriveDepart::with_limit`] does elsewhere. With [`SlidingWindow::new`] the
+    /// policy need not be named.
     ///
     /// # Panics
     ///
-    /// If the limit is not from 1 to 31.
+    /// Panics if the limit is not from 1 to 31.
     #[cfg(not(sudog_loom))]
     #[must_use]
     #[track_caller]
@@ -197,42 +204,44 @@ impl<P> SlidingWindow<P> {
         }
     }
 
-    /// As if `at` tickets had been drawn and had departed. For tests of the wrapping.
+    /// Creates a window in the state after `at` tickets have been drawn and have departed. For tests of the wrapping.
     #[doc(hidden)]
     #[must_use]
     pub fn with_limit_at(limit: u32, at: u32) -> Self {
         Self::beginning(at, limit)
     }
 
-    /// How many contenders have arrived and not departed at this moment, waiters included; and those that gave up, as
-    /// long as an earlier one has not departed. For tests and diagnostics.
+    /// Returns the number of contenders that have arrived and not departed at this moment, including waiters. The
+    /// contenders that gave up are counted as long as an earlier contender has not departed. For tests and diagnostics.
     #[must_use]
     pub fn present(&self) -> u32 {
         let window = self.window.load(Acquire);
         (self.next.load(Relaxed) as u32).wrapping_sub(base(window))
     }
 
-    /// How many tickets have been drawn. For tests and diagnostics.
+    /// Returns the number of tickets that have been drawn. For tests and diagnostics.
     #[must_use]
     pub fn drawn(&self) -> u64 {
         self.next.load(Relaxed)
     }
 
-    /// Relaxed: a waiter has a fence after it, and the gate acquires it through the departures.
+    /// Draws a ticket. Relaxed: a waiter executes a fence after the draw, and the gate acquires the draw through the
+    /// departures.
     #[inline]
     fn draw(&self) -> u32 {
         self.next.fetch_add(1, Relaxed) as u32
     }
 
-    /// How many tickets must be admitted before this one; `None` if it is admitted.
+    /// Returns the number of tickets that must be admitted before this ticket; `None` if this ticket is admitted.
     #[inline]
     fn ahead(&self, window: u64, ticket: u32) -> Option<u32> {
         let ahead = ticket.wrapping_sub(base(window).wrapping_add(self.limit));
         (ahead as i32 >= 0).then_some(ahead)
     }
 
-    /// Wakes the tickets that a window at `base` admits when it has moved by `by`. Skips `passed`, tickets that are
-    /// known to have left: of each range the first, and how many; in ascending order.
+    /// Wakes the tickets that become admitted when a window at `base` moves by `by`. Skips the tickets in `passed`,
+    /// which are known to have departed: `passed` has the first ticket and the length of each range, in ascending
+    /// order.
     #[inline]
     fn wake(&self, base: u32, by: u32, passed: &[(u32, u32)]) {
         let first = base.wrapping_add(self.limit);
@@ -251,13 +260,13 @@ impl<P> SlidingWindow<P> {
         }
     }
 
-    /// The key under which waiters are found.
+    /// Returns the key under which waiters are found.
     #[inline]
     fn address(&self) -> usize {
         (&raw const *self).addr()
     }
 
-    /// Departs, or gives up.
+    /// Departs, or gives up, with this ticket.
     #[inline]
     fn leave(&self, ticket: u32) {
         let mut old = self.window.load(Relaxed);
@@ -275,7 +284,7 @@ impl<P> SlidingWindow<P> {
         }
     }
 
-    /// Under the lock: for a ticket that has no bit, or if others are recorded that had none.
+    /// Departs under the lock: for a ticket that has no bit, or while other tickets without bits are recorded.
     #[cold]
     fn leave_under_lock(&self, ticket: u32) {
         mark("a ticket departs without a bit");
@@ -292,16 +301,19 @@ impl<P> SlidingWindow<P> {
             if at < SPAN {
                 (new, by) = without(new, ticket, 1);
             } else {
-                // The full ticket number: it has been drawn recently.
+                // Compute the full ticket number: `ticket` has been drawn recently, so it is less than 2^32 behind
+                // `next`.
                 if !overflow.insert(next - u64::from((next as u32).wrapping_sub(ticket))) {
                     fatal("sync: departure without an arrival");
                 }
             }
-            // In ascending order, so that each finds the base where the earlier ones have left it.
+            // Remove the recorded tickets in ascending order, so that each ticket finds the base where the earlier
+            // tickets have left the base.
             while let Some(first) = overflow.first().map(|first| first as u32) {
                 let step = match first.wrapping_sub(base(new)) {
                     0 => {
-                        // They may be many: no bit is set among them.
+                        // Take the whole range, however long: its tickets are recorded in `overflow`, so their bits are
+                        // not set.
                         let n = overflow.take_first(u32::MAX);
                         passed.push((first, n));
                         let bits = (new & BITS).checked_shr(n).unwrap_or(0);
@@ -323,7 +335,7 @@ impl<P> SlidingWindow<P> {
             }
             match self.window.compare_exchange(old, new, SeqCst, Relaxed) {
                 Ok(_) => break (old, by),
-                // Possible only if OVERFLOW was not set: then no other ticket is recorded.
+                // The exchange can fail only if OVERFLOW was not set: then no other ticket is recorded.
                 Err(_) => {
                     mark("another ticket departs while one is recorded");
                     debug_assert!(old & OVERFLOW == 0, "with OVERFLOW set the window is changed under the lock only");
@@ -390,8 +402,8 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
 
     #[inline]
     fn try_arrive(&self) -> Option<WindowTicket> {
-        // The ticket first: the exchange then proves that no ticket has been drawn since, so no contender waits before
-        // this one.
+        // Load the ticket first: the exchange then proves that no ticket has been drawn since, so no contender waits
+        // before this contender.
         let mut next = self.next.load(Acquire);
         loop {
             self.ahead(self.window.load(Acquire), next as u32).is_none().then_some(())?;
@@ -430,12 +442,12 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
         sudog_runtime::safepoint();
     }
 
-    /// The window first, then the tickets. If both give the same ticket, then they did so at the moment of the second
-    /// load, as the base never moves back and is never above the tickets. In the other order one ticket could depart,
-    /// and another arrive, between the two.
+    /// Loads the window first, then `next`. If both give the same ticket, then they did so at the moment of the second
+    /// load, as the base never moves back and is never above the tickets. In the other order one contender could
+    /// depart, and another contender arrive, between the two loads.
     ///
-    /// Relaxed for the second: it is not moved before the first, which is Acquire; a ticket that was drawn before the
-    /// call is not missed. That 2^32 tickets are drawn between the two loads is not expected.
+    /// The second load is Relaxed: it is not moved before the first load, which is Acquire; a ticket that was drawn
+    /// before the call is not missed. That 2^32 tickets are drawn between the two loads is not expected.
     #[inline]
     fn is_idle(&self) -> bool {
         let window = self.window.load(Acquire);
@@ -448,7 +460,8 @@ impl<P: WaitPolicy> ConstArriveDepart for SlidingWindow<P> {
     const DEFAULT: Self = Self::beginning(0, DEFAULT_LIMIT);
 }
 
-/// A waiter. Dropped when it gives up: at a deadline, or because the user's policy panics.
+/// The guard of a waiter, which is dropped when the waiter gives up: at a deadline, or because the user's policy
+/// panics.
 struct LeaveOnDrop<'a, P: WaitPolicy> {
     window: &'a SlidingWindow<P>,
     ticket: u32,

@@ -1,4 +1,4 @@
-//! The arithmetic of the window against its definition, on one thread: which tickets have departed.
+//! The arithmetic of the window is compared, on one thread, with its definition: the set of tickets that have departed.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The definition of a window, as a set.
+/// The definition of a window: the set of tickets that have been drawn and have not departed.
 struct Naive {
     present: BTreeSet<u64>,
     next: u64,
@@ -19,7 +19,7 @@ impl Naive {
 }
 
 proptest! {
-    /// Tickets are drawn, and depart in any order: near the base, or far from it as after giving up.
+    /// Tickets are drawn, and depart in any order: near the base, or far from the base, as after giving up.
     #[test]
     fn the_base_is_the_first_that_has_not_departed(
         at in prop::sample::select(vec![0, 7, u32::MAX - 40, u32::MAX]),
@@ -59,7 +59,7 @@ proptest! {
 
 #[test]
 fn all_at_once() {
-    // The last of a full window departs first, and the first last.
+    // The last ticket of a full window departs first, and the first ticket departs last.
     let window = SlidingWindow::new(SPAN);
     let tickets: Vec<WindowTicket> = (0..SPAN).map(|_| window.arrive()).collect();
     assert!(window.try_arrive().is_none());
@@ -80,7 +80,7 @@ fn no_limit_without_bits() {
     let _ = SlidingWindow::new(SPAN + 1);
 }
 
-/// One ticket that holds up the base, and so many behind it.
+/// Creates a window in which the first ticket holds up the base, and `drawn` tickets have been drawn.
 fn crowded(drawn: u32) -> SlidingWindow {
     let window = SlidingWindow::new(1);
     window.arrive();

@@ -2,19 +2,19 @@
 //!
 //! | path | lock | unlock |
 //! |---|---|---|
-//! | through | arrives, locks the inner lock | unlocks it, departs |
-//! | past | locks the inner lock | unlocks it |
-//! | gate | capacitor empty; `try_lock` of the inner lock; still empty: has the lock, as if past | unlocks it |
-//! | … otherwise | if it has the inner lock, and may arrive at once, has the lock; else goes through | unlocks it, departs |
+//! | through | arrives, locks the inner lock | unlocks the inner lock, departs |
+//! | past | locks the inner lock | unlocks the inner lock |
+//! | gate | capacitor empty; `try_lock` of the inner lock; still empty: has the lock, as on the path past | unlocks the inner lock |
+//! | … otherwise | a contender that has the inner lock, and may arrive at once, has the lock; any other contender goes through | unlocks the inner lock, departs |
 //!
-//! An acquisition that fails (a `try_lock`, a deadline) departs. A wait for a condition is
-//! an unlock and a lock, so it departs and arrives again.
+//! An acquisition that fails (a `try_lock`, a deadline) departs. A wait for a condition is an unlock and a lock, so the
+//! waiter departs and arrives again.
 //!
-//! **The gate keeps the bound.** Say V has arrived, then W begins to lock, and passes the gate. At the second check W
-//! has the inner lock and finds no contender between arrival and departure; so V has departed, and has had the lock
-//! before W, or has given up. A check before the lock alone is not enough: each of the others could check, then wait
-//! for the inner lock, and overtake V once, though its check came before V arrived. The first check only keeps
-//! contenders off the inner lock that would not pass.
+//! **The gate keeps the bound.** Say a contender V has arrived, then a contender W begins to lock, and passes the gate.
+//! At the second check W has the inner lock and finds no contender between arrival and departure; so V has departed,
+//! and has had the lock before W, or has given up. A check before the lock alone is not enough: each other contender
+//! could check before V arrives, then wait for the inner lock, and overtake V once. The first check only saves the inner
+//! lock from contenders that would not pass the gate.
 //!
 //! Source: the paper's listings 1 and 2; its "contention-activated" variant has no listing.
 
@@ -56,8 +56,8 @@ use sudog_sync::RawLock;
 /// ```
 pub type Capacitor<L, S = Benaphore, A = Always> = Wrapped<L, Platoon<S>, A>;
 
-/// A lock in a sliding window, with the gate: bounded bypass for `L`, at about the cost of `L` without contention. For
-/// its cost under contention see the [module](super).
+/// A lock in a sliding window, with the gate: bounded bypass for `L`, at about the cost of `L` without contention. The
+/// cost under contention is described in the [module](super).
 ///
 /// # Examples
 ///
@@ -74,20 +74,21 @@ pub type Sliding<L, A = Gated> = Wrapped<L, SlidingWindow, A>;
 
 /// An inner lock in a capacitor.
 ///
-/// As fair as the capacitor's bound, whatever the inner lock is: see the [module](super). Its guard is `Send` if the
-/// inner lock's is.
+/// A wrapped lock is as fair as the capacitor's bound says, with any inner lock: see the [module](super). The guard is
+/// `Send` if the guard of the inner lock is `Send`.
 ///
-/// A goroutine that has run for long yields at the end of an unlock, if it has come through the capacitor. The unlock
-/// of a goroutine that has come past it switches when that of the inner lock does.
+/// A goroutine that has run for long yields at the end of an unlock, if that goroutine has come through the capacitor.
+/// If the goroutine has come past the capacitor, its unlock switches when the unlock of the inner lock switches.
 ///
 /// # Limits
 ///
-/// Those of both. A thread that is preempted between arriving and departing delays the threads behind it. `try_lock`
-/// can then fail although the lock is free, and concurrent `try_lock`s may all lose to one arrival.
+/// The limits of the inner lock and of the capacitor. A thread that is preempted between arriving and departing delays
+/// the threads behind it. `try_lock` can then fail although the lock is free, and concurrent `try_lock`s may all lose
+/// to one arrival.
 ///
 /// # Examples
 ///
-/// With another limit, and in a `static`:
+/// A lock with another limit, and a lock in a `static`:
 ///
 /// ```
 /// use sudog::locks::capacitor::{Always, ArriveDepart, Gated, Platoon, Sliding, SlidingWindow, Wrapped};
@@ -110,20 +111,20 @@ pub struct Wrapped<L, C, A> {
     admission: A,
 }
 
-/// The guard of an acquisition: the guard of the inner lock, and the ticket if it has arrived.
+/// The guard of an acquisition: the guard of the inner lock, and the ticket if the acquisition has arrived.
 pub struct WrappedGuard<G, T> {
     inner: G,
     ticket: Option<T>,
 }
 
 impl<G, T: Copy> WrappedGuard<G, T> {
-    /// The ticket; `None` if it came past the capacitor.
+    /// Returns the ticket; `None` if the acquisition went past the capacitor.
     pub fn ticket(&self) -> Option<T> {
         self.ticket
     }
 }
 
-/// An inner lock that is held while the capacitor is called, which may be user code.
+/// An inner lock that is held while the capacitor is called, which may run user code.
 struct HeldInner<'a, L: RawLock> {
     lock: &'a L,
     guard: ManuallyDrop<L::Guard>,
@@ -132,7 +133,7 @@ struct HeldInner<'a, L: RawLock> {
 impl<L: RawLock> HeldInner<'_, L> {
     #[inline]
     fn into_guard(mut self) -> L::Guard {
-        // SAFETY: taken once, as the drop, which takes it too, is skipped.
+        // SAFETY: `guard` is taken only once: `forget` below skips the drop, which takes `guard` too.
         let guard = unsafe { ManuallyDrop::take(&mut self.guard) };
         std::mem::forget(self);
         guard
@@ -142,8 +143,9 @@ impl<L: RawLock> HeldInner<'_, L> {
 impl<L: RawLock> Drop for HeldInner<'_, L> {
     #[cold]
     fn drop(&mut self) {
-        // A `try_lock` never switches.
-        // SAFETY: taken once, here; it came from an acquisition of this lock on this thread.
+        // Unlock without switching: a `try_lock` never switches.
+        // SAFETY: `guard` is taken only once: `into_guard`, which takes `guard` too, skips this drop. `guard` came from an
+        // acquisition of this lock on this thread.
         without_switching(|| unsafe { self.lock.unlock(ManuallyDrop::take(&mut self.guard)) });
     }
 }
@@ -154,20 +156,20 @@ impl<L, C, A> Wrapped<L, C, A> {
         Self { inner: CachePadded::new(inner), capacitor, admission }
     }
 
-    /// The inner lock. A caller that locks it directly has not arrived. Unlocking it directly, where that is a safe
-    /// call, breaks this lock as it would break that one.
+    /// Returns the inner lock. A caller that locks the inner lock directly has not arrived. Unlocking the inner lock
+    /// directly, where that is a safe call, breaks the wrapped lock as well as the inner lock.
     pub fn inner(&self) -> &L {
         &self.inner
     }
 
-    /// The capacitor.
+    /// Returns the capacitor.
     pub const fn capacitor(&self) -> &C {
         &self.capacitor
     }
 }
 
 impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
-    /// The path through.
+    /// Takes the path through: arrives by `arrive`, then locks the inner lock by `lock`.
     #[inline]
     fn go_through(
         &self,
@@ -179,7 +181,7 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
         let ticket = arrive(&self.capacitor)?;
         arrival.set_ticket(Some(ticket));
         let Some(inner) = lock(&self.inner) else {
-            // A `try_lock` never switches, and this departure is part of one.
+            // Depart without switching: this departure is part of a `try_lock`, which never switches.
             without_switching(|| drop(arrival));
             return None;
         };
@@ -192,13 +194,13 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
             .expect("both wait until they have it")
     }
 
-    /// The slow path, not past the gate.
+    /// Locks through the capacitor, out of line: for a contender that has not passed the gate.
     #[cold]
     fn lock_contended(&self) -> WrappedGuard<L::Guard, C::Ticket> {
         self.lock_through()
     }
 
-    /// The gate: tries the inner lock, and tells whether the caller may keep it without a ticket.
+    /// Tries the inner lock at the gate, and tells whether the caller may keep that lock without a ticket.
     #[inline]
     fn try_gate(&self) -> AtGate<L::Guard> {
         if !self.capacitor.is_idle() {
@@ -211,7 +213,7 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
         if open { AtGate::Open(guard) } else { AtGate::Closing(guard) }
     }
 
-    /// There has been an arrival since the first check.
+    /// Arrives with the inner lock held, because there has been an arrival since the first check.
     #[cold]
     fn arrive_inside(&self, guard: L::Guard) -> Option<WrappedGuard<L::Guard, C::Ticket>> {
         let held = HeldInner { lock: &*self.inner, guard: ManuallyDrop::new(guard) };
@@ -221,19 +223,19 @@ impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
     }
 }
 
-/// What an acquisition has found at the gate.
+/// The state that an acquisition has found at the gate.
 enum AtGate<G> {
     /// The capacitor is not empty.
     NotEmpty,
-    /// The capacitor is empty, but the lock is locked.
+    /// The capacitor is empty, but the inner lock is locked.
     Taken,
-    /// The capacitor was empty at both checks, and the lock is taken.
+    /// The capacitor was empty at both checks, and the acquisition has the inner lock.
     Open(G),
-    /// The capacitor was empty at the first check only, and the lock is taken.
+    /// The capacitor was empty at the first check only, and the acquisition has the inner lock.
     Closing(G),
 }
 
-// SAFETY: as for the inner lock: an acquisition of this lock is one of that.
+// SAFETY: each acquisition of this lock is an acquisition of the inner lock, which fulfils the contract of `RawLock`.
 unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wrapped<L, C, A> {
     type Guard = WrappedGuard<L::Guard, C::Ticket>;
 
@@ -247,7 +249,7 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
     fn lock(&self) -> Self::Guard {
         match self.admission.path() {
             Path::Through => self.lock_through(),
-            // Each guard is made in one place: a guard that is assembled in two places would go through memory.
+            // Make each guard in one place: a guard that is assembled in two places would go through memory.
             Path::Gate => match self.try_gate() {
                 AtGate::Open(inner) => WrappedGuard { inner, ticket: None },
                 AtGate::Closing(inner) => match self.arrive_inside(inner) {
@@ -264,12 +266,12 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
     fn try_lock(&self) -> Option<Self::Guard> {
         match self.admission.path() {
             Path::Past => return Some(WrappedGuard { inner: self.inner.try_lock()?, ticket: None }),
-            // Without a ticket: tickets drawn in vain would keep the waiters out of the window.
+            // Fail without a ticket: tickets drawn in vain would keep the waiters out of the window.
             Path::Gate | Path::Through if self.inner.is_locked() => return None,
             Path::Gate => match self.try_gate() {
                 AtGate::Open(inner) => return Some(WrappedGuard { inner, ticket: None }),
                 AtGate::Closing(inner) => return self.arrive_inside(inner),
-                // Again without a ticket: it would shut the gate in front of the lock's owner, in vain.
+                // Fail without a ticket here too: a ticket would shut the gate in front of the lock's owner, in vain.
                 AtGate::Taken => return None,
                 AtGate::NotEmpty => {}
             },
@@ -292,7 +294,7 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
             },
             Path::Through => {}
         }
-        // A deadline in the past is a try, which does not arrive in vain.
+        // Treat a deadline in the past as a try, which does not arrive in vain.
         if self.inner.is_locked() && system::now() >= deadline {
             return None;
         }
@@ -303,16 +305,18 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
     unsafe fn unlock(&self, pass: Self::Guard) {
         let WrappedGuard { inner, ticket } = pass;
         let Some(ticket) = ticket else {
-            // SAFETY: by the contract.
+            // SAFETY: by the contract of `unlock`, `inner` came from an acquisition of the inner lock that has not been
+            // released, and on this thread unless the guard is `Send`.
             return unsafe { self.inner.unlock(inner) };
         };
-        // Departs even if the unlock panics.
+        // Depart even if the unlock panics.
         let _departs = Arrival::of(&self.capacitor, A::GATED, ticket);
-        // SAFETY: by the contract.
+        // SAFETY: by the contract of `unlock`, `inner` came from an acquisition of the inner lock that has not been
+        // released, and on this thread unless the guard is `Send`.
         let unlock = || unsafe { self.inner.unlock(inner) };
         if G::is_goroutine() {
-            // A goroutine that yields here, with the lock free, would block the contenders that wait for its departure:
-            // until its next turn; or for ever, if they block its worker.
+            // Unlock without switching: a goroutine that yields here, with the lock free, would block the contenders
+            // that wait for its departure: until its next turn; or for ever, if those contenders block its worker.
             without_switching(unlock);
         } else {
             unlock();

@@ -3,38 +3,41 @@
 //! | `tail` | meaning |
 //! |---|---|
 //! | 0 | the lock is free, and has no node |
-//! | a use of a node, whose gate is open | the lock is free; it has been locked before |
-//! | a use of a node, whose gate is shut | held; the node of the last waiter, or of the owner, if there is no waiter |
+//! | a use of a node whose gate is open | the lock is free; it has been locked before |
+//! | a use of a node whose gate is shut | the lock is held; the node is that of the last waiter, or of the owner, if there is no waiter |
 //!
 //! | step | by | action |
 //! |---|---|---|
-//! | join | contender | `pred = tail.swap(own)`; 0: has the lock |
-//! | wait | contender | waits at `pred`'s gate; has the lock, and the node `pred` |
+//! | join | contender | `pred = tail.swap(own)`; if `pred` is 0, has the lock |
+//! | wait | contender | waits at the gate of `pred`; then has the lock, and the node `pred` |
 //! | unlock | owner | opens the gate of `own` |
-//! | try | | `pred = tail`, 0 or open; `tail: pred → own`; has the lock, and the node `pred` |
+//! | try | contender | `pred = tail`, which must be 0 or open; `tail: pred → own`; has the lock, and the node `pred` |
 //!
-//! **A node goes to the successor.** Its user leaves it in the tail; its successor sees its gate open, and then no
-//! other thread touches it: the user opened it as its last step, and no other thread has joined behind it, as a join
-//! replaces it in the tail. So a lock that is not in use has one node, and its drop gives that back.
+//! **A node goes to the successor.** The user of a node leaves the node in the tail; the successor sees the gate of
+//! that node open, and then no other thread touches the node: the user opened the gate as its last step, and no other
+//! thread has joined behind that node, as a join replaces the node in the tail. So a lock that is not in use has one
+//! node, and the drop of the lock gives that node back.
 //!
-//! **The tail refers to a use, not to a node**: a node's number, and how often that node has been taken. With the node
-//! alone, `try` could go wrong in three steps. It finds the gate of the tail's node open. Another thread locks, and
-//! gets that node; it uses the node to lock this same lock again, and holds it. Now the tail is what `try` expects, and
-//! the gate is shut: two threads hold the lock. A use never repeats (`node_pool.rs`): while the tail is the same, the
-//! node is in that use; its gate, once open, stays open until the tail changes; so what `try` saw is still true.
+//! **The tail refers to a use, not to a node**: the number of a node, and the count of the takes of that node. With the
+//! node alone, `try` could go wrong in three steps. `try` finds the gate of the tail's node open. Another thread locks,
+//! and gets that node; this thread uses the node to lock the same lock again, and holds the lock. Now the tail has the
+//! value that `try` expects, and the gate is shut: two threads hold the lock. A use never repeats (`node_pool.rs`):
+//! while the tail is the same, the node is in that use; the gate of the node, once open, stays open until the tail
+//! changes; so the gate that `try` saw open is still open.
 //!
-//! A try that fails saw a shut gate, or a tail that changed: the gate is of this use, and a thread holds the lock or
-//! waits for it; or the node has gone to a thread that has taken this lock since `tail` was read.
+//! A `try` that fails saw a shut gate, or a tail that changed. If the gate is of this use, a thread holds the lock or
+//! waits for the lock. Otherwise the node has gone to a thread that has taken this lock since `tail` was read.
 //!
-//! The guard refers to a node that is its user's until the gate is open, and to no thread; so any thread may unlock.
+//! The guard refers to a node that belongs to its user until the gate is open, and to no thread; so any thread may
+//! unlock.
 //!
 //! Orderings:
 //!
 //! | access | ordering | why |
 //! |---|---|---|
-//! | join, and try | Release | this node's gate was shut before any thread reads this use |
-//! | join, and the load of `tail` | Acquire | the other side; without it a check might see the gate open from the use before. A try has it from its load, as its exchange finds the same value |
-//! | gate | | as in `waiting/parker.rs`: Release and Acquire; the owner's writes are published this way only |
+//! | join, and try | Release | the gate of this node was shut before any thread reads this use |
+//! | join, and the load of `tail` | Acquire | pairs with that Release; without the Acquire a check might see the gate open from the use before. A `try` has the Acquire from its load, as its exchange finds the same value |
+//! | gate | | as in `waiting/parker.rs`: Release and Acquire; the owner's writes are published only by the gate |
 //!
 //! Source: Craig, *Building FIFO and priority-queueing spin locks from atomic swap*, 1993; Magnusson, Landin,
 //! Hagersten, *Queue locks on cache coherent multiprocessors*, 1994.
@@ -55,9 +58,9 @@ use sudog_sync::RawLock;
 ///
 /// # Limits
 ///
-/// Those of the [module](super). A lock that has been locked once has a node of 128 bytes until it is dropped. A
-/// process can have up to 2^24 - 64 nodes at once, and their memory is kept for other locks of this kind. A guard that
-/// is forgotten leaks none.
+/// The limits of the [module](super). A lock that has been locked once has a node of 128 bytes until the lock is
+/// dropped. A process can have up to 2^24 - 64 nodes at once, and their memory is kept for other locks of this kind. A
+/// guard that is forgotten leaks no node.
 ///
 /// # Examples
 ///
@@ -73,14 +76,14 @@ pub struct Clh<P = SpinThenPark> {
     policy: PhantomData<P>,
 }
 
-/// The guard of a [`Clh`]: its node.
+/// The guard of a [`Clh`]: the node of the acquisition.
 #[derive(Debug)]
 pub struct ClhGuard(&'static Node);
 
 const NONE: u64 = 0;
 
 impl<P> Clh<P> {
-    /// The tail, if the lock looks free. It is free if the tail is still the same afterwards.
+    /// Returns the tail, if the lock looks free. The lock is free if the tail is still the same afterwards.
     #[inline]
     fn free_tail(&self) -> Option<u64> {
         let tail = self.tail.load(Acquire);
@@ -92,7 +95,7 @@ impl<P> Clh<P> {
         self.free_tail().is_none_or(|free| self.tail.load(Relaxed) != free)
     }
 
-    /// Changes when a contender joins the queue. For tests.
+    /// Returns a value that changes when a contender joins the queue. For tests.
     #[doc(hidden)]
     pub fn last_in_line(&self) -> u64 {
         self.tail.load(Relaxed)
@@ -106,9 +109,10 @@ impl<P: WaitPolicy> Clh<P> {
     }
 }
 
-// SAFETY: the thread that replaces a use by its own has the lock when that use's gate is open, which its owner opens
-// once; no two threads have the same predecessor, as the tail is exchanged. The orderings are above. Nodes do not point
-// to the lock, so it may be moved while it is held; waiters borrow it.
+// SAFETY: a thread replaces the use in the tail by its own use, and has the lock when the gate of the replaced use is
+// open. The user of that node opens the gate once; no two threads have the same predecessor, as the tail is exchanged.
+// The module's comment argues the orderings. Nodes do not point to the lock, so a held lock may be moved; waiters borrow
+// the lock.
 unsafe impl<P: WaitPolicy> RawLock for Clh<P> {
     type Guard = ClhGuard;
 
@@ -148,7 +152,7 @@ unsafe impl<P: WaitPolicy> RawLock for Clh<P> {
 
     #[inline]
     unsafe fn unlock(&self, ClhGuard(own): ClhGuard) {
-        // SAFETY: nodes are never freed; only the owner opens it.
+        // SAFETY: `own.gate` is alive, as nodes are never freed; only the owner opens `own.gate`.
         unsafe { OneShotParker::open_for::<P>(&raw const own.gate) };
     }
 
@@ -164,9 +168,10 @@ impl<P: WaitPolicy> sudog_sync::ConstRawLock for Clh<P> {
 }
 
 impl<P> Drop for Clh<P> {
-    /// No thread uses the tail's node: there is no waiter, and if its guard has been forgotten, no unlock.
+    /// Gives the node of the tail back. No thread uses that node: there is no waiter, and if the guard of the node has
+    /// been forgotten, there will be no unlock.
     fn drop(&mut self) {
-        let tail = self.tail.load(Relaxed); // this thread sees all earlier accesses, as it owns the lock
+        let tail = self.tail.load(Relaxed); // Relaxed: this thread sees all earlier accesses, as it owns the lock
         if tail != NONE {
             Use(tail).node().give();
         }

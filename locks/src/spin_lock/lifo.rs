@@ -4,33 +4,34 @@
 //! |---|---|
 //! | FREE | the lock is free |
 //! | HELD | the lock is held, without waiters |
-//! | an address | the lock is held; the top element, of the waiter that came last |
+//! | an address | the lock is held; the address is that of the top element, which belongs to the waiter that came last |
 //!
 //! | step | word | then |
 //! |---|---|---|
 //! | lock | FREE → HELD | has the lock |
-//! | push | HELD, or the top → `e` | `e.below` is the old word; waits at its gate |
+//! | push | HELD, or the top → `e` | `e.below` is the old word; waits at the gate of `e` |
 //! | free | HELD → FREE | |
 //! | pop, and hand over | the top → the element below it | opens the gate of the old top |
 //!
-//! **Only the owner pops.** So the element that it has read as the top stays in the stack, with the same `below`, until
-//! the owner pops it: its compare-exchange fails only because others have pushed, and an address that is the same is
-//! the same element. The bottom element has HELD below it, which is the word's value when there is no waiter.
+//! **Only the owner pops.** So the element that the owner has read as the top stays in the stack, with the same
+//! `below`, until the owner pops that element: the owner's compare-exchange fails only because other threads have
+//! pushed, and the same address means the same element. The bottom element has HELD below it, which is the word's value
+//! when there is no waiter.
 //!
-//! A push may find the address that it has read before, but of another element, pushed since from the same place on a
-//! stack. That does no harm, as the push has taken only the address from its read. But the pointer that was read would
-//! be one to the old element; so the word, and `below`, are addresses, exposed by the push and made pointers again by
-//! the pop.
+//! A push may find the address that it has read before, but of another element, which has been pushed since from the
+//! same place on a stack. That does no harm, as the push has taken only the address from its read. But a pointer that
+//! was read would point to the old element; so the word, and `below`, are addresses, which the push exposes and the pop
+//! makes pointers again.
 //!
-//! An element is on its waiter's stack. The owner reads `below` before it pops, and opens the gate after it; the waiter
-//! leaves when it is open.
+//! An element is on the stack of its waiter. The owner reads `below` before it pops the element, and opens the gate
+//! after the pop; the waiter leaves when the gate is open.
 //!
-//! Orderings: lock is Acquire, free is Release. Push is Release, and the owner's reads of the word are Acquire: it sees
-//! `below` and the gate. It sees those of the elements below as well, since a push, and a pop too, is an RMW, and so
-//! part of the release sequence of the earlier pushes. A pop can therefore be Relaxed: its successor gets the owner's
-//! writes through the gate, and a push takes nothing from the word but the address.
+//! Orderings: lock is Acquire, free is Release. Push is Release, and the owner's reads of the word are Acquire: so the
+//! owner sees `below` and the gate of the top. The owner sees those of the elements below as well, since a push, and a
+//! pop too, is an RMW, and so part of the release sequence of the earlier pushes. A pop can therefore be Relaxed: the
+//! next owner gets the owner's writes through the gate, and a push takes nothing from the word but the address.
 //!
-//! Source: this project's. Dice and Kogan measure theirs beside a LIFO lock, without a listing.
+//! Source: this project's own. Dice and Kogan measure their lock beside a LIFO lock, and give no listing of the latter.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -47,23 +48,23 @@ use sudog_sync::RawLock;
 const FREE: usize = 0;
 const HELD: usize = 1;
 
-/// On the stack of the waiter. 128, not 64: processors fetch cache lines in pairs.
+/// The element of a waiter, on the stack of that waiter. Aligned to 128, not 64: processors fetch cache lines in pairs.
 #[repr(align(128))]
 struct Element {
     gate: OneShotParker,
-    /// The word before the push: an element's address, or HELD. Written before the push.
+    /// The word before the push: an element's address, or HELD. Written by the waiter before the push.
     below: Cell<usize>,
 }
 
 /// A lock that goes to the last arrival. 8 bytes.
 ///
-/// As unfair as a lock can be: two threads that relock at once keep all others out for ever. For the laboratory, to
-/// test measures of fairness; and for contenders that are alike and do a bounded amount of work, where the last one's
-/// caches are the warmest.
+/// This lock is as unfair as a lock can be: two threads that relock at once keep all others out for ever. For the
+/// laboratory, to test measures of fairness; and for contenders that are alike and do a bounded amount of work, where
+/// the caches of the last contender are the warmest.
 ///
 /// # Limits
 ///
-/// Those of the [module](super).
+/// The limits of the [module](super).
 ///
 /// # Examples
 ///
@@ -100,22 +101,25 @@ impl<P: WaitPolicy> Lifo<P> {
         e.gate.wait::<P>(None);
     }
 
-    /// Pops the top, which is not HELD, and hands over to it.
+    /// Pops the top element, whose address is in `word`, and hands the lock over to the waiter of that element. `word`
+    /// is not HELD.
     #[cold]
     fn hand_over(&self, mut word: usize) {
         loop {
             let top: *const Element = ptr::with_exposed_provenance(word);
-            // SAFETY: in the stack, as only this owner pops; so it waits at its gate, and is alive.
+            // SAFETY: `top` is in the stack, as only this owner pops; so its waiter waits at its gate, and `top` is
+            // alive.
             let below = unsafe { (*top).below.get() };
             match self.word.compare_exchange_weak(word, below, Relaxed, Acquire) {
-                // SAFETY: as above; it is popped, so no other thread opens it.
+                // SAFETY: `top` is alive, as its waiter waits at its gate; this owner popped `top`, so no other thread
+                // opens the gate.
                 Ok(_) => return unsafe { OneShotParker::open_for::<P>(&raw const (*top).gate) },
                 Err(now) => word = now,
             }
         }
     }
 
-    /// Changes when a contender joins the queue. For tests.
+    /// Returns a value that changes when a contender joins the queue. For tests.
     #[doc(hidden)]
     pub fn last_in_line(&self) -> u64 {
         self.word.load(Relaxed) as u64
@@ -123,8 +127,8 @@ impl<P: WaitPolicy> Lifo<P> {
 }
 
 // SAFETY: the thread that changes the word from FREE has the lock, and so has the waiter that the owner pops; only the
-// owner writes FREE, when the stack is empty. The orderings are above. The owner has no element in the stack, so the
-// lock may be moved while it is held, and unlocked by another thread; waiters borrow it.
+// owner writes FREE, when the stack is empty. The module's comment argues the orderings. The owner has no element in
+// the stack, so the lock may be moved while it is held, and unlocked by another thread; waiters borrow the lock.
 unsafe impl<P: WaitPolicy> RawLock for Lifo<P> {
     type Guard = ();
 

@@ -3,38 +3,39 @@
 //! | word | value | meaning |
 //! |---|---|---|
 //! | `tail` | null | the lock is free |
-//! | | a node | the last in the queue; the owner's, if there is no waiter |
-//! | `node.next` | null | there is no successor, or it has not linked itself yet |
-//! | | a node | its successor |
-//! | `node.gate` | | opened by its predecessor: the lock belongs to the node's thread |
+//! | | a node | the last node in the queue; the owner's, if there is no waiter |
+//! | `node.next` | null | there is no successor, or the successor has not linked itself yet |
+//! | | a node | the successor |
+//! | `node.gate` | | opened by the predecessor: the lock belongs to the node's thread |
 //!
 //! | step | by | action |
 //! |---|---|---|
-//! | join | contender | `pred = tail.swap(node)`; null: has the lock |
-//! | link | contender | `pred.next = node`; waits at its gate |
+//! | join | contender | `pred = tail.swap(node)`; if `pred` is null, has the lock |
+//! | link | contender | `pred.next = node`; waits at the gate of `node` |
 //! | leave | owner whose `next` is null | `tail: node → null`: the lock is free |
-//! | hand over | owner | waits for `next` if that failed; opens its gate |
-//! | try | | `tail: null → node` |
+//! | hand over | owner | waits for `next` if the leave failed; opens the gate of `next` |
+//! | try | contender | `tail: null → node` |
 //!
-//! **A node belongs to its thread from join to unlock.** Its predecessor opens its gate, and does not touch it any
-//! more; its successor writes its `next`, once. An unlock has either put null in the tail, so there is no successor, or
-//! has seen that write. So a node can be reused, or freed, as soon as its unlock has handed over.
+//! **A node belongs to its thread from join to unlock.** The predecessor opens the gate of the node, and does not touch
+//! the node any more; the successor writes `next` of the node, once. An unlock has either put null in the tail, so
+//! there is no successor, or has seen that write. So a node can be reused, or freed, as soon as its unlock has handed
+//! over.
 //!
-//! Between join and link the successor has a place, but cannot be found: an unlock then waits for it. The link follows
-//! within some instructions, unless the thread is preempted there.
+//! Between join and link the successor has a place, but cannot be found: an unlock then waits for the link. The link
+//! follows within some instructions, unless the thread is preempted there.
 //!
 //! Nodes come from a thread-local list. An unlock is on the thread of its lock, as the guard is not `Send`, so the list
 //! is at most as long as the largest number of locks that the thread has held at once. A thread that is ending has no
-//! list: it allocates and frees.
+//! list: such a thread allocates and frees its nodes.
 //!
-//! Orderings, by what they order:
+//! Orderings, by the accesses that they order:
 //!
 //! | access | ordering | why |
 //! |---|---|---|
-//! | join, and try | Acquire, Release | null: sees the last owner's writes. A node: its `next` was null before this thread writes to it; this thread's node, before its successor finds it here |
+//! | join, and try | Acquire, Release | null: the contender sees the last owner's writes. A node: `next` of that node was null before this thread writes to it; `next` of this thread's node was null before its successor finds the node in the tail |
 //! | link | Release | the predecessor opens a gate that it sees shut |
-//! | leave | Release | the owner's writes |
-//! | load of `next` | Acquire | the other side of link |
+//! | leave | Release | publishes the owner's writes |
+//! | load of `next` | Acquire | pairs with the Release of link |
 //! | gate | | as in `waiting/parker.rs`: Release, Acquire |
 //!
 //! Source: Mellor-Crummey and Scott, *Algorithms for scalable synchronization on shared-memory multiprocessors*, 1991.
@@ -52,11 +53,12 @@ use crate::waiting::parker::OneShotParker;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use sudog_sync::RawLock;
 
-/// 128, not 64: processors fetch cache lines in pairs.
+/// A node of a queue. Aligned to 128, not 64: processors fetch cache lines in pairs.
 #[repr(align(128))]
 struct Node {
     gate: OneShotParker,
-    /// Its successor; while it is in no queue, the next node of its thread's list.
+    /// The successor, written once by the successor's thread. While the node is in no queue: the next node of its
+    /// thread's list.
     next: AtomicPtr<Node>,
 }
 
@@ -75,9 +77,10 @@ impl Spare {
 
     /// # Safety
     ///
-    /// The node came from [`Node::take`], is in no queue, and no thread uses it after this.
+    /// The node came from [`Node::take`], is in no queue, and no thread uses the node after this.
     unsafe fn push(&self, node: NonNull<Node>) {
-        // SAFETY: alive, and owned by the caller, by the contract.
+        // SAFETY: by the contract of `push`, `node` came from `Node::take`, so `node` is alive, and belongs to the
+        // caller.
         unsafe { node.as_ref() }.next.store(self.0.get(), Relaxed);
         self.0.set(node.as_ptr());
     }
@@ -86,18 +89,18 @@ impl Spare {
 impl Drop for Spare {
     fn drop(&mut self) {
         while let Some(node) = self.pop() {
-            // SAFETY: it came from a box, and was on the list, so no thread uses it.
+            // SAFETY: `node` came from a box, and was on the list, so no thread uses `node`.
             drop(unsafe { Box::from_raw(node.as_ptr()) });
         }
     }
 }
 
 impl Node {
-    /// A node that is in no queue, its gate shut.
+    /// Returns a node that is in no queue, with its gate shut.
     #[inline]
     fn take() -> NonNull<Self> {
         let Some(node) = SPARE.try_with(Spare::pop).ok().flatten() else { return Self::allocate() };
-        // SAFETY: it was on the list, so it is alive, and now belongs to the caller.
+        // SAFETY: `node` was on the list, so `node` is alive, and now belongs to the caller.
         let this = unsafe { node.as_ref() };
         this.next.store(ptr::null_mut(), Relaxed);
         this.gate.shut();
@@ -112,12 +115,13 @@ impl Node {
 
     /// # Safety
     ///
-    /// As for [`Spare::push`].
+    /// The contract of [`Spare::push`].
     #[inline]
     unsafe fn give(node: NonNull<Self>) {
-        // SAFETY: the same contract.
+        // SAFETY: the contract of `push` is that of `give`.
         if SPARE.try_with(|spare| unsafe { spare.push(node) }).is_err() {
-            // SAFETY: it came from a box, and no thread uses it, by the contract.
+            // SAFETY: by the contract of `give`, `node` came from `Node::take`, so from a box, and no thread uses
+            // `node`.
             drop(unsafe { Box::from_raw(node.as_ptr()) });
         }
     }
@@ -127,7 +131,7 @@ impl Node {
 ///
 /// # Limits
 ///
-/// Those of the [module](super). A guard that is forgotten leaks a node of 128 bytes.
+/// The limits of the [module](super). A guard that is forgotten leaks a node of 128 bytes.
 ///
 /// # Examples
 ///
@@ -143,32 +147,32 @@ pub struct Mcs<P = SpinThenPark> {
     policy: PhantomData<P>,
 }
 
-/// The guard of an [`Mcs`]: its node. It stays on its thread.
+/// The guard of an [`Mcs`]: the node of the acquisition. The guard stays on its thread.
 #[derive(Debug)]
 pub struct McsGuard(NonNull<Node>);
 
 impl<P: WaitPolicy> Mcs<P> {
-    /// Waits behind `pred`.
+    /// Links `node` behind `pred`, and waits until the lock is handed to `node`.
     ///
     /// # Safety
     ///
-    /// The caller has taken `node`, and swapped it for `pred` in the tail.
+    /// The caller has taken `node`, and swapped `node` for `pred` in the tail.
     #[cold]
     unsafe fn wait(pred: NonNull<Node>, node: NonNull<Node>) {
-        // SAFETY: the predecessor cannot release it before it has seen this store.
+        // SAFETY: `pred` is alive, as its thread cannot release `pred` before that thread has seen this store.
         unsafe { pred.as_ref() }.next.store(node.as_ptr(), Release);
-        // SAFETY: this thread's until its unlock.
+        // SAFETY: `node` is alive, as the node belongs to this thread until this thread's unlock.
         unsafe { node.as_ref() }.gate.wait::<P>(None);
     }
 
-    /// Waits until the successor of `node` has linked itself.
+    /// Waits until the successor of `node` has linked itself, and returns the successor.
     #[cold]
     fn wait_for_link(node: &Node) -> NonNull<Node> {
-        // The successor is another thread, which runs, or will: a goroutine does not yield between join and link.
+        // The successor is another thread, which runs, or will run: a goroutine does not yield between join and link.
         without_unwinding(|| watch::<P, _>(|| NonNull::new(node.next.load(Acquire))))
     }
 
-    /// Changes when a contender joins the queue. For tests.
+    /// Returns a value that changes when a contender joins the queue. For tests.
     #[doc(hidden)]
     pub fn last_in_line(&self) -> u64 {
         self.tail.load(Relaxed).addr() as u64
@@ -176,9 +180,9 @@ impl<P: WaitPolicy> Mcs<P> {
 }
 
 // SAFETY: the thread that replaces null by its node has the lock, and so has the thread whose gate is opened: the owner
-// does that once, or else puts null back, if it has no successor. The orderings are above. Nodes do not point to the
-// lock, so it may be moved while it is held; waiters borrow it. A forgotten guard leaks its node, which is not freed
-// then, so its successor may write to it.
+// opens one gate once, or else puts null back, if there is no successor. The module's comment argues the orderings.
+// Nodes do not point to the lock, so a held lock may be moved; waiters borrow the lock. A forgotten guard leaks its
+// node, which is not freed then, so the successor may write to that node.
 unsafe impl<P: WaitPolicy> RawLock for Mcs<P> {
     type Guard = McsGuard;
 
@@ -192,7 +196,7 @@ unsafe impl<P: WaitPolicy> RawLock for Mcs<P> {
     fn lock(&self) -> McsGuard {
         let node = Node::take();
         if let Some(pred) = NonNull::new(self.tail.swap(node.as_ptr(), AcqRel)) {
-            // SAFETY: by the swap.
+            // SAFETY: `node` was taken above, and the swap has put `node` in the place of `pred` in the tail.
             without_unwinding(|| unsafe { Self::wait(pred, node) });
         }
         McsGuard(node)
@@ -207,14 +211,14 @@ unsafe impl<P: WaitPolicy> RawLock for Mcs<P> {
         if self.tail.compare_exchange(ptr::null_mut(), node.as_ptr(), AcqRel, Relaxed).is_ok() {
             return Some(McsGuard(node));
         }
-        // SAFETY: it has not joined.
+        // SAFETY: `node` was taken above, and is in no queue: the exchange failed. No thread uses `node` after this.
         unsafe { Node::give(node) };
         None
     }
 
     #[inline]
     unsafe fn unlock(&self, McsGuard(node): McsGuard) {
-        // SAFETY: this thread's until it is given back, below.
+        // SAFETY: `node` is alive, as the node belongs to this thread until `Node::give` below.
         let this = unsafe { node.as_ref() };
         let next = match NonNull::new(this.next.load(Acquire)) {
             None if self.tail.compare_exchange(node.as_ptr(), ptr::null_mut(), Release, Relaxed).is_ok() => None,
@@ -222,10 +226,11 @@ unsafe impl<P: WaitPolicy> RawLock for Mcs<P> {
             next => next,
         };
         if let Some(next) = next {
-            // SAFETY: its thread waits for this, and only the owner opens it.
+            // SAFETY: `next` is alive, as its thread waits at this gate; only the owner of the lock opens the gate.
             unsafe { OneShotParker::open_for::<P>(&raw const (*next.as_ptr()).gate) };
         }
-        // SAFETY: on the thread that took it; it has no predecessor, and no successor that has yet to write to it.
+        // SAFETY: `node` came from `Node::take` on this thread. `node` is in no queue: there is no predecessor, and no
+        // successor that has yet to write to `node`.
         unsafe { Node::give(node) };
     }
 

@@ -1,21 +1,21 @@
 //! The classic queue and spin locks, one per file: small locks to build others from, to compare with, and to read.
 //!
-//! | lock | RMWs, uncontended | if it may sleep | a waiter's memory | watches | guard | order | sleeps |
+//! | lock | RMWs, uncontended | if the policy may sleep | memory of a waiter | a waiter watches | guard | order | sleeps |
 //! |---|--:|--:|---|---|---|---|---|
 //! | [`Tts`] | 1 | 2 | none | the lock | `Send` | none | yes |
-//! | [`TicketLock`] | 1 | 1 | none | the lock | `Send` | first come, first served | no: it yields |
-//! | [`Mcs`] | 2 | 2 | a node of the thread's | its node | stays on its thread | first come, first served | yes |
+//! | [`TicketLock`] | 1 | 1 | none | the lock | `Send` | first come, first served | no: yields |
+//! | [`Mcs`] | 2 | 2 | a node of the thread | its own node | stays on its thread | first come, first served | yes |
 //! | [`Clh`] | 1 | 2 | a node of a pool | its predecessor's node | `Send` | first come, first served | yes |
-//! | [`Lifo`] | 2 | 2 | on its stack | its element | `Send` | last come, first served | yes |
-//! | [`Reciprocating`] | 2 | 2 | the thread's one element | its element | stays on its thread | segments: within each, last come, first served | yes |
+//! | [`Lifo`] | 2 | 2 | an element on its stack | its own element | `Send` | last come, first served | yes |
+//! | [`Reciprocating`] | 2 | 2 | the only element of the thread | its own element | stays on its thread | segments: within each, last come, first served | yes |
 //!
 //! *RMWs, uncontended* are the atomic read-modify-writes of an uncontended `lock` and `unlock`, under a policy that
-//! never sleeps. A policy that sleeps must let unlocks detect the sleepers: where `unlock` is otherwise a store, it is
-//! an exchange.
+//! never sleeps. A policy that sleeps must let unlocks detect the sleepers: an `unlock` that would otherwise be a store
+//! is an exchange then.
 //!
 //! | to | use |
 //! |---|---|
-//! | lock something | [`Mutex`](sudog_sync::Mutex), and none of these |
+//! | lock something | [`Mutex`](sudog_sync::Mutex), and no lock of this module |
 //! | have a lock inside another lock, with few contenders | `Tts` |
 //! | serve in order, on processors of your own | `Clh<SpinThenYield>`, `Mcs<SpinThenYield>` |
 //! | serve in order, with more threads than processors | `Mcs`, `Clh`; each handover then wakes a sleeper |
@@ -23,26 +23,27 @@
 //! | see the effect of unfairness | `Lifo` |
 //! | see the cost of one shared word | `TicketLock` |
 //!
-//! The parameter `P` says how contenders wait: [`Spin`], [`SpinThenYield`], or [`SpinThenPark`], the default.
+//! The parameter `P` determines the way in which contenders wait: [`Spin`], [`SpinThenYield`], or [`SpinThenPark`], the
+//! default.
 //!
 //! # Limits
 //!
 //! * **Waiting blocks the thread.** A goroutine that waits counts as its thread, and blocks its worker, with all
-//!   goroutines that are there. So an owner that is a goroutine **must neither wait nor yield**: a contender may then keep the
-//!   owner from its worker, or keep other goroutines, that the owner waits for, from theirs, and none of them would
-//!   ever run again. Every call that releases something may yield, except the few that `docs/goroutines.md` lists: on
-//!   goroutines, do not make such calls while one of these locks is held. The locks and unlocks of this module never
-//!   yield.
-//! * Deadlines poll (`try_lock_until`), without a place in the queue, and may never find a lock free that is contended
-//!   without a pause.
+//!   goroutines of that worker. So an owner that is a goroutine **must neither wait nor yield**: a contender may then
+//!   keep the owner from its worker, or keep other goroutines, for which the owner waits, from their workers, and none
+//!   of these goroutines would ever run again. Every call that releases something may yield, except the few that
+//!   `docs/goroutines.md` lists: on goroutines, do not make such calls while a lock of this module is held. The locks
+//!   and unlocks of this module never yield.
+//! * Deadlines poll (`try_lock_until`), without a place in the queue. A contender that polls may never find a lock free
+//!   that is contended without a pause.
 //! * A user's [`WaitPolicy`] that panics while a contender is queued ends the process.
-//! * `Mcs` and `Clh` sometimes allocate, so a global allocator cannot use them; nor, where the system is not Linux, the
-//!   others, as their sleep may allocate there.
-//! * None is reentrant: a thread that locks twice deadlocks.
+//! * `Mcs` and `Clh` sometimes allocate, so a global allocator cannot use them. On systems other than Linux, a global
+//!   allocator cannot use the other locks either, as their sleep may allocate there.
+//! * No lock is reentrant: a thread that locks twice deadlocks.
 //!
 //! # Examples
 //!
-//! Any of them, around a value:
+//! Each lock around a value:
 //!
 //! ```
 //! use sudog::sync::MutexWith;
@@ -59,7 +60,7 @@
 //! assert_eq!(*held.0 + *held.1 + *held.2 + *held.3 + *held.4 + *held.5, 21);
 //! ```
 
-/// A thread-local, `std`'s or the model's.
+/// Declares a thread-local: of `std`, or of the model.
 macro_rules! per_thread {
     ($NAME:ident: $Type:ty = $init:expr) => {
         #[cfg(not(sudog_loom))]
@@ -92,8 +93,8 @@ use sudog_runtime::goroutine::without_switching;
 
 /// Runs a step that must not be left halfway: from joining the queue to the acquisition, or a release.
 ///
-/// The step contains nothing that panics, except a user's policy. Then the queue would lead through a frame that does not
-/// exist any more, so the process ends.
+/// Nothing in the step panics, except a user's policy. A panic would leave the queue with a pointer to a frame that
+/// does not exist any more, so the process ends.
 fn without_unwinding<T>(f: impl FnOnce() -> T) -> T {
     struct AbortOnUnwind;
     impl Drop for AbortOnUnwind {
@@ -107,7 +108,7 @@ fn without_unwinding<T>(f: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Polls `look` until it returns a value, where sleeping is not possible. A policy that would sleep yields instead.
+/// Polls `look` until `look` returns a value, where sleeping is not possible. A policy that would sleep yields instead.
 fn watch<P: WaitPolicy, T>(mut look: impl FnMut() -> Option<T>) -> T {
     let mut iter: u32 = 0;
     loop {

@@ -6,18 +6,19 @@
 //! | 1 to `FIRST` | in chunk 0 |
 //! | the next `2 FIRST`, `4 FIRST`, ... | in chunk 1, 2, ... |
 //!
-//! A CLH lock's tail refers to a node that another thread may take over at any moment, so a thread that reads the tail
-//! may find the node in another queue by then. It must therefore remain a node for ever. And a number of 24 bits leaves
-//! space in a word for what does not fit beside a pointer: which use of the node it is.
+//! The tail of a CLH lock refers to a node that another thread may take over at any moment, so a thread that reads the
+//! tail may find the node in another queue afterwards. The memory must therefore remain a node for ever. And a number
+//! of 24 bits leaves space in a word for the count of the node's uses, which does not fit beside a pointer.
 //!
-//! A node is in one of three places: in use (a lock's tail, or its queue), on the list of the pool, or kept by a
-//! thread, one per thread. A thread without a node takes one of the pool, or makes one. So there are no more than the
-//! largest number that was in use at once, plus one per thread.
+//! A node is in one of three places: in use (the tail of a lock, or its queue), on the list of the pool, or kept by a
+//! thread, at most one node per thread. A thread without a node takes a node of the pool, or makes a new node. So there
+//! are no more nodes than the largest number that was in use at once, plus one per thread.
 //!
-//! Orderings: all Relaxed. A chunk is made, under the pool's lock, before the number of any node in it is given out. A
-//! thread gets a number from that lock, or from a lock's tail, by Release and Acquire, from a thread that had it.
+//! Orderings: all Relaxed. A chunk is made, under the pool's lock, before the number of any node in that chunk is given
+//! out. A thread gets a number from the pool's lock, or from the tail of a CLH lock, by Release and Acquire, from a
+//! thread that had the number.
 //!
-//! Source: this project's.
+//! Source: this project's own.
 
 use std::cell::Cell as Hand;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,34 +29,35 @@ use sudog_runtime::shim::{AtomicPtr, Cell, Mutex};
 
 use crate::waiting::parker::OneShotParker;
 
-/// Never freed. 128, not 64: processors fetch cache lines in pairs.
+/// A node, which is never freed. Aligned to 128, not 64: processors fetch cache lines in pairs.
 #[repr(align(128))]
 pub(super) struct Node {
-    /// Opened by the thread that has used the node to lock, in its unlock.
+    /// The gate that the successor watches. Opened by the thread that has used the node to lock, in its unlock.
     pub(super) gate: OneShotParker,
     number: u32,
-    /// How often it has been taken; belongs to its taker.
+    /// The number of times that the node has been taken. Changed only by the thread that takes the node.
     uses: Cell<u64>,
-    /// The next node of the pool; under the pool's lock.
+    /// The next node of the pool. Changed under the pool's lock.
     spare: Cell<Option<&'static Node>>,
 }
 
-// SAFETY: `gate` is touched as `clh.rs` says, `uses` by the thread that takes the node, `spare` under the pool's lock;
-// all are handed on by Release and Acquire. `number` is not written to.
+// SAFETY: threads use `gate` by the rules in `clh.rs`; `uses` is touched by the thread that takes the node, `spare`
+// under the pool's lock. Release and Acquire hand all three fields on to the next thread. `number` is not written to.
 unsafe impl Sync for Node {}
 
-/// A use of a node, in a word: which node, and which of its uses. No two uses are the same, and none is 0.
+/// A use of a node, in a word: the number of the node, and the number of the use. No two uses are the same, and none is
+/// 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Use(pub(super) u64);
 
 const NUMBER_BITS: u32 = 24;
 const MAX_USES: u64 = u64::MAX >> NUMBER_BITS;
 
-/// How many nodes chunk 0 has, as a power of two. A model should need more than one chunk.
+/// The number of nodes in chunk 0, as a power of two. A model should need more than one chunk.
 const FIRST_BITS: u32 = if cfg!(sudog_loom) { 1 } else { 6 };
 const CHUNKS: usize = (NUMBER_BITS - FIRST_BITS) as usize;
 
-/// Which chunk, and the index in it.
+/// Returns the chunk of the node with this number, and the index in that chunk.
 const fn place(number: u32) -> (usize, usize) {
     let n = number - 1 + (1 << FIRST_BITS);
     let log = n.ilog2();
@@ -86,12 +88,12 @@ loom::lazy_static! {
     };
 }
 
-/// The node that a thread keeps.
+/// The slot for the node that a thread keeps.
 struct InHand(Hand<Option<&'static Node>>);
 
 per_thread!(IN_HAND: InHand = InHand(Hand::new(None)));
 
-// In a model the pool is freed before its last thread ends.
+// A model has no such drop: there the pool is freed before its last thread ends.
 #[cfg(not(sudog_loom))]
 impl Drop for InHand {
     fn drop(&mut self) {
@@ -135,8 +137,8 @@ impl Nodes {
         let (chunk, at) = place(number);
         let nodes = self.chunks[chunk].load(Relaxed);
         debug_assert!(!nodes.is_null());
-        // SAFETY: a number is that of a node that has been made, in a chunk that is never freed; and the chunk was
-        // published before it, as argued above.
+        // SAFETY: `number` belongs to a node that has been made, in a chunk that is never freed; and the chunk was
+        // published before `number`, as the module's comment argues.
         unsafe { &*nodes.add(at) }
     }
 }
@@ -146,13 +148,14 @@ impl Node {
         Self { gate: OneShotParker::new(), number, uses: Cell::new(0), spare: Cell::new(None) }
     }
 
-    /// An unused node, its gate shut.
+    /// Takes an unused node, with its gate shut.
     #[inline]
     pub(super) fn take() -> (&'static Self, Use) {
         loop {
             let node = IN_HAND.try_with(|hand| hand.0.take()).ok().flatten().unwrap_or_else(|| NODES.take());
             let uses = node.uses.get();
-            // A node without uses left is never used again: it takes hours of nothing else to get there.
+            // Skip a node without uses left: such a node is never used again. Reaching this count takes hours in
+            // which a program does nothing else.
             if uses < MAX_USES {
                 node.uses.set(uses + 1);
                 node.gate.shut();
@@ -161,7 +164,8 @@ impl Node {
         }
     }
 
-    /// Returns it to the thread, or to the pool. No thread may use it any more; but other threads may read its gate.
+    /// Returns the node to the thread, or to the pool. No thread may use the node any more; but other threads may read
+    /// its gate.
     #[inline]
     pub(super) fn give(&'static self) {
         let in_hand = IN_HAND.try_with(|hand| {
@@ -178,7 +182,7 @@ impl Node {
 }
 
 impl Use {
-    /// The node. It may be in another use by now.
+    /// Returns the node. The node may be in another use by now.
     #[inline]
     pub(super) fn node(self) -> &'static Node {
         NODES.node(self.0 as u32 & ((1 << NUMBER_BITS) - 1))
@@ -215,7 +219,7 @@ mod tests {
         let (node, first) = Node::take();
         assert!(ptr::eq(first.node(), node) && first.0 != 0);
         node.give();
-        let (again, second) = Node::take(); // in hand
+        let (again, second) = Node::take(); // the node that the thread kept
         assert!(ptr::eq(again, node) && second != first);
         let many: Vec<_> = (0..200).map(|_| Node::take()).collect();
         for (node, used) in &many {
@@ -236,8 +240,8 @@ mod tests {
             let lock = <Clh>::new();
             let guard = lock.lock();
             if n % 2 == 0 {
-                // SAFETY: locked above.
-                unsafe { lock.unlock(guard) }; // otherwise it is forgotten
+                // SAFETY: `guard` came from the acquisition above.
+                unsafe { lock.unlock(guard) }; // half of the guards are forgotten
             }
         }
         assert!(NODES.pool.lock().made < LOCKS / 4, "the other tests have not made so many");

@@ -3,54 +3,56 @@
 //! | `arrivals` | meaning |
 //! |---|---|
 //! | null | the lock is free |
-//! | EMPTY | held; no arrival since the owner's segment was detached |
-//! | an element | held; the last to arrive. Or the owner's, if it found the lock free and there was no arrival since |
+//! | EMPTY | the lock is held; no arrival since the owner's segment was detached |
+//! | an element | the lock is held; the element is that of the last arrival, or the owner's, if the owner found the lock free and there was no arrival since |
 //!
-//! A *segment* is a detached stack: each element's `succ` is the arrival before it, and it ends at `eos`, which is
-//! passed on with the lock.
+//! A *segment* is a detached stack: `succ` of each element is the arrival before that element, and the segment ends at
+//! `eos`, which is passed on with the lock.
 //!
-//! | step | | then |
+//! | step | action | then |
 //! |---|---|---|
-//! | lock | `succ = arrivals.swap(e)` | null: has the lock, `eos = e`. Else waits at its gate, for the lock and its `eos` |
-//! | | EMPTY for a `succ` is null; `succ == eos`: null, and `eos = EMPTY` | the end of the segment |
-//! | unlock, with a `succ` | `succ.eos = eos`, opens its gate | the segment goes on |
-//! | unlock, without | `arrivals: eos → null` | no arrival: the lock is free |
-//! | | `w = arrivals.swap(EMPTY)`, `w.eos = eos`, opens its gate | a new segment, from its top |
+//! | lock | `succ = arrivals.swap(e)` | if `succ` is null: has the lock, `eos = e`. Else waits at the gate of `e`, for the lock and its `eos` |
+//! | | a `succ` of EMPTY counts as null; if `succ == eos`: `succ` becomes null, and `eos = EMPTY` | the end of the segment |
+//! | unlock, with a `succ` | `succ.eos = eos`, opens the gate of `succ` | the segment goes on |
+//! | unlock, without a `succ` | `arrivals: eos → null` | no arrival: the lock is free |
+//! | | otherwise `w = arrivals.swap(EMPTY)`, `w.eos = eos`, opens the gate of `w` | a new segment, from its top |
 //! | try | `arrivals: null → e` | as a lock that found null |
 //!
-//! So segments are first come, first served, and each is served from its end. While one contender waits, another can
-//! have the lock twice: once before it in the same segment, and once in the segment before that.
+//! So segments are first come, first served, and each segment is served from its top. While a contender waits, another
+//! contender can have the lock twice: once before the waiter in the same segment, and once in the segment before that.
 //!
-//! **One element per thread**, for any number of locks. It is queued while its thread waits, and a thread waits for one
-//! lock at a time. For a lock that was found free only the element's *address* stays in `arrivals`, as the mark that
-//! ends the first segment: no thread reads or writes there. The danger: another element of the same address arrives
-//! while the mark is in use, and is mistaken for it. Its waiter would never be woken. But:
+//! **One element per thread**, for any number of locks. The element is queued while its thread waits, and a thread
+//! waits for one lock at a time. For a lock that was found free only the element's *address* stays in `arrivals`, as
+//! the mark that ends the first segment: no thread reads or writes at that address. The danger: another element of the
+//! same address arrives while the mark is in use, and is mistaken for the mark. The waiter of that element would never
+//! be woken. But:
 //!
-//! * The mark is in use while the thread whose address it is holds the lock, and while the segment that it ends is
+//! * The mark is in use while the thread of that address holds the lock, and while the segment that ends at the mark is
 //!   served. In the second case the same thread may arrive again, with the same address. Its element is then on top of
-//!   EMPTY or of others in `arrivals`, and not in that segment, so no thread compares it with that mark: the one at the
-//!   segment's end compares its `succ`, which is the mark. The thread may even have ended, and another thread have its
-//!   address: the same holds.
+//!   EMPTY or of other elements in `arrivals`, and not in that segment, so no thread compares this element with that
+//!   mark: the thread at the end of the segment compares its own `succ`, which is the mark. The thread of the mark may
+//!   even have ended, and another thread have the same address: the same holds.
 //! * In the first case an arrival with that address belongs to the owner's thread, as the guard is not `Send`, and the
 //!   element lives as long as the thread. If the thread has ended, then its guard was forgotten, so the lock is never
-//!   unlocked: every arrival waits for ever, whatever its address. If it has not, it waits for a lock that it holds
-//!   itself. The same holds if two goroutines of one worker share the element: one holds the lock, and the other waits
-//!   for it, which blocks their thread, so the first never runs again.
+//!   unlocked: every arrival waits for ever, with any address. If the thread has not ended, the thread waits for a lock
+//!   that it holds itself. The same holds if two goroutines of one worker share the element: the first goroutine holds
+//!   the lock, and the second waits for the lock, which blocks their thread, so the first never runs again.
 //!
-//! The element has no destructor, so a thread that ends can use it in the destructors of its other thread-locals. This
-//! needs thread-locals of the linker, as on Linux and most other systems. Where std keeps them on the heap by a key,
-//! the element is freed among the others, in any order: a lock that is then still held, by a guard in another
-//! thread-local, has a mark that may by then be another thread's element, which would wait for ever.
+//! The element has no destructor, so a thread that ends can use its element in the destructors of its other
+//! thread-locals. This needs thread-locals of the linker, as on Linux and most other systems. Where `std` keeps
+//! thread-locals on the heap by a key, the element is freed among the other thread-locals, in any order. Consider a
+//! lock that is then still held, by a guard in another thread-local: the mark of that lock may by then be another
+//! thread's element, whose thread would wait for ever.
 //!
 //! Orderings:
 //!
 //! | access | ordering | why |
 //! |---|---|---|
-//! | lock | Acquire, Release | null: sees the last owner's writes. An element: its gate is shut before this thread opens it. This thread's element: the same for the thread that reads it here |
-//! | free, `eos → null` | Release | the owner's writes |
-//! | detach | Acquire | the gate of the top. No Release: a thread that reads EMPTY takes nothing from it |
+//! | lock | Acquire, Release | null: the contender sees the last owner's writes. An element: the gate of that element is shut before this thread opens the gate. This thread's element: the same for the thread that reads the element here |
+//! | free, `eos → null` | Release | publishes the owner's writes |
+//! | detach | Acquire | this thread sees the gate of the top. No Release: a thread that reads EMPTY takes no data from the word |
 //! | try | Acquire | as lock, but no thread will open this gate |
-//! | gate | | as in `waiting/parker.rs`; `eos` is written before it opens, and read after |
+//! | gate | | as in `waiting/parker.rs`; `eos` is written before the gate opens, and read after |
 //!
 //! Source: Dice and Kogan, *Reciprocating Locks*, arXiv 2501.02380.
 
@@ -68,30 +70,31 @@ use crate::waiting::parker::OneShotParker;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use sudog_sync::RawLock;
 
-/// A thread's one element. Between two waits its gate is shut.
+/// The only element of a thread. Between two waits its gate is shut.
 struct Element {
     gate: OneShotParker,
-    /// Where the segment ends; written before the gate is opened, by the thread that opens it.
+    /// The end of the segment. Written before the gate is opened, by the thread that opens the gate.
     eos: Cell<*mut Element>,
-    /// Its thread waits with it. Only for that thread.
+    /// True while the element's thread waits with the element. Used by that thread only.
     waits: Flag<bool>,
 }
 
 const EMPTY: *mut Element = ptr::without_provenance_mut(1);
 
-// Without a destructor: it lives as long as the thread; see the top for systems where this does not hold.
+// The element has no destructor, and lives as long as the thread; the module's comment names the systems where this
+// does not hold.
 per_thread!(ELEMENT: Element =
     Element { gate: OneShotParker::new(), eos: Cell::new(ptr::null_mut()), waits: Flag::new(false) });
 
 /// The Reciprocating lock: local spinning, no memory to manage, and no contender bypassed for ever. 8 bytes.
 ///
-/// Last come, first served within a segment, which is the arrivals during the previous segment; so each other thread
-/// has the lock at most twice while one waits.
+/// Waiters are served last come, first served within a segment; a segment is the arrivals during the previous segment.
+/// So each other thread has the lock at most twice while a contender waits.
 ///
 /// # Limits
 ///
-/// Those of the [module](super). If a user's [`WaitPolicy::pass_time`] contends for another lock of this kind, and so
-/// waits while it waits, the process ends.
+/// The limits of the [module](super). If a user's [`WaitPolicy::pass_time`] contends for another lock of this kind, so
+/// that a thread waits for a second lock while it waits for the first, the process ends.
 ///
 /// # Examples
 ///
@@ -107,12 +110,12 @@ pub struct Reciprocating<P = SpinThenPark> {
     policy: PhantomData<P>,
 }
 
-/// The guard of a [`Reciprocating`]: the successor, and where the segment ends. It stays on its thread.
+/// The guard of a [`Reciprocating`]: the successor, and the end of the segment. The guard stays on its thread.
 #[derive(Debug)]
 pub struct ReciprocatingGuard {
-    /// Null: none in this segment.
+    /// The successor; null if the segment has no further waiter.
     succ: *mut Element,
-    /// While `succ` is null: the value of `arrivals` if there is no arrival.
+    /// The end of the segment. While `succ` is null: the value of `arrivals` if there is no arrival.
     eos: *mut Element,
 }
 
@@ -122,18 +125,18 @@ fn element() -> *mut Element {
 }
 
 impl<P: WaitPolicy> Reciprocating<P> {
-    /// Waits behind the arrival that the push found.
+    /// Waits behind `found`, the arrival that the push of `e` found.
     ///
     /// # Safety
     ///
-    /// `e` is the thread's, and has been pushed on `found`.
+    /// `e` is the element of this thread, and has been pushed on `found`.
     #[cold]
     unsafe fn wait(e: *mut Element, found: *mut Element) -> ReciprocatingGuard {
-        // SAFETY: this thread's.
+        // SAFETY: by the contract of `wait`, `e` is the element of this thread, so `e` is alive.
         let e = unsafe { &*e };
         if e.waits.replace(true) {
-            // It is in two queues now. The thread that opens its gate finds it alive, as this thread does not end
-            // before the process.
+            // The element is in two queues now. The thread that opens its gate finds the element alive, as this thread
+            // does not end before the process.
             fatal("sync: a wait policy waits for a lock while it waits for a lock");
         }
         e.gate.wait::<P>(None);
@@ -149,26 +152,28 @@ impl<P: WaitPolicy> Reciprocating<P> {
 
     /// # Safety
     ///
-    /// The caller holds the lock, and gives it away by this; `e` is next, or is the top of a segment that the caller
-    /// detached.
+    /// The caller holds the lock, and gives the lock away by this call; `e` is the successor, or is the top of a
+    /// segment that the caller detached.
     #[inline]
     unsafe fn hand_over(e: *mut Element, eos: *mut Element) {
-        // SAFETY: its thread waits for this, and no other thread may open it.
+        // SAFETY: `e` is alive, as its thread waits for this call; by the contract of `hand_over`, no other thread may
+        // open the gate of `e`.
         unsafe {
             (*e).eos.set(eos);
             OneShotParker::open_for::<P>(&raw const (*e).gate);
         }
     }
 
-    /// There has been an arrival.
+    /// Detaches the next segment, and hands over to its top. Called when there has been an arrival.
     #[cold]
     fn next_segment(&self, eos: *mut Element) {
         let top = self.arrivals.swap(EMPTY, Acquire);
-        // SAFETY: it is not `eos`, so it belongs to a waiter; and the swap made it this thread's to open.
+        // SAFETY: this thread holds the lock. `top` is not `eos`, so `top` belongs to a waiter; and by the swap only
+        // this thread may open the gate of `top`.
         unsafe { Self::hand_over(top, eos) };
     }
 
-    /// Changes when a contender joins the queue. For tests.
+    /// Returns a value that changes when a contender joins the queue. For tests.
     #[doc(hidden)]
     pub fn last_in_line(&self) -> u64 {
         self.arrivals.load(Relaxed).addr() as u64
@@ -176,8 +181,9 @@ impl<P: WaitPolicy> Reciprocating<P> {
 }
 
 // SAFETY: the thread that finds null in `arrivals` has the lock, and so has the thread whose gate is opened: the owner
-// does that once, or else puts null back if there was no arrival. The orderings, and why no address is mistaken for
-// another's, are above. Elements do not point to the lock, so it may be moved while it is held; waiters borrow it.
+// opens one gate once, or else puts null back if there was no arrival. The module's comment argues the orderings, and
+// that no address is mistaken for another's. Elements do not point to the lock, so the lock may be moved while it is
+// held; waiters borrow the lock.
 unsafe impl<P: WaitPolicy> RawLock for Reciprocating<P> {
     type Guard = ReciprocatingGuard;
 
@@ -194,7 +200,7 @@ unsafe impl<P: WaitPolicy> RawLock for Reciprocating<P> {
         if found.is_null() {
             return ReciprocatingGuard { succ: ptr::null_mut(), eos: e };
         }
-        // SAFETY: by the swap.
+        // SAFETY: `e` is the element of this thread, and the swap has pushed `e` on `found`.
         without_unwinding(|| unsafe { Self::wait(e, found) })
     }
 
@@ -208,7 +214,7 @@ unsafe impl<P: WaitPolicy> RawLock for Reciprocating<P> {
     #[inline]
     unsafe fn unlock(&self, ReciprocatingGuard { succ, eos }: ReciprocatingGuard) {
         if !succ.is_null() {
-            // SAFETY: this thread holds the lock, and `succ` is next.
+            // SAFETY: this thread holds the lock, and `succ` is the successor.
             unsafe { Self::hand_over(succ, eos) };
         } else if self.arrivals.compare_exchange(eos, ptr::null_mut(), Release, Relaxed).is_err() {
             self.next_segment(eos);

@@ -1,25 +1,25 @@
-//! The ticket lock: contenders draw numbers, and watch the one word that says which is served.
+//! The ticket lock: contenders draw numbers, and watch the one word that has the number of the owner.
 //!
 //! | word | meaning | written by |
 //! |---|---|---|
 //! | `next` | the next ticket to be drawn | contenders, by RMWs |
-//! | `grant` | the ticket that has the lock, or the next one to have it | the owner only |
+//! | `grant` | the ticket that has the lock, or the next ticket to have the lock | the owner only |
 //!
-//! | step | |
+//! | step | action |
 //! |---|---|
 //! | lock | `tx = next++`; has the lock once `grant == tx` |
 //! | unlock | `grant = grant + 1` |
 //! | try | has the lock if `next` goes from `grant` to `grant + 1` |
 //!
-//! `grant <= next`, and the lock is free if they are equal. Tickets have 64 bits and never repeat, so a `next` that
+//! `grant <= next`, and the lock is free if the two are equal. Tickets have 64 bits and never repeat, so a `next` that
 //! equals a `grant` which was read before has not been any other number in between.
 //!
-//! A try that fails has found `next` different from `grant`: then the lock was held when `grant` was read, or has been
-//! taken since. So at some moment of the try it was not free.
+//! A `try` that fails has found `next` different from `grant`: then the lock was held when `grant` was read, or has
+//! been taken since. So at some moment of the `try` the lock was not free.
 //!
 //! Orderings: the owner's store of `grant` is a Release, which the next owner reads with Acquire, in `lock` or in
 //! `try_lock`. `next` is Relaxed: a ticket gives a place, not the lock. `grant` and `next` share a cache line: without
-//! contention that is one miss instead of two.
+//! contention the lock costs one miss instead of two.
 //!
 //! Source: Reed and Kanodia, *Synchronization with eventcounts and sequencers*, 1979; Mellor-Crummey and Scott, 1991.
 
@@ -36,11 +36,11 @@ use sudog_sync::RawLock;
 /// A ticket lock: first come, first served, without sleeping. 16 bytes.
 ///
 /// A policy that would sleep yields instead. With more waiters than processors the next owner may not be running, and
-/// all others wait for it.
+/// all other waiters wait for that thread.
 ///
 /// # Limits
 ///
-/// Those of the [module](super).
+/// The limits of the [module](super).
 ///
 /// # Examples
 ///
@@ -63,15 +63,16 @@ impl<P: WaitPolicy> TicketLock<P> {
         without_unwinding(|| watch::<P, _>(|| (self.grant.load(Acquire) == tx).then_some(())));
     }
 
-    /// Changes when a contender joins the queue. For tests.
+    /// Returns a value that changes when a contender joins the queue. For tests.
     #[doc(hidden)]
     pub fn last_in_line(&self) -> u64 {
         self.next.load(Relaxed)
     }
 }
 
-// SAFETY: a ticket is drawn once, by an RMW of `next`, and has the lock while it is equal to `grant`; only its unlock
-// changes that. The orderings are above. The words store no address and no thread.
+// SAFETY: a ticket is drawn once, by an RMW of `next`, and its holder has the lock while the ticket is equal to
+// `grant`; only the holder's unlock changes `grant` then. The module's comment argues the orderings. The words store no
+// address and no thread.
 unsafe impl<P: WaitPolicy> RawLock for TicketLock<P> {
     type Guard = ();
 
@@ -102,7 +103,8 @@ unsafe impl<P: WaitPolicy> RawLock for TicketLock<P> {
 
     #[inline]
     fn is_locked(&self) -> bool {
-        // Acquire: a `next` older than this `grant` would be below it.
+        // Acquire: the load of `next` below must not read a value older than this `grant`, which would be less than
+        // `grant`.
         let grant = self.grant.load(Acquire);
         self.next.load(Relaxed) != grant
     }
@@ -116,7 +118,7 @@ impl<P: WaitPolicy> sudog_sync::ConstRawLock for TicketLock<P> {
 impl<P> fmt::Debug for TicketLock<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let grant = self.grant.load(Acquire);
-        let waiting = self.next.load(Relaxed).saturating_sub(grant); // the owner included
+        let waiting = self.next.load(Relaxed).saturating_sub(grant); // the owner counts too
         f.debug_struct("TicketLock")
             .field("locked", &(waiting != 0))
             .field("waiters", &waiting.saturating_sub(1))

@@ -1,25 +1,25 @@
-//! Test-and-test-and-set: contenders read one word, and write to it only when it looks free.
+//! Test-and-test-and-set: contenders read one word, and write to the word only when the lock looks free.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | FREE | the lock is free; if threads sleep, one is being woken |
-//! | HELD | the lock is held; as for sleepers, the same |
+//! | FREE | the lock is free; if threads sleep, one of them is being woken |
+//! | HELD | the lock is held; if threads sleep, one of them is being woken |
 //! | SLEEPERS | the lock is held, and threads may sleep |
 //!
 //! | step | word | then |
 //! |---|---|---|
 //! | lock, at first | FREE → HELD | has the lock |
 //! | mark, before a sleep | HELD → SLEEPERS | sleeps, unless the word has changed |
-//! | lock, after a sleep | FREE → SLEEPERS | has the lock; it cannot know whether it was the last to sleep |
-//! | unlock, if the policy sleeps | swap for FREE | it was SLEEPERS: wakes one |
-//! | unlock, if it does not | FREE | |
+//! | lock, after a sleep | FREE → SLEEPERS | has the lock; the thread cannot know whether any others still sleep |
+//! | unlock, if the policy sleeps | swap for FREE | if the old word was SLEEPERS: wakes a thread |
+//! | unlock, if the policy does not sleep | FREE | |
 //!
-//! No thread is left asleep: an unlock that clears SLEEPERS wakes one, and that thread stays in this function until it
-//! has restored SLEEPERS, by its acquisition or before it sleeps again. The kernel compares the word with SLEEPERS
+//! No thread is left asleep: an unlock that clears SLEEPERS wakes a thread, and that thread stays in `lock_slow` until
+//! it has restored SLEEPERS, by its acquisition or before it sleeps again. The kernel compares the word with SLEEPERS
 //! atomically with respect to the wake, so a sleep that begins after that unlock returns at once.
 //!
-//! Orderings: Acquire on the step that takes the lock, Release on the one that frees it. The mark is Relaxed: no data
-//! but the word depends on it, and as an RMW it continues the release sequence.
+//! Orderings: Acquire on the step that takes the lock, Release on the step that frees the lock. The mark is Relaxed: no
+//! data but the word depends on the mark, and as an RMW the mark continues the release sequence.
 //!
 //! Source: Rudolph and Segall, *Dynamic decentralized cache schemes for MIMD parallel processors*, 1984; for the sleep,
 //! Drepper, *Futexes Are Tricky*.
@@ -40,12 +40,12 @@ const SLEEPERS: u32 = 2;
 
 /// A test-and-test-and-set lock: no queue, no order, four bytes.
 ///
-/// The first thread that sees it free takes it: usually the thread that has just freed it. Another may wait for ever.
-/// If many threads spin, each unlock makes all of them fetch the word.
+/// The first thread that sees the lock free takes the lock: usually the thread that has just freed it. Another thread
+/// may wait for ever. If many threads spin, each unlock makes all of them fetch the word.
 ///
 /// # Limits
 ///
-/// Those of the [module](super).
+/// The limits of the [module](super).
 ///
 /// # Examples
 ///
@@ -64,7 +64,7 @@ pub struct Tts<P = SpinThenPark> {
 impl<P: WaitPolicy> Tts<P> {
     #[cold]
     fn lock_slow(&self) {
-        let mut held = HELD; // the word's value once this thread has the lock
+        let mut held = HELD; // the value that this thread writes to the word to take the lock
         let mut iter: u32 = 0;
         loop {
             let word = self.word.load(Relaxed);
@@ -85,8 +85,9 @@ impl<P: WaitPolicy> Tts<P> {
     }
 }
 
-// SAFETY: the thread that changes the word from FREE has the lock, and only its owner writes FREE. The orderings are
-// above. The word stores no address and no thread, so it may be moved, and unlocked by another thread.
+// SAFETY: the thread that changes the word from FREE has the lock, and only the owner writes FREE. The module's comment
+// argues the orderings. The word stores no address and no thread, so the lock may be moved, and unlocked by another
+// thread.
 unsafe impl<P: WaitPolicy> RawLock for Tts<P> {
     type Guard = ();
 
@@ -99,7 +100,7 @@ unsafe impl<P: WaitPolicy> RawLock for Tts<P> {
     #[inline]
     fn lock(&self) {
         if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
-            // A contender that left halfway could take a wake-up with it that the others need.
+            // Do not unwind: a contender that left halfway could take a wake-up with it that the other contenders need.
             without_unwinding(|| self.lock_slow());
         }
     }

@@ -1,4 +1,4 @@
-//! How waiters wait: spinning and parking, shared by locks and semaphores.
+//! Spinning and parking of waiters, shared by locks and semaphores.
 
 pub(crate) mod parker;
 pub(crate) mod policy;

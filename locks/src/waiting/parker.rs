@@ -1,13 +1,13 @@
-//! A parker for one wait: its owner waits, another thread opens it, once.
+//! A parker for one wait: the owner waits, and another thread opens the parker, once.
 //!
 //! | state | set by | meaning |
 //! |---|---|---|
-//! | SHUT | its owner, at first | the owner is awake, and reads the state |
-//! | PARKED | its owner: SHUT → PARKED | the owner sleeps, as the G that `sleeper` points to |
-//! | OPEN | the opener: swap; a store, if the owner never sleeps | an opener that finds PARKED readies the G; otherwise it does not touch the parker again |
+//! | SHUT | the owner, at first | the owner is awake, and reads the state |
+//! | PARKED | the owner: SHUT → PARKED | the owner sleeps, as the G that `sleeper` points to |
+//! | OPEN | the opener: swap; a store, if the owner never sleeps | an opener that finds PARKED readies the G; otherwise the opener does not touch the parker again |
 //!
-//! An owner that gives up goes back, PARKED → SHUT. If the state is OPEN by then, `ready` is under way, and the owner
-//! waits for it.
+//! An owner that gives up changes the state back, PARKED → SHUT. If the state is OPEN by then, a `ready` of the owner
+//! is under way, and the owner waits for that `ready`.
 
 use std::ptr;
 
@@ -23,7 +23,7 @@ const OPEN: u32 = 2;
 
 pub(crate) struct OneShotParker {
     state: AtomicU32,
-    /// Written by the owner before PARKED, read by the opener after it.
+    /// The G of the owner. Written by the owner before PARKED, read by the opener after PARKED.
     sleeper: Cell<*const G>,
 }
 
@@ -34,54 +34,56 @@ impl OneShotParker {
         }
     }
 
-    /// True if it has been opened. The caller sees what the opener wrote before.
+    /// Returns true if the parker has been opened. The caller then sees the earlier writes of the opener.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.state.load(Ordering::Acquire) == OPEN
     }
 
-    /// For the owner, to use it again.
+    /// Shuts the parker, so that the owner can use the parker again.
     pub(crate) fn shut(&self) {
         self.state.store(SHUT, Ordering::Relaxed);
     }
 
-    /// Opens it. Its owner may free it before this returns.
+    /// Opens the parker. The owner may free the parker before this call returns.
     ///
     /// # Safety
     ///
-    /// The parker is alive, and no other thread opens it.
+    /// The parker is alive, and no other thread opens the parker.
     pub(crate) unsafe fn open(parker: *const Self) {
         // Release: the owner sees the opener's writes. Acquire: the opener sees `sleeper`.
-        // SAFETY: alive, by the contract; not used after this swap unless its owner sleeps until it is readied.
+        // SAFETY: by the contract of `open`, `parker` is alive; after this swap this thread uses the parker only if the
+        // owner sleeps until this thread readies it.
         let before = unsafe { (*parker).state.swap(OPEN, Ordering::AcqRel) };
         debug_assert_ne!(before, OPEN, "opened once");
         if before == PARKED {
-            // SAFETY: the owner is in `park` and will not leave it before this one `ready`.
+            // SAFETY: the owner was PARKED, so its G is alive and stays in `park` until this only `ready`.
             unsafe { G::ready((*parker).sleeper.get()) };
         }
     }
 
-    /// [`OneShotParker::open`], for an owner that waits as `P` says: for one that never sleeps a store is enough.
+    /// Opens the parker of an owner that waits by the policy `P`: if such an owner never sleeps, a store is enough.
     ///
     /// # Safety
     ///
-    /// As for [`OneShotParker::open`].
+    /// The contract of [`OneShotParker::open`].
     #[inline]
     pub(crate) unsafe fn open_for<P: WaitPolicy>(parker: *const Self) {
         if P::PARKS {
-            // SAFETY: the same contract.
+            // SAFETY: the contract of `open` is that of `open_for`.
             unsafe { Self::open(parker) }
         } else {
-            // SAFETY: alive, by the contract; not used after this store.
+            // SAFETY: by the contract of `open_for`, `parker` is alive; the parker is not used after this store.
             unsafe { (*parker).state.store(OPEN, Ordering::Release) }
         }
     }
 
-    /// Waits until it is open (true) or until the deadline (false). For its owner.
+    /// Waits until the parker is open (true) or until the deadline (false). Called by the owner only.
     pub(crate) fn wait<P: WaitPolicy>(&self, deadline: Option<Instant>) -> bool {
         let mut iter = 0;
         while !self.is_open() {
-            // With `PARKS` false the waiter is never readied, so it must not sleep even if `pass_time` returns false.
+            // With `PARKS` false the waiter is never readied, so the waiter must not sleep even if `pass_time`
+            // returns false.
             if !P::pass_time(iter) && P::PARKS {
                 return self.park(deadline);
             }
@@ -96,21 +98,22 @@ impl OneShotParker {
     fn park(&self, deadline: Option<Instant>) -> bool {
         let g = G::current();
         self.sleeper.set(&raw const g);
-        // Release: an opener that finds PARKED sees the sleeper. Acquire: open already.
+        // Release: an opener that finds PARKED sees `sleeper`. Acquire: if the parker is open already, the owner sees
+        // the opener's writes.
         if self.state.compare_exchange(SHUT, PARKED, Ordering::Release, Ordering::Acquire).is_err() {
             return true;
         }
         g.park_queued(deadline, || (), || self.withdraw()) == ParkResult::Unparked
     }
 
-    /// PARKED → SHUT, unless it is open.
+    /// Changes the state PARKED → SHUT, unless the parker is open. Returns true if the state was changed.
     fn withdraw(&self) -> bool {
         self.state.compare_exchange(PARKED, SHUT, Ordering::Relaxed, Ordering::Acquire).is_ok()
     }
 }
 
-/// True if a wait that never sleeps has reached its deadline. The clock is read only sometimes: that takes as long as
-/// several pauses.
+/// Returns true if a wait that never sleeps has reached its deadline. The clock is read only in some iterations:
+/// reading the clock takes as long as several pauses.
 #[inline]
 pub(crate) fn is_over(deadline: Option<Instant>, iter: u32) -> bool {
     iter % 8 == 7 && deadline.is_some_and(|deadline| system::now() >= deadline)

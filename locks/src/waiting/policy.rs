@@ -1,21 +1,22 @@
-//! How a waiter waits: spinning, yielding, sleeping.
+//! Wait policies: spinning, yielding, sleeping.
 
 use sudog_runtime::shim::num_cpus;
 use sudog_runtime::{G, spin};
 
-/// Rounds of 30 pauses, with a check after each pause. Go has 4, with a check after each round. On threads a sleep
-/// costs more, and a waiter that sleeps too soon makes the next one sleep too: `docs/journal.md`, "Waiting arrays".
+/// The number of spinning rounds, each of 30 pauses, with a check after each pause. Go has 4 rounds, with a check after
+/// each round. On threads a sleep costs more, and a waiter that sleeps too soon makes the next waiter sleep too:
+/// `docs/journal.md`, "Waiting arrays".
 const ROUNDS: u32 = 13;
 
-/// What a waiter does between two checks of its condition.
+/// The behaviour of a waiter between two checks of its condition.
 ///
-/// A waiter calls [`WaitPolicy::pass_time`] with 0, 1, 2, … until its condition holds, or until the policy says that it
-/// is time to sleep. With the three policies here a goroutine never keeps its worker from others for long; except in
-/// [`spin_lock`](crate::spin_lock), where it counts as its thread.
+/// A waiter calls [`WaitPolicy::pass_time`] with 0, 1, 2, … until its condition holds, or until the policy tells the
+/// waiter to sleep. With the three policies here a goroutine never keeps its worker from other goroutines for long;
+/// except in [`spin_lock`](crate::spin_lock), where a goroutine counts as its thread.
 ///
 /// # Examples
 ///
-/// The papers' own way to wait, for experiments:
+/// The wait of the papers, for experiments:
 ///
 /// ```
 /// use sudog::sync::RawLock;
@@ -25,25 +26,28 @@ const ROUNDS: u32 = 13;
 /// assert!(lock.try_lock().is_some());
 /// ```
 pub trait WaitPolicy: Send + Sync + 'static {
-    /// True if it ends in sleep. If false, [`WaitPolicy::pass_time`] never returns false; if it does all the same, the
-    /// waiter may go on, or sleep.
+    /// True if the wait ends in sleep. If false, [`WaitPolicy::pass_time`] never returns false; if `pass_time` returns
+    /// false all the same, the waiter may go on, or sleep.
     const PARKS: bool;
 
-    /// Waits for a short time. `iter` is the number of earlier calls in this wait. False: it is time to sleep.
+    /// Waits for a short time. `iter` is the number of earlier calls in this wait. Returns false if the waiter should
+    /// sleep.
     fn pass_time(iter: u32) -> bool;
 }
 
-/// Pauses, for ever: the papers' way. With more waiters than processors whole time slices are lost. For the laboratory.
+/// A policy that pauses for ever, as the waiters of the papers do. With more waiters than processors whole time slices
+/// are lost. For the laboratory.
 ///
-/// A goroutine yields from time to time: its worker may have to run the goroutine that it waits for.
+/// A goroutine yields from time to time: its worker may have to run the goroutine for which the waiter waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin;
 
-/// Some hundred pauses, then yields: a goroutine to others of its worker, a thread to others of its processor.
+/// A policy of some hundred pauses, then yields: a goroutine yields to others of its worker, a thread to others of its
+/// processor.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinThenYield;
 
-/// Some hundred pauses, then sleep: the default.
+/// A policy of some hundred pauses, then sleep: the default.
 #[derive(Clone, Copy, Debug)]
 pub struct SpinThenPark;
 
@@ -82,12 +86,14 @@ impl WaitPolicy for SpinThenPark {
     }
 }
 
-/// Pauses once, if pauses are left; from time to time asks Go's rule whether to go on. A model does not spin: each
-/// check would be a step to explore, and a waiter that sleeps at once sees all that a spinning one sees.
+/// Pauses once and returns true, if pauses are left; from time to time asks Go's rule whether to go on. A model
+/// does not spin: each check would be a step to explore, and a waiter that sleeps at once sees every state that a
+/// spinning waiter sees.
 #[inline]
 fn pause(iter: u32) -> bool {
     let over = iter >= ROUNDS * spin::PAUSES;
-    // On one processor every pause is in vain, not only the one at which the rule is asked: its answer is not kept.
+    // On one processor every pause is in vain, not only the pause before which the rule is asked: the answer of the
+    // rule is not kept.
     if cfg!(sudog_loom) || over || num_cpus() == 1 {
         return false;
     }

@@ -1,32 +1,34 @@
-//! The counted doorway: a count in front of the queue. The default of the family.
+//! The counted doorway: a count in front of the queue. [`Benaphore`], the semaphore to use, has this doorway.
 //!
 //! | step | by | action |
 //! |---|---|---|
-//! | take | taker | `c = count.fetch_sub(1)`; `c > 0`: done; else draws a ticket and waits |
-//! | post | poster | `c = count.fetch_add(1)`; `c >= 0`: done; else grants the next ticket |
+//! | take | taker | `c = count.fetch_sub(1)`; if `c > 0`: done; else draws a ticket and waits |
+//! | post | poster | `c = count.fetch_add(1)`; if `c >= 0`: done; else grants the next ticket |
 //!
-//! `count` is the available permits, less the requested ones. While it is below zero each post is owed to the queue,
-//! and while it is above zero nothing is owed, so no newcomer overtakes a waiter.
+//! `count` is the available permits, less the requested permits. While `count` is below zero each post is owed to the
+//! queue, and while `count` is above zero nothing is owed, so no newcomer overtakes a waiter.
 //!
 //! * *Two RMWs, uncontended*, one for each side, on one cache line; the listings need two and a half and, unless they
 //!   read the tickets, a walk through the waiting array.
-//! * *The taker of the last permit may free it.* A post's last step is its RMW on the count or on the grants; it does
-//!   not check for waiters, it *knows*. The listings' reading of the tickets after the grant is the same defect as
-//!   glibc's bug 12674.
-//! * *No sequential consistency*: takers and posters synchronise by the RMWs of one word, first the count, then the
-//!   queue's.
-//! * The doorway has two steps, so of two takers that come at once the one with the lower count may have the later
+//! * *The taker of the last permit may free the semaphore.* The last step of a post is its RMW on the count or on the
+//!   grants; the post need not check for waiters, as the count *tells* whether there are any. The listings' reading of
+//!   the tickets after the grant is the same defect as glibc's bug 12674.
+//! * *No sequential consistency*: takers and posters synchronise by the RMWs of one word, first the word of the count,
+//!   then the word of the queue.
+//! * The doorway has two steps, so of two takers that come at once the taker with the lower count may have the later
 //!   ticket.
 //!
 //! The two words may disagree while a thread is between its two steps. A taker counted below zero has a ticket or will
-//! draw one; the poster that counted it has granted one, or will. When all have finished, `-count` is the number of
-//! tickets that wait, those given up included. When the queue passes those, each gives its unit back to the count as a
-//! post would, and the queue owes a grant for each unit that the count does not keep.
+//! draw one; the poster that counted that taker has granted a ticket, or will. When all have finished, `-count` is the
+//! number of tickets that wait, including tickets that were given up. When the queue passes a given-up ticket, that
+//! ticket gives its unit back to the count as a post would, and the queue owes a grant for each unit that the count
+//! does not keep.
 //!
-//! A taker that wants `n` at once and finds fewer draws `n` tickets and gives what it found to the queue: so only the
-//! first waiter ever holds a part of its request. If each kept its part, two could wait for each other's.
+//! A taker that wants `n` permits at once and finds fewer draws `n` tickets and gives the permits that it found to the
+//! queue: so only the first waiter ever holds a part of its request. If each taker kept its part, two takers could wait
+//! for each other's part.
 //!
-//! Source: the *benaphore* of Be's newsletter 1-26, generalised; listing 2's comments mention it.
+//! Source: the *benaphore* of Be's newsletter 1-26, generalised; a comment in listing 2 mentions it.
 
 use sudog_runtime::fatal;
 use sudog_runtime::shim::{AtomicU64, Ordering};
@@ -38,11 +40,11 @@ use crate::waiting::policy::SpinThenPark;
 
 /// The semaphore with a counted doorway: two RMWs without waiters; with waiters a queue of tickets.
 ///
-/// `W` is how waiters wait; by default in chains of listing 3.
+/// `W` is the protocol by which waiters wait; by default in chains of listing 3.
 ///
 /// # Examples
 ///
-/// As the semaphore of a mutex:
+/// A benaphore as the semaphore of a mutex:
 ///
 /// ```
 /// use sudog::locks::waiting_array::Benaphore;
@@ -56,13 +58,13 @@ pub type Benaphore<W = ChainWait<SpinThenPark>> = TicketSema<W, CountedDoorway>;
 /// A count in front of the queue. See [`Benaphore`].
 #[derive(Debug)]
 pub struct CountedDoorway {
-    /// An `i64`: available permits, less requested ones.
+    /// The available permits, less the requested permits, as an `i64`. Changed by RMWs of any thread.
     count: AtomicU64,
 }
 
-/// Beyond it, up or down, the count would be mistaken for closed.
+/// The largest absolute value of the count. Beyond this limit, up or down, the count would be mistaken for closed.
 const LIMIT: i64 = 1 << 61;
-/// What closing subtracts from the count.
+/// The number that closing subtracts from the count.
 const CLOSED: u64 = 1 << 62;
 
 impl CountedDoorway {
@@ -72,7 +74,7 @@ impl CountedDoorway {
     }
 }
 
-/// In a model: no thread uses the count any more when it is freed.
+/// Checks, in a model, that no thread uses the count any more when the doorway is freed.
 #[cfg(sudog_loom)]
 impl Drop for CountedDoorway {
     fn drop(&mut self) {
@@ -94,15 +96,16 @@ impl sealed::Sealed for CountedDoorway {
 
     #[inline]
     fn enter<W: TicketWait>(&self, queue: &TicketQueue<W, Self>, n: u32) -> Option<u64> {
-        // Acquire: of the post whose unit is taken, and of those before it, as all changes are RMWs.
+        // Acquire: this taker sees the writes of the post whose unit it takes, and of the posts before that post, as
+        // all changes are RMWs.
         let count = self.count.fetch_sub(u64::from(n), Ordering::Acquire) as i64;
         if count >= i64::from(n) {
             return None;
         }
         let first = queue.draw(n);
         if count > 0 {
-            // The permits found are for the first waiter.
-            // SAFETY: alive, as it is borrowed.
+            // Give the permits that were found to the queue: they are for the first waiter.
+            // SAFETY: `queue` and `self` are alive, as they are borrowed.
             unsafe { TicketQueue::grant(queue, self, count as u64) };
         }
         Some(first)
@@ -123,7 +126,7 @@ impl sealed::Sealed for CountedDoorway {
     #[inline]
     unsafe fn give(this: *const Self, n: u64) -> u64 {
         // Release: the taker of the unit sees the poster's writes.
-        // SAFETY: alive, by the contract; not used after this if there is no waiter.
+        // SAFETY: by the contract of `give`, `this` is alive; `this` is not used after this step if there is no waiter.
         let count = unsafe { (*this).count.fetch_add(n, Ordering::Release) } as i64;
         if count >= 0 {
             if n > 1 && count > LIMIT {
@@ -132,8 +135,9 @@ impl sealed::Sealed for CountedDoorway {
             return 0;
         }
         if n > 1 && count < -LIMIT {
-            // Closed, and must stay so, whatever is posted. This has not opened it, so it is alive.
-            // SAFETY: alive, as no taker can take these permits.
+            // The semaphore is closed, and must stay so, regardless of the posted permits. This post has not opened the
+            // semaphore.
+            // SAFETY: `this` is alive, as no taker can take these permits.
             unsafe { (*this).count.fetch_sub(n, Ordering::Relaxed) };
         }
         n.min(count.unsigned_abs())
@@ -141,9 +145,9 @@ impl sealed::Sealed for CountedDoorway {
 
     #[cold]
     unsafe fn pay_debts(this: *const Self, n: u64) -> u64 {
-        // SAFETY: alive, by the contract.
+        // SAFETY: by the contract of `pay_debts`, `this` is alive.
         let count = unsafe { &(*this).count };
-        // Relaxed: no permit can be taken by this.
+        // Relaxed: no permit can be taken by this change of the count.
         let mut old = count.load(Ordering::Relaxed);
         loop {
             let owed = n.min((old as i64).min(0).unsigned_abs());

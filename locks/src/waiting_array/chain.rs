@@ -1,21 +1,21 @@
-//! Waiting for an address: chains of waiters that sleep on their own stacks, and a semaphore on them.
+//! Waiting for an address: chains of waiters that sleep on their own stacks, and a semaphore that uses these chains.
 //!
 //! | waiter | signaller |
 //! |---|---|
 //! | [`address_wait_until`]`(a, condition)` | makes the condition true; [`address_signal`]`(a)` |
-//! | pushes itself on the chain of `a`, tests the condition again, waits at its gate | detaches the whole chain, wakes all of it |
+//! | pushes itself on the chain of `a`, tests the condition again, waits at its gate | detaches the whole chain, wakes all its waiters |
 //!
 //! The address is hashed as a number: it is never dereferenced. Different addresses may share a chain; a waiter that is
 //! woken by another address's signal tests its condition and waits on. `pop_stack.rs` has the protocol and the
 //! argument.
 //!
-//! The polite form of the signal only reads the chain if it is empty. It then needs a fence on both sides, between each
-//! side's write and its read; otherwise both may read the old value: the waiter a condition that is not yet true, the
-//! signaller a chain without the waiter. The listing, as printed, has sequentially consistent accesses there by
-//! default; acquire-release ones lose wake-ups (`locks/tests/loom_waiting_array.rs`).
+//! The polite form of the signal only reads the chain if the chain is empty. The polite form then needs a fence on both
+//! sides, between the write and the read of each side; otherwise both sides may read the old value: the waiter a
+//! condition that is not yet true, the signaller a chain without the waiter. The listing, as printed, has sequentially
+//! consistent accesses there by default; acquire-release accesses lose wake-ups (`locks/tests/loom_waiting_array.rs`).
 //!
-//! The semaphore waits for the address "semaphore and ticket", which wakes, except for collisions, only the next
-//! waiter.
+//! A waiter of the semaphore waits for the address "semaphore and ticket", so a wake of that address wakes, except for
+//! collisions, only the next waiter.
 //!
 //! Source: listing 3, *TWA-Semaphore with waiting chains*.
 
@@ -34,18 +34,18 @@ use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
 table!(CHAINS: [PopStack; MAX_BUCKETS]);
 
-/// Waits until `condition` returns true. It is tested at once, and after each [`address_signal`] of this address.
+/// Waits until `condition` returns true. Tests `condition` at once, and after each [`address_signal`] of this address.
 ///
-/// The thread that makes the condition true must signal the address afterwards; the waiter sees what it wrote before
-/// the signal. The address is a number: any number may be used, and the memory there may be freed. `condition` may be
-/// tested at any other time too. It may run any code, but while it waits for something this call does not wait for the
-/// address.
+/// The thread that makes the condition true must signal the address afterwards; the waiter sees the writes of that
+/// thread before the signal. The address is a number: any number may be used, and the memory there may be freed.
+/// `condition` may be tested at any other time too. `condition` may run any code, but while `condition` waits for
+/// something this call does not wait for the address.
 ///
-/// The caller may be a thread or a goroutine. It allocates nothing.
+/// The caller may be a thread or a goroutine. This call allocates nothing.
 ///
 /// # Panics
 ///
-/// If `condition` panics; the chain stays consistent then.
+/// Panics if `condition` panics; the chain stays consistent then.
 ///
 /// # Examples
 ///
@@ -65,8 +65,8 @@ pub fn address_wait_until(address: usize, condition: impl FnMut() -> bool) {
     wait::<SpinThenPark>(&CHAINS[fibonacci(address, MAX_BUCKETS)], condition, None);
 }
 
-/// [`address_wait_until`] with a deadline. Returns true if the condition became true; it is tested a last time at the
-/// deadline.
+/// Waits as [`address_wait_until`], with a deadline. Returns true if the condition became true; `condition` is tested a
+/// last time at the deadline.
 ///
 /// # Examples
 ///
@@ -83,19 +83,21 @@ pub fn address_wait_until_deadline(address: usize, condition: impl FnMut() -> bo
 
 /// Makes all waiters of this address test their conditions again.
 ///
-/// One exchange, and a wake-up for each waiter. A goroutine that has run for long yields here, after the last of them.
+/// This call costs an exchange, and a wake-up for each waiter. A goroutine that has run for long yields in this call,
+/// after the last wake-up.
 pub fn address_signal(address: usize) {
     signal_and_go_on(address);
     sudog_runtime::safepoint();
 }
 
-/// [`address_signal`] that only reads if there is no waiter: for conditions that often change without a waiter.
+/// Signals as [`address_signal`], but only reads the chain if there is no waiter: for conditions that often change
+/// without a waiter.
 pub fn address_signal_polite(address: usize) {
     CHAINS[fibonacci(address, MAX_BUCKETS)].flush_politely();
     sudog_runtime::safepoint();
 }
 
-/// [`address_signal`] by a caller that must not yield yet.
+/// Signals as [`address_signal`], for a caller that must not yield yet.
 pub(super) fn signal_and_go_on(address: usize) {
     CHAINS[fibonacci(address, MAX_BUCKETS)].flush();
 }
@@ -105,8 +107,8 @@ pub(super) fn wait_once(address: usize, condition: impl FnOnce() -> bool, deadli
     CHAINS[fibonacci(address, MAX_BUCKETS)].wait::<Far<SpinThenPark>>(condition, deadline)
 }
 
-/// Waits, asleep, for a ticket of the lock at this address, until `condition` returns true (true), or until the
-/// deadline.
+/// Waits, asleep, for a ticket of the lock at this address: until `condition` returns true (true), or until the
+/// deadline (false).
 pub(crate) fn wait_ticket(
     address: usize,
     ticket: u32,
@@ -145,16 +147,16 @@ pub(super) fn wait<P: WaitPolicy>(
     }
 }
 
-/// Listing 3: waiters sleep in chains. See [`TwaChain`].
+/// The protocol of listing 3: waiters sleep in chains. See [`TwaChain`].
 #[derive(Debug)]
 pub struct ChainWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
 
 /// The semaphore with waiting chains, listing 3.
 ///
-/// `NEAR` is how many waiters at the front of the queue poll the grant before they sleep; the listing has 0.
+/// `NEAR` is the number of waiters at the front of the queue that poll the grant before they sleep; the listing has 0.
 ///
 /// A post is two RMWs or more, all but one in the waiting array, with or without waiters. The
-/// [`Benaphore`](super::Benaphore) over the same chains needs one without waiters.
+/// [`Benaphore`](super::Benaphore) over the same chains needs one RMW without waiters.
 ///
 /// # Examples
 ///
@@ -176,7 +178,7 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for ChainW
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let chain = &CHAINS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
-        // A policy that never sleeps leaves the chain when it is near, and watches the grant.
+        // A waiter whose policy never sleeps leaves the chain when it is near, and watches the grant.
         let leaves = || turn.distance().is_none_or(|ahead| !P::PARKS && ahead < u64::from(NEAR));
         near::wait::<P, NEAR, _>(turn, deadline, || (), |()| chain.wait::<Far<P>>(leaves, deadline))
     }

@@ -1,21 +1,21 @@
-//! An eventcount: read the sequence, then test your condition, then wait for the sequence to change. And a semaphore on
-//! it.
+//! An eventcount: a waiter reads the sequence, then tests its condition, then waits for the sequence to change. And a
+//! semaphore that uses this eventcount.
 //!
 //! | waiter | signaller |
 //! |---|---|
 //! | `seen = `[`key_monitor`]`(k)` | |
-//! | tests whether it has to wait at all | makes the condition true |
-//! | [`key_wait`]`(k, seen)`: pushes itself on the chain of `k` while the sequence is unchanged | [`key_signal`]`(k)`: sequence + 1; detaches the whole chain, wakes all of it |
+//! | tests whether the condition requires a wait at all | makes the condition true |
+//! | [`key_wait`]`(k, seen)`: pushes itself on the chain of `k` while the sequence is unchanged | [`key_signal`]`(k)`: sequence + 1; detaches the whole chain, wakes all its waiters |
 //!
 //! As with a processor's MONITOR and MWAIT, the condition stays outside; a waiter only waits for a sequence. **The
 //! monitor comes before the test of the condition.** In the other order, a signal between the two is in the sequence
-//! that the waiter takes for the old one, and it sleeps although the condition is true; that is how the semaphores of
-//! two C++ standard libraries lost wake-ups. With [`EventKey`] as an argument of the wait a caller has to monitor at
-//! all; the type cannot say when.
+//! that the waiter takes for the old sequence, and the waiter sleeps although the condition is true; in this way the
+//! semaphores of two C++ standard libraries lost wake-ups. With [`EventKey`] as an argument of the wait a caller has to
+//! monitor at all; the type cannot say when.
 //!
-//! If the waiter's monitor reads the sequence of a signal or a later one, its test of the condition sees what the
-//! signaller wrote before: release and acquire of the sequence. If not, the sequence is about to change, and the
-//! chain's protocol covers the rest (`pop_stack.rs`).
+//! If the waiter's monitor reads the sequence of a signal or a later sequence, the waiter's test of the condition sees
+//! the earlier writes of the signaller: release and acquire of the sequence. If not, the sequence is about to change,
+//! and the chain's protocol covers this case (`pop_stack.rs`).
 //!
 //! Source: listing 4, *MONITOR-MWAIT inspired waiting chains*, whose `KeySignal` passes a key where a channel is
 //! expected, and whose polite form with an acquire re-check would lose wake-ups: here both sides have a fence.
@@ -41,14 +41,14 @@ struct Channel {
 
 table!(CHANNELS: [Channel; MAX_BUCKETS]);
 
-/// The state of a key's sequence, as [`key_monitor`] read it. What other eventcounts call a key, or an epoch.
+/// The state of a key's sequence, as [`key_monitor`] read it. Other eventcounts call this state a key, or an epoch.
 #[must_use = "pass it to `key_wait`"]
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct EventKey(u64);
 
-/// Begins to watch a key. Call it before you test whether you have to wait.
+/// Begins to watch a key. Call this function before you test whether you have to wait.
 ///
-/// Keys are numbers, for example addresses. Different ones may share a sequence, so a wait may end in vain.
+/// Keys are numbers, for example addresses. Different keys may share a sequence, so a wait may end in vain.
 ///
 /// # Examples
 ///
@@ -75,16 +75,16 @@ pub fn key_monitor(key: usize) -> EventKey {
     channel(key).monitor()
 }
 
-/// Waits until the key has been signalled since `seen`. Returns at once if it has been already.
+/// Waits until the key has been signalled since `seen`. Returns at once if the key has been signalled already.
 ///
-/// The caller may be a thread or a goroutine. It allocates nothing.
+/// The caller may be a thread or a goroutine. This call allocates nothing.
 pub fn key_wait(key: usize, seen: EventKey) {
     while channel(key).wait_lazy::<SpinThenPark>(seen, None) != Waited::Satisfied {}
 }
 
-/// Waits, if the key's sequence is still `seen`, and at most once; then, or if it is not, updates `seen`. For loops
-/// that test their condition anyway and need no [`key_monitor`]: the first call with [`EventKey::default`] returns at
-/// once, unless the key has never been signalled.
+/// Waits at most once, if the key's sequence is still `seen`. Updates `seen` after this wait, or if the sequence has
+/// changed. For loops that test their condition anyway and need no [`key_monitor`]: the first call with
+/// [`EventKey::default`] returns at once, unless the key has never been signalled.
 ///
 /// # Examples
 ///
@@ -117,7 +117,7 @@ pub fn key_wait_lazy(key: usize, seen: &mut EventKey) {
     }
 }
 
-/// [`key_wait`] with a deadline. Returns true if the key has been signalled.
+/// Waits as [`key_wait`], with a deadline. Returns true if the key has been signalled.
 pub fn key_wait_until(key: usize, seen: EventKey, deadline: Instant) -> bool {
     let channel = channel(key);
     loop {
@@ -129,15 +129,16 @@ pub fn key_wait_until(key: usize, seen: EventKey, deadline: Instant) -> bool {
     }
 }
 
-/// Ends all waits for this key. Call it after the condition has become true.
+/// Ends all waits for this key. Call this function after the condition has become true.
 ///
-/// Two RMWs, and a wake-up for each waiter. A goroutine that has run for long yields here, after the last of them.
+/// This call costs two RMWs, and a wake-up for each waiter. A goroutine that has run for long yields in this call,
+/// after the last wake-up.
 pub fn key_signal(key: usize) {
     channel(key).signal();
     sudog_runtime::safepoint();
 }
 
-/// [`key_signal`] that leaves the chain alone if there is no waiter.
+/// Signals as [`key_signal`], but leaves the chain alone if there is no waiter.
 pub fn key_signal_polite(key: usize) {
     let channel = channel(key);
     channel.advance();
@@ -172,23 +173,23 @@ impl Channel {
         self.chain.flush();
     }
 
-    /// Waits once, unless there has been a signal.
+    /// Waits once, unless there has been a signal since `seen`.
     fn wait_lazy<P: WaitPolicy>(&self, seen: EventKey, deadline: Option<Instant>) -> Waited {
         let signalled = || self.monitor() != seen;
         if signalled() { Waited::Satisfied } else { self.chain.wait::<P>(signalled, deadline) }
     }
 }
 
-/// Listing 4: waiters sleep in chains until a sequence changes. See [`TwaChannel`].
+/// The protocol of listing 4: waiters sleep in chains until a sequence changes. See [`TwaChannel`].
 #[derive(Debug)]
 pub struct ChannelWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
 
 /// The semaphore with waiting channels, listing 4.
 ///
-/// `NEAR` is how many waiters at the front of the queue poll the grant before they sleep; the listing has 0.
+/// `NEAR` is the number of waiters at the front of the queue that poll the grant before they sleep; the listing has 0.
 ///
-/// A post is three RMWs or more, all but one in the waiting array. Its advantage over [`TwaChain`](super::TwaChain) is
-/// the interface of its waits.
+/// A post is three RMWs or more, all but one in the waiting array. The advantage of [`TwaChannel`] over
+/// [`TwaChain`](super::TwaChain) is the interface of its waits.
 ///
 /// # Examples
 ///
@@ -201,8 +202,8 @@ pub struct ChannelWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(Pha
 pub type TwaChannel<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash> = TicketSema<ChannelWait<P, NEAR, H>>;
 
 // SAFETY: `wait` returns true only when the turn has come. A wake changes the sequence of the ticket's channel after
-// the turn has come: a waiter that has not seen the turn monitored before that, and waits for a change that has
-// happened or will. The semaphore's address is only hashed.
+// the turn has come: a waiter that has not seen the turn monitored before that change, and waits for a change that has
+// happened or will happen. The semaphore's address is only hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for ChannelWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 

@@ -1,12 +1,12 @@
 //! The tickets of a queue that were given up before they were granted: a list of ranges; adjacent ranges are merged.
 //!
-//! Positions wrap (`ticket_queue.rs`), so they are compared by their distance from that of the grants, before which
-//! there are no gaps. Callers allocate and free the nodes, outside the lock that protects the list.
+//! Positions wrap (`ticket_queue.rs`), so they are compared by their distance from the position of the grants, before
+//! which there are no gaps. Callers allocate and free the nodes, outside the lock that protects the list.
 
-/// Ascending, not adjacent.
+/// A list of gaps, in ascending order. No two gaps of the list are adjacent.
 pub(super) struct Gaps(Option<Box<Gap>>);
 
-/// Positions from `start` to before `end`.
+/// A range of given-up positions, from `start` to before `end`.
 pub(super) struct Gap {
     pub(super) start: u64,
     pub(super) end: u64,
@@ -46,8 +46,8 @@ impl Gaps {
         self.0 = Some(first);
     }
 
-    /// Adds a gap that overlaps none. `from`: a position that is not behind any gap. Returns the nodes that are not
-    /// needed any more.
+    /// Adds a gap that overlaps no gap of the list. `from` is a position that is not behind any gap. Returns the nodes
+    /// that are not needed any more.
     pub(super) fn insert(&mut self, mut new: Box<Gap>, from: u64) -> Self {
         let mut spare = Self::NONE;
         let mut at = self;
@@ -76,13 +76,13 @@ impl Gaps {
         spare
     }
 
-    /// The length of each gap.
+    /// Returns the length of each gap.
     pub(super) fn lengths(&self) -> impl Iterator<Item = u64> {
         std::iter::successors(self.0.as_deref(), |gap| gap.next.0.as_deref()).map(Gap::len)
     }
 }
 
-/// Not by recursion: a list may be long.
+/// Drops the list without recursion: a list may be long.
 impl Drop for Gaps {
     fn drop(&mut self) {
         while self.pop_first().is_some() {}

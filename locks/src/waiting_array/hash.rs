@@ -1,18 +1,19 @@
-//! Where the holder of a ticket waits in a waiting array: from the semaphore's address and the ticket to a bucket.
+//! Hashes of a waiting array: from the address of a semaphore and a ticket to the bucket where the holder of the ticket
+//! waits.
 //!
-//! | the paper's requirement | how |
+//! | the paper's requirement | fulfilled by |
 //! |---|---|
 //! | consecutive tickets of one semaphore walk through all buckets | the ticket times an odd constant |
 //! | … and lie on different cache lines | 17 buckets of 8 bytes are 136 bytes |
-//! | two semaphores do not walk in step, colliding all the way | the address is mixed first: [`MixedHash`]; [`PlainHash`] does not |
+//! | two semaphores do not walk in step, colliding all the way | the address is mixed first: [`MixedHash`]; [`PlainHash`] does not mix |
 //!
 //! A collision costs a futile wake-up, and is never wrong. Each protocol has one table per process, so a semaphore in
 //! memory that processes share would not find its waiters.
 //!
-//! A table has [`MAX_BUCKETS`] = 4096 buckets, as the listings have. The hashes use 2048 of them by default: a walk then
-//! touches half the memory (16 KiB of 8-byte buckets instead of 32 KiB, the first-level cache of many processors). A
-//! collision costs a futile wake-up only, and `docs/journal.md`, "Collisions", has how many there are with 2048 buckets. Use
-//! `MixedHash<4096>` for the listings' size.
+//! A table has [`MAX_BUCKETS`] = 4096 buckets, as in the listings. The hashes use 2048 of these buckets by default: a
+//! walk then touches half the memory (16 KiB of 8-byte buckets instead of 32 KiB, the first-level cache of many
+//! processors). The number of collisions with 2048 buckets is in `docs/journal.md`, "Collisions". Use `MixedHash<4096>`
+//! for the size of the listings.
 
 /// A hash from tickets to buckets.
 ///
@@ -25,33 +26,35 @@
 /// assert_ne!(bucket(1), bucket(2));
 /// ```
 pub trait TicketHash: Send + Sync + 'static {
-    /// How many buckets it uses: a power of two, at most [`MAX_BUCKETS`].
+    /// The number of buckets that this hash uses: a power of two, at most [`MAX_BUCKETS`].
     const BUCKETS: usize;
 
-    /// The bucket of a ticket of the semaphore at this address; only the low bits count. Tickets wrap, after 2^62.
+    /// Returns the bucket of a ticket of the semaphore at this address; only the low bits count. Tickets wrap, after
+    /// 2^62.
     fn bucket(sema: usize, ticket: u64) -> usize;
 }
 
-/// The size of the tables. A model has two buckets: the same one or another.
+/// The size of the tables. A model has two buckets: two tickets share a bucket or use different buckets.
 pub const MAX_BUCKETS: usize = if cfg!(sudog_loom) { 2 } else { 4096 };
 
 const STRIDE: usize = 17;
 
-/// Listing 2's: `address + 17 * ticket`. Semaphores that are 128 bytes apart then start in few different buckets.
+/// The hash of listing 2: `address + 17 * ticket`. Semaphores that are 128 bytes apart then start in few different
+/// buckets.
 #[derive(Clone, Copy, Debug)]
 pub struct PlainHash<const BUCKETS: usize = 2048>;
 
-/// The address mixed first, then as [`PlainHash`]: the default.
+/// The default hash: mixes the address first, then goes on as [`PlainHash`].
 #[derive(Clone, Copy, Debug)]
 pub struct MixedHash<const BUCKETS: usize = 2048>;
 
-/// As [`MixedHash`], but two consecutive tickets share a bucket: the second one is woken early, in vain, and is awake
-/// when its turn comes.
+/// A hash like [`MixedHash`], but two consecutive tickets share a bucket: the waiter with the second ticket is woken
+/// early, in vain, and is awake when its turn comes.
 #[derive(Clone, Copy, Debug)]
 pub struct PairedHash<const BUCKETS: usize = 2048>;
 
-/// As [`MixedHash`], but it walks through one page of 512 buckets before it moves to the next: fewer pages in use at a
-/// time.
+/// A hash like [`MixedHash`] that walks through one page of 512 buckets before the next page: fewer pages are in use at
+/// a time.
 #[derive(Clone, Copy, Debug)]
 pub struct OrbitHash<const BUCKETS: usize = 2048>;
 
@@ -113,7 +116,7 @@ fn walk(ticket: u64) -> usize {
 #[inline]
 pub(super) const fn fibonacci(address: usize, buckets: usize) -> usize {
     if cfg!(sudog_loom) {
-        return address % buckets; // addresses must not change a model; all that is aligned is alike
+        return address % buckets; // addresses must not change a model; all aligned addresses are alike
     }
     let top = (address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     ((top * buckets as u64) >> 32) as usize
@@ -124,7 +127,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// How many different buckets consecutive tickets have.
+    /// Returns the number of different buckets of consecutive tickets.
     fn walk_of<H: TicketHash>(sema: usize, tickets: usize) -> usize {
         (0..tickets as u64).map(|t| H::bucket(sema, t) % H::BUCKETS).collect::<HashSet<_>>().len()
     }

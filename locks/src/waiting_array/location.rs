@@ -1,30 +1,31 @@
-//! Waiting in two steps: the first call enlists the waiter at a location, and returns; the second one waits. And a
-//! semaphore on it.
+//! Waiting in two steps: the first call enlists the waiter at a location, and returns; the second call waits. And a
+//! semaphore that uses these two steps.
 //!
 //! | call | the waiter's element is | action |
 //! |---|---|---|
-//! | [`LocationWaiter::wait`]`(a)` | at no location | enlists it at `a`, returns: test the condition again |
-//! | | at `a` | waits until it is woken; it is at no location then |
-//! | | at another location | removes it there: wakes all waiters there, waits until it is woken itself; then as if at no location |
+//! | [`LocationWaiter::wait`]`(a)` | at no location | enlists the element at `a`, returns: test the condition again |
+//! | | at `a` | waits until the element is woken; then the element is at no location |
+//! | | at another location | removes the element there: wakes all waiters of that location, waits until the element itself is woken; then as if at no location |
 //! | [`location_wake_all`]`(a)` | | detaches the whole chain of `a`, and wakes its elements one after another |
 //!
 //! Between the two calls the caller tests its condition, so the test comes after the enlisting. If the condition is
-//! true the element is left where it is: no waiter waits with it, and the next wake of that location removes it. So an
-//! element is linked for longer than any call lasts, and its memory must stay: **elements come from a pool and are
-//! never freed.** In the listing they are thread-local, and the thread's destructor has to remove them; a thread that
-//! ends without its destructors, as Rust allows, would leave a chain that leads into freed memory. A goroutine, too,
-//! may have moved to another thread. Here an element that is still linked goes back to the pool as it is; its next user
-//! detects it.
+//! true the element stays at its location: no waiter waits with this element, and the next wake of that location
+//! removes it. So an element is linked for longer than any call lasts, and its memory must stay: **elements come from a
+//! pool and are never freed.** In the listing elements are thread-local, and the thread's destructor has to remove
+//! them; a thread that ends without its destructors, as Rust allows, would leave a chain that leads into freed memory.
+//! A goroutine, too, may have moved to another thread. Here an element that is still linked goes back to the pool
+//! without being removed; its next user detects the link.
 //!
-//! Since an element without a waiter cannot pass a wake-up on, the waker walks the chain, which it must be able to
-//! read: so elements have a `below`, which is written before the push, by load and compare-exchange. A waker's time
-//! grows with the chain, left-over elements included.
+//! Since an element without a waiter cannot pass a wake-up on, the waker walks the chain, and must be able to read the
+//! chain: so elements have a `below`, which is written before the push, by load and compare-exchange. A waker's time
+//! grows with the chain, which may contain elements without waiters.
 //!
-//! An element that is not where its next user needs it costs the waiters there a futile wake-up. In the semaphore,
-//! where each wait is at another location, that is the rule with few elements and no collisions; the pool therefore
-//! gives out an element that is at no location, if its last three include one.
+//! If an element is at another location than its next user needs, removing the element costs the waiters there a futile
+//! wake-up. In the semaphore, where each wait is at another location, that is the rule with few elements and no
+//! collisions; the pool therefore gives out an element that is at no location, if there is such an element among its
+//! last three.
 //!
-//! Source: listing 5, *LocationWait*, whose conservative post wakes a ticket that is not the one granted.
+//! Source: listing 5, *LocationWait*, whose conservative post wakes a ticket other than the granted ticket.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -42,14 +43,15 @@ use super::ticket_sema::TicketSema;
 use crate::waiting::parker::OneShotParker;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
-/// Never freed.
+/// The element of a waiter, which is never freed.
 #[repr(align(128))]
 struct Element {
     gate: OneShotParker,
     below: AtomicPtr<Element>,
-    /// The index of the location where it has been enlisted and not been seen to be woken, plus one; for its user only.
+    /// The index, plus one, of the location where the element has been enlisted and not been seen to be woken. Written
+    /// by the user of the element only.
     place: AtomicUsize,
-    /// The next element of the pool.
+    /// The next element of the pool. Changed under the pool's lock.
     free: Cell<Option<&'static Element>>,
 }
 
@@ -63,9 +65,9 @@ const NOWHERE: usize = 0;
 
 /// Wakes all waiters of this location, and removes the elements that are only enlisted there.
 ///
-/// A location is an address, as a number; different ones may share a chain, so some waiters may be woken in vain. The
-/// woken waiters see what the caller wrote before. A goroutine that has run for long yields here, after the last of
-/// them.
+/// A location is an address, as a number. Different locations may share a chain, so some waiters may be woken in vain.
+/// The woken waiters see the caller's earlier writes. A goroutine that has run for long yields in this call, after the
+/// last wake-up.
 ///
 /// # Examples
 ///
@@ -75,7 +77,7 @@ pub fn location_wake_all(location: usize) {
     sudog_runtime::safepoint();
 }
 
-/// [`LocationWaiter::wait`].
+/// Calls [`LocationWaiter::wait`].
 ///
 /// # Examples
 ///
@@ -84,7 +86,7 @@ pub fn location_wait(waiter: &mut LocationWaiter, location: usize) {
     waiter.wait(location);
 }
 
-/// A waiter at locations, one at a time.
+/// A waiter at locations, one location at a time.
 ///
 /// # Examples
 ///
@@ -109,26 +111,28 @@ pub fn location_wait(waiter: &mut LocationWaiter, location: usize) {
 pub struct LocationWaiter {
     element: &'static Element,
     /// True before the first call. The element may be at the right place, enlisted by an earlier user; but this caller
-    /// may have tested its condition before that, and must test it again before it waits.
+    /// may have tested its condition before that, and must test the condition again before the wait.
     fresh: bool,
 }
 
 impl LocationWaiter {
-    /// Takes an element of the pool; allocates if the pool is empty.
+    /// Takes an element of the pool; allocates an element if the pool is empty.
     #[must_use]
     pub fn new() -> Self {
         Self { element: with_pool(Pool::take).unwrap_or_else(Element::leak), fresh: true }
     }
 
-    /// Every first call enlists the waiter and returns; every second one waits, until the location is woken, or at once
-    /// if it has been. Call it in a loop, with a test of the condition in between.
+    /// Enlists the waiter and returns, in every first call; waits, in every second call, until the location is woken,
+    /// or returns at once if the location has been woken. Call this method in a loop, with a test of the condition in
+    /// between.
     ///
     /// A call for another location than before starts anew.
     pub fn wait(&mut self, location: usize) {
         self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), None);
     }
 
-    /// [`LocationWaiter::wait`] with a deadline. False: it passed. The waiter stays enlisted then.
+    /// Waits as [`LocationWaiter::wait`], with a deadline. Returns false if the deadline passed. The waiter stays
+    /// enlisted then.
     pub fn wait_until(&mut self, location: usize, deadline: Instant) -> bool {
         self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), Some(deadline))
     }
@@ -150,8 +154,8 @@ impl LocationWaiter {
         if place != NOWHERE {
             if !e.gate.is_open() {
                 LOCATIONS[place - 1].wake_all();
-                // Another thread has detached this chain before, and is on its way down to this element; or this call
-                // did.
+                // Wait until the gate is open. Either this call has opened the gate, or another thread has detached the
+                // chain before and is on its way down to this element.
                 e.gate.wait::<SpinThenPark>(None);
             }
             e.place.store(NOWHERE, Ordering::Relaxed);
@@ -169,7 +173,7 @@ impl Default for LocationWaiter {
 }
 
 impl Drop for LocationWaiter {
-    /// Back to the pool, as it is.
+    /// Returns the element to the pool. The element may still be enlisted.
     fn drop(&mut self) {
         with_pool(|pool| pool.give(self.element));
     }
@@ -195,8 +199,8 @@ impl Location {
         loop {
             e.below.store(top, Ordering::Relaxed);
             // Release: the thread that detaches the chain sees this gate and `below`. Acquire: if the chain was
-            // detached before, this thread sees that waker's earlier writes. That the top is the same again but not the
-            // same chain does no harm: `below` points to the element below.
+            // detached before, this thread sees that waker's earlier writes. If the top is the same element again, but
+            // of another chain, no harm is done: `below` points to the element below.
             match self.top.compare_exchange_weak(top, me, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => top = now,
@@ -208,8 +212,8 @@ impl Location {
     fn wake_all(&self) {
         let mut e = self.top.swap(ptr::null_mut(), Ordering::AcqRel).cast_const();
         while !e.is_null() {
-            // SAFETY: elements are never freed. Until its gate is open it is in the chain that this thread detached,
-            // and `below` is not written; only this thread opens that gate.
+            // SAFETY: `e` is alive, as elements are never freed. Until the gate of `e` is open, `e` is in the chain
+            // that this thread detached, and `below` is not written; only this thread opens that gate.
             unsafe {
                 let below = (*e).below.load(Ordering::Relaxed);
                 OneShotParker::open(&raw const (*e).gate);
@@ -219,11 +223,12 @@ impl Location {
     }
 }
 
-/// Unused elements. They may still be enlisted.
+/// The unused elements. An unused element may still be enlisted.
 struct Pool(Option<&'static Element>);
 
 impl Pool {
-    /// An element at no location, if one of the first few is; else the first.
+    /// Takes an element at no location, if there is such an element among the first three; else takes the first
+    /// element.
     fn take(&mut self) -> Option<&'static Element> {
         let mut before: Option<&'static Element> = None;
         let mut at = self.0?;
@@ -263,8 +268,8 @@ impl Element {
     }
 }
 
-// SAFETY: the gate's `sleeper` is written by the only user, and read by the opener once it is PARKED; `free` is touched
-// under the pool's lock.
+// SAFETY: the gate's `sleeper` is written by the only user, and read by the opener once the gate is PARKED; `free` is
+// touched under the pool's lock. The other fields are atomic.
 unsafe impl Sync for Element {}
 
 #[cfg(not(sudog_loom))]
@@ -279,16 +284,16 @@ fn with_pool<R>(f: impl FnOnce(&mut Pool) -> R) -> R {
     f(&mut POOL.lock())
 }
 
-/// Listing 5: waiters enlist at a location. See [`TwaLocation`].
+/// The protocol of listing 5: waiters enlist at a location. See [`TwaLocation`].
 #[derive(Debug)]
 pub struct LocationWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
 
 /// The semaphore with locations, listing 5.
 ///
-/// `NEAR` is how many waiters at the front of the queue poll the grant before they sleep; the listing has 0, or 1 with
-/// its conservative post.
+/// `NEAR` is the number of waiters at the front of the queue that poll the grant before they sleep; the listing has 0,
+/// or 1 with its conservative post.
 ///
-/// It must outlive its posts: see [`TicketSema::OUTLIVES_GRANT`].
+/// The semaphore must outlive its posts: see [`TicketSema::OUTLIVES_GRANT`].
 ///
 /// # Examples
 ///
@@ -301,8 +306,9 @@ pub struct LocationWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(Ph
 pub type TwaLocation<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash> = TicketSema<LocationWait<P, NEAR, H>>;
 
 // SAFETY: `wait` returns true only when the turn has come. A waiter checks its turn after each enlisting; a wake
-// detaches the chain of the ticket's location after the turn has come: it finds the waiter enlisted, or the waiter's
-// push comes after it and reads from it, so the check sees the turn. The semaphore's address is only hashed.
+// detaches the chain of the ticket's location after the turn has come. Either the wake finds the waiter enlisted, or
+// the waiter's push comes after the wake and reads from it, so the waiter's check sees the turn. The semaphore's
+// address is only hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for LocationWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 
@@ -311,7 +317,7 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for Locati
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let index = H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS;
         let mut waiter = None;
-        // The first call enlists, so the turn is checked once more before the second.
+        // The first call enlists, so the turn is checked once more before the second call.
         let wait = |()| match waiter.get_or_insert_with(LocationWaiter::new).wait_at::<Far<P>>(index, deadline) {
             true => Waited::Woken,
             false => Waited::TimedOut,

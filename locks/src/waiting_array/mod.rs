@@ -1,28 +1,28 @@
 //! Semaphores augmented with a waiting array: those of Dice and Kogan's paper, listing by listing.
 //!
-//! A ticket semaphore serves first come, first served, and in its simplest form every waiter watches the one word that
-//! says which ticket is next. These semaphores disperse the waiters over a global array, by the address of the
+//! A ticket semaphore serves first come, first served, and in its simplest form every waiter watches the word that has
+//! the number of the next ticket. These semaphores disperse the waiters over a global array, by the address of the
 //! semaphore and the ticket: so a post disturbs only the next waiter, and waiters can sleep.
 //!
 //! | semaphore | listing | waiters | a post without waiters | a post wakes | freed by the last taker |
 //! |---|---|---|---|---|---|
-//! | [`Ticket`] | 1 | all watch the grant | 1 RMW | none: they poll | yes |
-//! | [`Twa`] | 2 | watch a bucket's sequence, the next few the grant | 1 RMW, 1 load | the next, and the one after it | no |
+//! | [`Ticket`] | 1 | all watch the grant | 1 RMW | no waiter: all poll | yes |
+//! | [`Twa`] | 2 | watch a bucket's sequence; the next few waiters watch the grant | 1 RMW, 1 load | the next, and the waiter after the next | no |
 //! | [`TwaChain`] | 3 | sleep in chains, on their stacks | 2 RMWs | the next | yes |
 //! | [`TwaChannel`] | 4 | sleep in chains, until a sequence changes | 3 RMWs | the next | yes |
 //! | [`TwaLocation`] | 5 | enlist at a location, with elements of a pool | 1 RMW, 1 load | the next | no |
-//! | [`Benaphore`]`<W>` | this project's | as `W` says; by default as `TwaChain`'s | 1 RMW | the next | yes |
+//! | [`Benaphore`]`<W>` | this project's | as `W` says; by default as in `TwaChain` | 1 RMW | the next | yes |
 //!
-//! Use [`Benaphore`]; the others are for study. All are [`TicketSema`]: initial count, acquiring several, deadlines
-//! that keep the others' order, and closing are the same for all.
+//! Use [`Benaphore`]; the other semaphores are for study. All are [`TicketSema`]: the initial count, acquiring several
+//! permits, deadlines that keep the order of the other waiters, and closing are the same for all.
 //!
-//! The ways to wait can be used alone: [`address_wait_until`] and [`address_signal`] for a condition of your own;
+//! The ways to wait can be used alone: [`address_wait_until`] and [`address_signal`] for any condition of the caller;
 //! [`key_monitor`], [`key_wait`] and [`key_signal`], an eventcount; [`LocationWaiter`] and [`location_wake_all`].
 //!
-//! How they wait is a type parameter ([`Spin`], [`SpinThenYield`], [`SpinThenPark`]), and so is the hash
-//! ([`MixedHash`], [`PlainHash`], [`PairedHash`], [`OrbitHash`]).
+//! A type parameter determines how waiters wait ([`Spin`], [`SpinThenYield`], [`SpinThenPark`]), and another is the
+//! hash ([`MixedHash`], [`PlainHash`], [`PairedHash`], [`OrbitHash`]).
 //!
-//! The errors in the printed listings, and the differences from them, are in `locks/docs/waiting-array.md`.
+//! The errors in the printed listings, and the differences from the listings, are in `locks/docs/waiting-array.md`.
 //!
 //! The TWA lock is covered by US patents: see NOTICE.
 //!

@@ -1,18 +1,19 @@
-//! A waiter near its turn watches the grant; one that is far from it waits by the protocol.
+//! Near and far waiters: a waiter near its turn watches the grant; a waiter far from its turn waits by the protocol.
 //!
 //! | | near: fewer than `NEAR` tickets are ahead | far |
 //! |---|---|---|
 //! | policy that sleeps | polls the grant for a while, then sleeps as if far | sleeps |
-//! | policy that does not | polls the grant until its turn comes | watches its bucket, or its gate |
+//! | policy that does not sleep | polls the grant until its turn comes | watches its bucket, or its gate |
 //! | woken by grant `g` | policies that sleep: `g` | `g + NEAR`, which is near now |
 //!
 //! So the next waiters are awake and polling when their turn comes, and a handover costs them a cache miss, not a
 //! wake-up. A thread that has been woken ahead of its turn, with more waiters than processors, yields once before it
 //! polls: see `give_way`.
 //!
-//! The paper has this for listing 2, as its `LongTermThreshold`; there near waiters are never woken, so they cannot
-//! sleep. If its poster of `g` is preempted between the grant and the wake-up, the waiter at `g + NEAR` sleeps on
-//! through its turn, even though other posts follow; here their wake-up of `g` finds it.
+//! The paper has near waiters for listing 2, with the limit `LongTermThreshold`; there near waiters are never woken, so
+//! they cannot sleep. If the poster of `g` in listing 2 is preempted between the grant and the wake-up, the waiter at
+//! `g + NEAR` sleeps on through its turn, even though other posts follow; here the wake-up of `g + NEAR` by the poster
+//! of `g + NEAR` ends that sleep.
 
 use std::ops::Range;
 
@@ -25,8 +26,8 @@ use super::ticket_queue::{TICKETS, Turn};
 use crate::waiting::parker::is_over;
 use crate::waiting::policy::WaitPolicy;
 
-/// Waits for a turn: near it on the grant; else by `wait`. `wait` gets the value that `look` had returned *before* the
-/// grant was read, so it can tell whether there has been a wake-up since.
+/// Waits for a turn: near the turn by watching the grant, otherwise by `wait`. `wait` gets the value that `look` had
+/// returned *before* the grant was read, so `wait` can tell whether there has been a wake-up since.
 #[inline]
 pub(super) fn wait<P: WaitPolicy, const NEAR: u32, S>(
     turn: &Turn<'_>,
@@ -50,12 +51,14 @@ pub(super) fn wait<P: WaitPolicy, const NEAR: u32, S>(
     }
 }
 
-/// A waiter has been woken, perhaps ahead of its turn, by the post that made it near. With more waiters than processors
-/// the waiter before it may have been woken for the same processor, and polling would keep that one from its turn: so a
-/// thread yields first. On one processor no waiter polls. A goroutine does not yield: the others of its worker may run
-/// for long.
+/// Lets a thread yield before it polls, if there are more waiters than processors, unless its turn has come.
 ///
-/// A wait that returns without a sleep yields as well: that of a waiter that has just enlisted at a location, or has
+/// The waiter has been woken, perhaps ahead of its turn, by the post that made the waiter near. With more waiters than
+/// processors the previous waiter may have been woken for the same processor, and polling would keep that waiter from
+/// its turn. On one processor no waiter polls. A goroutine does not yield: other goroutines of its worker may run for
+/// long.
+///
+/// A waiter whose wait returned without a sleep yields as well: a waiter that has just enlisted at a location, or has
 /// found its bucket changed. The next look at the grant follows, so nothing is missed.
 #[cold]
 fn give_way(turn: &Turn<'_>) {
@@ -72,7 +75,7 @@ enum Look {
     Come,
     /// The waiter is far, or has polled long enough to sleep.
     Far,
-    /// It was near, and the deadline passed.
+    /// The waiter was near, and the deadline passed.
     TimedOut,
 }
 
@@ -93,7 +96,7 @@ fn watch<P: WaitPolicy, const NEAR: u32>(turn: &Turn<'_>, deadline: Option<Insta
     }
 }
 
-/// How far from its turn a waiter may be at most to miss nothing if a post wakes none: see
+/// Returns the largest distance from its turn at which a waiter misses nothing if a post wakes no waiter: see
 /// [`TicketWait::LOOKS_AT_TICKETS`](super::TicketWait::LOOKS_AT_TICKETS).
 pub(super) const fn needs_no_wake<P: WaitPolicy, const NEAR: u32>() -> u64 {
     if P::PARKS { 0 } else { NEAR as u64 }
@@ -118,7 +121,7 @@ pub(super) fn wake<P: WaitPolicy, const NEAR: u32, H: TicketHash>(
     }
 }
 
-/// Wakes each bucket once if there are more tickets than buckets.
+/// Wakes the buckets of these tickets; if there are more tickets than buckets, each bucket once.
 #[inline]
 fn buckets<H: TicketHash>(sema: usize, tickets: Range<u64>, wake: impl Fn(usize)) {
     if tickets.end - tickets.start > H::BUCKETS as u64 {
@@ -128,7 +131,7 @@ fn buckets<H: TicketHash>(sema: usize, tickets: Range<u64>, wake: impl Fn(usize)
     }
 }
 
-/// The policy of far waiters: if they may sleep they do so at once, and leave the processor to the near ones.
+/// The policy of far waiters: far waiters that may sleep do so at once, and leave the processor to the near waiters.
 pub(super) struct Far<P>(std::marker::PhantomData<P>);
 
 impl<P: WaitPolicy> WaitPolicy for Far<P> {

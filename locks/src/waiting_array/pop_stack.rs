@@ -1,29 +1,33 @@
 //! The waiting chain of listings 3 and 4: a stack of waiters, pushed by one exchange and detached whole.
 //!
-//! An element is on its waiter's stack. The push tells only the waiter which element was on top before: its `prv`.
+//! An element is on its waiter's stack. The push tells only the waiter which element was on top before: that element is
+//! `prv`.
 //!
 //! | step | by | action |
 //! |---|---|---|
 //! | push | waiter | `prv = chain.swap(&e)` |
-//! | link | waiter | `e.below: UNLINKED → prv`; then it tests its condition once more, and waits at `e`'s gate |
-//! | flush | signaller, or a waiter that aborts | `e = chain.swap(null)`; then for `e` and all beneath: |
-//! | open | the flusher | `below = e.below.swap(TAKEN)`; opens the gate; goes on with `below`, if it is linked |
+//! | link | waiter | `e.below: UNLINKED → prv`; then tests its condition once more, and waits at the gate of `e` |
+//! | flush | signaller, or a waiter that aborts | `e = chain.swap(null)`; then for `e` and all elements beneath: |
+//! | open | the flusher | `below = e.below.swap(TAKEN)`; opens the gate of `e`; goes on with `below`, if `e` was linked |
 //! | abort | waiter whose condition became true, or that timed out | see [`PushedElement::abort`] |
 //!
-//! **Each gate is opened once.** An element is reached from the top, by its flusher, or from the element above it: by
-//! the thread that swapped that one's link for TAKEN. If the owner had not linked it by then, its own link fails, and
-//! then the owner opens the elements below. Until its gate is open an element lives. Consequences:
+//! **Each gate is opened once.** An element is reached from the top, by its flusher, or from the element above: by the
+//! thread that swapped the link of the element above for TAKEN. If the owner of the element above had not linked by
+//! then, that owner's link fails, and then that owner opens the elements below. Until its gate is open an element
+//! lives. Consequences:
 //!
 //! * no waiter waits for ever: if a flush comes before a push in the order of the chain's exchanges, the push reads
-//!   from the flush's release sequence, and the waiter's test of its condition sees what the signaller wrote before it;
-//! * an element is not in the chain once its gate is open, nor after its own push has been undone; it dies then;
-//! * undoing a push by `CAS(&e → prv)` has no ABA problem: only its owner can put `&e` there.
+//!   from the flush's release sequence, and the waiter's test of its condition sees the signaller's writes before the
+//!   flush;
+//! * an element is not in the chain once its gate is open, nor after its own push has been undone; then the element
+//!   dies;
+//! * undoing a push by `CAS(&e → prv)` has no ABA problem: only the owner of `e` can put `&e` there.
 //!
-//! **Different from the paper.** There the waker opens only the top, and each owner that wakes opens the next. So a
-//! wake-up, and a deadline, depend on waiters that share the chain by a collision. Those may be goroutines of a busy
-//! worker, or be inside a condition that waits for the very waiter beneath. Here they depend only on the waker, and on
-//! an owner between its push and its link, which are a few instructions apart. The waker's time grows with the chain; a
-//! length above one means collisions, which the hash makes rare.
+//! **Different from the paper.** There the waker opens only the top, and each owner that wakes opens the next element.
+//! So a wake-up, and a deadline, depend on waiters that share the chain by a collision. Those may be goroutines of a
+//! busy worker, or be inside a condition that waits for the very waiter beneath. Here wake-ups and deadlines depend
+//! only on the waker, and on an owner between its push and its link, which are a few instructions apart. The waker's
+//! time grows with the chain; a length above 1 means collisions, which the hash makes rare.
 //!
 //! Source: `AddressWaitUntil`, `AddressSignal` and `Poke` of listing 3.
 
@@ -36,20 +40,20 @@ use sudog_runtime::shim::{AtomicPtr, Ordering, full_fence};
 use crate::waiting::parker::OneShotParker;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 
-/// 128, not 64: processors fetch cache lines in pairs.
+/// The element of a waiter, on the stack of that waiter. Aligned to 128, not 64: processors fetch cache lines in pairs.
 #[repr(align(128))]
 struct Element {
     gate: OneShotParker,
-    /// The element that was on top before; or one of the two values below.
+    /// The element that was on top before, UNLINKED, or TAKEN. Written by the owner's link, and swapped by the opener.
     below: AtomicPtr<Element>,
 }
 
-/// Its owner has not linked it yet.
+/// The value of `below` until the owner has linked the element.
 const UNLINKED: *mut Element = ptr::without_provenance_mut(1);
-/// Its opener has taken the link.
+/// The value of `below` after the opener of the element has taken the link.
 const TAKEN: *mut Element = ptr::without_provenance_mut(2);
 
-/// A chain.
+/// A chain of waiters.
 pub(super) struct PopStack {
     top: AtomicPtr<Element>,
 }
@@ -80,10 +84,10 @@ impl PopStack {
         open_all(self.top.swap(ptr::null_mut(), Ordering::AcqRel));
     }
 
-    /// [`PopStack::flush`], but only reads the chain if it is empty.
+    /// Flushes the chain as [`PopStack::flush`], but only reads the chain if it is empty.
     #[inline]
     pub(super) fn flush_politely(&self) {
-        // Between the condition, which is user code of any ordering, and the check for pushed waiters.
+        // This fence is between the condition, which is user code of any ordering, and the check for pushed waiters.
         full_fence();
         if !self.top.load(Ordering::Relaxed).is_null() {
             self.flush();
@@ -95,13 +99,13 @@ impl PopStack {
     pub(super) fn wait<P: WaitPolicy>(&self, satisfied: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
         let e = Element { gate: OneShotParker::new(), below: AtomicPtr::new(UNLINKED) };
         let prv = self.top.swap((&raw const e).cast_mut(), Ordering::AcqRel);
-        // Its drop aborts, however this is left.
+        // The drop of `pushed` aborts the wait on every way out of this function.
         let pushed = PushedElement { stack: self, e: &e, prv };
         pushed.link();
-        // Between the push and the test of the condition. Polite signallers rely on it, and windows
-        // (`capacitor/sliding.rs`).
+        // This fence is between the push and the test of the condition. Polite signallers rely on this fence, and so do
+        // the windows of `capacitor/sliding.rs`.
         full_fence();
-        // Caught, as an abort may have to wait for a waker; a goroutine that panics does that at the expense of its
+        // Catch a panic, as an abort may have to wait for a waker; a goroutine that waits while it panics blocks its
         // worker.
         let satisfied = catch_unwind(AssertUnwindSafe(satisfied));
         if matches!(satisfied, Ok(false)) {
@@ -120,23 +124,24 @@ impl PopStack {
     }
 }
 
-/// Opens the gates of an element that this thread must open, and of all beneath it. They may be freed afterwards.
+/// Opens the gates of an element that this thread must open, and of all elements beneath. These elements may be freed
+/// afterwards.
 fn open_all(mut e: *mut Element) {
     while !e.is_null() {
-        // Acquire: this thread sees what the owner linked. Release: a later link is told so.
-        // SAFETY: this thread is the one to open this gate, by the rule of the chain, so it is alive until then.
+        // Acquire: this thread sees the link that the owner wrote. Release: a later link of the owner sees TAKEN.
+        // SAFETY: `e` is alive until its gate is open; by the rule of the chain, only this thread may open that gate.
         let below = unsafe { (*e).below.swap(TAKEN, Ordering::AcqRel) };
         debug_assert_ne!(below, TAKEN, "a gate was opened twice");
-        // SAFETY: as above.
+        // SAFETY: `e` is alive until its gate is open; by the rule of the chain, only this thread may open that gate.
         unsafe { OneShotParker::open(&raw const (*e).gate) };
         if below == UNLINKED {
-            return; // its owner goes on
+            return; // the owner of `e` opens the elements below
         }
         e = below;
     }
 }
 
-/// An element that may be in the chain, and must leave it.
+/// An element that may be in the chain, and must leave the chain.
 struct PushedElement<'a> {
     stack: &'a PopStack,
     e: &'a Element,
@@ -146,30 +151,31 @@ struct PushedElement<'a> {
 impl PushedElement<'_> {
     #[inline]
     fn link(&self) {
-        // Release, where Relaxed is enough: an opener has `below` from the pushes that its flush has acquired.
+        // Release, although Relaxed would be enough: an opener has `below` from the pushes that its flush has acquired.
         let linked = self.e.below.compare_exchange(UNLINKED, self.prv, Ordering::Release, Ordering::Acquire);
         if linked.is_err() {
             open_all(self.prv);
         }
     }
 
-    /// Takes the element out of the chain, or waits until it is out.
+    /// Takes the element out of the chain, or waits until the element is out.
     ///
-    /// | found on top | means | then |
+    /// | found on top | meaning | next step |
     /// |---|---|---|
     /// | `e` | no later push | the push is undone |
-    /// | nothing | a flush has detached this element: an undo can only uncover the elements beneath, and this one is nothing's `prv` any more | its gate will be opened |
-    /// | another, own gate open | the element is out already | |
-    /// | another | the element is beneath it, or out and not yet woken | flush: opens the top, and all down to this one |
+    /// | nothing | a flush has detached this element: an undo can only uncover the elements beneath, and this element is no element's `prv` any more | the gate of `e` will be opened |
+    /// | another element, own gate open | the element is out already | |
+    /// | another element | the element is beneath the top, or out and not yet woken | flush: opens the top, and all elements down to this element |
     fn abort(&self) {
         let me = (&raw const *self.e).cast_mut();
-        // Release: `prv` becomes the top again. Acquire: of the thread that put it there.
+        // Release: `prv` becomes the top again. Acquire: this thread sees the writes of the thread that put `prv`
+        // there.
         let top = match self.stack.top.compare_exchange(me, self.prv, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return,
             Err(top) => top,
         };
         if !top.is_null() && !self.e.gate.is_open() {
-            // It may be `e` itself by now: those above it have undone their pushes.
+            // Flush the chain. The top may be `e` itself by now, if the waiters above have undone their pushes.
             self.stack.flush();
         }
         self.e.gate.wait::<SpinThenPark>(None);

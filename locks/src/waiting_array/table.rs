@@ -1,4 +1,4 @@
-//! The waiting arrays: one table for each protocol, per process; in a model, a new one for each execution.
+//! The waiting arrays: one table for each protocol, per process; in a model, a new table for each execution.
 
 /// Declares a table, to be indexed by the result of a `TicketHash`.
 macro_rules! table {
@@ -15,7 +15,7 @@ macro_rules! table {
 }
 pub(super) use table;
 
-/// Aligned to a page: fewer pages are touched.
+/// A table that is aligned to a page: fewer pages are touched.
 #[cfg(not(sudog_loom))]
 #[repr(align(4096))]
 pub(super) struct Pages<T>(pub(super) T);

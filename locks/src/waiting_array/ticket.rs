@@ -1,13 +1,13 @@
-//! All waiters poll the grant: the simplest protocol, and the baseline for the others.
+//! The protocol in which all waiters poll the grant: the simplest protocol, and the baseline for the others.
 //!
 //! | taker | poster |
 //! |---|---|
 //! | `tx = next++` | `grant++` |
-//! | until `grant > tx`: spins or yields | |
+//! | until `grant > tx`: spins or yields | nothing |
 //!
 //! No other word is involved: the taker's load acquires the release of the grant, and a poster wakes no waiter. With
 //! more waiters than processors each post invalidates every waiter's copy of the grant, and the next waiter may not be
-//! running. There is nothing to sleep on.
+//! running. There is no word to sleep on.
 //!
 //! Source: listing 1, *Ticket-Semaphore*.
 
@@ -21,7 +21,7 @@ use super::ticket_sema::TicketSema;
 use crate::waiting::parker::is_over;
 use crate::waiting::policy::{SpinThenYield, WaitPolicy};
 
-/// Listing 1: all waiters poll the grant. See [`Ticket`].
+/// The protocol of listing 1: all waiters poll the grant. See [`Ticket`].
 ///
 /// A policy that would sleep yields instead.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub struct GrantWait<P = SpinThenYield>(PhantomData<P>);
 /// ```
 pub type Ticket<P = SpinThenYield> = TicketSema<GrantWait<P>>;
 
-// SAFETY: `wait` returns true only when the turn has come; it polls, so it needs no wake.
+// SAFETY: `wait` returns true only when the turn has come; `wait` polls, so no wake is needed.
 unsafe impl<P: WaitPolicy> TicketWait for GrantWait<P> {
     const NEAR: u32 = 0;
 

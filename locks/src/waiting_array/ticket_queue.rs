@@ -1,37 +1,40 @@
-//! The queue of a ticket semaphore: the next ticket, and how far the grants have come. Waiters can leave it.
+//! The queue of a ticket semaphore: the next ticket, and the position of the grants. Waiters can leave the queue.
 //!
 //! | word | meaning |
 //! |---|---|
 //! | `next` | the position of the next ticket to be drawn |
 //! | `grant` | the position before which all tickets have been granted; bit 1: CLOSED; bit 0: GAPS, `gaps` is not empty |
-//! | `gaps` | tickets that were given up before they were granted: their grants go to those behind them |
+//! | `gaps` | tickets that were given up before they were granted: their grants go to the tickets behind them |
 //!
-//! A position is four times a ticket's number, and wraps: two are compared by their difference. So the number of
-//! tickets is unlimited; but there may be at most 2^60 that are drawn and not granted, or granted and not drawn.
+//! A position is four times a ticket's number, and wraps: two positions are compared by their difference. So the number
+//! of tickets is unlimited; but there may be at most 2^60 tickets that are drawn and not granted, or granted and not
+//! drawn.
 //!
 //! | step | by | action |
 //! |---|---|---|
-//! | draw | taker | `tx = next.fetch_add(1)`; enabled as soon as `grant > tx`; else waits by its protocol |
+//! | draw | taker | `tx = next.fetch_add(1)`; enabled as soon as `grant > tx`; else waits by the protocol |
 //! | grant | poster, no GAPS | `CAS(grant → grant + 1)`; wakes the ticket's holder by address and number |
 //! | grant | poster, GAPS | the same under a lock; skips the gaps in the way, then gives back their permits |
-//! | leave | taker, under the lock | `grant.fetch_or(GAPS)`; granted already: stays; else its tickets become a gap |
+//! | leave | taker, under the lock | `grant.fetch_or(GAPS)`; if the tickets are granted already: stays; else the tickets become a gap |
 //!
-//! **Why a gap and not a count.** Of three waiters one leaves, and one permit comes. If the first left, the permit is
-//! the second's; if the third left, it is the first's. A count of the waiters that left does not tell, so there must be
-//! a record of each; adjacent tickets share one, so there is at most one record more than there are waiters.
+//! **The need for gaps, and not a count.** Of three waiters one leaves, and one permit comes. If the first waiter left,
+//! the permit is the second's; if the third left, the permit is the first's. A count of the waiters that left does not
+//! decide this, so there must be a record of each given-up ticket; adjacent tickets share a record, so there is at most
+//! one record more than there are waiters.
 //!
-//! **Why GAPS is in the word of the grants.** A leaver and a poster both write that word, so one comes first: either
-//! the poster sees GAPS, or the leaver sees its grant. No sequential consistency is needed for it. A poster could not
-//! read another word after its grant: the semaphore may be freed.
+//! **The reason for GAPS in the word of the grants.** A leaver and a poster both write that word, so one of them comes
+//! first: either the poster sees GAPS, or the leaver sees the poster's grant. This needs no sequential consistency. A
+//! poster could not read another word after its grant: the semaphore may be freed.
 //!
-//! **When it may be freed.** A grant's last access is its compare-exchange or, if that has skipped a gap, the return of
-//! that gap's permits to the doorway; it finds the waiters to wake by the *number* of the address. So the taker of the
-//! last permit may free the semaphore at once. The lock and the data under it differ in this: the lock is global, found
-//! by address while the semaphore is alive; `gaps` is touched before the grant.
+//! **The moment at which the semaphore may be freed.** A grant's last access is its compare-exchange or, if the grant
+//! has skipped a gap, the return of that gap's permits to the doorway; the grant finds the waiters to wake by the
+//! *number* of the address. So the taker of the last permit may free the semaphore at once. The lock of the gaps is
+//! global, and found by address while the semaphore is alive; the data under that lock, `gaps`, is touched before the
+//! grant.
 //!
 //! Permits are conserved: a taker leaves with its ticket granted, or its ticket is in the gaps, once; a ticket in a gap
-//! is skipped once, by a poster that compensates for it by another grant, or by a unit for the doorway. The waiters
-//! that stay are served in FIFO order: grants only increase.
+//! is skipped once, by a poster that compensates for the ticket by another grant, or by a unit for the doorway. The
+//! waiters that stay are served in FIFO order: grants only increase.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -48,24 +51,25 @@ use super::ticket_sema::Doorway;
 const GAPS: u64 = 1;
 const CLOSED: u64 = 2;
 const ONE: u64 = 4;
-/// How many different tickets there are.
+/// The number of different tickets.
 pub(super) const TICKETS: u64 = u64::MAX / ONE + 1;
-/// How far apart positions may be, with a large margin for operations that are under way.
+/// The largest distance of two positions, with a large margin for operations that are under way.
 const LIMIT: u64 = ONE << 60;
 
-/// How the holder of a ticket waits, and how a poster wakes it: one of the paper's listings.
+/// A protocol by which the holder of a ticket waits, and a poster wakes that holder: one of the paper's listings.
 ///
 /// # Safety
 ///
 /// - [`TicketWait::wait`] returns true only if the turn has come.
-/// - A wake of the semaphore and ticket that begins after the ticket's turn has come ends its wait, at any time.
+/// - A wake of the semaphore and ticket that begins after the ticket's turn has come ends the wait of that ticket, at
+///   any time.
 /// - A wake uses the semaphore's address only as a number.
 pub unsafe trait TicketWait: Send + Sync + 'static {
     /// A wake of a ticket also wakes up to this many tickets behind it.
     const NEAR: u32;
 
-    /// `Some(n)`: a post reads the tickets, and wakes none if no waiter is more than `n` tickets from its turn. It then
-    /// uses the semaphore after its grant. See [`TicketSema::OUTLIVES_GRANT`].
+    /// `Some(n)`: a post reads the tickets, and wakes no waiter if no waiter is more than `n` tickets from its turn.
+    /// Such a post uses the semaphore after its grant. See [`TicketSema::OUTLIVES_GRANT`].
     ///
     /// [`TicketSema::OUTLIVES_GRANT`]: super::TicketSema::OUTLIVES_GRANT
     const LOOKS_AT_TICKETS: Option<u64>;
@@ -73,8 +77,8 @@ pub unsafe trait TicketWait: Send + Sync + 'static {
     /// Waits until the turn has come (true), or until the deadline (false).
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool;
 
-    /// Makes the holders of these tickets, which have just been granted, check again. The semaphore may be freed
-    /// already.
+    /// Makes the holders of these tickets, which have just been granted, check their turns again. The semaphore may be
+    /// freed already.
     fn wake(sema: usize, tickets: Range<u64>);
 }
 
@@ -87,21 +91,22 @@ pub struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// The address of the semaphore, as a number: the same that [`TicketWait::wake`] gets.
+    /// Returns the address of the semaphore, as a number: the same number that [`TicketWait::wake`] gets.
     #[inline]
     #[must_use]
     pub fn sema(&self) -> usize {
         self.sema
     }
 
-    /// The ticket.
+    /// Returns the ticket.
     #[inline]
     #[must_use]
     pub fn ticket(&self) -> u64 {
         self.position / ONE
     }
 
-    /// How many tickets are before this one; 0 if it is the next to be granted. `None`: its turn has come.
+    /// Returns the number of tickets before this ticket; 0 if this ticket is the next to be granted. `None`: the turn
+    /// has come.
     #[inline]
     #[must_use]
     pub fn distance(&self) -> Option<u64> {
@@ -110,15 +115,15 @@ impl Turn<'_> {
         if ahead < 0 || grant & CLOSED != 0 { None } else { Some(ahead as u64 / ONE) }
     }
 
-    /// How many tickets have been drawn and not granted, those given up included: a hint.
+    /// Returns the number of tickets that have been drawn and not granted, including given-up tickets: a hint.
     #[must_use]
     pub fn queue_len(&self) -> u64 {
-        // Relaxed: the two are read one after another, and no other data depends on them.
+        // Relaxed: the two words are read one after another, and no other data depends on their values.
         let next = self.next.load(Ordering::Relaxed);
         stretch(granted(self.grant.load(Ordering::Relaxed)), next) / ONE
     }
 
-    /// True if its turn has come.
+    /// Returns true if the turn has come.
     #[inline]
     #[must_use]
     pub fn has_come(&self) -> bool {
@@ -126,25 +131,25 @@ impl Turn<'_> {
     }
 }
 
-/// The position before which all has been granted.
+/// Returns the position before which all tickets have been granted.
 #[inline]
 fn granted(grant: u64) -> u64 {
     grant & !(GAPS | CLOSED)
 }
 
-/// The length from one position to another; 0 if that is not behind it.
+/// Returns the length from one position to another; 0 if `to` is not behind `from`.
 #[inline]
 fn stretch(from: u64, to: u64) -> u64 {
     (to.wrapping_sub(from) as i64).max(0) as u64
 }
 
-/// True if all before `end` has been granted. The flags are less than a ticket.
+/// Returns true if all tickets before `end` have been granted. The flags are less than a ticket.
 #[inline]
 fn are_granted(grant: u64, end: u64) -> bool {
     grant.wrapping_sub(end) as i64 >= 0 && grant & CLOSED == 0
 }
 
-/// How a wait has ended.
+/// The end of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     Granted,
@@ -155,7 +160,7 @@ pub enum Outcome {
 pub struct TicketQueue<W, D> {
     next: AtomicU64,
     grant: AtomicU64,
-    /// Under the lock of [`lock_of`].
+    /// The given-up tickets. Changed under the lock of [`lock_of`].
     gaps: Cell<Gaps>,
     protocol: PhantomData<fn() -> (W, D)>,
 }
@@ -177,15 +182,17 @@ impl<W, D> TicketQueue<W, D> {
 }
 
 impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
-    /// See [`TicketWait::LOOKS_AT_TICKETS`]. Not needed if the doorway knows whether there are waiters.
+    /// The value of [`TicketWait::LOOKS_AT_TICKETS`]; `None` if the doorway knows whether there are waiters, as no post
+    /// needs to read the tickets then.
     pub(super) const LOOKS: Option<u64> = if D::KNOWS_WHO_WAITS { None } else { W::LOOKS_AT_TICKETS };
 
-    /// Sequentially consistent where a post reads the tickets: the taker draws a ticket, then reads the grant; the
-    /// poster grants, then reads the tickets. `docs/orderings.md`, section 4. Acquire: a draw after `close` has read
-    /// the tickets sees CLOSED.
+    /// The ordering of a draw. Sequentially consistent where a post reads the tickets: the taker draws a ticket, then
+    /// reads the grant; the poster grants, then reads the tickets. See `docs/orderings.md`, section 4. Acquire: a draw
+    /// after `close` has read the tickets sees CLOSED.
     const DRAW: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
     const FIRST_LOOK: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
-    /// Release: the taker sees the writes of the poster and, by the release sequence, of all posters before it.
+    /// The ordering of a grant. Release: the taker sees the writes of the poster and, by the release sequence, of all
+    /// posters before that poster.
     const GRANT: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Release };
 
     #[inline]
@@ -193,13 +200,13 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         (&raw const *self).addr()
     }
 
-    /// Draws `n` tickets. Returns the position of the first.
+    /// Draws `n` tickets. Returns the position of the first ticket.
     #[inline]
     pub(super) fn draw(&self, n: u32) -> u64 {
         self.next.fetch_add(u64::from(n) * ONE, Self::DRAW)
     }
 
-    /// True if these tickets have all been granted. Reads once.
+    /// Returns true if these tickets have all been granted. Reads `grant` once.
     #[inline]
     pub(super) fn are_granted(&self, first: u64, n: u32) -> bool {
         are_granted(self.grant.load(Self::FIRST_LOOK), end(first, n))
@@ -208,8 +215,8 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     /// Draws `n` tickets if they have been granted already.
     #[inline]
     pub(super) fn try_draw(&self, n: u32) -> bool {
-        // The ticket first. In the other order it could fail although a permit was available all the time: one is
-        // granted and one taken between the two loads.
+        // Load `next` first. In the other order `try_draw` could fail although a permit was available all the time, if
+        // a permit is granted and another taken between the two loads.
         let mut next = self.next.load(Ordering::Acquire);
         loop {
             let after = end(next, n);
@@ -223,76 +230,76 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         }
     }
 
-    /// Grants `n` tickets; for those among them that were given up the doorway gets a unit back, which may be one more
-    /// to grant.
+    /// Grants `n` tickets. The doorway gets a unit back for each given-up ticket among them; such a unit may be one
+    /// more ticket to grant.
     ///
     /// # Safety
     ///
-    /// Both are alive; but the taker of the last permit that is given here may free them at once, unless
-    /// [`TicketQueue::LOOKS`].
+    /// `queue` and `doorway` are alive; but the taker of the last permit that is given here may free them at once,
+    /// unless [`TicketQueue::LOOKS`].
     #[inline]
     pub(super) unsafe fn grant(queue: *const Self, doorway: *const D, n: u64) {
-        // SAFETY: alive until the compare-exchange below. No reference to the queue lives longer.
+        // SAFETY: `queue` is alive until the compare-exchange below. No reference to the queue lives longer.
         let (grant, next) = unsafe { (&raw const (*queue).grant, &raw const (*queue).next) };
-        // SAFETY: as above.
+        // SAFETY: `grant` points into `queue`, which is alive until the compare-exchange below.
         let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
-        // Reaching the limit by single permits would take a lifetime.
-        // SAFETY: as above.
+        // Check the limit for several permits only: to reach the limit by single permits would take a lifetime.
+        // SAFETY: `next` points into `queue`, which is alive until the compare-exchange below.
         if n > 1 && old.wrapping_sub(unsafe { (*next).load(Ordering::Relaxed) }) as i64 > LIMIT as i64 {
             fatal("sema: more than 2^60 permits");
         }
         let first = loop {
             if old & (CLOSED | GAPS) != 0 {
-                // SAFETY: by the contract.
+                // SAFETY: the contract of `grant_slow` is that of `grant`, and no permit has been given yet.
                 return unsafe { Self::grant_slow(queue, doorway, n) };
             }
             let new = old.wrapping_add(n * ONE);
-            // SAFETY: as above.
+            // SAFETY: `grant` points into `queue`, which is alive until this compare-exchange succeeds.
             match unsafe { (*grant).compare_exchange_weak(old, new, Self::GRANT, Ordering::Relaxed) } {
                 Ok(_) => break old,
                 Err(now) => old = now,
             }
         };
         if let Some(near) = Self::LOOKS {
-            // SAFETY: alive, as such a semaphore must outlive its grants.
+            // SAFETY: `next` points into `queue`, which is alive, as a semaphore with `LOOKS` must outlive its grants.
             let next = unsafe { (*next).load(Ordering::SeqCst) };
             if next.wrapping_sub(first) as i64 <= (near * ONE) as i64 {
                 mark("a post finds no ticket to wake");
-                return; // the ticket to wake has not been drawn; its taker will see this grant
+                return; // the ticket to wake has not been drawn; the taker of that ticket will see this grant
             }
         }
         wake::<W>(queue.addr(), first, first.wrapping_add(n * ONE));
     }
 
-    /// One stretch after another: a gap, or tickets that are held.
+    /// Grants `n` tickets under the lock, stretch by stretch: a stretch is a gap, or tickets that are held.
     ///
-    /// A gap is skipped first, and then the doorway gets its units: one of them may admit the taker of the last permit.
-    /// The units that the doorway would not keep, as it owes them to the queue, are requested before; so a gap is
-    /// skipped in one step, however long it is.
+    /// A gap is skipped first, and then the doorway gets the units of that gap: one of these units may admit the taker
+    /// of the last permit. The units that the doorway would not keep, as it owes them to the queue, are requested
+    /// before; so a gap is skipped in one step, however long it is.
     ///
     /// # Safety
     ///
-    /// As for [`TicketQueue::grant`].
+    /// The contract of [`TicketQueue::grant`].
     #[cold]
     unsafe fn grant_slow(queue: *const Self, doorway: *const D, mut n: u64) {
         let sema = queue.addr();
         let locked = lock_of(sema);
-        // SAFETY: alive, by the contract, for as long as there are permits left to give.
+        // SAFETY: by the contract of `grant_slow`, `queue` is alive for as long as there are permits left to give.
         let (grant, gaps) = unsafe { (&raw const (*queue).grant, &raw const (*queue).gaps) };
-        // SAFETY: as above.
+        // SAFETY: `grant` points into `queue`, which is alive: there are permits left to give.
         let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
-        // The stretches that were granted: to wake their holders, and to free the nodes, after the unlock.
+        // Record the granted stretches: to wake their holders, and to free the nodes, after the unlock.
         let mut stretches = Stretches { sema, from: granted(old), to: granted(old), gaps: Gaps::NONE };
-        // After the closing there is no waiter, and there will be none.
+        // Stop at CLOSED: after the closing there is no waiter, and there will be no waiter.
         while n > 0 && old & CLOSED == 0 {
             let at = granted(old);
-            // SAFETY: as above; and the lock is held.
+            // SAFETY: `gaps` points into `queue`, which is alive, as there are permits left to give; the lock is held.
             let mut left = unsafe { (*gaps).replace(Gaps::NONE) };
             let (step, units) = match left.first_mut() {
                 Some(gap) if gap.start == at => {
                     mark("a grant goes over a gap");
                     let given_up = gap.len() / ONE;
-                    // SAFETY: as above.
+                    // SAFETY: `doorway` is alive, as there are permits left to give.
                     let owed = unsafe { D::pay_debts(doorway, given_up) };
                     n += owed;
                     let step = n.min(given_up);
@@ -307,8 +314,9 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
                 None => (n, 0),
             };
             let new = at.wrapping_add(step * ONE) | u64::from(!left.is_empty());
-            // SAFETY: as above. If that was all, nothing is used after the compare-exchange: the thread that frees the
-            // queue sees all earlier accesses.
+            // SAFETY: `gaps` and `grant` point into `queue`, which is alive, as there are permits left to give. If this
+            // step gives all of them, nothing is used after the compare-exchange: the thread that frees the queue sees
+            // all earlier accesses.
             let advanced = unsafe {
                 (*gaps).set(left);
                 (*grant).compare_exchange(old, new, Self::GRANT, Ordering::Relaxed)
@@ -321,12 +329,12 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
                     stretches.to = granted(new);
                     n -= step;
                     if units > 0 {
-                        // SAFETY: as above, as these units have still to be given.
+                        // SAFETY: `doorway` is alive, as these units have still to be given.
                         n += unsafe { D::give(doorway, units) };
                     }
                     old = new;
                 }
-                // Not in a gap: while GAPS is set, grants happen under this lock only.
+                // Retry: the step was not over a gap, since while GAPS is set, grants happen under this lock only.
                 Err(now) => old = now,
             }
         }
@@ -334,14 +342,15 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         stretches.wake::<W>();
     }
 
-    /// The turn of the holder of `n` tickets from `first` on: that of the last, which is granted after the others.
+    /// Returns the turn of the holder of `n` tickets from `first` on: the turn of the last ticket, which is granted
+    /// after the others.
     pub(super) fn turn(&self, first: u64, n: u32) -> Turn<'_> {
         let position = end(first, n).wrapping_sub(ONE);
         Turn { next: &self.next, grant: &self.grant, sema: self.sema(), position }
     }
 
-    /// Waits until `n` tickets from `first` on have been granted. At a deadline they are given up; `give_back` returns
-    /// those that had been granted, as it does if the user's policy panics.
+    /// Waits until `n` tickets from `first` on have been granted. At a deadline the tickets are given up; `give_back`
+    /// then returns the tickets that had been granted, as it also does if the user's policy panics.
     #[cold]
     pub(super) fn wait(&self, first: u64, n: u32, deadline: Option<Instant>, give_back: &dyn Fn(u64)) -> Outcome {
         if n > 1 && end(first, n).wrapping_sub(granted(self.grant.load(Ordering::Relaxed))) as i64 > LIMIT as i64 {
@@ -353,16 +362,17 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         if !in_time {
             return self.leave(first, n, give_back);
         }
-        // The wait was Acquire.
+        // The wait has read the grant with Acquire.
         if self.is_closed() { Outcome::Closed } else { Outcome::Granted }
     }
 
-    /// Gives up tickets, unless they have all been granted.
+    /// Gives up the tickets, unless they have all been granted.
     #[cold]
     pub(super) fn leave(&self, first: u64, n: u32, give_back: &dyn Fn(u64)) -> Outcome {
         let mut gap = Gap::boxed();
         let locked = lock_of(self.sema());
-        // Acquire: if it contains the grant of these tickets, the permit is taken with it. A later grant sees GAPS.
+        // Acquire: if `old` contains the grant of these tickets, this step takes the permits too. A later grant sees
+        // GAPS.
         let old = self.grant.fetch_or(GAPS, Ordering::Acquire);
         let mut gaps = self.gaps.replace(Gaps::NONE);
         let got = (granted(old).wrapping_sub(first) as i64).clamp(0, (u64::from(n) * ONE) as i64) as u64;
@@ -380,7 +390,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
             Outcome::TimedOut
         };
         if gaps.is_empty() {
-            // Relaxed: an RMW, which continues the release sequences of the grants before it.
+            // Relaxed: this RMW continues the release sequences of the grants before it.
             self.grant.fetch_and(!GAPS, Ordering::Relaxed);
         }
         self.gaps.set(gaps);
@@ -398,8 +408,8 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         let locked = lock_of(self.sema());
         self.grant.fetch_or(CLOSED, Ordering::Release);
         drop(locked);
-        // An RMW without a change: a draw is before it, and this thread wakes that ticket's holder; or after it, and
-        // reads from it, so it sees CLOSED.
+        // Use an RMW without a change. A draw before this RMW: this thread wakes the holder of that ticket. A draw
+        // after this RMW reads from it, so the taker sees CLOSED.
         let drawn = self.next.fetch_add(0, Ordering::AcqRel);
         let first = granted(self.grant.load(Ordering::Relaxed));
         if drawn.wrapping_sub(first) as i64 > 0 {
@@ -412,14 +422,14 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         self.grant.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// How many tickets have been granted and not drawn.
+    /// Returns the number of tickets that have been granted and not drawn.
     pub(super) fn surplus(&self) -> u64 {
         let next = self.next.load(Ordering::Acquire);
         let grant = self.grant.load(Ordering::Acquire);
         if grant & CLOSED != 0 { 0 } else { stretch(next, granted(grant)) / ONE }
     }
 
-    /// How many tickets waiters hold.
+    /// Returns the number of tickets that waiters hold.
     pub(super) fn waiting(&self) -> u64 {
         let _locked = lock_of(self.sema());
         let gaps = self.gaps.replace(Gaps::NONE);
@@ -432,13 +442,13 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     }
 }
 
-/// The number of the ticket at a position, modulo 2^32.
+/// Returns the number of the ticket at a position, modulo 2^32.
 #[inline]
 pub(super) fn number(position: u64) -> u32 {
     (position / ONE) as u32
 }
 
-/// The position after `n` tickets.
+/// Returns the position after `n` tickets.
 #[inline]
 fn end(first: u64, n: u32) -> u64 {
     first.wrapping_add(u64::from(n) * ONE)
@@ -451,7 +461,8 @@ fn wake<W: TicketWait>(sema: usize, from: u64, to: u64) {
     W::wake(sema, first..first + to.wrapping_sub(from) / ONE);
 }
 
-/// The range that a grant has covered: tickets that are held, and between them gaps, the last one first.
+/// The range that a grant has covered: tickets that are held, and the gaps between them. The list has the last gap
+/// first.
 struct Stretches {
     sema: usize,
     from: u64,
@@ -464,7 +475,8 @@ impl Stretches {
         self.from == self.to
     }
 
-    /// A gap has no waiters; but its last tickets may be the keys of waiters that are near now.
+    /// Wakes the holders of the granted tickets. A gap has no waiters; but its last tickets may be the keys of waiters
+    /// that are near now.
     fn wake<W: TicketWait>(mut self) {
         let mut to = self.to;
         while let Some(gap) = self.gaps.pop_first() {
@@ -480,13 +492,13 @@ impl Stretches {
 
 #[cfg(all(test, not(sudog_loom)))]
 impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
-    /// As if so many tickets had been drawn and granted before.
+    /// Brings the queue into its state after so many tickets have been drawn and granted.
     pub(super) fn begin_at(&self, tickets: u64) {
         self.next.fetch_add(tickets.wrapping_mul(ONE), Ordering::Relaxed);
         self.grant.fetch_add(tickets.wrapping_mul(ONE), Ordering::Relaxed);
     }
 
-    /// How many records of given-up tickets there are.
+    /// Returns the number of records of given-up tickets.
     pub(super) fn gaps(&self) -> usize {
         let _locked = lock_of(self.sema());
         let gaps = self.gaps.replace(Gaps::NONE);
@@ -496,7 +508,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     }
 }
 
-/// The lock of the gaps of the semaphore at this address.
+/// Locks the lock of the gaps of the semaphore at this address.
 #[cfg(not(sudog_loom))]
 fn lock_of(sema: usize) -> MutexGuard<'static, ()> {
     const LOCKS: usize = 64;
@@ -510,7 +522,7 @@ fn lock_of(_: usize) -> MutexGuard<'static, ()> {
     GAP_LOCK.lock()
 }
 
-/// In a model: no thread uses the queue any more when it is freed.
+/// Checks, in a model, that no thread uses the queue any more when the queue is freed.
 #[cfg(sudog_loom)]
 impl<W, D> Drop for TicketQueue<W, D> {
     fn drop(&mut self) {
@@ -520,7 +532,7 @@ impl<W, D> Drop for TicketQueue<W, D> {
     }
 }
 
-/// A waiter with tickets. Dropped when the user's policy panics.
+/// The guard of a waiter with tickets, which is dropped when the user's policy panics.
 struct LeaveOnPanic<'a, W: TicketWait, D: Doorway> {
     queue: &'a TicketQueue<W, D>,
     first: u64,

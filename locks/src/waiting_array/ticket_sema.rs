@@ -1,4 +1,4 @@
-//! The semaphores of the family: a doorway, a queue, and a protocol to wait by.
+//! The semaphores of the family: a doorway, a queue, and a protocol by which takers wait.
 //!
 //! | doorway | acquire, a permit available | release, no waiter | may be freed by the last taker |
 //! |---|---|---|---|
@@ -17,7 +17,7 @@ use super::ticket_queue::{Outcome, TicketQueue, TicketWait, number};
 use sudog_sync::{ConstPermits, ConstSemaphore};
 use sudog_sync::{Order, Semaphore, Wake};
 
-/// The step before the queue: decides which takers join it, and how many permits it is owed.
+/// The step before the queue: decides which takers join the queue, and the number of permits that the queue is owed.
 ///
 /// Sealed: [`Tickets`] and [`CountedDoorway`].
 pub trait Doorway: sealed::Sealed {}
@@ -35,10 +35,11 @@ pub(super) mod sealed {
         #[allow(clippy::declare_interior_mutable_const)] // copied into place
         const INIT: Self;
 
-        /// With this many permits; and how many of them are to be granted in the queue.
+        /// Returns a doorway with this many permits, and the number of these permits that are to be granted in the
+        /// queue.
         fn new(permits: u32) -> (Self, u32);
 
-        /// Takes `n` permits (`None`), or the first of `n` tickets.
+        /// Takes `n` permits, and returns `None`; or draws `n` tickets, and returns the first.
         fn enter<W: TicketWait>(&self, queue: &TicketQueue<W, Self>, n: u32) -> Option<u64>
         where
             Self: super::Doorway;
@@ -48,32 +49,33 @@ pub(super) mod sealed {
         where
             Self: super::Doorway;
 
-        /// Gives `n` permits. Returns how many go to the queue.
+        /// Gives `n` permits. Returns the number of permits that go to the queue.
         ///
         /// # Safety
         ///
-        /// `this` is alive until the permits can be taken: until this returns 0, or else until they are granted.
+        /// `this` is alive until the permits can be taken: until this call returns 0, or else until the permits are
+        /// granted.
         unsafe fn give(this: *const Self, n: u64) -> u64;
 
-        /// Of `n` units to be given, takes out those that the queue is owed, and returns how many. They must not be
-        /// given any more.
+        /// Takes out, of `n` units to be given, the units that the queue is owed, and returns their number. These units
+        /// must not be given any more.
         ///
         /// # Safety
         ///
         /// `this` is alive.
         unsafe fn pay_debts(this: *const Self, n: u64) -> u64;
 
-        /// No taker gets past the doorway any more.
+        /// Closes the doorway: no taker gets past the doorway any more.
         fn close(&self);
 
-        /// How many permits are available.
+        /// Returns the number of permits that are available.
         fn available<W: TicketWait>(&self, queue: &TicketQueue<W, Self>) -> u64
         where
             Self: super::Doorway;
     }
 }
 
-/// As in the listings: every taker draws a ticket.
+/// The doorway of the listings: every taker draws a ticket.
 #[derive(Debug)]
 pub struct Tickets(());
 
@@ -119,21 +121,21 @@ impl sealed::Sealed for Tickets {
 
 /// A counting semaphore whose waiters hold tickets, and wait by the protocol `W`, behind the doorway `D`.
 ///
-/// Its aliases: [`Ticket`](super::Ticket), [`Twa`](super::Twa), [`TwaChain`](super::TwaChain),
-/// [`TwaChannel`](super::TwaChannel), [`TwaLocation`](super::TwaLocation), and [`Benaphore`](super::Benaphore), the one
-/// to use unless there is a reason for another.
+/// The aliases are [`Ticket`](super::Ticket), [`Twa`](super::Twa), [`TwaChain`](super::TwaChain),
+/// [`TwaChannel`](super::TwaChannel), [`TwaLocation`](super::TwaLocation), and [`Benaphore`](super::Benaphore). Use
+/// [`Benaphore`](super::Benaphore) unless there is a reason for another.
 ///
-/// First come, first served: permits go to waiters in the order of their tickets, and no newcomer overtakes them. A
-/// waiter that wants several waits for all of them at once; the waiters behind it wait too. So [`Wake::Handoff`] adds
-/// nothing, and [`Order::Lifo`] is [`Order::Fifo`].
+/// First come, first served: permits go to waiters in the order of their tickets, and no newcomer overtakes a waiter. A
+/// waiter that wants several permits waits for all of these permits at once; the waiters behind it wait too. So
+/// [`Wake::Handoff`] adds nothing, and [`Order::Lifo`] is [`Order::Fifo`].
 ///
-/// Waiters may be threads or goroutines; a goroutine lets others of its worker run. A wait allocates nothing, but
-/// giving up may allocate.
+/// Waiters may be threads or goroutines; a goroutine lets other goroutines of its worker run. A wait allocates nothing,
+/// but giving up may allocate.
 ///
 /// # Limits
 ///
-/// 2^60 permits, and as many requested at a time, those of requests that were given up included until a post has passed
-/// them. More of either end the process.
+/// At most 2^60 permits, and at most 2^60 permits that are requested at a time, including those of requests that were
+/// given up until a post has passed them. A larger number of either ends the process.
 ///
 /// # Examples
 ///
@@ -161,7 +163,7 @@ pub struct TicketSema<W, D = Tickets> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 
-/// Why no permits were taken.
+/// The reason why no permits were taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// The deadline passed first. No permit has been taken, and none is lost.
@@ -190,7 +192,7 @@ impl std::error::Error for Refused {}
 
 #[cfg(not(sudog_loom))]
 impl<W> TicketSema<W> {
-    /// A semaphore with this many permits, whatever its parameters. With [`TicketSema::new`] the defaults need not be
+    /// Creates a semaphore with this many permits and any parameters. With [`TicketSema::new`] the defaults need not be
     /// named.
     #[must_use]
     pub const fn with_permits(permits: u32) -> Self {
@@ -200,7 +202,7 @@ impl<W> TicketSema<W> {
 
 #[cfg(not(sudog_loom))]
 impl<W> TicketSema<W, CountedDoorway> {
-    /// A semaphore with this many permits, whatever its parameters. With [`TicketSema::new`] the defaults need not be
+    /// Creates a semaphore with this many permits and any parameters. With [`TicketSema::new`] the defaults need not be
     /// named.
     #[must_use]
     pub const fn with_permits(permits: u32) -> Self {
@@ -208,7 +210,7 @@ impl<W> TicketSema<W, CountedDoorway> {
     }
 }
 
-/// `new` is for the defaults, so that they need not be written; `with_permits` for all.
+/// Defines `new` for the default parameters, which then need not be written; `with_permits` is for all parameters.
 #[cfg(not(sudog_loom))]
 macro_rules! new_for_defaults {
     ($($Alias:ident = $W:ty, $D:ty;)+) => { $(
@@ -233,14 +235,14 @@ new_for_defaults! {
 }
 
 impl<W: TicketWait> TicketSema<W> {
-    /// Takes a permit, waiting for it in the queue, and returns the ticket, modulo 2^32: tickets are numbered in the
-    /// order in which their holders came.
+    /// Takes a permit, waiting for the permit in the queue, and returns the ticket, modulo 2^32: tickets are numbered
+    /// in the order in which their holders came.
     ///
-    /// For callers that count overtaking.
+    /// This method is for callers that count overtaking.
     ///
     /// # Errors
     ///
-    /// [`Closed`], if the semaphore is closed, before or meanwhile.
+    /// Returns [`Closed`] if the semaphore is closed, before or during the call.
     ///
     /// # Examples
     ///
@@ -264,15 +266,16 @@ impl<W: TicketWait> TicketSema<W> {
 }
 
 impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
-    /// True if the semaphore must stay alive until a release of it has returned, even if its permits have been taken
-    /// before. If false, the taker of the last permit may free it at once: see [`TicketSema::post_raw`].
+    /// True if the semaphore must stay alive until a release has returned, even if the permits of that release have
+    /// been taken before. If false, the taker of the last permit may free the semaphore at once: see
+    /// [`TicketSema::post_raw`].
     pub const OUTLIVES_GRANT: bool = TicketQueue::<W, D>::LOOKS.is_some();
 
-    /// Takes `n` permits, waiting for them in the queue.
+    /// Takes `n` permits, waiting for the permits in the queue.
     ///
     /// # Errors
     ///
-    /// [`Closed`], if the semaphore is closed, before or meanwhile.
+    /// Returns [`Closed`] if the semaphore is closed, before or during the call.
     #[inline]
     pub fn acquire_many(&self, n: u32) -> Result<(), Closed> {
         match self.enter(n, None) {
@@ -282,15 +285,16 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         }
     }
 
-    /// Takes `n` permits, waiting for them in the queue until `deadline`. With a deadline in the past it is
-    /// [`TicketSema::try_acquire_many`].
+    /// Takes `n` permits, waiting for the permits in the queue until `deadline`. A deadline in the past makes this call
+    /// the same as [`TicketSema::try_acquire_many`].
     ///
-    /// A waiter that gives up leaves a record for later posts; a post that finds it must take a lock. Records of
-    /// adjacent tickets are merged. If some of its permits had come, they go to the waiters behind it.
+    /// A waiter that gives up leaves a record for later posts; a post that finds such a record must take a lock.
+    /// Records of adjacent tickets are merged. If some permits of the waiter had come, these permits go to the waiters
+    /// behind it.
     ///
     /// # Errors
     ///
-    /// [`Refused`] says which came first.
+    /// Returns [`Refused::Closed`] or [`Refused::TimedOut`], depending on which of the two came first.
     #[inline]
     pub fn acquire_many_until(&self, n: u32, deadline: Instant) -> Result<(), Refused> {
         if self.try_acquire_many(n) {
@@ -315,20 +319,20 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
 
     /// Gives `n` permits, and wakes the waiters whose turn has come.
     ///
-    /// A goroutine that has run for long yields here, after the permits have been given.
+    /// A goroutine that has run for long yields in this call, after the permits have been given.
     #[inline]
     pub fn post(&self, n: u32) {
-        // SAFETY: alive for as long as it is borrowed.
+        // SAFETY: `self` is alive for as long as it is borrowed.
         unsafe { Self::post_raw(self, n) };
     }
 
-    /// [`TicketSema::post`] for a semaphore that the taker of the last permit frees at once, without waiting for this
-    /// call to return.
+    /// Posts as [`TicketSema::post`], to a semaphore that the taker of the last permit frees at once, without waiting
+    /// for this call to return.
     ///
     /// # Safety
     ///
     /// - `this` points to a semaphore that is alive until the last of its permits, these included, can be taken.
-    /// - If [`TicketSema::OUTLIVES_GRANT`], it is alive until this returns.
+    /// - If [`TicketSema::OUTLIVES_GRANT`], the semaphore is alive until this call returns.
     ///
     /// # Examples
     ///
@@ -353,36 +357,37 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     #[inline]
     pub unsafe fn post_raw(this: *const Self, n: u32) {
         if n > 0 {
-            // SAFETY: by the contract.
+            // SAFETY: the contract of `give` is that of `post_raw`.
             unsafe { Self::give(this, u64::from(n)) };
         }
         // The semaphore may be freed already.
         sudog_runtime::safepoint();
     }
 
-    /// Closes it: all waiters, and all later arrivals, are refused; posted permits are lost. A wait whose permits came
-    /// at the same time may be refused too.
+    /// Closes the semaphore: all waiters, and all later arrivals, are refused; posted permits are lost. A wait whose
+    /// permits came at the same time may be refused too.
     ///
-    /// A goroutine that has run for long yields here, after the last waiter has been woken.
+    /// A goroutine that has run for long yields in this call, after the last waiter has been woken.
     pub fn close(&self) {
         self.doorway.close();
         self.queue.close();
         sudog_runtime::safepoint();
     }
 
-    /// True if it has been closed.
+    /// Returns true if the semaphore has been closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.queue.is_closed()
     }
 
-    /// How many permits are available at this moment. For tests and diagnostics.
+    /// Returns the number of permits that are available at this moment. For tests and diagnostics.
     #[must_use]
     pub fn available(&self) -> u64 {
         self.doorway.available(&self.queue)
     }
 
-    /// How many permits waiters have requested at this moment, less those granted. For tests and diagnostics.
+    /// Returns the number of permits that waiters have requested at this moment, less those granted. For tests and
+    /// diagnostics.
     #[must_use]
     pub fn wanted(&self) -> u64 {
         self.queue.waiting()
@@ -394,7 +399,7 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
             return if self.is_closed() { Outcome::Closed } else { Outcome::Granted };
         }
         if n > 1 && self.is_closed() {
-            return Outcome::Closed; // without tickets, of which it would take many in vain
+            return Outcome::Closed; // a closed semaphore must not draw many tickets in vain
         }
         match self.doorway.enter(&self.queue, n) {
             None => Outcome::Granted,
@@ -413,20 +418,20 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         }
     }
 
-    /// Returns what a waiter that gives up had been granted. No safepoint: the waiter may be unwinding, or is about to
-    /// return an error.
+    /// Returns the permits that had been granted to a waiter that gives up. There is no safepoint: the waiter may be
+    /// unwinding, or is about to return an error.
     fn give_back(&self, n: u64) {
-        // SAFETY: alive, as it is borrowed.
+        // SAFETY: `self` is alive, as it is borrowed.
         unsafe { Self::give(self, n) };
     }
 
     /// # Safety
     ///
-    /// As for [`TicketSema::post_raw`].
+    /// The contract of [`TicketSema::post_raw`].
     #[inline]
     unsafe fn give(this: *const Self, n: u64) {
-        // SAFETY: alive, by the contract, until the permits can be taken: after `give` if it returns 0, after `grant`
-        // if not. No reference to the whole is made.
+        // SAFETY: by the contract of `give`, `this` is alive until the permits can be taken: that is after `D::give` if
+        // `D::give` returns 0, and after `grant` if not. No reference to the whole semaphore is made.
         unsafe {
             let (doorway, queue) = (&raw const (*this).doorway, &raw const (*this).queue);
             let grants = D::give(doorway, n);
@@ -437,11 +442,11 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     }
 }
 
-/// It never runs user code.
+/// A `TicketSema` never runs user code.
 impl<W, D> std::panic::RefUnwindSafe for TicketSema<W, D> {}
 
-// SAFETY: a permit is a unit of the count or a granted ticket; both are taken once; a ticket that is given up is passed
-// on (ticket_queue.rs); a grant is released and acquired by the word of the grants, or by the count.
+// SAFETY: a permit is a unit of the count or a granted ticket; each of these is taken once. A ticket that is given up
+// is passed on (`ticket_queue.rs`). A grant is released and acquired by the word of the grants, or by the count.
 unsafe impl<W: TicketWait, D: Doorway> Semaphore for TicketSema<W, D> {
     const LIFO: bool = false;
     const FIFO: bool = true;
@@ -455,7 +460,7 @@ unsafe impl<W: TicketWait, D: Doorway> Semaphore for TicketSema<W, D> {
 
     /// # Panics
     ///
-    /// If it is closed: [`TicketSema::acquire_many`] returns an error instead.
+    /// Panics if the semaphore is closed: [`TicketSema::acquire_many`] returns an error instead.
     #[inline]
     fn acquire(&self, _order: Order) {
         self.acquire_many(1).expect("acquire of an open semaphore");
@@ -504,7 +509,7 @@ impl<W: TicketWait, const N: u32> ConstPermits<N> for TicketSema<W, CountedDoorw
 
 #[cfg(not(sudog_loom))]
 impl<W: TicketWait, D: Doorway> Default for TicketSema<W, D> {
-    /// Without permits.
+    /// Returns a semaphore without permits.
     fn default() -> Self {
         Self::INIT
     }

@@ -1,5 +1,5 @@
-//! The queue and the doorways against a model, one step after another: the permits of each waiter, with waiters giving
-//! up.
+//! The queue and the doorways are compared with a model, one step after another: the permits of each waiter, with
+//! waiters that give up.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -14,9 +14,9 @@ enum Step {
     Enter(u32),
     TryEnter(u32),
     Post(u32),
-    /// One of the waiters gives up.
+    /// A waiter gives up.
     Leave(prop::sample::Index),
-    /// The waiters that have all their permits go.
+    /// The waiters that have all their permits leave the model's queue.
     Go,
     Move,
 }
@@ -32,7 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Permits go to the first waiter until it has what it wants.
+/// A model in which permits go to the first waiter until that waiter has all permits that it wants.
 #[derive(Default)]
 struct Model {
     permits: u64,
@@ -56,7 +56,7 @@ impl Model {
     }
 }
 
-/// Where tickets wrap, and where they change their sign.
+/// The first tickets of the tests: near the numbers where tickets wrap, and where tickets change their sign.
 const BEGINNINGS: [u64; 4] = [0, (1 << 62) - 9, (1 << 61) - 9, (1 << 60) - 9];
 
 fn agrees<D: Doorway + Sealed>(begin: usize, permits: u32, steps: Vec<Step>) -> Result<(), TestCaseError> {

@@ -1,28 +1,29 @@
-//! Buckets with a sequence each: waiters far from their turn watch their bucket, those near it the grant.
+//! Buckets with a sequence each: waiters far from their turn watch their bucket, waiters near their turn watch the
+//! grant.
 //!
 //! | taker of ticket `tx` | poster of grant `g` |
 //! |---|---|
-//! | W1: reads its bucket's sequence | P1: `grant = g + 1` |
+//! | W1: reads the sequence of its bucket | P1: `grant = g + 1` |
 //! | W2: reads the grant: enabled? near? | P2: advances the sequences of the buckets concerned |
-//! | W3: far: waits until the sequence is not as in W1; near: watches the grant | |
+//! | W3: far: waits until the sequence differs from the sequence in W1; near: watches the grant | |
 //!
-//! `near.rs` defines near. If a waiter's W1 reads P2's sequence, its W2 sees P1's grant; if not, the sequence is still
-//! to change. Release in P2 and acquire in W1 are enough for that.
+//! `near.rs` defines near. If a waiter's W1 reads P2's sequence, the waiter's W2 sees P1's grant; if not, the sequence
+//! is still to change. Release in P2 and acquire in W1 are enough for that.
 //!
-//! **A bucket** is 32 bits, so that the kernel can compare it: `sequence << 2 | GOROUTINES | THREADS`. The two bits say
-//! which kinds sleep, and are set by a compare-exchange from the value of W1, so a sequence that has changed fails it.
-//! P2 clears them and wakes those kinds: threads by futex, goroutines by the chains of listing 3, with the bucket's
-//! address. Without sleepers: no system call. That the sequence wraps to the same 30 bits *while* a thread is on its
-//! way into the kernel takes 2^30 posts to one bucket in that time; all the same, a thread wakes every few seconds to
-//! check. (A goroutine that is woken reads the grant, not the sequence, before it sleeps again: a busy worker may delay
-//! it for long.)
+//! **A bucket** is 32 bits, so that the kernel can compare the bucket: `sequence << 2 | GOROUTINES | THREADS`. The two
+//! bits say whether goroutines sleep and whether threads sleep, and are set by a compare-exchange from the value of W1,
+//! which fails if the sequence has changed. P2 clears the bits and wakes these sleepers: threads by futex, goroutines
+//! by the chains of listing 3, with the bucket's address. Without sleepers P2 makes no system call. If the sequence
+//! wraps to the same 30 bits *while* a thread is on its way into the kernel, the thread misses the change. That takes
+//! 2^30 posts to one bucket in that time; all the same, a thread wakes every few seconds to check. (A goroutine that is
+//! woken reads the grant, not the sequence, before it sleeps again: a busy worker may delay the goroutine for long.)
 //!
-//! **Reading the tickets.** A post that finds that the ticket which it would wake has not been drawn wakes none:
-//! otherwise posts without waiters walk through the table. It is a load after the grant, so all four accesses (draw,
-//! first read of the grant; grant, reading the tickets) are sequentially consistent, and **the semaphore must outlive
-//! the post**.
+//! **Reading the tickets.** A post wakes no waiter if the post finds that the ticket which it would wake has not been
+//! drawn: otherwise posts without waiters walk through the table. This is a load after the grant, so all four accesses
+//! (draw, first read of the grant; grant, reading the tickets) are sequentially consistent, and **the semaphore must
+//! outlive the post**.
 //!
-//! Source: listing 2, *TWA-Semaphore*, `NEAR` being its `LongTermThreshold`.
+//! Source: listing 2, *TWA-Semaphore*, whose `LongTermThreshold` is `NEAR` here.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -48,7 +49,8 @@ const THREADS: u32 = 1;
 const GOROUTINES: u32 = 2;
 const SEQUENCE: u32 = 4;
 
-/// 8 bytes, as in the paper: 17 of them are more than the 128 that processors fetch at once.
+/// A bucket of the table. 8 bytes, as in the paper: 17 buckets are more than the 128 bytes that processors fetch at
+/// once.
 #[repr(align(8))]
 struct Bucket {
     word: AtomicU32,
@@ -68,11 +70,11 @@ impl Bucket {
         self.word.load(Ordering::Acquire)
     }
 
-    /// P2.
+    /// Does step P2: advances the sequence, and wakes the sleepers.
     #[inline]
     fn advance(&self) {
         let mut old = self.word.load(Ordering::Relaxed);
-        // Release: a waiter that sees the sequence sees the grant.
+        // Release: a waiter that sees the new sequence sees the grant.
         while let Err(now) = self.word.compare_exchange_weak(
             old,
             (old | THREADS | GOROUTINES).wrapping_add(1), // the next sequence, no sleepers
@@ -101,7 +103,7 @@ impl Bucket {
         (&raw const *self).addr()
     }
 
-    /// W3: spins or sleeps until the word is not `seen` with sleepers added; may return early.
+    /// Does step W3: spins or sleeps until the sequence of the word is not that of `seen`. May return early.
     fn wait<P: WaitPolicy>(&self, seen: u32, deadline: Option<Instant>) -> Waited {
         let mut iter = 0;
         while self.load() / SEQUENCE == seen / SEQUENCE {
@@ -121,21 +123,22 @@ impl Bucket {
         let me = if cfg!(any(target_os = "linux", sudog_loom)) && !G::is_goroutine() { THREADS } else { GOROUTINES };
         if seen & me == 0 && self.word.compare_exchange(seen, seen | me, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
-            return Waited::Woken; // it has changed, perhaps only by other sleepers: check again
+            return Waited::Woken; // the word has changed, perhaps only by other sleepers: check again
         }
         #[cfg(any(target_os = "linux", sudog_loom))]
         if me == THREADS {
             return sleep_in_kernel(&self.word, seen | me, deadline);
         }
         let changed = || self.load() / SEQUENCE != seen / SEQUENCE;
-        // Once: a woken waiter reads the grant, as it may take long until it runs, and the sequence wraps.
+        // Wait once: a woken waiter must read the grant again, as it may take long until that waiter runs, and the
+        // sequence wraps.
         chain::wait_once(self.address(), changed, deadline)
     }
 }
 
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
 fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Waited {
-    /// See the module's comment on sequences that wrap.
+    /// The time after which a thread checks the sequence again: see the module's comment on sequences that wrap.
     const LOOK_AGAIN: Duration = Duration::from_secs(4);
     let look = sudog_runtime::shim::now() + LOOK_AGAIN;
     let until = deadline.map_or(look, |deadline| deadline.min(look));
@@ -143,7 +146,7 @@ fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Wa
     if in_time || until == look { Waited::Woken } else { Waited::TimedOut }
 }
 
-/// A deadline has always passed already: the hardest case.
+/// Sleeps in a model, where a deadline has always passed already: the hardest case.
 #[cfg(sudog_loom)]
 fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Waited {
     if deadline.is_some() {
@@ -153,15 +156,16 @@ fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Wa
     Waited::Woken
 }
 
-/// Listing 2: waiters watch a bucket until their turn is near. See [`Twa`].
+/// The protocol of listing 2: waiters watch a bucket until their turn is near. See [`Twa`].
 #[derive(Debug)]
 pub struct BucketWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
 
 /// The TWA semaphore, listing 2.
 ///
-/// `NEAR` is how many waiters at the front of the queue poll the grant, the paper's `LongTermThreshold`; 0: none.
+/// `NEAR` is the number of waiters at the front of the queue that poll the grant: the paper's `LongTermThreshold`. With
+/// 0, no waiter polls.
 ///
-/// It must outlive its posts: see [`TicketSema::OUTLIVES_GRANT`].
+/// The semaphore must outlive its posts: see [`TicketSema::OUTLIVES_GRANT`].
 ///
 /// # Examples
 ///
@@ -178,9 +182,9 @@ pub struct BucketWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(Phan
 /// ```
 pub type Twa<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash> = TicketSema<BucketWait<P, NEAR, H>>;
 
-// SAFETY: `wait` returns true only when the turn has come. If the policy sleeps, the post of its own ticket advances
-// its bucket; if not, the post that makes it near does, after which it watches the grant. The semaphore's address is
-// only hashed.
+// SAFETY: `wait` returns true only when the turn has come. If the policy sleeps, the post of the waiter's own ticket
+// advances the waiter's bucket; if not, the post that makes the waiter near advances that bucket, after which the
+// waiter watches the grant. The semaphore's address is only hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for BucketWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 
