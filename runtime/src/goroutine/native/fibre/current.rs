@@ -328,8 +328,8 @@ fn look_at_clock(fibre: &Fibre) {
 
 /// Returns whether round number `iter` of spinning may help.
 ///
-/// Spinning may help a caller that is a thread, or counts as a thread. It may help a goroutine if another worker runs a
-/// goroutine and, except in the first round, the caller's worker has no other goroutine to run.
+/// Spinning may help a caller that is a thread, or counts as a thread. Spinning may help a goroutine if another worker
+/// runs a goroutine and, except in the first round, the caller's worker has no other goroutine to run.
 #[inline]
 pub(crate) fn may_spin(iter: u32) -> bool {
     // A goroutine that cannot switch lets no other goroutine of its worker run, whether that goroutine spins or sleeps.
