@@ -174,7 +174,7 @@ impl FibreRef {
     /// The goroutine is parked, or is about to park, and this is the only `ready` for that wait.
     #[inline]
     pub(crate) unsafe fn ready(self) {
-        // SAFETY: the goroutine waits for this `ready`, by the contract, so its fibre is alive.
+        // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
         let home = unsafe { self.0.as_ref() }.worker;
         if worker().is_some_and(|here| ptr::eq(here, home)) {
             // SAFETY: the fibre is alive, as the goroutine waits for this `ready`. Its worker is the caller's.
@@ -214,7 +214,7 @@ impl ReadyBatch {
     /// The contract of [`FibreRef::ready`] holds. The batch is dropped, and the caller does not switch before that.
     #[inline]
     pub(crate) unsafe fn ready(&mut self, goroutine: FibreRef) {
-        // SAFETY: the goroutine waits for this `ready`, by the contract, so its fibre is alive.
+        // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
         let home = unsafe { goroutine.0.as_ref() }.worker;
         if worker().is_some_and(|here| ptr::eq(here, home)) {
             // SAFETY: the fibre is alive, as the goroutine waits for this `ready`. Its worker is the caller's.

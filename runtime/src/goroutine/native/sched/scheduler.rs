@@ -50,7 +50,7 @@ static PROCESS: Sched = Sched::new(false);
 /// The schedulers that the watcher looks at: that of the process, and those of bubbles under way.
 static LIVE: Mutex<Vec<&'static Sched>> = Mutex::new(Vec::new());
 
-/// Nothing panics under this lock, but for a failed allocation.
+/// Locks the list of live schedulers. Nothing panics under this lock, but for a failed allocation.
 fn live() -> MutexGuard<'static, Vec<&'static Sched>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
