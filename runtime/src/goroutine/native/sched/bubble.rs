@@ -333,7 +333,7 @@ static ALARMS: Mutex<BTreeMap<Place, Waker>> = Mutex::new(BTreeMap::new());
 /// The keys under which the alarms of ended bubbles are now.
 static MOVED: Mutex<BTreeMap<Place, alarms::Key>> = Mutex::new(BTreeMap::new());
 
-/// Locks the moved alarms. No user code runs under this lock. A thread that takes this lock and that of [`lock`], or
+/// Locks the moved alarms. No user code runs under this lock. A thread that takes this lock and that of `lock`, or
 /// this lock and a lock of `alarms`, takes this lock first.
 fn lock_moved() -> MutexGuard<'static, BTreeMap<Place, alarms::Key>> {
     MOVED.lock().unwrap_or_else(PoisonError::into_inner)

@@ -27,8 +27,8 @@ pub struct GoroutineInfo {
     /// The kind of the wait, in Go's words where Go has some: `sync.Mutex.Lock`, `chan receive`. Empty if the goroutine
     /// does not wait, or if the wait has no name.
     pub wait_reason: &'static str,
-    /// The time since the wait began, within 10 ms; a wait of more than 49 days counts from 0 again. Zero if the goroutine does
-    /// not wait.
+    /// The time since the wait began, within 10 ms; a wait of more than 49 days counts from 0 again. Zero if the
+    /// goroutine does not wait.
     pub waited: Duration,
     /// The time at which the wait began, on the clock of waits.
     pub(super) since: Duration,
@@ -158,8 +158,8 @@ impl fmt::Display for GoroutineGroup<'_> {
     }
 }
 
-/// Groups goroutines that were started by the same call (as far as that is known) as the same closure, and wait for the same kind
-/// of thing. The largest group comes first.
+/// Groups goroutines that were started by the same call (as far as that is known) as the same closure, and wait for the
+/// same kind of thing. The largest group comes first.
 pub(super) fn groups(goroutines: &[GoroutineInfo]) -> Vec<GoroutineGroup<'_>> {
     let mut groups: HashMap<_, GoroutineGroup<'_>> = HashMap::new();
     for info in goroutines {

@@ -259,12 +259,12 @@ impl Sched {
         }
     }
 
-    /// Queues work for one worker, and wakes that worker only after the last piece: a worker that is woken may take the
+    /// Queues work for one worker, and wakes that worker once, after the last piece: a worker that is woken may take the
     /// processor of the caller, which has more to place.
     pub(crate) fn place(worker: &'static Worker, works: impl IntoIterator<Item = Work>) {
         let mut any = false;
         for work in works {
-            // SAFETY: `worker`, and so `worker.inbox`, is never freed.
+            // SAFETY: `worker`, and so `worker.placed`, is never freed.
             unsafe { worker.placed.push(work, &worker.inbox) };
             any = true;
         }

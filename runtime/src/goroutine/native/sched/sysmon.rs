@@ -26,7 +26,7 @@ use crate::goroutine::native::sched::cycle::Looks;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stall::{self, Reports, Turn};
 
-/// True while the watcher sleeps until [`rouse`]. Written under [`LOCK`].
+/// True while the watcher sleeps until [`rouse`]. Written under `LOCK`.
 static DOZING: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 static ROUSED: Condvar = Condvar::new();
