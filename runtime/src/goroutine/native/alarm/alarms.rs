@@ -1,27 +1,27 @@
-//! Alarms: wakers that are woken at a time. The timers of async tasks, of contexts and of `after_func`.
+//! Alarms: wakers that are woken at a given time. The timers of async tasks, of contexts and of `after_func`.
 //!
-//! A waker is user code. It may wait, for another alarm even; so it runs on a thread that only wakes, never on the
-//! watcher or on a worker, and no waker keeps another from being woken:
+//! A waker is user code. A waker may wait, even for another alarm. So a waker runs on a thread that only wakes, never
+//! on the watcher or on a worker, and no waker keeps another waker from being woken:
 //!
 //! | thread | does | next |
 //! |---|---|---|
-//! | leader, at most one | sleeps until the first alarm is due | takes it off, and is no leader |
+//! | leader, at most one | sleeps until the first alarm is due | takes that alarm off, and is no leader |
 //! | a thread that wakes | runs one waker | leader, if there is none; else ends |
 //! | the watcher | looks whether an alarm has been due for a tick, while no thread has begun to wake another | starts a thread, which leads |
 //!
-//! As long as wakers do not wait there is one thread, and it needs no help to wake them all.
+//! As long as wakers do not wait there is one thread, and that thread needs no help to wake all wakers.
 //!
-//! The alarms are in shards, so that workers which set alarms and call them off do not meet:
+//! The alarms are in shards, so that workers which set and cancel alarms do not contend for one lock:
 //!
-//! | lock | of | taken by |
+//! | lock | protects | taken by |
 //! |---|---|---|
-//! | a shard's | its alarms | each caller that sets an alarm in it, or calls one off |
-//! | the state's | the rest | the threads above, which then look at all shards, one after the other, with their locks; a caller whose alarm is the first of its shard, after the alarm is in it |
+//! | a shard's | the alarms of that shard | each caller that sets an alarm in that shard, or cancels one |
+//! | the state's | the rest | the threads above, which then look at all shards, one after the other, with their locks; a caller whose alarm is the first of its shard, after the alarm is in the shard |
 //!
-//! So a thread that decides, under the state's lock, until when it sleeps has seen the first alarm of each shard; or the
-//! caller of that alarm finds out afterwards, under the same lock, until when that thread sleeps, and rouses it if that is
-//! too late. An alarm that is not the first of its shard when it is set is due after one of which that was true. If that
-//! one is called off, the thread is roused too early, and looks again.
+//! A thread decides under the state's lock until when it sleeps. Either that thread has seen the first alarm of each
+//! shard, or the caller that set such an alarm takes the same lock afterwards, sees until when the thread sleeps, and
+//! rouses the thread if that is too late. An alarm that is not the first of its shard when set is due after an alarm
+//! that was. If the earlier alarm is cancelled, the thread is roused too early, and looks again.
 
 use crate::shim::system;
 use crate::shim::system::{Condvar, Mutex, MutexGuard};
@@ -38,47 +38,47 @@ use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::{bubble, clock, sysmon};
 use crate::panics::drop_payload;
 
-/// For how long a leader without alarms stays.
+/// The time for which a leader without alarms stays.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// Names an alarm.
+/// The name of an alarm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Key {
     Here(Place),
-    /// Of a bubble.
+    /// An alarm of a bubble.
     Bubble(bubble::Key),
 }
 
-/// In which shard an alarm is, and where.
+/// The shard of an alarm, and the place in that shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     shard: usize,
     at: InShard,
 }
 
-/// When an alarm is due, and a number that tells equal times apart.
+/// The time when an alarm is due, and a number that tells alarms of equal times apart.
 type InShard = (Instant, u64);
 
 /// The alarms that some of the workers set; the first shard also has those of other threads.
 struct Shard {
-    /// In the order of time.
+    /// The alarms in the order of time.
     alarms: BTreeMap<InShard, Waker>,
     next: u64,
 }
 
 struct State {
-    /// A thread waits for the first alarm.
+    /// True while a thread leads: that thread waits for the first alarm.
     led: bool,
-    /// Until when that thread sleeps. None: there was no alarm.
+    /// The time until which the leader sleeps. None: there was no alarm.
     until: Option<Instant>,
     threads: usize,
-    /// Threads that run a waker.
+    /// The number of threads that run a waker.
     waking: usize,
-    /// How many wakers have been begun.
+    /// The number of wakers that threads have begun to wake.
     begun: u64,
-    /// `begun`, as the watcher last saw it.
+    /// The value of `begun` that the watcher saw last.
     seen: u64,
-    /// When the watcher looks next, if it sleeps. None: when it is roused.
+    /// The time of the watcher's next look, if the watcher sleeps. None: the watcher looks when roused.
     look: Option<Instant>,
 }
 
@@ -87,20 +87,20 @@ static ALARMS: [CachePadded<Mutex<Shard>>; SHARDS] =
     [const { CachePadded::new(Mutex::new(Shard { alarms: BTreeMap::new(), next: 0 })) }; SHARDS];
 static STATE: Mutex<State> =
     Mutex::new(State { led: false, until: None, threads: 0, waking: 0, begun: 0, seen: 0, look: None });
-/// An alarm is due before the leader would look.
+/// Notified when an alarm is due before the leader would look.
 static CHANGED: Condvar = Condvar::new();
 
-/// No user code runs under this lock.
+/// Locks the state. No user code runs under this lock.
 fn lock() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Nor under this one. A thread that takes both takes the state's first.
+/// Locks a shard. No user code runs under this lock. A thread that takes both locks takes the state's first.
 fn lock_shard(shard: usize) -> MutexGuard<'static, Shard> {
     ALARMS[shard].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes `waker` at `when`, unless [`cancel`] is called with the result before.
+/// Wakes `waker` at `when`, unless [`cancel`] is called before with the returned key.
 pub(crate) fn set(when: Instant, waker: Waker) -> Key {
     if bubble::is_here() {
         return Key::Bubble(bubble::set_alarm(when, waker));
@@ -108,7 +108,7 @@ pub(crate) fn set(when: Instant, waker: Waker) -> Key {
     Key::Here(put(when, waker))
 }
 
-/// [`set`] on the system's clock, also in a bubble.
+/// Does the same as [`set`], by the system's clock, also in a bubble.
 pub(crate) fn set_by_system(when: Instant, waker: Waker) -> Key {
     Key::Here(put(when, waker))
 }
@@ -129,7 +129,7 @@ fn put(when: Instant, waker: Waker) -> Place {
     Place { shard: number, at }
 }
 
-/// An alarm is the first of its shard: those that sleep for longer are roused.
+/// Rouses the threads that sleep for too long. Called for an alarm that is the first of its shard.
 fn announce(when: Instant) {
     let state = lock();
     let too_late = state.look.is_none_or(|look| look.saturating_duration_since(when) > clock::TICK);
@@ -146,7 +146,7 @@ fn announce(when: Instant) {
     }
 }
 
-/// Forgets an alarm, and drops its waker.
+/// Cancels an alarm, and drops the alarm's waker.
 pub(crate) fn cancel(key: Key) {
     let place = match key {
         Key::Here(place) => place,
@@ -158,18 +158,19 @@ pub(crate) fn cancel(key: Key) {
     }
 }
 
-/// Whether a waker is still to be woken, or is being woken.
+/// Returns whether a waker is still to be woken, or is being woken.
 pub(crate) fn are_set() -> bool {
     let state = lock();
     state.waking > 0 || state.first().is_some()
 }
 
-/// How many threads there are.
+/// Returns the number of threads.
 pub(crate) fn threads() -> usize {
     lock().threads
 }
 
-/// For the watcher, at each look: starts another thread if an alarm is due and all threads are held up by their wakers.
+/// Starts another thread if an alarm is due and all threads are held up by their wakers. Called by the watcher at each
+/// look.
 pub(crate) fn supervise(now: Instant) {
     let mut state = lock();
     let held_up = !state.led && state.begun == state.seen;
@@ -179,10 +180,11 @@ pub(crate) fn supervise(now: Instant) {
     }
 }
 
-/// For the watcher, before it sleeps: when it must look again. None: an alarm that is set later will rouse it.
+/// Returns the time of the watcher's next look. None: an alarm that is set later will rouse the watcher. Called by the
+/// watcher before it sleeps.
 pub(crate) fn next_look(now: Instant) -> Option<Instant> {
     let mut state = lock();
-    // One that is due at the end of time needs no look.
+    // An alarm that is due at the end of time needs no look.
     state.look = state.first().and_then(|(first, _)| first.max(now).checked_add(clock::TICK));
     state.look
 }
@@ -202,7 +204,7 @@ fn start(mut state: MutexGuard<'static, State>) {
     }
 }
 
-/// A thread that is the leader.
+/// Runs a thread that begins as the leader.
 fn lead() {
     let mut state = lock();
     loop {
@@ -221,7 +223,7 @@ fn lead() {
             state = CHANGED.wait_timeout(state, first - now).unwrap_or_else(PoisonError::into_inner).0;
             continue;
         }
-        // It may have been called off meanwhile.
+        // The alarm may have been cancelled meanwhile.
         let Some(waker) = lock_shard(shard).take_due(now) else { continue };
         state.led = false;
         state.begun += 1;
@@ -231,7 +233,7 @@ fn lead() {
         state = lock();
         state.waking -= 1;
         if state.led {
-            // Another thread was started while the waker held this one up.
+            // The watcher has started another thread while the waker held this thread up.
             state.threads -= 1;
             return;
         }
@@ -241,7 +243,7 @@ fn lead() {
     state.threads -= 1;
 }
 
-/// Does with a waker what there is to do: user code, which may panic.
+/// Wakes or drops a waker, which is user code and may panic. A panic is caught.
 fn end(waker: Waker, f: fn(Waker)) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(waker))) {
         drop_payload(payload);
@@ -249,7 +251,7 @@ fn end(waker: Waker, f: fn(Waker)) {
 }
 
 impl Shard {
-    /// The first alarm, if its time has come.
+    /// Takes the first alarm off, if that alarm is due.
     fn take_due(&mut self, now: Instant) -> Option<Waker> {
         let first = self.alarms.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
@@ -257,7 +259,8 @@ impl Shard {
 }
 
 impl State {
-    /// When the first alarm is due, and its shard. With the state's lock, though it is of the shards: see above.
+    /// Returns the time when the first alarm is due, and that alarm's shard. A method of `State`, as the state's lock
+    /// must be held: see the top of this file.
     fn first(&self) -> Option<(Instant, usize)> {
         let of = |shard: usize| lock_shard(shard).alarms.first_key_value().map(|((when, _), _)| (*when, shard));
         (0..SHARDS).filter_map(of).min()

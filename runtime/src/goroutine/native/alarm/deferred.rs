@@ -5,20 +5,20 @@ use std::time::Instant;
 
 use crate::goroutine::native::alarm::alarms;
 
-/// A timer that is set. Forgotten, it goes off all the same.
+/// A timer that is set. A forgotten `Alarm` goes off all the same.
 #[derive(Debug)]
 pub struct Alarm(alarms::Key);
 
-/// Wakes `waker` at `when`, on a thread for that.
+/// Wakes `waker` at `when`, on a thread that only wakes.
 ///
-/// Until then, or until it is called off, no deadlock is reported.
+/// No deadlock is reported until the alarm has gone off or has been called off.
 #[must_use]
 pub fn alarm(when: Instant, waker: Waker) -> Alarm {
     Alarm(alarms::set(when, waker))
 }
 
 impl Alarm {
-    /// Drops the waker, unless it is being woken.
+    /// Calls the alarm off, and drops the waker, unless the waker is being woken.
     pub fn call_off(self) {
         alarms::cancel(self.0);
     }

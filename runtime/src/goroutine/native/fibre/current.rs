@@ -1,4 +1,4 @@
-//! Which worker this thread is, which goroutine runs on it, and what a goroutine does to wait.
+//! The worker that this thread is, the goroutine that runs on this thread, and the steps by which a goroutine waits.
 
 use crate::shim::system;
 use crate::shim::system::atomic::AtomicU64;
@@ -19,18 +19,18 @@ use crate::{Instant, ParkResult, shim};
 struct Current {
     worker: Cell<Option<&'static Worker>>,
     fibre: Cell<Option<&'static Fibre>>,
-    /// How many `without_switching` are under way.
+    /// The number of calls of `without_switching` that are under way.
     fixed: Cell<u32>,
 }
 
 system::thread_local! {
-    // Constant and without a destructor: an access is a load from the thread's block. The compiler may keep its address
-    // across a switch, as a goroutine never changes its thread.
+    // Constant and without a destructor: an access is a load from the thread's block. The compiler may keep the address
+    // of that block across a switch, as a goroutine never changes its thread.
     static CURRENT: Current =
         const { Current { worker: Cell::new(None), fibre: Cell::new(None), fixed: Cell::new(0) } };
 }
 
-/// The worker that the calling thread is.
+/// Returns the worker that the calling thread is.
 #[inline]
 pub(crate) fn worker() -> Option<&'static Worker> {
     CURRENT.with(|here| here.worker.get())
@@ -40,27 +40,29 @@ pub(crate) fn set_worker(worker: Option<&'static Worker>) {
     CURRENT.with(|here| here.worker.set(worker));
 }
 
-/// The goroutine that runs on the calling thread, whether it may switch or not.
+/// Returns the goroutine that runs on the calling thread, whether or not that goroutine may switch.
 #[inline]
 pub(crate) fn fibre() -> Option<&'static Fibre> {
     CURRENT.with(|here| here.fibre.get())
 }
 
-/// Returns the active set (of `sudog-csp`) that the calling goroutine belongs to: what the goroutine has set, else null.
-/// Null for a thread.
+/// Returns the active set (of `sudog-csp`) that the calling goroutine belongs to: the set that the goroutine has set,
+/// else null. Null for a thread.
 ///
-/// A goroutine-local would cost a hash lookup at each wait on a channel, and an allocation in each goroutine that waits.
+/// A goroutine-local would cost a hash lookup at each wait on a channel, and an allocation in each goroutine that
+/// waits.
 #[inline]
 #[must_use]
 pub fn active_set() -> *const () {
     fibre().map_or(ptr::null(), |fibre| fibre.active_set.get())
 }
 
-/// Sets the [`active_set`] of the calling goroutine, which must reset it to null before it ends. Does nothing on a thread.
+/// Sets the [`active_set`] of the calling goroutine, which must reset the set to null before it ends. Does nothing on a
+/// thread.
 ///
 /// # Safety
 ///
-/// `set` is null, or points to a set of `sudog-csp` that is alive until the goroutine calls this again.
+/// `set` is null, or points to a set of `sudog-csp` that is alive until the goroutine calls this function again.
 #[inline]
 pub unsafe fn set_active_set(set: *const ()) {
     if let Some(fibre) = fibre() {
@@ -78,10 +80,10 @@ pub(crate) fn resume(fibre: &'static Fibre) {
     });
 }
 
-/// For the report of a stack overflow, from a signal handler.
+/// Describes the running goroutine, for the report of a stack overflow. Called from a signal handler.
 pub(crate) fn running() -> Option<Running> {
     let fibre = CURRENT.try_with(|here| here.fibre.get()).ok().flatten()?;
-    // SAFETY: the thread that would change the name is the one that has stopped here.
+    // SAFETY: only this thread would change the name, and this thread has stopped in the signal handler.
     let name = unsafe { &*fibre.name.as_ptr() };
     let name: *const [u8] = name.as_ref().map_or(&[], |name| name.as_bytes());
     Some(Running { guard: fibre.extent.guard(), size: fibre.extent.size(), name, id: fibre.id.get() })
@@ -93,30 +95,32 @@ pub(crate) fn has_room(bytes: usize) -> bool {
     fibre().is_none_or(|fibre| fibre.has_room(bytes))
 }
 
-/// The addresses of the calling goroutine's stack. None: the caller is a thread.
+/// Returns the addresses of the calling goroutine's stack. None: the caller is a thread.
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) fn stack_addresses() -> Option<std::ops::Range<usize>> {
     fibre().map(|fibre| fibre.extent.addresses())
 }
 
-/// A goroutine that waits, or may.
+/// A goroutine that waits, or may wait.
 ///
-/// It is an identity only: it may outlive the goroutine, and the fibre. Only `ready`, whose caller vouches for it, and
-/// callers that have found it to be the running one look into the fibre.
+/// A `FibreRef` is only an identity: it may outlive the goroutine, and the fibre. Only two kinds of code look into the
+/// fibre: `ready`, whose caller vouches that the fibre is alive, and callers that have found the fibre to be the
+/// running one.
 #[derive(Clone, Copy)]
 pub(crate) struct FibreRef(NonNull<Fibre>);
 
-/// The calling goroutine, if it may switch.
+/// Returns the calling goroutine, if that goroutine may switch.
 #[inline]
 pub(crate) fn current() -> Option<FibreRef> {
     switch_hooks::forbid_wait_in_hook();
     switchable().map(|fibre| FibreRef(NonNull::from(fibre)))
 }
 
-/// The calling goroutine, if it may switch. In a switch hook, too, where [`current`] ends the process.
+/// Returns the calling goroutine, if that goroutine may switch. Also works in a switch hook, where [`current`] ends the
+/// process.
 #[inline]
 pub(crate) fn switchable() -> Option<&'static Fibre> {
-    // While its thread panics, a goroutine does not switch: others would look as if they panicked.
+    // A goroutine does not switch while the thread panics: other goroutines would look as if they panicked.
     CURRENT.with(|here| here.fibre.get().filter(|_| here.fixed.get() == 0 && !thread::panicking()))
 }
 
@@ -124,14 +128,14 @@ impl FibreRef {
     #[inline]
     pub(crate) fn park(self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
         let fibre = self.running();
-        // Before anything else, as it may be a user's: it may panic, wait, or end the goroutine, and finds a fibre that
-        // runs, without a timer. A `ready` that comes meanwhile leaves a token.
+        // Commit before anything else. `commit` may be a user's code, and may panic, wait, or end the goroutine: the
+        // fibre must be running then, and have no timer. A `ready` that comes meanwhile leaves a token.
         commit();
         if fibre.token.take() {
             return ParkResult::Unparked;
         }
         if deadline.is_some_and(|deadline| deadline <= bubble::now()) {
-            // A caller that polls must not keep the others out. A `ready` meanwhile leaves a token.
+            // A caller that polls must not starve the other goroutines. A `ready` that comes meanwhile leaves a token.
             safepoint();
             return ParkResult::TimedOut;
         }
@@ -147,8 +151,8 @@ impl FibreRef {
         park_in_place(self.running(), None);
     }
 
-    /// The fibre, which must be the one that runs here: a `G` can be left where another goroutine of this thread finds
-    /// it.
+    /// Returns the fibre. Panics unless that fibre runs on this thread: a `G` can be left where another goroutine of
+    /// this thread finds the `G`.
     #[inline]
     fn running(self) -> &'static Fibre {
         match fibre() {
@@ -157,40 +161,43 @@ impl FibreRef {
         }
     }
 
-    /// Whether it is a goroutine of the caller's own worker.
+    /// Returns whether this is a goroutine of the caller's own worker.
     ///
     /// # Safety
     ///
-    /// It is parked, or about to be, and has not been readied.
+    /// The goroutine is parked, or is about to park, and has not been readied.
     #[inline]
     pub(crate) unsafe fn is_here(self) -> bool {
-        // SAFETY: it waits, so it is alive.
+        // SAFETY: the goroutine waits and has not been readied, by the contract of `is_here`, so its fibre is alive.
         let home = unsafe { self.0.as_ref() }.worker;
         worker().is_some_and(|here| ptr::eq(here, home))
     }
 
+    /// Makes the goroutine runnable.
+    ///
     /// # Safety
     ///
-    /// The goroutine is parked, or about to be, and this is the one `ready` for that.
+    /// The goroutine is parked, or is about to park, and this is the only `ready` for that wait.
     #[inline]
     pub(crate) unsafe fn ready(self) {
-        // SAFETY: it waits, so it is alive.
+        // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
         let home = unsafe { self.0.as_ref() }.worker;
         if worker().is_some_and(|here| ptr::eq(here, home)) {
-            // SAFETY: as above; and it is a fibre of this thread.
+            // SAFETY: the fibre is alive, as the goroutine waits for this `ready`. Its worker is the caller's.
             home.ready_local(unsafe { self.0.as_ref() }, true);
         } else {
             // The link is the fibre's first field.
-            // SAFETY: in no inbox, as this is its one `ready`; and it stays alive until its worker has read the inbox.
+            // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
+            // its worker has read the inbox.
             unsafe { home.inbox.push(self.0.cast().as_ptr()) };
-            // The fibre may be gone by now; a worker never is.
+            // Wake through `home`, not through the fibre: the fibre may be freed by now; a worker never is.
             home.wake();
         }
     }
 }
 
-/// Readies goroutines. Those of another worker are handed to it together: it then looks into its inbox once, not while the
-/// next comes in.
+/// Readies goroutines. Hands those of another worker over together, so that this worker looks into its inbox once, and
+/// not while the next goroutine comes in.
 pub(crate) struct ReadyBatch {
     /// The worker of the goroutines in the chain.
     home: Option<&'static Worker>,
@@ -199,24 +206,24 @@ pub(crate) struct ReadyBatch {
 }
 
 impl ReadyBatch {
-    /// The batch hands goroutines over when it has so many.
+    /// The number of goroutines at which the batch hands them over.
     const MAX: u32 = 32;
 
     pub(crate) const fn new() -> Self {
         Self { home: None, chain: Chain::new(), len: 0 }
     }
 
-    /// [`FibreRef::ready`], when the batch is full, or is dropped, at the latest.
+    /// Readies a goroutine as [`FibreRef::ready`] does, at the latest when the batch is full or is dropped.
     ///
     /// # Safety
     ///
-    /// That of [`FibreRef::ready`]; and the batch is dropped, and the caller does not switch before.
+    /// The contract of [`FibreRef::ready`] holds. The batch is dropped, and the caller does not switch before that.
     #[inline]
     pub(crate) unsafe fn ready(&mut self, goroutine: FibreRef) {
-        // SAFETY: it waits, so it is alive.
+        // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
         let home = unsafe { goroutine.0.as_ref() }.worker;
         if worker().is_some_and(|here| ptr::eq(here, home)) {
-            // SAFETY: as above; and it is a fibre of this thread.
+            // SAFETY: the fibre is alive, as the goroutine waits for this `ready`. Its worker is the caller's.
             home.ready_local(unsafe { goroutine.0.as_ref() }, true);
         } else {
             if self.len == Self::MAX || self.home.is_some_and(|other| !ptr::eq(other, home)) {
@@ -225,7 +232,8 @@ impl ReadyBatch {
             self.home = Some(home);
             self.len += 1;
             // The link is the fibre's first field.
-            // SAFETY: in no inbox, as this is its one `ready`; and it stays alive until its worker has read the inbox.
+            // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
+            // its worker has read the inbox.
             unsafe { self.chain.add(goroutine.0.cast().as_ptr()) };
         }
     }
@@ -235,7 +243,7 @@ impl ReadyBatch {
         if let Some(home) = self.home.take() {
             self.len = 0;
             home.inbox.push_all(&mut self.chain);
-            // The fibres may be gone by now; a worker never is.
+            // Wake through `home`, not through a fibre: the fibres may be freed by now; a worker never is.
             home.wake();
         }
     }
@@ -280,7 +288,7 @@ fn wait_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult
     ParkResult::Unparked
 }
 
-/// The end of a release that has handed over: the others go first.
+/// Lets the other goroutines of this worker go first. Called at the end of a release that has handed over.
 #[inline]
 pub(crate) fn give_way() {
     if let Some(fibre) = switchable() {
@@ -288,10 +296,10 @@ pub(crate) fn give_way() {
     }
 }
 
-/// `gosched`. False if the caller is not a goroutine, or may not switch.
+/// Yields to other goroutines: `gosched`. Returns false if the caller is not a goroutine, or may not switch.
 ///
-/// Always inline: a return after a switch is one that the processor has predicted for another stack, and costs more
-/// than the switch itself.
+/// Always inline: after a switch the processor predicts the return for another stack, and the misprediction costs more
+/// than the switch.
 #[inline(always)]
 pub(crate) fn yield_now() -> bool {
     let Some(fibre) = switchable() else { return false };
@@ -299,7 +307,7 @@ pub(crate) fn yield_now() -> bool {
     true
 }
 
-/// A call into the runtime: the place where a goroutine that has run for long gives way.
+/// Lets other goroutines run if the calling goroutine has run for long. Part of calls into the runtime.
 #[inline(always)]
 pub(crate) fn safepoint() {
     if let Some(fibre) = fibre()
@@ -318,38 +326,41 @@ pub(crate) fn safepoint_is_asked_for() -> bool {
 #[cold]
 #[inline(never)]
 fn look_at_clock(fibre: &Fibre) {
-    // A switch hook may call what is a safepoint, and must not switch.
+    // A switch hook may call a function that is a safepoint, and must not switch.
     if !switch_hooks::is_in_hook() && fibre.worker.ask_clock() {
         give_way();
     }
 }
 
-/// Whether round number `iter` of spinning may help: the caller is a thread, or counts as one; or another worker runs a
-/// goroutine, and its own has no other to run, or it is the first round.
+/// Returns whether round number `iter` of spinning may help.
+///
+/// Spinning may help a caller that is a thread, or counts as a thread. Spinning may help a goroutine if another worker
+/// runs a goroutine and, except in the first round, the caller's worker has no other goroutine to run.
 #[inline]
 pub(crate) fn may_spin(iter: u32) -> bool {
-    // A goroutine that cannot switch lets no other of its worker run, however it waits.
+    // A goroutine that cannot switch lets no other goroutine of its worker run, whether that goroutine spins or sleeps.
     switchable().is_none_or(|fibre| fibre.worker.sched().others_run() && (iter == 0 || !fibre.worker.has_work()))
 }
 
-/// Whether a worker of the caller's scheduler sleeps, or the caller is a thread, or counts as one.
+/// Returns whether a worker of the caller's scheduler sleeps. True if the caller is a thread, or counts as a thread.
 #[must_use]
 pub(crate) fn any_worker_sleeps() -> bool {
     switchable().is_none_or(|fibre| fibre.worker.sched().any_sleeps())
 }
 
-/// Whether the caller is a goroutine.
+/// Returns whether the caller is a goroutine.
 #[inline]
 #[must_use]
 pub fn on_goroutine() -> bool {
     fibre().is_some()
 }
 
-/// Runs `f` with switching forbidden: whatever blocks in it blocks the whole worker, as it would a thread.
+/// Runs `f` with switching forbidden: a call in `f` that blocks then blocks the whole worker, as such a call blocks a
+/// thread.
 ///
-/// For code that relies on the frames of a thread being strictly nested: a scope that some library keeps in a
-/// thread-local by saving and restoring the outer one. Other goroutines of this worker run only when `f` has returned;
-/// should `f` wait for one of them, it waits for ever.
+/// For code that relies on strictly nested frames on a thread. An example is a scope that a library keeps in a
+/// thread-local, by saving the outer scope and restoring that scope later. Other goroutines of this worker run only
+/// when `f` has returned. If `f` waits for another goroutine of this worker, then `f` waits for ever.
 ///
 /// # Examples
 ///
@@ -370,8 +381,9 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Says what the calling goroutine is about to wait for, and whose it is: for the deadlock report. `holder`, if not
-/// null, points to the id of the goroutine that holds it, and is alive for as long as the wait.
+/// Notes the resource that the calling goroutine is about to wait for, and the holder of that resource: for the
+/// deadlock report. `holder`, if not null, points to the id of the goroutine that holds the resource, and is alive for
+/// as long as the wait.
 #[inline]
 pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
     if let Some(fibre) = fibre() {
@@ -382,13 +394,13 @@ pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
     }
 }
 
-/// The id of the calling goroutine, or 0.
+/// Returns the id of the calling goroutine, or 0.
 #[inline]
 pub(crate) fn id() -> u64 {
     fibre().map_or(0, |fibre| fibre.id.get())
 }
 
-/// Number and name of the calling goroutine, as reports print them.
+/// Returns number and name of the calling goroutine, as reports print them.
 #[cold]
 pub(crate) fn describe() -> Option<String> {
     fibre().map(Fibre::describe)

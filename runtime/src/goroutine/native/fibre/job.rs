@@ -1,4 +1,4 @@
-//! A goroutine that has not started: its closure, in 64 bytes that any worker may take.
+//! A goroutine that has not started: a closure, in 64 bytes that any worker may take.
 //!
 //! ```text
 //!  ┌──────┬────────┬─────────┬───────────────────────────────┐
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A job is [`Work`] with bit 0 clear. With bit 0 set, the work is an async task that wants to be polled. Both are
-//! `Send`, so they may go from worker to worker; the stack on which they run is bound when they do.
+//! `Send`, so they may go from worker to worker. A stack is bound to the work when the work runs.
 
 use std::any::Any;
 use std::fmt::Write as _;
@@ -29,20 +29,21 @@ use crate::goroutine::protocol::inbox::Link;
 use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
 
-/// How many words of closure a job holds itself.
+/// The number of words of closure that a job holds itself.
 const WORDS: usize = 5;
 
 /// See the top of this file.
 #[repr(C)]
 pub(crate) struct Job {
-    /// First, so that an inbox's link is the job. Also the link of the list of spare jobs.
+    /// The link in an inbox. The first field, so that a pointer to the link is a pointer to the job. Also the link in
+    /// the list of spare jobs.
     pub(crate) link: Link,
     vtable: &'static Vtable,
     details: Option<Box<Details>>,
     closure: [MaybeUninit<usize>; WORDS],
 }
 
-/// What a job knows of the type of its closure.
+/// The part of a job that depends on the type of the closure.
 pub(crate) struct Vtable {
     /// Takes the closure out, frees the job, and runs the closure. Never unwinds.
     run: unsafe fn(NonNull<Job>, &'static Worker),
@@ -51,28 +52,29 @@ pub(crate) struct Vtable {
 }
 
 impl Vtable {
-    /// In place of a job's, for a task.
+    /// The vtable of a task, which is no job.
     pub(crate) const TASK: &Self = &Self { run: |_, _| unreachable!("a task is no job"), origin: || "a task" };
 
     const fn of<F: FnOnce()>() -> &'static Self {
         const { &Self { run: run::<F>, origin: std::any::type_name::<F> } }
     }
 
-    /// The code that started a goroutine: the type of the closure, without our own functions around that closure.
+    /// Returns the code that started a goroutine: the type of the closure, without our own functions around that
+    /// closure.
     pub(crate) fn origin(&self) -> &'static str {
         closure_of_the_user((self.origin)())
     }
 }
 
-/// Strips what this project, and the standard library, have put around a closure: of `sudog_runtime::..::spawn<T,
-/// app::serve::{{closure}}>::{{closure}}` it leaves `app::serve::{{closure}}`.
+/// Strips the functions that this project and the standard library have put around a closure: the name
+/// `sudog_runtime::..::spawn<T, app::serve::{{closure}}>::{{closure}}` becomes `app::serve::{{closure}}`.
 fn closure_of_the_user(name: &'static str) -> &'static str {
     const OURS: [&str; 7] =
         ["sudog_runtime::", "sudog_sync::", "sudog_csp::", "sudog_net::", "core::", "alloc::", "std::"];
     let is_ours = |name: &str| OURS.iter().any(|prefix| name.starts_with(prefix));
     let mut rest = name;
     while is_ours(rest) {
-        // The closure is the last argument of the last function, in all of ours.
+        // In all of our functions the closure is the last argument of the last function.
         match last_argument(rest) {
             Some(argument) if !argument.starts_with("dyn ") => rest = argument,
             _ => return name,
@@ -81,7 +83,7 @@ fn closure_of_the_user(name: &'static str) -> &'static str {
     rest
 }
 
-/// The last argument in the last list of generic arguments of a path.
+/// Returns the last argument in the last list of generic arguments of a path.
 fn last_argument(path: &str) -> Option<&str> {
     let is_arrow = |at: usize| path[..at].ends_with('-');
     let end = path.char_indices().rev().find(|&(at, char)| char == '>' && !is_arrow(at))?.0;
@@ -100,7 +102,7 @@ fn last_argument(path: &str) -> Option<&str> {
     None
 }
 
-/// What a [`Builder`](crate::goroutine::Builder) adds. Most goroutines have none of it.
+/// The settings that a [`Builder`](crate::goroutine::Builder) adds to a goroutine. Most goroutines have no settings.
 #[derive(Default)]
 pub(crate) struct Details {
     pub(crate) name: Option<Arc<str>>,
@@ -110,7 +112,7 @@ pub(crate) struct Details {
     pub(crate) created_at: Option<&'static Location<'static>>,
 }
 
-/// What to do with a piece of work.
+/// An unpacked piece of work: a job to run, or a task to poll.
 pub(crate) enum Unpacked {
     Job(NonNull<Job>),
     Task(Runnable),
@@ -118,12 +120,13 @@ pub(crate) enum Unpacked {
 
 const _: () = assert!(size_of::<Job>() == 64 || size_of::<usize>() != 8);
 
-/// Whether a closure fits into a job.
+/// Returns whether a closure fits into a job.
 const fn is_inline<F>() -> bool {
     size_of::<F>() <= WORDS * size_of::<usize>() && align_of::<F>() <= align_of::<usize>()
 }
 
-/// Returns whether a closure or future is too large to be moved on a goroutine's stack: see [`box_if_large!`](crate::box_if_large).
+/// Returns whether a closure or future is too large to be moved on a goroutine's stack: see
+/// [`box_if_large!`](crate::box_if_large).
 #[must_use]
 pub const fn is_large<F>() -> bool {
     size_of::<F>() > 1024
@@ -131,9 +134,9 @@ pub const fn is_large<F>() -> bool {
 
 /// Boxes a closure that is too large to be moved on a goroutine's stack, and returns the result of a call with that box.
 ///
-/// On the way to its call a closure is moved a few times: into other closures, into a job, out of it. Without optimisation
-/// each move is a copy on the stack. So a function that starts a goroutine, or calls a closure on another thread, begins
-/// with this macro: `box_if_large!(f: F as dyn FnOnce() + Send => start(f))`.
+/// On the way to its call, a closure is moved a few times: into other closures, into a job, and out of that job.
+/// Without optimisation each move is a copy on the stack. So a function that starts a goroutine, or calls a closure on
+/// another thread, begins with this macro: `box_if_large!(f: F as dyn FnOnce() + Send => start(f))`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! box_if_large {
@@ -152,15 +155,15 @@ where
     F: FnOnce() + Send + 'static,
 {
     switch_hooks::forbid_start_in_hook();
-    // SAFETY: it may go to any thread, and live for as long as it likes.
+    // SAFETY: `F` is `Send` and `'static`, so `f` may run on any thread, at any time.
     unsafe { pack_unchecked(f, details, worker) }
 }
 
-/// [`pack`] for any closure.
+/// Packs any closure, as [`pack`] does.
 ///
 /// # Safety
 ///
-/// The closure is run on a thread that may have it, before what it borrows ends.
+/// The closure runs on a thread to which it may be moved, and runs before the values that it borrows end.
 #[inline]
 pub(crate) unsafe fn pack_unchecked<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
 where
@@ -168,15 +171,15 @@ where
 {
     let job = worker.and_then(Worker::spare_job).unwrap_or_else(new_job);
     let closure = [MaybeUninit::uninit(); WORDS];
-    // SAFETY: `job` is unused memory of the right layout, and ours alone.
+    // SAFETY: `job` is unused memory of the right layout, and has no other owner.
     unsafe { job.write(Job { link: Link::new(), vtable: Vtable::of::<F>(), details, closure }) };
-    // SAFETY: in bounds of the job just made; no reference is made to it.
+    // SAFETY: `closure` is in bounds of the job made above; no reference to `closure` is made.
     let place = unsafe { &raw mut (*job.as_ptr()).closure };
     if is_inline::<F>() {
-        // SAFETY: it fits, and its alignment is no greater than a word's.
+        // SAFETY: `f` fits into `place`, and the alignment of `F` is no greater than that of a word.
         unsafe { place.cast::<F>().write(f) };
     } else {
-        // SAFETY: a thin pointer fits into a word.
+        // SAFETY: a `Box<F>` is a thin pointer, and fits into a word of `place`.
         unsafe { place.cast::<Box<F>>().write(Box::new(f)) };
     }
     Work(job.addr_and_expose())
@@ -205,79 +208,81 @@ pub(crate) fn pack_task(task: Runnable) -> Work {
     Work(raw | 1)
 }
 
-/// Looks into a piece of work.
+/// Unpacks a piece of work.
 ///
 /// # Safety
 ///
-/// The work came from [`pack`] or [`pack_task`], and no copy of it is used again.
+/// The work came from [`pack`] or [`pack_task`], and no copy of that work is used again.
 pub(crate) unsafe fn unpack(work: Work) -> Unpacked {
     let raw = work.0.get();
     if raw & 1 == 0 {
         Unpacked::Job(NonNull::new(ptr::with_exposed_provenance_mut(raw)).expect("packed from a NonNull"))
     } else {
         let task = NonNull::new(ptr::with_exposed_provenance_mut(raw & !1)).expect("packed from a NonNull");
-        // SAFETY: from `Runnable::into_raw` in `pack_task`, and used once, by the contract.
+        // SAFETY: `task` came from `Runnable::into_raw` in `pack_task`, and is used once, by the contract of `unpack`.
         Unpacked::Task(unsafe { Runnable::from_raw(task) })
     }
 }
 
-/// The size of stack that a piece of work asks for.
+/// Returns the size of stack that a piece of work asks for.
 #[inline]
 pub(crate) fn stack_size(work: Work) -> Option<usize> {
     if work.0.get() & 1 != 0 {
         return None;
     }
     let job: *const Job = ptr::with_exposed_provenance(work.0.get());
-    // SAFETY: a packed job, which the caller has taken from a queue and not yet unpacked.
+    // SAFETY: `job` is a packed job: the caller has taken `work` from a queue and has not unpacked `work` yet.
     unsafe { (*job).details.as_ref() }.and_then(|details| details.stack_size)
 }
 
-/// Links an unused job before others.
+/// Links an unused job in front of a list.
 #[inline]
 pub(crate) fn link_spare(job: NonNull<Job>, next: Option<NonNull<Job>>) {
-    // SAFETY: memory for an unused job: its first word is ours.
+    // SAFETY: `job` is memory for an unused job, whose first word has no other user.
     unsafe { job.cast::<Option<NonNull<Job>>>().write(next) };
 }
 
-/// What `link_spare` wrote.
+/// Returns the job that `link_spare` wrote into this job.
 #[inline]
 pub(crate) fn next_spare(job: NonNull<Job>) -> Option<NonNull<Job>> {
-    // SAFETY: written by `link_spare`.
+    // SAFETY: `link_spare` has initialised the first word of `job`.
     unsafe { job.cast::<Option<NonNull<Job>>>().read() }
 }
 
 impl Job {
-    /// Runs it, on the stack of the caller, which is a goroutine's.
+    /// Runs the job on the stack of the caller, which is a goroutine's stack.
     ///
     /// # Safety
     ///
     /// `this` was packed, and has no other owner.
     #[inline]
     pub(crate) unsafe fn run(this: NonNull<Self>, fibre: &Fibre) {
-        // SAFETY: `this` is a packed job, which nothing else uses, by the contract.
+        // SAFETY: `this` is a packed job, which nothing else uses, by the contract of `run`.
         let vtable = unsafe { this.as_ref().vtable };
         fibre.vtable.set(vtable);
-        // SAFETY: the function is that of the job's own closure; and by the contract.
+        // SAFETY: `vtable.run` is the function for the closure in `this`; `this` was packed and has no other owner, by
+        // the contract of this function.
         unsafe { (vtable.run)(this, fibre.worker) };
     }
 }
 
-/// Takes out what a job holds, and frees it.
+/// Takes the closure and the details out of a job, and frees that job.
 ///
 /// # Safety
 ///
 /// `job` was packed from an `F`, and has no other owner.
 #[inline]
 unsafe fn open<F>(job: NonNull<Job>, worker: &'static Worker) -> (F, Option<Box<Details>>) {
-    // SAFETY: ours alone, by the contract; the fields are read once each, and the memory is not used as a job again.
+    // SAFETY: `job` has no other owner, by the contract of `open`. Each field is read once, and the memory is not used
+    // as a job again.
     let details = unsafe { ptr::read(&raw const (*job.as_ptr()).details) };
-    // SAFETY: as above.
+    // SAFETY: `closure` is in bounds of `job`, which has no other owner, by the contract of `open`.
     let place = unsafe { &raw const (*job.as_ptr()).closure };
     let f = if is_inline::<F>() {
-        // SAFETY: what `pack` wrote there.
+        // SAFETY: `pack_unchecked` wrote an `F` there, as an `F` fits. The closure is read once.
         unsafe { place.cast::<F>().read() }
     } else {
-        // SAFETY: as above.
+        // SAFETY: `pack_unchecked` wrote a `Box<F>` there, as an `F` does not fit. The box is read once.
         *unsafe { place.cast::<Box<F>>().read() }
     };
     worker.keep_job(job);
@@ -285,7 +290,8 @@ unsafe fn open<F>(job: NonNull<Job>, worker: &'static Worker) -> (F, Option<Box<
 }
 
 unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
-    // SAFETY: by the contract of the vtable.
+    // SAFETY: `job` was packed from an `F` and has no other owner: the only caller is `Job::run`, through the vtable of
+    // `F`.
     let (f, details) = unsafe { open::<F>(job, worker) };
     let on_panic = match details {
         None => OnPanic::default(),
@@ -305,7 +311,7 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
     }
 }
 
-/// Tells the stall report what runs.
+/// Tells the stall report which goroutine runs.
 #[cold]
 fn is_running() {
     if let Some(fibre) = current::fibre() {
@@ -321,8 +327,8 @@ fn ended_by_panic(payload: Box<dyn Any + Send>, on_panic: OnPanic) {
     drop_payload(payload);
 }
 
-/// A goroutine without a handle has panicked: prints Go's report, which names the goroutine, and ends the process with
-/// Go's status, 2.
+/// Prints Go's report of a panic, which names the goroutine, and ends the process with Go's status, 2. Called when a
+/// goroutine without a handle has panicked.
 #[cold]
 pub(crate) fn die_of_panic(payload: &(dyn Any + Send), goroutine: Option<&str>) -> ! {
     let what = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {
@@ -342,9 +348,10 @@ pub(crate) fn die_of_panic(payload: &(dyn Any + Send), goroutine: Option<&str>) 
 ///
 /// # Safety
 ///
-/// The memory came from [`pack`], and it is not in use.
+/// The memory came from [`pack`], and is not in use.
 pub(crate) unsafe fn free(job: NonNull<Job>) {
-    // SAFETY: allocated as this box, by the contract.
+    // SAFETY: `new_job` allocated `job` as a box of this layout, and the memory is not in use, by the contract of
+    // `free`.
     drop(unsafe { Box::from_raw(job.cast::<MaybeUninit<Job>>().as_ptr()) });
 }
 

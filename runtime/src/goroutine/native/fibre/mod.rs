@@ -1,4 +1,4 @@
-//! A stack, and the goroutine that runs on it.
+//! A fibre: a stack with a control block, and the goroutine that runs on the stack.
 //!
 //! ```text
 //!  low                                                                                high
@@ -7,21 +7,21 @@
 //!  └───────┴─────────────────────────────────┴───────────────────────────────┴────────┘
 //! ```
 //!
-//! The control block lives at the high end of the stack that it controls, so that a blocked goroutine costs one page.
-//! A fibre belongs to one worker from its making to its end. It runs one goroutine after another: when one has ended
-//! and the next piece of work has not started yet, it runs that at once; otherwise it lies in its worker's list of
-//! spare fibres, its stack warm.
+//! The control block is at the high end of the stack, so that a blocked goroutine costs one page. A fibre belongs to
+//! one worker as long as it exists, and runs one goroutine after another. When a goroutine has ended and the next piece
+//! of work has not started yet, the fibre runs that work at once. Otherwise the fibre goes to its worker's list of
+//! spare fibres, and keeps its stack.
 //!
-//! | state | it is | next |
+//! | state | the fibre is | next state |
 //! |---|---|---|
 //! | `Spare` | in the list of spare fibres | `Running`, with work in its `work` |
-//! | `Running` | the one that runs on its worker | `Parked`, `Queued` (it yields) or `Spare` |
-//! | `Parked` | where its waker finds it, and perhaps in the timers | `Queued`, by `ready` or by its timer |
-//! | `Queued` | in its worker's run queue | `Running` |
+//! | `Running` | running on its worker | `Parked`, `Queued` (the goroutine yields) or `Spare` |
+//! | `Parked` | where a waker finds the fibre, and perhaps in the timers | `Queued`, by `ready` or by the timer |
+//! | `Queued` | in the run queue of its worker | `Running` |
 //!
-//! Everything here but `link` and `worker` is touched by the thread of its worker only (and read by the deadlock
-//! report, while no worker can wake). That is why no field is atomic, and why a goroutine may unlock a queue before it
-//! switches away: its waker can only put it into the inbox, which this thread will read.
+//! Only the thread of the fibre's worker touches the fields, except `link` and `worker`. (The deadlock report reads
+//! them, too, while no worker can wake.) That is why no field is atomic, and why a goroutine may unlock a queue before
+//! the goroutine switches away: a waker can only put the goroutine into the inbox, which this thread reads later.
 
 pub(crate) mod current;
 pub(crate) mod job;
@@ -59,47 +59,48 @@ type Routine = Coroutine<(), (), (), PooledStack>;
 /// The control block: see the top of this file.
 #[repr(C)]
 pub(crate) struct Fibre {
-    /// In an inbox. First, so that the link is the fibre.
+    /// The link in an inbox. The first field, so that a pointer to the link is a pointer to the fibre.
     pub(crate) link: Link,
     pub(crate) worker: &'static Worker,
     routine: UnsafeCell<MaybeUninit<Routine>>,
     yielder: Cell<*const Yielder<(), ()>>,
-    /// In the run queue or in the list of spare fibres.
+    /// The next fibre in the run queue or in the list of spare fibres.
     pub(crate) next: Cell<Option<&'static Fibre>>,
-    /// Among all fibres of its worker.
+    /// The neighbours in the list of all fibres of the worker.
     pub(crate) older: Cell<Option<&'static Fibre>>,
     pub(crate) younger: Cell<Option<&'static Fibre>>,
-    /// The semaphore of the caller of `run`, once the main goroutine on this fibre has its result: see `run`.
+    /// The semaphore of the caller of `run`, once the main goroutine on this fibre has a result: see `run`.
     pub(crate) caller: Cell<Option<NonNull<AtomicU32>>>,
     pub(crate) extent: Extent,
     pub(crate) state: Cell<State>,
-    /// Why it goes on.
+    /// The reason why the goroutine goes on.
     pub(crate) unparked: Cell<ParkResult>,
-    /// A `ready` that came when it was not parked: after its deadline.
+    /// Set by a `ready` that comes while the goroutine is not parked, as after a deadline.
     pub(crate) token: Cell<bool>,
-    /// The tail of its worker's ring when it came into the run queue: see `Ring::holds_older_than`.
+    /// The tail of the worker's ring when the fibre came into the run queue: see `Ring::holds_older_than`.
     pub(crate) behind: Cell<u16>,
-    /// What is left to the futures of the poll that runs here: see [`coop`](crate::goroutine::native::coop).
+    /// The budget left to the futures of the poll that runs here: see [`coop`](crate::goroutine::native::coop).
     pub(crate) budget: Cell<Budget>,
-    /// Its stack is of the usual size: it may be used again.
+    /// True if the stack is of the usual size: the fibre may be used again.
     pub(crate) usual: bool,
-    /// It has run since its stack was last trimmed.
+    /// True if the fibre has run since the stack was last trimmed.
     pub(crate) used: Cell<bool>,
-    /// Its goroutine has not blocked yet.
+    /// True until the goroutine blocks for the first time.
     pub(crate) fresh: Cell<bool>,
-    /// Its switches are observed, as they were when its goroutine began: see `switch_hooks`.
+    /// True if switches are observed. Set when the goroutine begins, and kept until the goroutine ends: see
+    /// `switch_hooks`.
     pub(crate) observed: Cell<bool>,
-    /// Goroutines that its goroutine starts stay on its worker: see `together`.
+    /// True if goroutines that this goroutine starts stay on the same worker: see `together`.
     pub(crate) together: Cell<bool>,
     timer: Cell<u32>,
-    /// What to run when it is resumed as a spare one. None: end.
+    /// The work that a spare fibre runs when resumed. None: the fibre ends.
     pub(crate) work: Cell<Option<Work>>,
     pub(crate) id: Cell<u64>,
-    /// The active set of `sudog-csp` that its goroutine belongs to, or null. Written by the goroutine only, which resets it
-    /// before it ends.
+    /// The active set of `sudog-csp` that the goroutine belongs to, or null. Written by the goroutine only, which
+    /// resets the field to null before the goroutine ends.
     pub(crate) active_set: Cell<*const ()>,
     pub(crate) name: Cell<Option<Arc<str>>>,
-    /// The type of the closure that its goroutine runs; of a task's, while none runs.
+    /// The vtable of the closure that the goroutine runs; while no goroutine runs, that of a task.
     pub(crate) vtable: Cell<&'static job::Vtable>,
     pub(crate) wait: Cell<Wait>,
     /// The call that started the goroutine, if switches were observed then.
@@ -124,7 +125,7 @@ pub(crate) struct Wait {
     len: u32,
     /// The coarse clock at the begin of the wait, in milliseconds. Wraps after 49 days.
     since: u32,
-    /// Points to the id of the goroutine that holds what is waited for, or null if that is not known.
+    /// Points to the id of the goroutine that holds the awaited resource, or null if that goroutine is not known.
     pub(crate) holder: *const AtomicU64,
 }
 
@@ -142,7 +143,7 @@ impl Wait {
         unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(self.what, self.len as usize)) }
     }
 
-    /// Returns the coarse clock at the begin of the wait, in milliseconds, given that clock as it is now.
+    /// Returns the coarse clock at the begin of the wait, in milliseconds. `now` is the present value of that clock.
     pub(crate) fn since(&self, now: u64) -> u64 {
         now - u64::from((now as u32).wrapping_sub(self.since)).min(now)
     }
@@ -151,11 +152,11 @@ impl Wait {
 const _: () = assert!(size_of::<Fibre>() <= stack::HEADER && align_of::<Fibre>() <= stack::HEADER_ALIGN);
 
 impl Fibre {
-    /// Its id, and its name if it has one.
+    /// Returns the goroutine's id, followed by the name if the goroutine has a name.
     ///
-    /// By its worker, or while its worker cannot wake.
+    /// May be called by the fibre's worker, or while that worker cannot wake.
     pub(crate) fn describe(&self) -> String {
-        // The name is taken out and put back, as a cell cannot lend it.
+        // A cell cannot lend its value, so take the name out and put the name back.
         let name = self.name.take();
         let text = match &name {
             Some(name) => format!("{} {name:?}", self.id.get()),
@@ -167,23 +168,23 @@ impl Fibre {
 
     /// Returns the code that started this fibre's goroutine.
     ///
-    /// By its worker, or while its worker cannot wake.
+    /// May be called by the fibre's worker, or while that worker cannot wake.
     pub(crate) fn origin(&self) -> &'static str {
         self.vtable.get().origin()
     }
 
-    /// Its name, for another thread. By its worker.
+    /// Returns the goroutine's name, for another thread. Called by the fibre's worker.
     pub(crate) fn shared_name(&self) -> Option<Arc<str>> {
         let name = self.name.take();
         self.name.set(name.clone());
         name
     }
 
-    /// A spare fibre, not yet in any list.
+    /// Creates a spare fibre that is not in any list yet.
     ///
     /// # Errors
     ///
-    /// When there is no memory for its stack.
+    /// Fails if there is no memory for the stack.
     pub(crate) fn new(worker: &'static Worker, size: Option<usize>) -> io::Result<&'static Self> {
         let stack = stack::take(size)?;
         stacks::begins(stack.extent().addresses());
@@ -218,22 +219,22 @@ impl Fibre {
             created_at: Cell::new(None),
             locals: Cell::new(None),
         };
-        // SAFETY: the header has room and alignment for a fibre, and it is not in use elsewhere.
+        // SAFETY: the header has room and alignment for a fibre, and nothing else uses the header.
         unsafe { place.write(fibre) };
-        // SAFETY: just written; it stays until `end`, after which it is not used.
+        // SAFETY: `place` was initialised above, and is valid until `finish`. After `finish` nothing uses the fibre.
         let fibre: &'static Self = unsafe { place.as_ref() };
         let routine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| fibre.body(yielder));
-        // SAFETY: only this thread knows the fibre.
+        // SAFETY: only this thread knows the fibre, so nothing else uses `routine`.
         unsafe { (*fibre.routine.get()).write(routine) };
         Ok(fibre)
     }
 
-    /// What runs on the stack: one goroutine after another.
+    /// Runs one goroutine after another. The entry function of the stack.
     fn body(&'static self, yielder: &Yielder<(), ()>) {
         self.yielder.set(yielder);
         while let Some(work) = self.work.take() {
             self.run(work);
-            // A main goroutine has a stack of its own size.
+            // Only a main goroutine has a caller, and its stack is never of the usual size.
             if !self.usual
                 && let Some(done) = self.caller.take()
             {
@@ -268,16 +269,17 @@ impl Fibre {
         switch_hooks::enters(self, Entering::Begins);
         self.run_begun(work);
         switch_hooks::leaves(self, Leaving::Ends);
-        // A hook may have used some; as in the hook, their destructors do not switch.
+        // A hook may have used locals. Clear these, too; their destructors must not switch, as hooks must not.
         current::without_switching(|| locals::clear(self));
     }
 
     #[inline]
     fn run_begun(&'static self, work: Work) {
-        // SAFETY: packed by its maker, and taken out of its queue by us.
+        // SAFETY: `work` was packed by `pack` or `pack_task`. This worker has taken `work` out of the queue, so no copy
+        // of `work` is used again.
         match unsafe { unpack(work) } {
             Unpacked::Job(job) => {
-                // SAFETY: as above.
+                // SAFETY: `job` is a packed job: `unpack` has just returned it. Nothing else owns `job`.
                 unsafe { Job::run(job, self) };
                 self.worker.end(self);
             }
@@ -291,17 +293,18 @@ impl Fibre {
         }
     }
 
-    /// Runs it until it suspends. By the worker's loop only.
+    /// Runs the fibre until the fibre suspends. Called by the worker's loop only.
     #[inline]
     pub(crate) fn resume(&'static self) {
-        // SAFETY: initialised in `new`; the thread of its worker alone touches it, and it is suspended: the loop runs.
+        // SAFETY: `routine` was initialised in `new`. Only the thread of the fibre's worker touches `routine`, and that
+        // thread runs its loop now, so the coroutine is suspended.
         let routine = unsafe { (*self.routine.get()).assume_init_mut() };
         stacks::resumes(self.extent.addresses().start);
         let result = routine.resume(());
         debug_assert!(matches!(result, CoroutineResult::Yield(())));
     }
 
-    /// Back to the worker's loop, until it resumes this fibre. By the fibre itself only.
+    /// Switches to the worker's loop, and returns when the loop resumes this fibre. Called by the fibre itself only.
     ///
     /// Always inline, as each return after a switch is mispredicted.
     #[inline(always)]
@@ -326,38 +329,41 @@ impl Fibre {
     #[inline(always)]
     fn switch(&'static self) {
         stacks::suspends(self.extent.addresses().start);
-        // SAFETY: the yielder stands in the frame of `body`'s caller, below us on this stack.
+        // SAFETY: `yielder` points into the frame of `body`'s caller, which is on this stack and has not returned.
         unsafe { (*self.yielder.get()).suspend(()) };
     }
 
-    /// Ends a spare fibre that is in no list, and frees its stack.
+    /// Ends a spare fibre that is in no list, and frees the stack.
     pub(crate) fn finish(&'static self) {
         debug_assert_eq!(self.state.get(), State::Spare);
-        // SAFETY: as in `resume`; moved out, since the control block goes with the stack, and never used again.
+        // SAFETY: `routine` was initialised in `new`. Only the thread of the fibre's worker touches `routine`, and the
+        // coroutine is suspended. Move the coroutine out, as the control block is freed with the stack; `routine` is
+        // never used again.
         let mut routine = unsafe { (*self.routine.get()).assume_init_read() };
         let low = self.extent.addresses().start;
-        // Without work it leaves its loop. One that has never run is dropped unstarted.
+        // Without work the fibre leaves the loop in `body`. A coroutine that has never run is dropped unstarted.
         if routine.started() {
             stacks::resumes(low);
             let result = routine.resume(());
             debug_assert!(matches!(result, CoroutineResult::Return(())));
         }
-        stacks::ends(low); // before another thread can take it
+        stacks::ends(low); // before another thread can take the stack
         drop(routine);
     }
 
-    /// Returns whether the caller, which runs on this fibre, has so many bytes of stack left. Not on the stack of a coroutine of
-    /// another library's, of which nothing is known.
+    /// Returns whether the caller, which runs on this fibre, has `bytes` bytes of stack left. Returns false on a stack
+    /// of another library's coroutine, about which nothing is known.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let here = 0_u8;
         let here = (&raw const here).addr();
         self.extent.addresses().contains(&here) && here.saturating_sub(self.extent.guard().end) >= bytes
     }
 
-    /// Gives back the memory of deep calls. Of a spare fibre only.
+    /// Gives the memory that deep calls took back to the system. Called on a spare fibre only.
     pub(crate) fn trim(&self) {
         if self.used.replace(false) {
-            // SAFETY: spare, so nothing of its stack is in use but the frames of `body` and below, at the high end.
+            // SAFETY: the stack is alive. The fibre is spare, so the only frames in use are those of `body` and of its
+            // callers, at the high end.
             unsafe { self.extent.trim() };
         }
     }
@@ -366,18 +372,18 @@ impl Fibre {
         self.timer.get() != NONE
     }
 
-    /// A reference from the link of an inbox.
+    /// Returns the fibre that has this link.
     ///
     /// # Safety
     ///
-    /// The link is a fibre's.
+    /// `link` is the link of a fibre.
     pub(crate) unsafe fn from_link(link: *mut Link) -> &'static Self {
         // SAFETY: `link` is the first field of a `repr(C)` struct; a fibre that is in an inbox is alive.
         unsafe { NonNull::new_unchecked(link).cast::<Self>().as_ref() }
     }
 }
 
-/// In the timers of its worker.
+/// An item of the timers of the fibre's worker.
 impl HeapItem for &'static Fibre {
     fn set_position(self, position: u32) {
         self.timer.set(position);

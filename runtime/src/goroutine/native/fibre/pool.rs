@@ -1,9 +1,10 @@
-//! What a worker keeps for the next goroutine: fibres, stacks and all, and jobs; and when it gives them back.
+//! The fibres (with their stacks) and the jobs that a worker keeps for later goroutines, and the times when the worker
+//! gives memory back.
 //!
-//! | what | kept | given back |
+//! | kept | how many | given back |
 //! |---|---|---|
-//! | fibres | all that have ended, the last one first out | half of those not needed for a second, above 64 |
-//! | the memory of their stacks | with them | what deep calls took, after a second |
+//! | fibres | all that have ended, last in, first out | half of those not needed for a second, above 64 |
+//! | the memory of their stacks | with the fibres | the part that deep calls took, after a second |
 //! | jobs | 256 | above that, at once |
 
 use std::ptr::NonNull;
@@ -15,16 +16,16 @@ use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::sched::worker::Worker;
 
-/// How often spare memory is given back.
+/// The time between two trims of spare memory.
 pub(crate) const TRIM: Duration = Duration::from_secs(1);
-/// How many spare fibres and jobs a worker keeps whatever happens.
+/// The numbers of spare fibres and of spare jobs that a worker always keeps.
 const SPARE_FIBRES: usize = 64;
 const SPARE_JOBS: u32 = 256;
-/// How many fibres it looks at then: a millisecond's work.
+/// The number of fibres that one trim looks at: a millisecond's work.
 const TRIM_AT_ONCE: usize = 1024;
 
 impl Worker {
-    /// A spare fibre, or a new one.
+    /// Returns a spare fibre, or a new fibre.
     #[inline]
     pub(crate) fn fibre_for(&'static self, stack_size: Option<usize>) -> &'static Fibre {
         if stack_size.is_none()
@@ -54,7 +55,7 @@ impl Worker {
         }
     }
 
-    /// A fibre has nothing to run.
+    /// Keeps a fibre that has nothing to run.
     #[inline]
     pub(crate) fn spare(&self, fibre: &'static Fibre) {
         fibre.state.set(State::Spare);
@@ -64,7 +65,7 @@ impl Worker {
         }
     }
 
-    /// Frees a spare fibre that is not in the list of spare ones.
+    /// Frees a spare fibre that is not in the list of spare fibres.
     #[cold]
     pub(crate) fn forget(&self, fibre: &'static Fibre) {
         self.own.dump.forgets(fibre);
@@ -79,8 +80,8 @@ impl Worker {
         fibre.finish();
     }
 
-    /// Gives back memory that has not been used for a while: half of the fibres not needed since the last time, and
-    /// what deep calls took of the stacks of the others.
+    /// Gives back memory that has not been used for a while: half of the fibres not needed since the last time, and the
+    /// memory that deep calls took in the stacks of the others.
     #[cold]
     pub(crate) fn trim(&self, now: Instant) {
         let own = &*self.own;
@@ -96,7 +97,7 @@ impl Worker {
             self.forget(fibre);
         }
         if unneeded > TRIM_AT_ONCE {
-            own.trimmed.set(now.checked_sub(TRIM * 49 / 50)); // more of it soon
+            own.trimmed.set(now.checked_sub(TRIM * 49 / 50)); // trim the rest soon
         }
         own.least_spares.set(own.spares.get());
         let mut at = own.spare.get();
@@ -107,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// Frees all fibres and spare jobs: all goroutines of this worker have ended.
+    /// Frees all fibres and spare jobs. Called when all goroutines of this worker have ended.
     pub(crate) fn forget_fibres(&'static self) {
         while let Some(fibre) = self.own.fibres.get() {
             self.forget(fibre);
@@ -119,12 +120,12 @@ impl Worker {
         let mut at = self.own.jobs.take();
         while let Some(job) = at {
             at = job::next_spare(job);
-            // SAFETY: spare, so not in use.
+            // SAFETY: `job` came from `pack`, and is spare, so nothing uses the memory.
             unsafe { job::free(job) };
         }
     }
 
-    /// When there will be something to trim.
+    /// Returns the time of the next trim, if the worker has spare fibres to trim.
     pub(crate) fn next_trim(&self, now: Instant) -> Option<Instant> {
         self.wants_trim().then(|| self.own.trimmed.get().unwrap_or(now) + TRIM)
     }
@@ -148,13 +149,13 @@ impl Worker {
             self.own.jobs.set(Some(job));
             self.own.job_count.set(self.own.job_count.get() + 1);
         } else {
-            // SAFETY: opened by the caller, which uses it no more.
+            // SAFETY: `job` came from `pack`; the caller has opened `job`, and does not use that memory again.
             unsafe { job::free(job) };
         }
     }
 
-    /// All fibres, the youngest first. By the owner; or by any thread while all workers of the scheduler sleep and
-    /// cannot wake.
+    /// Iterates over all fibres, the youngest first. May be called by the owner; or by any thread while all workers of
+    /// the scheduler sleep and cannot wake.
     pub(crate) fn fibres(&self) -> impl Iterator<Item = &'static Fibre> {
         std::iter::successors(self.own.fibres.get(), |fibre| fibre.older.get())
     }

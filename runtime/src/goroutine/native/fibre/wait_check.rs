@@ -1,26 +1,28 @@
 //! A check for debug builds: does a goroutine wait inside a call that `std` relies on to be nested?
 //!
-//! The initialiser of a `thread_local!`, of a `LazyLock`, a `OnceLock` or a `Once` must not wait as a goroutine does
-//! (docs/goroutines.md, "What std assumes about threads"). Nothing tells the library that one runs: but its callers are
-//! on the stack. With `SUDOG_CHECK_WAITS` set, each wait and yield looks there, and ends the process if it finds one. A
-//! look takes milliseconds, and needs the names of functions: it is for tests.
+//! A goroutine must not wait in the initialiser of a `thread_local!`, of a `LazyLock`, a `OnceLock` or a `Once`
+//! (docs/goroutines.md, "What std assumes about threads"). Nothing tells the library that an initialiser runs, but the
+//! callers of the initialiser are on the stack. With `SUDOG_CHECK_WAITS` set, each wait and each yield looks at the
+//! stack, and ends the process if such a caller is there. A look takes milliseconds, and needs the names of functions,
+//! so this check is for tests.
 
 use std::backtrace::Backtrace;
 use std::sync::OnceLock;
 
 use crate::fatal::say;
 
-/// What stands in the name of a function that runs an initialiser, and what that is.
+/// Part of the name of a function that runs an initialiser, and the type that the initialiser belongs to.
 const INITIALISERS: [(&str, &str); 4] = [
     ("std::sys::thread_local::", "a std::thread_local!"),
     ("std::sync::lazy_lock::", "a std::sync::LazyLock"),
     ("std::sync::once_lock::", "a std::sync::OnceLock"),
     ("std::sync::once::", "a std::sync::Once"),
 ];
-/// The name of a function below all frames of a goroutine. Below that are those of its worker.
+/// The name of a function below all frames of a goroutine. Further below are the frames of the worker.
 const BOTTOM: &str = "sudog_runtime::goroutine::native::fibre::job::run";
 
-/// To be called by a goroutine that is about to be suspended.
+/// Ends the process if the check is on and the caller is in an initialiser. Called by a goroutine that is about to be
+/// suspended.
 pub(crate) fn check() {
     static ON: OnceLock<bool> = OnceLock::new();
     if *ON.get_or_init(|| std::env::var_os("SUDOG_CHECK_WAITS").is_some_and(|value| value != "0")) {

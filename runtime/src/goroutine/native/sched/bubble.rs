@@ -1,19 +1,20 @@
-//! The clock of a bubble: a scheduler of one worker, whose time stands still while a goroutine of it can run.
+//! The clock of a bubble. A bubble is a scheduler with a single worker, whose time stands still while a goroutine of
+//! the bubble can run.
 //!
 //! | when the worker has nothing to run | then |
 //! |---|---|
-//! | a source of work outside is left (a blocking call) | it looks again, after a nap |
-//! | the last such source has ended since the worker found nothing | what it has brought runs: see [`Idle::left`] |
+//! | a source of work outside is left (a blocking call) | the worker looks again, after a nap |
+//! | the last such source has ended since the worker found nothing | the work that the source has brought runs: see [`Idle::left`] |
 //! | a goroutine waits in [`wait`] | that goroutine runs |
 //! | a timer or an alarm is set, and main has not ended | the clock jumps to the first of them |
-//! | else | the bubble is at rest: [`synctest`](crate::goroutine::synctest) reports what is left |
+//! | else | the bubble is at rest: [`synctest`](crate::goroutine::synctest) reports the goroutines that are left |
 //!
-//! A bubble has one worker, a thread of its own, so what belongs to the bubble is in that thread: [`HERE`]. Only alarms
-//! are not: a context may be dropped, and its alarm cancelled, on any thread.
+//! A bubble's worker is a thread of its own, so the state of the bubble is in that thread: [`HERE`]. Only alarms are
+//! elsewhere: a context may be dropped, and its alarm cancelled, on any thread.
 //!
-//! The thread ends with the bubble if all goroutines have ended; the scheduler and its worker, which a late waker may still
-//! touch, are used again by the next bubble. If goroutines are left, the thread stays for them, as an ordinary worker by
-//! the system's clock: they wait as threads do which nothing wakes.
+//! The thread ends with the bubble if all goroutines have ended. The next bubble uses the scheduler and the worker
+//! again, which a late waker may still touch. If goroutines are left, the thread stays for them, as an ordinary worker
+//! by the system's clock: they wait as threads do that nothing wakes.
 //!
 //! [`Idle::left`]: crate::goroutine::protocol::idle::Idle::left
 //!
@@ -43,37 +44,37 @@ use crate::goroutine::protocol::idle::Left;
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake as Waking};
 
-/// Of the bubble whose worker the calling thread is.
+/// The state of the bubble whose worker the calling thread is.
 struct Here {
-    /// None: the thread is in no bubble.
+    /// The bubble's time. None: the thread is in no bubble.
     now: Cell<Option<Instant>>,
     name: Cell<u64>,
-    /// Time stands still for good.
+    /// True once main has ended: time stands still for good.
     main_has_ended: Cell<bool>,
     /// The caller of [`wait`].
     waiter: Cell<Option<FibreRef>>,
 }
 
 system::thread_local! {
-    // Constant and without a destructor, as `CURRENT`.
+    // Constant and without a destructor, for the reasons given at `CURRENT`.
     static HERE: Here = const {
         Here { now: Cell::new(None), name: Cell::new(0), main_has_ended: Cell::new(false), waiter: Cell::new(None) }
     };
 }
 
-/// The time: in a bubble the bubble's.
+/// Returns the time: in a bubble, the bubble's time.
 #[inline]
 pub(crate) fn now() -> Instant {
     HERE.with(|here| here.now.get()).unwrap_or_else(system::now)
 }
 
-/// Whether the calling thread is the worker of a bubble.
+/// Returns whether the calling thread is the worker of a bubble.
 #[inline]
 pub(crate) fn is_here() -> bool {
     HERE.with(|here| here.now.get()).is_some()
 }
 
-/// The calling thread is in a bubble, until this is dropped.
+/// A guard: the calling thread is in a bubble until the guard is dropped.
 struct Bubble {
     name: u64,
 }
@@ -91,18 +92,19 @@ impl Bubble {
         Self { name }
     }
 
-    /// Goroutines are left that wait, and the clock stands still: what waits for a time waits for ever. What others wake goes
-    /// on, by the system's clock.
+    /// Stops the clock of a bubble in which waiting goroutines are left. A goroutine that waits for a time then waits
+    /// for ever. A goroutine that another thread wakes goes on, by the system's clock.
     fn stops(self, worker: &Worker) {
         HERE.with(|here| here.now.take());
         worker.drop_timers();
     }
 
-    /// The bubble's goroutines are at rest: from now on the time of this thread is the system's. What outlives the bubble
-    /// with an alarm has as long as it had.
+    /// Ends a bubble whose goroutines are at rest: from now on the time of this thread is the system's. Each alarm that
+    /// outlives the bubble is due after as much of the system's time as was left of the bubble's.
     fn ends(&self) {
         let Some(now) = HERE.with(|here| here.now.take()) else { return };
-        // Held to the end: what cancels an alarm, or is woken by it, meanwhile finds where it has gone.
+        // Hold this lock to the end: a thread that cancels an alarm meanwhile, or that an alarm wakes, then finds the
+        // place to which the alarm has moved.
         let mut moved = lock_moved();
         let mut alarms = lock();
         let mut ours = alarms.split_off(&(self.name, None, 0));
@@ -111,7 +113,7 @@ impl Bubble {
         let begun = system::now();
         for (place, waker) in ours {
             let left = place.1.unwrap_or(now).saturating_duration_since(now);
-            // One at the end of time is never due.
+            // An alarm at the end of time is never due.
             let when = begun.checked_add(left).unwrap_or_else(|| begun + FAR);
             let waker = Waker::from(Arc::new(Moved { place, waker }));
             moved.insert(place, alarms::set_by_system(when, waker));
@@ -119,10 +121,10 @@ impl Bubble {
     }
 }
 
-/// As good as never.
+/// A time that is as good as never.
 const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// An alarm of a bubble that has ended, among the system's.
+/// An alarm of a bubble that has ended, now among the system's alarms.
 struct Moved {
     place: Place,
     waker: Waker,
@@ -151,14 +153,14 @@ pub(crate) struct AtRest<T> {
     pub(crate) left: String,
 }
 
-/// Workers of bubbles that have ended.
+/// The workers of bubbles that have ended.
 static SPARE: Mutex<Vec<&'static Worker>> = Mutex::new(Vec::new());
 
-/// Runs `main` in a new bubble, on a thread for that, until the bubble is at rest.
+/// Runs `main` in a new bubble, on a thread for that bubble, until the bubble is at rest.
 ///
 /// # Panics
 ///
-/// If the system has no thread.
+/// Panics if the system has no thread.
 pub(crate) fn run<T, F>(main: F) -> AtRest<T>
 where
     T: Send + 'static,
@@ -177,12 +179,12 @@ where
     sema::semacquire(&told.0);
     let at_rest = told.1.lock().unwrap_or_else(PoisonError::into_inner).take().expect("told");
     if at_rest.left.is_empty() {
-        _ = thread.join(); // it ends
+        _ = thread.join(); // the thread ends
     }
     at_rest
 }
 
-/// A bubble from its beginning to its end, on its thread.
+/// Runs a bubble from beginning to end, on the bubble's thread.
 fn live<T, F>(main: F, tell: impl FnOnce(AtRest<T>))
 where
     T: Send + 'static,
@@ -246,16 +248,16 @@ pub(crate) fn wait() {
     assert!(HERE.with(|here| here.waiter.get()).is_none(), "wait already in progress");
     HERE.with(|here| here.waiter.set(Some(me)));
     current::note_wait("synctest.Wait", std::ptr::null());
-    // It is readied when it has been taken out of `waiter`, so once.
+    // The goroutine is readied after the goroutine has been taken out of `waiter`, so only once.
     me.park(None, || ());
 }
 
 // ---- the clock ------------------------------------------------------------------------------------------------------
 
-/// What a worker of a bubble is to do that looks for work.
+/// The next step of a bubble's worker that looks for work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Idle {
-    /// Run what is ready now.
+    /// Run the work that is ready now.
     Run,
     /// Look again soon: a source of work outside is left.
     Nap,
@@ -263,7 +265,7 @@ pub(crate) enum Idle {
     Rest,
 }
 
-/// By the worker of a bubble, when it looks for work. `has_work`: whether something is queued.
+/// Decides the next step of a bubble's worker that looks for work. `has_work` returns whether anything is queued.
 #[cold]
 pub(crate) fn settle(worker: &'static Worker, has_work: impl FnOnce() -> bool) -> Idle {
     HERE.with(|here| {
@@ -273,8 +275,8 @@ pub(crate) fn settle(worker: &'static Worker, has_work: impl FnOnce() -> bool) -
             Left::Nothing => {}
         }
         if let Some(waiter) = here.waiter.take() {
-            // SAFETY: it is parked, as this worker runs no goroutine; and it has been taken out, so this is the one
-            // `ready`.
+            // SAFETY: the waiter is parked, as this worker runs no goroutine now. The waiter has been taken out of
+            // `waiter`, so this is the only `ready`.
             unsafe { waiter.ready() };
             return Idle::Run;
         }
@@ -287,7 +289,7 @@ pub(crate) fn settle(worker: &'static Worker, has_work: impl FnOnce() -> bool) -
         let now = now().max(first);
         here.now.set(Some(now));
         while let Some(waker) = take_due(name, now) {
-            // A waker is a user's code: it runs in a goroutine.
+            // A waker is user code: run the waker in a goroutine.
             let wake = || {
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
                     drop_payload(payload);
@@ -301,8 +303,8 @@ pub(crate) fn settle(worker: &'static Worker, has_work: impl FnOnce() -> bool) -
     })
 }
 
-/// By a goroutine that waits until `deadline`, and keeps its worker: none of the bubble can run meanwhile, so the clock
-/// jumps, unless something outside is awaited. The deadline by the system's clock.
+/// Returns the deadline by the system's clock, for a goroutine that waits until `deadline` and keeps its worker. No
+/// goroutine of the bubble can run meanwhile, so the bubble's clock jumps, unless something outside is awaited.
 #[inline]
 pub(crate) fn of_the_system(deadline: Instant) -> Instant {
     if is_here() { pass_time(deadline) } else { deadline }
@@ -320,28 +322,29 @@ fn pass_time(deadline: Instant) -> Instant {
 
 // ---- alarms ---------------------------------------------------------------------------------------------------------
 
-/// The bubble, when it is due (none: before all), and a number that tells equal times apart.
+/// The bubble, the time when the alarm is due (None: before all times), and a number that tells equal times apart.
 type Place = (u64, Option<Instant>, u64);
 
-/// Names an alarm of a bubble.
+/// The name of an alarm of a bubble.
 pub(crate) type Key = (u64, Instant, u64);
 
 static ALARMS: Mutex<BTreeMap<Place, Waker>> = Mutex::new(BTreeMap::new());
 
-/// Where the alarms of bubbles that have ended are now.
+/// The keys under which the alarms of ended bubbles are now.
 static MOVED: Mutex<BTreeMap<Place, alarms::Key>> = Mutex::new(BTreeMap::new());
 
-/// No user code runs under this lock. A thread that takes both, or one of the alarms', takes this one first.
+/// Locks the moved alarms. No user code runs under this lock. A thread that takes this lock and that of `lock`, or
+/// this lock and a lock of `alarms`, takes this lock first.
 fn lock_moved() -> MutexGuard<'static, BTreeMap<Place, alarms::Key>> {
     MOVED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// No user code runs under this lock.
+/// Locks the alarms of bubbles. No user code runs under this lock.
 fn lock() -> MutexGuard<'static, BTreeMap<Place, Waker>> {
     ALARMS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes `waker` when the bubble's clock comes to `when`. By a goroutine of the bubble.
+/// Wakes `waker` when the bubble's clock comes to `when`. Called by a goroutine of the bubble.
 pub(crate) fn set_alarm(when: Instant, waker: Waker) -> Key {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let name = HERE.with(|here| here.name.get());
@@ -350,16 +353,17 @@ pub(crate) fn set_alarm(when: Instant, waker: Waker) -> Key {
     (name, when, number)
 }
 
-/// Forgets an alarm, and drops its waker. On any thread.
+/// Cancels an alarm, and drops the alarm's waker. May be called on any thread.
 pub(crate) fn cancel_alarm((name, when, number): Key) {
     let place = (name, Some(when), number);
     let waker = lock().remove(&place);
-    // In this order: the end of the bubble holds the second lock while it takes alarms from here to there.
+    // Look in this order: the end of a bubble holds the second lock while it moves alarms from the first map to the
+    // second.
     let moved = if waker.is_none() { lock_moved().remove(&place) } else { None };
     if let Some(key) = moved {
         alarms::cancel(key);
     }
-    drop(waker); // without a lock
+    drop(waker); // drop without a lock, as the drop is user code
 }
 
 fn first_alarm(name: u64) -> Option<Instant> {

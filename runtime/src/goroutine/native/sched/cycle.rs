@@ -1,22 +1,22 @@
-//! Goroutines that wait for each other's mutexes, while the rest of the program goes on.
+//! The search for goroutines that wait for each other's mutexes, while the rest of the program goes on.
 //!
 //! | step | by | |
 //! |---|---|---|
-//! | 1 | goroutine | notes that it waits for a mutex whose holder is known |
+//! | 1 | goroutine | notes its wait for a mutex whose holder is known |
 //! | 2 | watcher | [`PAUSE`] later starts a thread that looks, if none is looking |
 //! | 3 | that thread | makes a dump, and looks for goroutines each of which waits for a mutex that the next holds |
-//! | 4 | that thread | if there are some, makes another dump of them, and reports cycles in the second whose waits are in both |
+//! | 4 | that thread | if there are some, makes another dump of them, and reports cycles in the second dump whose waits are in both |
 //!
-//! A dump is not of one moment. But each goroutine of a reported cycle waited when its worker answered the first dump, and was
-//! in the same wait when its worker answered the second: so between the dumps all of them waited. And what a goroutine holds
-//! in the second dump it has held since before, as it has done nothing but wait. The last wait that closes a cycle is noted by
-//! step 1. If a worker has not answered there is another look.
+//! A dump is not of a single moment. But each goroutine of a reported cycle waited when its worker answered the first
+//! dump, and was in the same wait when its worker answered the second dump: so between the dumps all of them waited.
+//! And such a goroutine has held each mutex that it holds in the second dump since before, as the goroutine has done
+//! nothing but wait. Step 1 notes the last wait that closes a cycle. If a worker has not answered there is another look.
 //!
-//! What may yet end such waits: another goroutine unlocks one of the mutexes, as Go's allows, or a context ends one of the
-//! waits. So the report does not end the process. Waits with a deadline are left out. Mutexes know their holders in builds with
-//! debug assertions, and only goroutines, not threads, are known as holders.
+//! Such waits may still end: another goroutine unlocks a mutex of the cycle, as Go's mutexes allow, or a context ends a
+//! wait. So the report does not end the process. Waits with a deadline are left out. Mutexes know their holders in
+//! builds with debug assertions, and only goroutines, not threads, are known as holders.
 //!
-//! This needs no proof about other threads, which the report of a [deadlock](mod@super::deadlock) does.
+//! This needs no proof about other threads, unlike the report of a [deadlock](mod@super::deadlock).
 
 use crate::shim::system::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::shim::system::thread;
@@ -37,12 +37,12 @@ use crate::goroutine::native::sched::stall;
 /// The time from a wait to the look for cycles. Far above the steps of the clock of waits.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A goroutine has begun to wait for a mutex whose holder is known, and no look has been arranged since.
+/// True if a goroutine has begun to wait for a mutex whose holder is known, and no look has been arranged since.
 static NOTED: AtomicBool = AtomicBool::new(false);
-/// Number of threads that look, or have looked and not been joined. Written by the watcher only.
+/// The number of threads that look, or that have looked and have not been joined. Written by the watcher only.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
-/// Step 1.
+/// Notes a wait for a mutex whose holder is known. Step 1.
 #[cold]
 pub(crate) fn note() {
     NOTED.store(true, Ordering::Relaxed);
@@ -62,13 +62,14 @@ pub(super) struct Looks {
 }
 
 impl Looks {
-    /// Step 2. Returns when the watcher is to come again, if it is to.
+    /// Arranges and starts looks. Step 2. Returns the time of the watcher's next tick that is needed for this, if any.
     pub(super) fn tick(&mut self, now: Instant) -> Option<Instant> {
         if self.due.is_none() && NOTED.swap(false, Ordering::Relaxed) && stall::is_reported() {
             self.due = Some(now + PAUSE);
         }
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
-            // A panic of the thread has been printed. Come again: a proof of a deadlock may have met the thread on its way out.
+            // The panic message of a thread that panicked has been printed. Come again: a proof of a deadlock may have
+            // met the thread on the thread's way out.
             _ = thread.join();
             LOOKING.store(0, Ordering::Relaxed);
             return Some(now + TICK);
@@ -78,7 +79,7 @@ impl Looks {
         }
         if self.due.is_some_and(|due| due <= now) {
             self.due = None;
-            // Without a thread there is no look.
+            // If there is no thread to be had, there is no look.
             self.thread = thread::Builder::new().name("sudog-cycles".into()).spawn(look).ok();
             LOOKING.store(usize::from(self.thread.is_some()), Ordering::Relaxed);
             return Some(now + TICK);
@@ -86,16 +87,17 @@ impl Looks {
         self.due
     }
 
-    /// Returns whether a wait has been noted since the last tick. If so, the watcher must not sleep until a worker rouses it.
+    /// Returns whether a wait has been noted since the last tick. If so, the watcher must not sleep until a worker
+    /// rouses the watcher.
     pub(super) fn are_wanted(&self) -> bool {
         self.due.is_none() && self.thread.is_none() && NOTED.load(Ordering::Relaxed)
     }
 }
 
-/// A wait, as two dumps tell the same wait.
+/// The id of a goroutine and the time when a wait began: two dumps that agree in both show the same wait.
 type Wait = (u64, Duration);
 
-/// Steps 3 and 4.
+/// Makes two dumps, and reports the cycles that are in both. Steps 3 and 4.
 fn look() {
     static REPORTED: OnceLock<Mutex<HashSet<Wait>>> = OnceLock::new();
     let first = dump::ask(Wanted::HolderWaits);
@@ -123,14 +125,15 @@ fn look() {
     }
 }
 
-/// Returns the wait of a goroutine that nothing but an unlock ends, as far as is known, and that has lasted for some time.
+/// Returns the wait of a goroutine, if the wait has lasted for some time, and only an unlock ends the wait, as far as
+/// is known.
 fn wait_of(info: &GoroutineInfo) -> Option<Wait> {
     let waits = info.state == GoroutineState::Waiting && !info.has_deadline && info.waited >= PAUSE / 4;
     (waits && info.holder.is_some()).then_some((info.id, info.since))
 }
 
-/// Returns the cycles among goroutines that wait for each other's mutexes. Each goroutine is in one cycle at most, as it waits for
-/// one mutex.
+/// Returns the cycles among goroutines that wait for each other's mutexes. Each goroutine is in at most one cycle, as a
+/// goroutine waits for a single mutex.
 fn cycles(goroutines: &[GoroutineInfo]) -> Vec<Vec<Wait>> {
     let waits: HashMap<u64, (Wait, u64)> =
         goroutines.iter().filter_map(|info| Some((info.id, (wait_of(info)?, info.holder?)))).collect();
@@ -189,11 +192,11 @@ mod tests {
     #[test]
     fn cycles_are_found() {
         assert!(ids(&[]).is_empty());
-        // A chain, to a goroutine that does not wait, and to one that is not there.
+        // A chain to a goroutine that does not wait, and a chain to a goroutine that is not there.
         assert!(ids(&[(1, Some(2)), (2, Some(3)), (3, None), (4, Some(9))]).is_empty());
         assert_eq!(ids(&[(1, Some(1))]), [[1]]);
         assert_eq!(ids(&[(1, Some(2)), (2, Some(1))]), [[1, 2]]);
-        // With others that wait for its members, and another cycle.
+        // Two cycles, and other goroutines that wait for members of the cycles.
         let goroutines =
             [(1, Some(2)), (2, Some(3)), (3, Some(2)), (4, Some(1)), (5, Some(6)), (6, Some(5)), (7, Some(4))];
         assert_eq!(ids(&goroutines), [[2, 3], [5, 6]]);

@@ -1,9 +1,10 @@
-//! All goroutines are asleep: can it be proven?
+//! The proof that all goroutines are asleep for ever.
 //!
-//! Go's `checkdead` looks at its own threads alone, and gives up in programs with C code. Here any thread of the
-//! process may hold a lock of ours, so more must be known: that no worker is awake, no timer is set, no blocking call
-//! is under way, no work is queued, and that *every* thread of the process is one of ours, or waits in `run` for a main
-//! goroutine. The last is read from `/proc/self/task`; where there is none, nothing is proven, and nothing reported.
+//! Go's `checkdead` looks at Go's own threads alone, and gives up in programs with C code. Here any thread of the
+//! process may hold a lock of this library, so more must be known: that no worker is awake, no timer is set, no
+//! blocking call is under way, no work is queued, and that *every* thread of the process belongs to this library, or
+//! waits in `run` for a main goroutine. The last fact is read from `/proc/self/task`; where there is no such directory,
+//! nothing is proven, and nothing reported.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -40,14 +41,15 @@ fn prove(scheds: &[&'static Sched]) -> Option<Report> {
     }
     let report = Cell::new(None);
     while_all_rest(scheds, &|| {
-        // No worker of any scheduler can be woken while this runs: to wake one takes the lock of its scheduler. So what
-        // they own may be read here.
+        // No worker of any scheduler can be woken while this closure runs: to wake a worker takes the lock of the
+        // worker's scheduler. So this closure may read the data that the workers own.
         let queued = |sched: &&Sched| sched.has_global_work() || sched.workers().any(|worker| worker.has_shared_work());
         if netpoll::is_awaited() || scheds.iter().any(|sched| queued(&&**sched)) || !all_threads_are_ours(scheds) {
             return;
         }
-        // Looked at after the threads were counted: an alarm may have been set since the first look, and its thread been
-        // counted before that thread exists. And a bubble may have ended, with its thread, since `scheds` was made.
+        // Look after the threads were counted: an alarm may have been set since the first look, and its thread may have
+        // been counted before that thread exists. And a bubble may have ended, with its thread, since `scheds` was
+        // made.
         if alarms::are_set() || !Sched::are_all(scheds) {
             return;
         }
@@ -64,7 +66,7 @@ impl Report {
         if self.main_has_exited && goroutines.is_empty() {
             return "fatal error: no goroutines (main called runtime.Goexit) - deadlock!\n".to_owned();
         }
-        // Workers can be woken again, and do no more than show the stacks of their goroutines.
+        // Workers can be woken again, and then only show the stacks of their goroutines.
         if switch_hooks::is_observed() {
             let mut stacks: HashMap<_, _> =
                 dump::ask(Wanted::All).goroutines.into_iter().filter_map(|info| Some((info.id, info.stack?))).collect();
@@ -74,8 +76,8 @@ impl Report {
     }
 }
 
-/// Runs `f` if all schedulers are at rest, with the locks of all of them. No thread takes two of these locks but this
-/// one.
+/// Runs `f` if all schedulers are at rest, with the locks of all of them held. Only this thread takes two of these
+/// locks.
 fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
     match scheds {
         [] => f(),

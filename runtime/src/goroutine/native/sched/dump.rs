@@ -1,4 +1,4 @@
-//! Dumps: what each goroutine does, while the program runs.
+//! Dumps: descriptions of all goroutines, made while the program runs.
 //!
 //! | step | by | |
 //! |---|---|---|
@@ -6,11 +6,12 @@
 //! | 2 | worker's loop | describes a chunk of its fibres, then makes a choice, and so on to the last fibre |
 //! | 3 | caller of [`ask`] | takes the answers, once all workers have answered, or no chunk has come in [`PATIENCE`] |
 //!
-//! A worker that has not answered does not sleep: `Progress::is_wanted` counts as its own work.
+//! A worker that has not answered does not sleep: `Progress::is_wanted` counts as work of that worker.
 //!
-//! A worker alone may look into its fibres, so no goroutine is stopped but the one whose worker answers. To show the stack of
-//! a goroutine that waits, the worker resumes the fibre, which captures a backtrace and suspends again; state, timer and queue
-//! stay as they are. A fibre looks whether it was resumed for that only if its switches are observed: see `switch_hooks`.
+//! Only a worker may look into its fibres, so the only goroutines that stop are those of the worker that answers. To
+//! show the stack of a goroutine that waits, the worker resumes the fibre, which captures a backtrace and suspends
+//! again; state, timer and queue stay as they are. Only a fibre whose switches are observed checks whether it was
+//! resumed just for the stack: see `switch_hooks`.
 
 use crate::shim::system;
 use crate::shim::system::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -34,13 +35,14 @@ use crate::sema::{self, Wake};
 
 /// The time that a dump waits for the next chunk.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// After how long workers that have not answered are asked again: a choice after a chunk forgets that they were asked.
+/// The time after which workers that have not answered are asked again: a choice after a chunk forgets that they were
+/// asked.
 const AGAIN: Duration = Duration::from_millis(1);
-/// Number of fibres that a worker describes between two choices, at most.
+/// The greatest number of fibres that a worker describes between two choices.
 const CHUNK: usize = 256;
 /// The time, about, that a worker describes fibres between two choices.
 const CHUNK_TIME: Duration = Duration::from_millis(2);
-/// Number of bytes of its stack that a goroutine must have left to capture a backtrace.
+/// The number of bytes of stack that a goroutine must have left to capture a backtrace.
 const ROOM: usize = 16 << 10;
 
 /// The goroutines of the process: see [`dump`].
@@ -51,14 +53,14 @@ pub struct Dump {
     pub goroutines: Vec<GoroutineInfo>,
     /// Number of goroutines that have not begun, and of async tasks. Goroutines of a worker in `silent_workers` count, too.
     pub others: usize,
-    /// Workers that have not answered in 200 ms: a goroutine there computes, or blocks the thread; perhaps by a dump of its own
-    /// where it may not switch.
+    /// Workers that have not answered in 200 ms: a goroutine there computes, or blocks the thread, perhaps by a dump
+    /// where the goroutine may not switch.
     pub silent_workers: Vec<usize>,
 }
 
 impl Dump {
-    /// Groups goroutines that were started by the same call (as far as that is known) as the same closure, and wait for the same
-    /// kind of thing. The largest group comes first. Go's profile `goroutine` with `debug=1`.
+    /// Groups goroutines that were started by the same call (as far as that is known) as the same closure, and wait for
+    /// the same kind of thing. The largest group comes first. Go's profile `goroutine` with `debug=1`.
     ///
     /// A leak is a group that grows from dump to dump, with a longest wait that grows, too.
     ///
@@ -93,16 +95,16 @@ impl fmt::Display for Dump {
     }
 }
 
-/// Describes the goroutines of the process: Go's `pprof.Lookup("goroutine")`, and what Go prints on `SIGQUIT`.
+/// Describes the goroutines of the process: Go's `pprof.Lookup("goroutine")`, and Go's output on `SIGQUIT`.
 ///
-/// Each worker describes its own goroutines between two of their turns, so the program goes on meanwhile, and the parts of the
-/// dump are of slightly different moments. Goroutines of [bubbles](crate::goroutine::synctest) are not listed. A goroutine waits
-/// for its dump, which a thread makes.
+/// Each worker describes its own goroutines between two of their turns, so the program goes on meanwhile, and the parts
+/// of the dump are of slightly different moments. Goroutines of [bubbles](crate::goroutine::synctest) are not listed. A
+/// calling goroutine waits while a thread makes the dump.
 ///
-/// Where [stalls are reported](crate::goroutine#environment), which is the default in builds with debug assertions, and after
-/// [`add_switch_hooks`](crate::goroutine::add_switch_hooks), each goroutine that has begun since has the place of the call
-/// that started the goroutine, and, unless the goroutine runs or has less than 16 KiB of stack left, its stack. (Elsewhere both
-/// would cost each goroutine and each wait some instructions.)
+/// Where [stalls are reported](crate::goroutine#environment), which is the default in builds with debug assertions, and
+/// after [`add_switch_hooks`](crate::goroutine::add_switch_hooks), each goroutine that has begun since has the place of
+/// the call that started the goroutine. Such a goroutine also has its stack, unless the goroutine runs or has less than
+/// 16 KiB of stack left. (Elsewhere both would cost each goroutine and each wait some instructions.)
 ///
 /// # Examples
 ///
@@ -124,7 +126,7 @@ pub fn dump() -> Dump {
     if current::current().is_none() {
         return ask(Wanted::All);
     }
-    // No thread of `blocking`: all of those may be taken, which is when a dump is wanted.
+    // Do not use a thread of `blocking`: all of those may be taken, which is when a dump is wanted.
     let sched = Sched::here();
     let shared = Arc::new((Mutex::new(None), AtomicU32::new(0)));
     let theirs = shared.clone();
@@ -184,15 +186,15 @@ struct Answers {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// The request that workers are to answer.
 static REQUEST: Mutex<Option<Arc<Request>>> = Mutex::new(None);
-/// Held by the thread that makes a dump: one dump at a time.
+/// The lock that a thread holds while it makes a dump: only one dump is made at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Nothing panics under these locks, but for a failed allocation.
+/// Locks one of the mutexes of this file. Nothing panics under these locks, but for a failed allocation.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Steps 1 and 3. By a thread that is no worker, or by a worker that cannot switch.
+/// Makes a dump: steps 1 and 3. Called by a thread that is no worker, or by a worker that cannot switch.
 pub(super) fn ask(wanted: Wanted) -> Dump {
     let sched = Sched::process(); // before any lock, as this refuses in a forked child
     clock::refresh(system::now());
@@ -202,10 +204,10 @@ pub(super) fn ask(wanted: Wanted) -> Dump {
     let answers = Mutex::new(Answers { goroutines: Vec::new(), chunks: 0, missing });
     let request = Arc::new(Request { number, wanted, answers, answered: Condvar::new() });
     *lock(&REQUEST) = Some(request.clone());
-    // Release: a worker that reads the number finds the request.
+    // Release: a worker that reads the number also finds the request.
     NUMBER.store(number, Ordering::Release);
     if let Some(worker) = current::worker().filter(|worker| ptr::eq(worker.sched(), sched)) {
-        // The loop of this worker cannot answer: the caller keeps the loop from going on.
+        // The loop of this worker cannot answer, as the caller keeps the loop from going on: answer in its place.
         let infos =
             worker.fibres().filter_map(GoroutineInfo::of).filter(|info| request.wanted.includes(info)).collect();
         request.take_answer(worker, infos, true);
@@ -252,23 +254,23 @@ impl Request {
         }
     }
 
-    /// Returns whether the worker is to answer, and has not.
+    /// Returns whether the worker has to answer, and has not answered yet.
     fn lacks(&self, worker: &'static Worker) -> bool {
         lock(&self.answers).missing.iter().any(|other| ptr::eq(*other, worker))
     }
 }
 
-/// The state of a worker's answer. The worker's own.
+/// The state of a worker's answer. Used by that worker only.
 pub(crate) struct Progress {
     /// The request that the worker answers, or has answered.
     number: Cell<u64>,
-    /// The worker has answered request `number`.
+    /// True if the worker has answered request `number`.
     is_done: Cell<bool>,
-    /// The fibre that is described next.
+    /// The next fibre to describe.
     next: Cell<Option<&'static Fibre>>,
-    /// The worker has described a chunk, and makes a choice before the next.
+    /// True if the worker has described a chunk, and makes a choice before the next chunk.
     pauses: Cell<bool>,
-    /// The fibre that is resumed is to show its stack.
+    /// True while a fibre is resumed to show the fibre's stack.
     is_showing: Cell<bool>,
     /// The stack that the fibre has shown.
     stack: Cell<Option<Backtrace>>,
@@ -297,7 +299,7 @@ impl Progress {
         self.is_wanted() && !self.pauses.replace(false)
     }
 
-    /// A fibre is about to be freed.
+    /// Forgets a fibre that is about to be freed.
     pub(crate) fn forgets(&self, fibre: &'static Fibre) {
         if self.next.get().is_some_and(|next| ptr::eq(next, fibre)) {
             self.next.set(fibre.older.get());
@@ -305,7 +307,7 @@ impl Progress {
     }
 }
 
-/// Step 2, on the stack of the worker's loop.
+/// Describes a chunk of fibres: step 2, on the stack of the worker's loop.
 #[cold]
 pub(crate) fn answer(worker: &'static Worker) {
     fork::forbid_in_child(); // another thread of the parent may have held the locks at the fork
@@ -342,12 +344,12 @@ pub(crate) fn answer(worker: &'static Worker) {
     }
 }
 
-/// Has a fibre of this worker, which is suspended, show its stack.
+/// Resumes a suspended fibre of this worker, so that the fibre shows its stack, and returns that stack.
 fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Backtrace> {
     if !fibre.observed.get() || fibre.state.get() == State::Running {
         return None;
     }
-    let wait = fibre.wait.get(); // a user's allocator may wait, and note that
+    let wait = fibre.wait.get(); // keep the note: a user's allocator may wait, and note that wait
     worker.own.dump.is_showing.set(true);
     current::resume(fibre);
     worker.own.dump.is_showing.set(false);
@@ -355,7 +357,8 @@ fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Backtrace>
     worker.own.dump.stack.take()
 }
 
-/// Suspends again for as long as this fibre is resumed for its stack only. By an observed fibre after each switch.
+/// Shows the stack and suspends again for as long as this fibre is resumed only for that. Called by an observed fibre
+/// after each switch.
 pub(crate) fn show_stack_if_asked(fibre: &'static Fibre, switch: impl Fn()) {
     let progress = &fibre.worker.own.dump;
     while progress.is_showing.get() {

@@ -2,10 +2,10 @@
 
 use crate::shim::system::atomic::{AtomicU64, Ordering};
 
-/// Ids are dealt to workers in batches, as Go's are.
+/// The number of ids in a batch. Workers get ids in batches, as in Go.
 const BATCH: u64 = 16;
 
-/// A batch of ids: from, to.
+/// Returns a batch of ids: the first id, and the first id after the batch.
 #[cold]
 pub(crate) fn more_ids() -> (u64, u64) {
     static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -1,4 +1,5 @@
-//! The scheduler: workers, each a thread; what they run next; timers; and the thread that watches them.
+//! The scheduler: workers, each a thread; the choice of the goroutine to run next; timers; and the thread that watches
+//! the workers.
 
 pub(crate) mod bubble;
 pub(crate) mod clock;

@@ -1,17 +1,17 @@
-//! The clock of a worker: goroutines that wait with a deadline, and the time slice of the one that runs.
+//! The clock of a worker: goroutines that wait with a deadline, and the time slice of the running goroutine.
 //!
-//! A slice begins at the first choice that is not `next`, and is measured from the first call after that which reads the
-//! clock. It ends only if another goroutine is there to have the next one; and later if an idle worker may take that one:
-//! see `waits_for_thief`.
+//! A slice begins at the first choice that is not `next`, and is measured from the first call after that choice which
+//! reads the clock. The slice ends only if another goroutine is there to have the next slice, and ends later if an idle
+//! worker may take that goroutine: see `waits_for_thief`.
 //!
-//! | what reads the clock, and fires timers that are due | when |
+//! | reads the clock, and fires timers that are due | when |
 //! |---|---|
-//! | a call into the runtime | the first after the watcher has asked, the next, the second, fourth, .. after it; each 64th of a slice |
-//! | a yield, if timers are set | each; each 16th, if they follow each other fast |
+//! | a call into the runtime | the first after the watcher has asked; then the next, the second after that, the fourth after that, ..; each 64th of a slice |
+//! | a yield, if timers are set | each; each 16th, if yields follow each other fast |
 //! | a choice (timers only) | the first after the watcher has asked; each 64th; each that finds nothing else |
 //!
-//! The watcher asks every 10 ms, whatever the worker does. So a timer is late by 10 ms at most, and by the time between two
-//! calls or choices; beside goroutines that yield, by that between two yields.
+//! The watcher asks every 10 ms, whatever the worker does. So a timer is late by 10 ms at most, and by the time between
+//! two calls or choices; beside goroutines that yield, by the time between two yields.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -27,30 +27,31 @@ use crate::goroutine::native::switch_hooks;
 use crate::shim::system;
 use crate::{Instant, ParkResult};
 
-/// For how long a goroutine runs beside others before a call into the runtime makes it give way.
+/// The time for which a goroutine runs beside others before a call into the runtime makes the goroutine give way.
 const SLICE: Duration = Duration::from_micros(100);
-/// The same, beside goroutines that have not started, while another worker is idle: that one may have to be woken first,
-/// and it takes what has waited for [`AGE`](super::worker::AGE).
+/// The slice beside goroutines that have not started, while another worker is idle. That worker may have to be woken
+/// first, and takes only work that has waited for [`AGE`](super::worker::AGE).
 const LONG_SLICE: Duration = Duration::from_millis(1);
 
-/// Every how many calls of a slice the clock is read.
+/// The greatest number of calls of a slice between two looks at the clock.
 const MOST_CALLS: u32 = 64;
-/// Every how many yields beside timers the clock is read, if they follow each other fast.
+/// The greatest number of yields beside timers between two looks at the clock, if the yields follow each other fast.
 const MOST_YIELDS: u32 = 16;
-/// Yields do not, if two that have read the clock are so far apart.
+/// Two yields that have read the clock follow each other fast if they are less than this time apart.
 const FAST: Duration = Duration::from_micros(50);
 
-/// When calls and yields read the clock: to read it takes longer than most of them.
+/// The pace at which calls and yields read the clock. To read the clock takes longer than most calls and yields.
 pub(crate) struct Pace {
-    /// Calls since the slice has begun, or the last look.
+    /// The number of calls since the slice began, or since the last look.
     calls: Cell<u32>,
-    /// Every how many calls there is a look: 1 when the watcher has asked, and twice as many after each look.
+    /// The number of calls from a look to the next look: 1 when the watcher has asked, and twice as many after each
+    /// look.
     every_calls: Cell<u32>,
-    /// Yields beside timers since the last that has looked.
+    /// The number of yields beside timers since the last yield that looked.
     yields: Cell<u32>,
-    /// Every how many of these there is a look: twice as many after each look that comes fast.
+    /// The number of such yields from a look to the next look: twice as many after each look that comes fast.
     every_yields: Cell<u32>,
-    /// When a yield has looked last.
+    /// The time of the last look by a yield.
     looked: Cell<Option<Instant>>,
 }
 
@@ -70,7 +71,7 @@ impl Pace {
         self.calls.set(0);
     }
 
-    /// Counts a call. True if it is to look at the clock.
+    /// Counts a call. Returns true if the call is to look at the clock.
     #[inline(always)]
     fn count_call(&self) -> bool {
         let calls = self.calls.get() + 1;
@@ -78,20 +79,20 @@ impl Pace {
         calls >= self.every_calls.get()
     }
 
-    /// The watcher has asked: the next call looks at the clock, and the next yield. Goroutines may compute for long between
-    /// two calls, so the next looks come soon after, too.
+    /// Has the next call look at the clock, and the next yield. Called when the watcher has asked. Goroutines may
+    /// compute for long between two calls, so the next looks come soon after, too.
     pub(crate) fn look_soon(&self) {
         self.every_calls.set(1);
         self.every_yields.set(1);
     }
 
-    /// A call looks at the clock.
+    /// Notes that a call looks at the clock.
     fn call_looks(&self) {
         self.calls.set(0);
         self.every_calls.set((2 * self.every_calls.get()).min(MOST_CALLS));
     }
 
-    /// Counts a yield. Returns the time if it is to look for timers.
+    /// Counts a yield. Returns the time if the yield is to look for timers.
     fn count_yield(&self) -> Option<Instant> {
         let yields = self.yields.get() + 1;
         self.yields.set(yields);
@@ -108,7 +109,8 @@ impl Pace {
 
 impl Worker {
     fn timers<R>(&self, f: impl FnOnce(&mut TimerHeap<&'static Fibre>) -> R) -> R {
-        // SAFETY: the owner's, and `f`, which is ours, does not come back here.
+        // SAFETY: only the owner uses `timers`. `f` is code of this module and does not call this function, so this
+        // reference is the only one.
         f(unsafe { &mut *self.own.timers.get() })
     }
 
@@ -127,15 +129,15 @@ impl Worker {
         self.timers(|timers| timers.next())
     }
 
-    /// Forgets all timers: those that wait with a deadline wait without one.
+    /// Drops all timers: goroutines that wait with a deadline then wait without a deadline.
     pub(crate) fn drop_timers(&self) {
         while let Some(first) = self.next_timer() {
             _ = self.timers(|timers| timers.pop_due(first));
         }
     }
 
-    /// Readies the goroutines whose timers are due. They run before all others that are queued here, as in Go: they have
-    /// waited for long enough.
+    /// Readies the goroutines whose timers are due. These run before all others that are queued on this worker, as in
+    /// Go: they have waited for long enough.
     pub(crate) fn fire_timers(&'static self) {
         if self.next_timer().is_none() {
             return;
@@ -150,7 +152,7 @@ impl Worker {
         self.own.run_queue.prepend(&due);
     }
 
-    /// Readies the goroutines whose timers are due. A goroutine yields, and timers are set.
+    /// Readies the goroutines whose timers are due. Called when a goroutine yields, and timers are set.
     #[inline(never)]
     pub(crate) fn yields_beside_timers(&'static self) {
         if self.own.pace.count_yield().is_some_and(|now| self.is_timer_due(now)) {
@@ -158,26 +160,27 @@ impl Worker {
         }
     }
 
-    /// Whether the running goroutine has had its slice, and another goroutine is there to have one. Counts as a call.
+    /// Returns whether the running goroutine's slice is over, and another goroutine is there to have the next slice.
+    /// Counts as a call.
     #[inline]
     pub(crate) fn is_slice_over(&'static self) -> bool {
         self.count_call() && self.ask_clock()
     }
 
-    /// Whether the clock is to be asked.
+    /// Counts a call. Returns whether the clock is to be read.
     #[inline(always)]
     pub(crate) fn count_call(&self) -> bool {
         self.own.pace.count_call() || self.is_asked()
     }
 
-    /// Whether the watcher has asked since the last look at the clock.
+    /// Returns whether the watcher has asked since the last look at the clock.
     #[inline(always)]
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Has the next choice look for timers and for work from outside, as the watcher has it: a task gives way. (A goroutine that
-    /// gives way looks for both itself, as it is queued.)
+    /// Has the next choice look for timers and for work from outside, as after a request of the watcher. Called when a
+    /// task gives way. (A goroutine that gives way looks for both itself, as the goroutine is queued.)
     pub(crate) fn ask_again(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
@@ -206,20 +209,22 @@ impl Worker {
         if self.is_timer_due(now) {
             self.fire_timers();
         }
-        // Once in a tick of the watcher the turn ends before its slice: what has just become due does not wait for the next
-        // tick.
+        // Once in a tick of the watcher, end the turn before the slice is over, so that a goroutine that has just
+        // become due does not wait for the next tick.
         let gives_way = (over || asked) && self.has_work() && !self.waits_for_thief(now);
         if gives_way && current::fibre().is_some() && current::current().is_none() {
-            // Inside `without_switching`. The next call is asked, too: a round of two calls, of which each 64th is this
-            // one, would else never give way.
+            // This is inside `without_switching`. Have the next call asked, too: else a round of two calls, of which
+            // each 64th is the call inside, would never give way.
             self.asked.store(true, Ordering::Relaxed);
         }
         gives_way
     }
 
-    /// All that waits here has not started, and another worker has nothing to do. If this worker began it, it would stay
-    /// here: two goroutines that compute would share one worker, beside one that sleeps, until they end. So the slice goes
-    /// on for a while, and a thief is woken.
+    /// Returns whether the slice goes on for a while, as a thief may take the work. Wakes a thief then.
+    ///
+    /// This is so if all that waits on this worker has not started, and another worker has nothing to do. If this
+    /// worker began such work, the work would stay on this worker: two goroutines that compute would share a worker,
+    /// beside a worker that sleeps, until they end.
     fn waits_for_thief(&'static self, now: Instant) -> bool {
         let sched = self.sched();
         let only_unstarted = || !self.has_started_work() && self.inbox.is_empty() && !sched.has_global_work();

@@ -1,21 +1,21 @@
-//! A searcher gives its processor to a worker that waits for that processor.
+//! The rule by which a searcher gives its processor to a worker that waits for that processor.
 //!
-//! The system likes to run a thread that is woken on the processor of its waker. There the woken worker waits for as long
-//! as the waker searches, in vain, for work that only the woken worker can bring: 50 us for each message. So each worker
-//! notes on which processor it runs. A searcher whose processor is the last one of another worker that is awake knows that
-//! the other worker does not run, as the searcher does:
+//! The system likes to run a woken thread on the processor of the waker. There the woken worker waits for as long as
+//! the waker searches, in vain, for work that only the woken worker can bring: 50 us for each message. So each worker
+//! notes the processor that the worker runs on. If another worker is awake, and its note names the searcher's
+//! processor, then that worker does not run, as the searcher runs there:
 //!
 //! | the last yield | the searcher |
 //! |---|---|
 //! | gave the processor to a worker, or to no thread | yields the processor |
 //! | took more than [`LONG_YIELD`]: another program had the processor | sleeps instead, until [`PAUSE`] times that time has passed |
 //!
-//! The second row is there because a yield may cost milliseconds: Linux 6.18 takes the rest of its slice from a thread that
-//! yields. While another program has the processor of a searcher, that searcher still counts as searching, so work for any
-//! worker wakes no other one, as when the system takes the processor from it.
+//! The second row is there because a yield may cost milliseconds: Linux 6.18 takes the rest of the slice from a thread
+//! that yields. While another program has the processor of a searcher, that searcher still counts as searching. So work
+//! for any worker wakes no other worker, as when the system takes the processor from the searcher.
 //!
-//! Notes are hints. After an old note a searcher yields to no thread, which takes less than a microsecond, or searches for as
-//! long as it would without the rule.
+//! Notes are hints. After an old note a searcher yields to no thread, which takes less than a microsecond, or searches
+//! for as long as without the rule.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -28,10 +28,10 @@ use crate::shim::{self, system};
 const LOOK: Duration = Duration::from_micros(1);
 /// Number of other workers that a look reads. The next look goes on behind them.
 const OTHERS: usize = 8;
-/// A yield that takes longer has given the processor to another program.
+/// The length from which a yield counts as long: another program has had the processor.
 const LONG_YIELD: Duration = Duration::from_micros(500);
-/// For this many times the length of a long yield the worker does not yield again: long yields take a sixteenth of its time
-/// at most.
+/// The time after a long yield for which the worker does not yield again, as a multiple of the length of that yield. So
+/// long yields take at most a sixteenth of the worker's time.
 const PAUSE: u32 = 16;
 /// The longest pause, should the process have been stopped during a yield.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -46,10 +46,11 @@ impl Note {
         Self(AtomicU32::new(Self::NONE))
     }
 
-    /// Notes the processor of the calling thread, and returns the number of that processor; `None` if the system does not say.
+    /// Notes the processor of the calling thread, and returns the number of that processor; `None` if the system does
+    /// not say.
     pub(crate) fn take(&self) -> Option<u32> {
         let here = shim::processor()?;
-        // As a rule the number stands there already: do not write to a line that others read.
+        // As a rule the number is the same already: do not write to a line that others read.
         if self.0.load(Ordering::Relaxed) != here {
             self.0.store(here, Ordering::Relaxed);
         }
@@ -72,12 +73,12 @@ pub(crate) enum Advice {
     Sleep,
 }
 
-/// A worker's memory of its looks and yields.
+/// A worker's memory of earlier looks and yields.
 pub(crate) struct Courtesy {
     looked: Cell<Option<Instant>>,
     /// Number of other workers that the looks have read: the next look begins there.
     read: Cell<usize>,
-    /// Until then the worker sleeps instead of yielding.
+    /// The time until which the worker sleeps instead of yielding.
     pause: Cell<Option<Instant>>,
 }
 
@@ -86,8 +87,8 @@ impl Courtesy {
         Self { looked: Cell::new(None), read: Cell::new(0), pause: Cell::new(None) }
     }
 
-    /// Looks, once in [`LOOK`], whether another worker wants the caller's processor. `others` are the notes of all other
-    /// workers, from some place on, each with whether the worker is awake.
+    /// Looks, once in [`LOOK`], whether another worker wants the caller's processor. `others` are the notes of all
+    /// other workers, from some index on, each with true if the worker is awake.
     pub(crate) fn look<'a, I>(&self, note: &Note, now: Instant, others: impl FnOnce(usize) -> I) -> Advice
     where
         I: Iterator<Item = (&'a Note, bool)>,
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(advice(end + LONGEST_PAUSE), Advice::Yield, "the process was stopped");
     }
 
-    /// Each look reads a few workers, and the looks together read all.
+    /// Tests that each look reads a few workers, and that the looks together read all.
     #[test]
     fn the_looks_go_around() {
         let (courtesy, workers) = (Courtesy::new(), 64);

@@ -1,15 +1,16 @@
-//! How many workers there are, unless the program says.
+//! The number of workers, unless the program sets the number.
 //!
-//! As in Go 1.25 and later: one for each processor that this thread may run on, but no more than the cgroup's quota of
-//! processor time allows; and two at least, whatever the quota, where there are two processors.
+//! The number is as in Go 1.25 and later: a worker for each processor that this thread may run on, but no more workers
+//! than the cgroup's quota of processor time allows; and two at least, whatever the quota, where there are two
+//! processors.
 //!
-//! `std` reads the quota: of cgroup v2 or v1, and the smallest from the process's own group up to the root, where Go
-//! looks at the own group only. It rounds a quota of 2.5 processors down, where Go rounds up. Down is right here: more
-//! workers than quota are stopped together for a part of each period, and a goroutine whose worker is stopped cannot go
-//! on elsewhere.
+//! `std` reads the quota of cgroup v2 or v1, and takes the smallest from the process's own group up to the root, where
+//! Go looks at the own group only. `std` rounds a quota of 2.5 processors down, where Go rounds up. Down is right here:
+//! more workers than quota are stopped together for a part of each period, and a goroutine whose worker is stopped
+//! cannot go on elsewhere.
 //!
 //! `SUDOG_MAXPROCS` overrides all of that, as `GOMAXPROCS` does in Go. Go ignores a value that is no positive number;
-//! here it is a fatal error.
+//! in this runtime such a value is a fatal error.
 
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
@@ -20,7 +21,7 @@ use crate::shim::num_cpus;
 
 const VARIABLE: &str = "SUDOG_MAXPROCS";
 
-/// How many workers to start. Reads files and allocates: to be asked once.
+/// Returns the number of workers to start. Reads files and allocates, so this is called once.
 pub(crate) fn default_procs() -> usize {
     match std::env::var_os(VARIABLE) {
         Some(value) => parse(&value).unwrap_or_else(|| {
@@ -31,15 +32,17 @@ pub(crate) fn default_procs() -> usize {
 }
 
 fn parse(value: &OsStr) -> Option<usize> {
-    // No sign: a number that `parse` takes, with a digit in front.
+    // Accept no sign: only a number that `parse` takes, with a digit in front.
     let value = value.to_str().filter(|value| value.starts_with(|c: char| c.is_ascii_digit()))?;
     value.parse().ok().map(NonZeroUsize::get)
 }
 
-/// From `std`'s answer, which knows the quota, and the number of processors, which does not.
+/// Returns the number of workers, from `std`'s answer, which knows the quota, and from the number of processors, which
+/// does not.
 fn by_machine(parallelism: Option<NonZeroUsize>, cpus: u32) -> usize {
     match parallelism.map_or(1, NonZeroUsize::get) {
-        // A quota below 2: with one worker, whatever blocks its thread would block all.
+        // The quota is below 2. With a single worker, a call that blocks that worker's thread would block all
+        // goroutines.
         1 if cpus > 1 => 2,
         n => n,
     }
@@ -68,7 +71,7 @@ mod tests {
         {
             assert_eq!(by_machine(NonZeroUsize::new(parallelism), cpus), procs, "{parallelism} of {cpus}");
         }
-        // More processors than the shim can count: it says 1.
+        // There are more processors than the shim can count: the shim says 1.
         assert_eq!(by_machine(NonZeroUsize::new(2000), 1), 2000);
     }
 

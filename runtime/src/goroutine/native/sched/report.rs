@@ -1,4 +1,4 @@
-//! What reports and dumps say of a goroutine.
+//! The descriptions of goroutines in reports and dumps.
 
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
@@ -22,19 +22,19 @@ pub struct GoroutineInfo {
     pub id: u64,
     /// The name that [`Builder::name`](crate::goroutine::Builder::name) gave.
     pub name: Option<Arc<str>>,
-    /// Whether the goroutine runs, could run, or waits.
+    /// The state: the goroutine runs, could run, or waits.
     pub state: GoroutineState,
-    /// The kind of the wait, in Go's words where Go has some: `sync.Mutex.Lock`, `chan receive`. Empty if the goroutine does not
-    /// wait, or waits for what has no name.
+    /// The kind of the wait, in Go's words where Go has some: `sync.Mutex.Lock`, `chan receive`. Empty if the goroutine
+    /// does not wait, or if the wait has no name.
     pub wait_reason: &'static str,
-    /// The time since the wait began, within 10 ms; a wait of more than 49 days counts from 0 again. Zero if the goroutine does
-    /// not wait.
+    /// The time since the wait began, within 10 ms; a wait of more than 49 days counts from 0 again. Zero if the
+    /// goroutine does not wait.
     pub waited: Duration,
     /// The time at which the wait began, on the clock of waits.
     pub(super) since: Duration,
     /// The goroutine that holds the mutex waited for. Mutexes know their holders in builds with debug assertions.
     pub holder: Option<u64>,
-    /// Whether the wait ends at a deadline, whatever happens.
+    /// True if the wait ends at a deadline, whatever happens.
     pub has_deadline: bool,
     /// The number of the goroutine's worker.
     pub worker: usize,
@@ -42,26 +42,27 @@ pub struct GoroutineInfo {
     pub started_as: &'static str,
     /// The call that started the goroutine, if switches were observed then.
     pub created_at: Option<&'static Location<'static>>,
-    /// The stack of a goroutine that does not run, if its switches are observed.
+    /// The stack of a goroutine that does not run, if the goroutine's switches are observed.
     pub stack: Option<Arc<Backtrace>>,
 }
 
-/// Whether a goroutine runs.
+/// The state of a goroutine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum GoroutineState {
     /// The goroutine runs on its worker.
     Running,
-    /// The goroutine waits for its turn on its worker.
+    /// The goroutine waits for a turn on its worker.
     Runnable,
     /// The goroutine waits for something.
     Waiting,
 }
 
 impl GoroutineInfo {
-    /// Describes the goroutine of a fibre, without its stack. None if the fibre has no goroutine that has begun.
+    /// Describes the goroutine of a fibre, without the stack. Returns None if the fibre has no goroutine that has
+    /// begun.
     ///
-    /// By the fibre's worker, or while that worker cannot wake.
+    /// May be called by the fibre's worker, or while that worker cannot wake.
     pub(super) fn of(fibre: &'static Fibre) -> Option<Self> {
         let state = match fibre.state.get() {
             State::Running => GoroutineState::Running,
@@ -97,7 +98,7 @@ impl GoroutineInfo {
         Some(info)
     }
 
-    /// Returns the number, and the name if there is one, as reports print them.
+    /// Returns the number, and the name if the goroutine has a name, as reports print them.
     fn title(&self) -> String {
         match &self.name {
             Some(name) => format!("{} {name:?}", self.id),
@@ -105,7 +106,7 @@ impl GoroutineInfo {
         }
     }
 
-    /// Writes the report of the goroutine. `holder` is what to call the holder of the mutex that is waited for.
+    /// Writes the report of the goroutine. `holder` is the title of the goroutine that holds the awaited mutex.
     fn write(&self, f: &mut impl fmt::Write, holder: Option<&str>, with_stack: bool) -> fmt::Result {
         write!(f, "goroutine {}", self.title())?;
         match self.state {
@@ -157,8 +158,8 @@ impl fmt::Display for GoroutineGroup<'_> {
     }
 }
 
-/// Groups goroutines that were started by the same call (as far as that is known) as the same closure, and wait for the same kind
-/// of thing. The largest group comes first.
+/// Groups goroutines that were started by the same call (as far as that is known) as the same closure, and wait for the
+/// same kind of thing. The largest group comes first.
 pub(super) fn groups(goroutines: &[GoroutineInfo]) -> Vec<GoroutineGroup<'_>> {
     let mut groups: HashMap<_, GoroutineGroup<'_>> = HashMap::new();
     for info in goroutines {
@@ -174,13 +175,14 @@ pub(super) fn groups(goroutines: &[GoroutineInfo]) -> Vec<GoroutineGroup<'_>> {
     groups
 }
 
-/// Number of goroutines that are alike and whose stacks a report shows: to look up names takes most of its time.
+/// The number of goroutines of a kind that show their stacks in a report: most of a report's time goes into the names
+/// of functions.
 const ALIKE: u32 = 3;
 
-/// Reports goroutines. Each mutex that is waited for has the name of its holder, if that is among the goroutines. Of goroutines
-/// that were started by the same call, wait for the same kind of thing, and have the same holder, the first [`ALIKE`] show their
-/// stacks.
-/// `are_all`: a holder that is not among them has ended.
+/// Reports goroutines. Each awaited mutex has the name of its holder, if the holder is among the goroutines. Of
+/// goroutines that were started by the same call, wait for the same kind of thing, and have the same holder, the first
+/// [`ALIKE`] show their stacks.
+/// `are_all`: a holder that is not among the goroutines has ended.
 pub(super) fn list(goroutines: &[GoroutineInfo], are_all: bool) -> String {
     let by_id: HashMap<u64, &GoroutineInfo> = goroutines.iter().map(|info| (info.id, info)).collect();
     let mut alike: HashMap<_, u32> = HashMap::new();
@@ -200,15 +202,15 @@ pub(super) fn list(goroutines: &[GoroutineInfo], are_all: bool) -> String {
 
 /// Describes each goroutine of a scheduler that has begun.
 ///
-/// To be called while no worker of the scheduler can wake.
+/// Must be called while no worker of the scheduler can wake.
 pub(super) fn goroutines(sched: &Sched) -> Vec<GoroutineInfo> {
     sched.workers().flat_map(|worker| worker.fibres().filter_map(GoroutineInfo::of).collect::<Vec<_>>()).collect()
 }
 
-/// Leaves out of a stack, innermost first, the frames of this project at the wait, and those of the runtime at the goroutine's
-/// base. `name`: the path of a frame's function.
+/// Returns the range of the user's frames in a stack, innermost first. Leaves out the frames of this project at the
+/// wait, and the frames of the runtime at the goroutine's base. `name` returns the path of a frame's function.
 pub(crate) fn of_the_user<T>(frames: &[T], name: impl Fn(&T) -> &str) -> Range<usize> {
-    /// Frames between a wait and its caller.
+    /// The frames between a wait and the caller of that wait.
     const WAIT: [&str; 9] = [
         "backtrace::",
         "core::",
@@ -220,7 +222,7 @@ pub(crate) fn of_the_user<T>(frames: &[T], name: impl Fn(&T) -> &str) -> Range<u
         "sudog_runtime::",
         "sudog_sync::",
     ];
-    /// Frames between a goroutine's closure and its fibre.
+    /// The frames between a goroutine's closure and the fibre.
     const BASE: [&str; 7] =
         ["std::panicking::", "std::panic::", "core::panic::", "core::ops::", "alloc::", "__rust_try", "sudog_"];
     let is_of = |frame: &T, list: &[&str]| {
@@ -236,7 +238,7 @@ pub(crate) fn of_the_user<T>(frames: &[T], name: impl Fn(&T) -> &str) -> Range<u
 
 /// Prints the frames [of the user](of_the_user) of a printed backtrace.
 pub(super) fn frames_of_the_user(stack: &str) -> String {
-    // A frame is a line with its number and name, and perhaps a line with its place.
+    // A frame is a line with number and name, and perhaps a line with the place.
     let mut frames: Vec<&str> = Vec::new();
     let mut start = 0;
     for (at, _) in stack.match_indices('\n') {

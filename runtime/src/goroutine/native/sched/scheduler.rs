@@ -1,5 +1,5 @@
-//! A scheduler: workers that share their work. There is one for the process, whose workers never end; and one for each
-//! [bubble](crate::goroutine::synctest), which has one worker.
+//! A scheduler: workers that share their work. The process has a scheduler whose workers never end. Each
+//! [bubble](crate::goroutine::synctest) has a scheduler with a single worker.
 
 use crate::shim::system;
 use crate::shim::system::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::goroutine::protocol::global_queue::GlobalQueue;
 use crate::goroutine::protocol::idle::{Idle, Wanted};
 use crate::goroutine::protocol::runq::Work;
 
-/// How many workers a scheduler has at most.
+/// The greatest number of workers of a scheduler.
 pub(crate) const MAX_WORKERS: usize = 256;
 
 /// Schedulers are never freed, so that a late wake-up does no harm.
@@ -36,7 +36,7 @@ pub(crate) struct Sched {
     ended: AtomicU64,
 }
 
-/// Numbers of what idle workers have done since the process began. For tests.
+/// The numbers of searches and yields of idle workers since the process began. For tests.
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Searches {
@@ -50,7 +50,7 @@ static PROCESS: Sched = Sched::new(false);
 /// The schedulers that the watcher looks at: that of the process, and those of bubbles under way.
 static LIVE: Mutex<Vec<&'static Sched>> = Mutex::new(Vec::new());
 
-/// Nothing panics under this lock, but for a failed allocation.
+/// Locks the list of live schedulers. Nothing panics under this lock, but for a failed allocation.
 fn live() -> MutexGuard<'static, Vec<&'static Sched>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -86,29 +86,29 @@ impl Sched {
         current::worker().map_or_else(Self::process, Worker::sched)
     }
 
-    /// A new scheduler for a bubble, with its worker.
+    /// Creates a scheduler for a bubble, and returns its worker.
     pub(crate) fn of_bubble() -> &'static Worker {
         let sched = Box::leak(Box::new(Self::new(true)));
         sched.new_worker()
     }
 
-    /// From now on the watcher looks at this scheduler.
+    /// Has the watcher look at this scheduler from now on.
     pub(crate) fn begin(&'static self) {
         overflow::install(current::running);
         live().push(self);
     }
 
-    /// A bubble has ended, and nothing of it is left: the watcher looks at it no more.
+    /// Ends the watcher's looks at this scheduler. Called when a bubble has ended, and nothing of that bubble is left.
     pub(crate) fn end(&'static self) {
         live().retain(|sched| !ptr::eq(*sched, self));
     }
 
-    /// The schedulers that the watcher looks at.
+    /// Returns the schedulers that the watcher looks at.
     pub(crate) fn all() -> Vec<&'static Self> {
         live().clone()
     }
 
-    /// Whether these are the schedulers that the watcher looks at.
+    /// Returns whether these are the schedulers that the watcher looks at.
     pub(crate) fn are_all(scheds: &[&'static Self]) -> bool {
         let live = live();
         live.len() == scheds.len() && live.iter().zip(scheds).all(|(a, b)| ptr::eq(*a, *b))
@@ -120,11 +120,11 @@ impl Sched {
 
     // ---- workers --------------------------------------------------------------------------------------------------
 
-    /// A worker, for a thread to become.
+    /// Creates a worker, for a thread to become.
     fn new_worker(&'static self) -> &'static Worker {
         let index = self.indices.fetch_add(1, Ordering::Relaxed);
         let worker = &*Box::leak(Box::new(Worker::new(self, index)));
-        // Release: a thread that finds the worker there finds it whole.
+        // Release: a thread that loads the pointer sees the worker initialised.
         self.workers[index].store(ptr::from_ref(worker).cast_mut(), Ordering::Release);
         worker
     }
@@ -133,7 +133,7 @@ impl Sched {
         (0..self.indices.load(Ordering::Relaxed)).filter_map(|index| self.worker(index))
     }
 
-    /// All workers but `me`, with their indices, from some index on.
+    /// Returns all workers but `me`, with their indices, from index `start` on.
     pub(crate) fn others(&self, me: &Worker, start: usize) -> impl Iterator<Item = (usize, &'static Worker)> {
         let all = self.indices.load(Ordering::Relaxed).max(1);
         let me = me.index;
@@ -144,11 +144,12 @@ impl Sched {
     }
 
     pub(crate) fn worker(&self, index: usize) -> Option<&'static Worker> {
-        // SAFETY: null, or a worker, which is never freed. Acquire: the worker was made before it was put there.
+        // SAFETY: the pointer is null, or points to a worker, which is never freed. Acquire: the worker was initialised
+        // before the pointer was stored.
         unsafe { self.workers.get(index)?.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Number of workers that do any work.
+    /// Returns the number of workers that do any work.
     #[inline]
     pub(crate) fn procs(&self) -> usize {
         self.procs.load(Ordering::Relaxed)
@@ -159,23 +160,23 @@ impl Sched {
             return self.procs(); // a bubble has one worker
         }
         let before = self.procs.swap(n, Ordering::Relaxed);
-        // Workers that were taken out, and may be in again.
+        // Wake the workers that were taken out, and that may be in again.
         self.idle.wake_own_only();
         self.wake_for_work();
         before
     }
 
-    /// Whether another worker may do, while the caller's spins, what the caller waits for.
+    /// Returns whether another worker may do the awaited work while the caller's worker spins.
     pub(crate) fn others_run(&self) -> bool {
         self.idle.others_run()
     }
 
-    /// Whether a worker sleeps.
+    /// Returns whether a worker sleeps.
     pub(crate) fn any_sleeps(&self) -> bool {
         self.idle.any_sleeps()
     }
 
-    /// Wakes a sleeping worker, or starts one, if there is work that no worker has looked for.
+    /// Wakes a sleeping worker, or starts a worker, if there is work that no worker has looked for.
     #[inline]
     pub(crate) fn wake_for_work(&'static self) {
         self.start_worker_if(self.idle.wake_any());
@@ -189,25 +190,25 @@ impl Sched {
 
     #[inline]
     fn start_worker_if(&'static self, wanted: Wanted) {
-        // A bubble has one worker, and none once it has ended.
+        // A bubble has a single worker, and no worker once that bubble has ended.
         if wanted == Wanted::AnotherWorker && !self.is_bubble && self.idle.workers() < self.procs() {
             _ = self.start_worker();
         }
     }
 
-    /// Whether a worker has nothing to do, or is about to come. A hint.
+    /// Returns whether a worker has nothing to do, or is about to come. A hint.
     pub(crate) fn has_idle_worker(&self) -> bool {
         self.idle.any_is_idle() || self.workers().count() < self.idle.workers()
     }
 
-    /// Starts workers up to this index. False if there are not to be so many.
+    /// Starts workers up to this index. Returns false if the scheduler may not have so many, or cannot start so many.
     pub(crate) fn start_up_to(&'static self, index: usize) -> bool {
         while self.worker(index).is_none() {
             if index >= self.procs() {
                 return false;
             }
-            // A worker that has been started, but has not come yet, is worth waiting for. In this order: no room to
-            // start a worker, then all have come, then there is none with this index.
+            // Wait for workers that have been started but have not come yet. Look in this order: no room to start a
+            // worker; then all have come; then no worker has this index.
             let all_are_there = || self.workers().count() == self.idle.workers();
             if !self.start_worker() && all_are_there() && self.worker(index).is_none() {
                 return false;
@@ -217,12 +218,12 @@ impl Sched {
         true
     }
 
-    /// Starts workers until there are `n`, if there are to be so many.
+    /// Starts workers until there are `n`, or as many as the scheduler may have.
     pub(crate) fn start_workers(&'static self, n: usize) {
         while self.idle.workers() < n.min(self.procs()) && self.start_worker() {}
     }
 
-    /// False if no more are to be started, or can be.
+    /// Starts a worker. Returns false if no more workers are to be started, or can be started.
     #[cold]
     fn start_worker(&'static self) -> bool {
         fork::forbid_in_child();
@@ -258,12 +259,12 @@ impl Sched {
         }
     }
 
-    /// Queues work for one worker, and wakes that worker once: a worker that is woken may take the processor of the caller,
-    /// which has more to place.
+    /// Queues work for one worker, and wakes that worker once, after the last piece: a worker that is woken may take the
+    /// processor of the caller, which has more to place.
     pub(crate) fn place(worker: &'static Worker, works: impl IntoIterator<Item = Work>) {
         let mut any = false;
         for work in works {
-            // SAFETY: `worker` is never freed.
+            // SAFETY: `worker`, and so `worker.placed`, is never freed.
             unsafe { worker.placed.push(work, &worker.inbox) };
             any = true;
         }
@@ -281,7 +282,7 @@ impl Sched {
         !self.global.is_empty()
     }
 
-    /// Takes this worker's share of the global queue: at least one piece, at most `most`.
+    /// Takes this worker's share of the global queue: at least one piece, at most `most` pieces.
     pub(crate) fn pop_global(&self, most: usize) -> impl Iterator<Item = Work> + use<> {
         self.global.pop(most, self.idle.workers())
     }
@@ -290,9 +291,9 @@ impl Sched {
         self.workers().any(|worker| !worker.ring.is_empty())
     }
 
-    /// Number of goroutines and tasks of this scheduler that have been made and not ended.
+    /// Returns the number of goroutines and tasks of this scheduler that have been made and have not ended.
     pub(crate) fn live(&self) -> usize {
-        // The ends first, so that the difference is not below 0.
+        // Read the ends first, so that the difference is not below 0.
         let ended = self.workers().map(|w| w.ended.load(Ordering::Acquire)).sum::<u64>();
         let ended = ended + self.ended.load(Ordering::Acquire);
         let made = self.workers().map(|w| w.made.load(Ordering::Acquire)).sum::<u64>();
@@ -318,7 +319,7 @@ impl Sched {
     pub(crate) fn count_end(&'static self) {
         match current::worker() {
             Some(worker) if ptr::eq(worker.sched(), self) => worker.count_end(),
-            // Release, as an end: whoever sees the end sees that the goroutine was made.
+            // Release, as this is an end: a thread that sees the end also sees that the goroutine was made.
             _ => _ = self.ended.fetch_add(1, Ordering::Release),
         }
     }

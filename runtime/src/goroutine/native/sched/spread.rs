@@ -1,29 +1,30 @@
-//! Where a family of goroutines starts.
+//! The choice of the workers on which a family of goroutines starts.
 //!
-//! A goroutine stays on the worker that started it. In Go's commonest idiom all workers of a pool start, and wait for
-//! the first job, within a microsecond: without more ado all of them would stay on their creator's worker for good.
-//! Pairs, on the other hand, run best on one worker.
+//! A goroutine stays on the worker that started that goroutine. In Go's commonest idiom all goroutines of a worker pool
+//! start, and wait for the first job, within a microsecond: without further measures all of them would stay on their
+//! creator's worker for good. Pairs, on the other hand, run best on a single worker.
 //!
 //! So a worker *spreads* the goroutines of its ring that have not started when two things hold:
 //!
 //! 1. A family starts: [`FAMILY`] goroutines in a row have blocked in their first run, with none ending and none
-//!    readied here in between. Fork-join never looks so, as its goroutines end; nor does a pair, or a chain of
-//!    goroutines that ready each other.
-//! 2. This worker has at least two more goroutines than an idle one.
+//!    readied on this worker in between. Fork-join never looks so, as its goroutines end; nor does a pair, or a chain
+//!    of goroutines that ready each other.
+//! 2. This worker has at least two more goroutines than an idle worker.
 //!
-//! Then the oldest go to idle workers, until each has its share. They are placed: a thief would take the next family's
-//! too. Only idle workers get any: what is placed cannot be stolen, and would wait for as long as a goroutine computes.
-//! Not more workers get any than there are processors: goroutines of a family talk to each other, and a message to a
-//! worker that waits for its processor takes many times as long.
+//! Then the oldest goroutines go to idle workers, until each idle worker has its share. The goroutines are placed (see
+//! `placed`) rather than left to thieves: a thief would take the next family's goroutines, too. Only idle workers get
+//! any goroutines: a placed goroutine cannot be stolen, and on a busy worker would wait for as long as a goroutine
+//! computes. Not more workers get any than there are processors: goroutines of a family talk to each other, and a
+//! message to a worker that waits for its processor takes many times as long.
 //!
-//! | field of `Own`, or of `Worker` | | written by |
+//! | field of `Own`, or of `Worker` | meaning | written by |
 //! |---|---|---|
-//! | `first_blocks` | how many in a row have blocked in their first run | the owner: `begin`, `count_block`; 0 by `enqueue` and `end_poll` |
-//! | `population` | goroutines that have started here and not ended | the owner |
+//! | `first_blocks` | number of goroutines in a row that have blocked in their first run | the owner: `begin`, `count_block`; 0 by `enqueue` and `end_poll` |
+//! | `population` | goroutines that have started on this worker and not ended | the owner |
 //! | `looking` | the worker looks for work, or sleeps | the owner |
-//! | `placed.len()` | goroutines that are on their way to it | placers, the owner |
+//! | `placed.len()` | goroutines that are on their way to this worker | placers, the owner |
 //!
-//! All of them are hints, read and written Relaxed: a stale one places a goroutine worse, and no more.
+//! All these fields are hints, read and written Relaxed: a stale value only places a goroutine worse.
 
 use crate::shim::system;
 use crate::shim::system::atomic::{AtomicUsize, Ordering};
@@ -35,36 +36,38 @@ use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::shim;
 
-/// So many goroutines in a row that blocked in their first run are a family. With 1 pairs are split; with 2, two
-/// producers and two consumers; with 4, a pool of four stays together.
+/// The number of goroutines in a row, each blocked in its first run, that are a family. With 1, pairs are split; with
+/// 2, two producers and two consumers; with 4, a pool of four stays together.
 const FAMILY: u32 = 3;
-/// For how long a family waits for threads that have just been started: each takes some 50 us to come. Else the first
-/// family of a process, which is often its only one, would find no worker to go to.
+/// The time for which a family waits for threads that have just been started: each thread takes some 50 us to come.
+/// Else the first family of a process, often the only family, would find no worker to go to.
 const PATIENCE: Duration = Duration::from_micros(500);
 
-/// Goroutines that have been spread: for tests.
+/// The number of goroutines that have been spread: for tests.
 static SPREAD: AtomicUsize = AtomicUsize::new(0);
 
-/// Number of goroutines that have been spread over idle workers, as a family of them blocked at once. For tests.
+/// Returns the number of goroutines that have been spread over idle workers, as a family of them blocked at once. For
+/// tests.
 #[must_use]
 pub fn spread_so_far() -> usize {
     SPREAD.load(Ordering::Relaxed)
 }
 
-/// How the goroutines of a ring are divided among idle workers, one after another, and the caller.
+/// The division of a ring's goroutines among idle workers, one after another, and the caller.
 struct Shares {
-    /// How many goroutines the caller has.
+    /// The number of goroutines that the caller has.
     mine: usize,
-    /// How many of the ring are left.
+    /// The number of goroutines that are left in the ring.
     left: usize,
-    /// How many there are to share, with those that workers have, and among how many workers: those to come, and the
-    /// caller, unless it has more than its share already.
+    /// The number of goroutines to share, with those that the workers have already; and the number of workers that
+    /// share them. These are the workers still to come, and the caller, unless the caller has more than a share
+    /// already.
     load: usize,
     workers: usize,
 }
 
 impl Shares {
-    /// Among so many idle workers, which have `theirs` together.
+    /// Divides among `workers` idle workers, which have `theirs` goroutines together.
     const fn new(mine: usize, queued: usize, workers: usize, theirs: usize) -> Self {
         let all = mine + queued + theirs;
         if mine <= all / (workers + 1) {
@@ -73,7 +76,7 @@ impl Shares {
         Self { mine, left: queued, load: queued + theirs, workers }
     }
 
-    /// How many go to the next worker, which has `theirs`.
+    /// Returns the number of goroutines that go to the next worker, which has `theirs` already.
     fn next(&mut self, theirs: usize) -> usize {
         let share = self.load.div_ceil(self.workers).saturating_sub(theirs).min(self.left);
         let share = if self.mine > theirs + 1 { share } else { 0 };
@@ -85,10 +88,10 @@ impl Shares {
 }
 
 impl Worker {
-    /// A goroutine blocks.
+    /// Counts a goroutine that blocks, if it blocks in its first run.
     #[inline]
     pub(crate) fn count_block(&self, fibre: &Fibre) {
-        // Goroutines that stay together are no family that could be spread.
+        // Goroutines that stay together are not a family that could be spread.
         if fibre.fresh.replace(false) && !fibre.together.get() {
             self.own.first_blocks.set(self.own.first_blocks.get() + 1);
         }
@@ -99,12 +102,12 @@ impl Worker {
         self.own.first_blocks.get() >= FAMILY
     }
 
-    /// How many goroutines it has, with those that are on their way.
+    /// Returns the number of goroutines of this worker, with those that are on their way to the worker.
     fn population(&self) -> usize {
         self.population.load(Ordering::Relaxed) as usize + self.placed.len()
     }
 
-    /// Places goroutines of the ring on workers that have fewer, as the top of this file says.
+    /// Places goroutines of the ring on idle workers that have fewer, by the rules at the top of this file.
     #[cold]
     pub(crate) fn spread(&'static self) {
         let queued = self.ring.len();
@@ -128,40 +131,43 @@ impl Worker {
             theirs += worker.population();
         }
         let mut shares = Shares::new(mine, queued, workers, theirs);
-        // Those that have become idle since are for the next time.
+        // Leave workers that have become idle since the count for the next time.
         for worker in idle().take(workers) {
-            // Their populations may have changed since.
+            // The workers' populations may have changed since the count.
             let theirs = worker.population().min(shares.load);
             let n = shares.next(theirs);
             self.place_on(worker, n);
         }
-        // The look at all workers is for several choices: the more of them, the more.
+        // If no goroutine was placed, do not look at all workers again for some choices: the more workers, the more
+        // choices.
         if shares.left == queued {
             self.own.spread_pause.set(sched.idle.workers() as u32 / 4);
         }
     }
 
-    /// Places the oldest `n` of the ring, or as many as there are, on another worker.
+    /// Places the oldest `n` goroutines of the ring, or as many as there are, on another worker.
     fn place_on(&'static self, worker: &'static Worker, n: usize) {
-        // SAFETY: this is the owner.
+        // SAFETY: the calling thread owns this worker, and so the ring.
         let works = (0..n).map_while(|_| unsafe { self.ring.pop() });
         Sched::place(worker, works.inspect(|_| _ = SPREAD.fetch_add(1, Ordering::Relaxed)));
     }
 
-    /// Starts workers up to `wanted`, and lets those that have been started come. Once for each number of them: should
-    /// the system have no processor for them, the next family does not wait again.
+    /// Starts workers up to `wanted`, and waits for workers that have been started and have not come yet. Waits once
+    /// for each number of workers: if the system has no processor for these workers, the next family does not wait
+    /// again.
     fn await_workers(&'static self, sched: &'static Sched, wanted: usize) {
         if sched.is_bubble() || sched.idle.workers().max(wanted) <= self.own.awaited.get() {
             return;
         }
         sched.start_workers(wanted);
-        // Should the system have no more threads, it is not asked again at each choice.
+        // Note the number even if the system has no more threads, so that the system is not asked again at each choice.
         self.own.awaited.set(sched.idle.workers().max(wanted));
         let begun = system::now();
         while sched.workers().count() < sched.idle.workers()
             && system::now().saturating_duration_since(begun) < PATIENCE
         {
-            // Not by yields. They are processor time, and make the ring old: the worker that comes would steal all of it.
+            // Sleep, do not yield. Yields are processor time, and make the ring old: the worker that comes would steal
+            // all of the ring.
             thread::sleep(PATIENCE / 50);
         }
     }
@@ -171,7 +177,8 @@ impl Worker {
 mod tests {
     use super::*;
 
-    /// A family of `family` starts on the first of so many idle workers, where a goroutine is already.
+    /// Spreads a family of `family` goroutines, which starts on the first of `workers` idle workers, where there is a
+    /// goroutine already. Returns the number of goroutines of each worker.
     fn spread(family: usize, workers: usize) -> Vec<usize> {
         let mut loads = vec![0; workers];
         loads[0] = 1 + family.min(FAMILY as usize);
@@ -207,7 +214,7 @@ mod tests {
 
     #[test]
     fn no_more_is_moved_than_helps() {
-        // mine, theirs, queued: how many
+        // The caller's goroutines, the idle worker's, the queued, and the number that moves.
         for (mine, theirs, queued, moved) in
             [(1, 0, 10, 0), (5, 4, 10, 0), (5, 9, 10, 0), (2, 0, 1, 1), (4, 0, 5, 5), (4, 2, 5, 4), (9, 0, 3, 3)]
         {

@@ -1,25 +1,25 @@
-//! Reports of what keeps goroutines waiting that could run.
+//! Reports of goroutines, and of blocking calls, that keep waiting goroutines from running.
 //!
 //! | report | when | by |
 //! |---|---|---|
-//! | a goroutine holds its worker | it has run for 100 ms without a switch, and another goroutine could run there | the watcher |
-//! | its stack | at its next call into the runtime after that | itself |
-//! | all threads for blocking calls are taken | a call has to wait for one | its caller |
+//! | a goroutine holds its worker | the goroutine has run for 100 ms without a switch, and another goroutine could run there | the watcher |
+//! | the stack of that goroutine | at its next call into the runtime | the goroutine itself |
+//! | all threads for blocking calls are taken | a call has to wait for a thread | the caller |
 //!
 //! | `SUDOG_STALLS` | reports |
 //! |---|---|
 //! | not set | as with `1` in builds with debug assertions, else none |
 //! | `0`, or empty | none |
-//! | `1` | as above |
-//! | `20ms` | as above, with 20 ms in the first row. The watcher sees steps of 10 ms |
+//! | `1` | the three above |
+//! | `20ms` | the three above, with 20 ms in the first row. The watcher sees steps of 10 ms |
 //! | anything else | ends the process |
 //!
-//! Reports are lines on standard error. A goroutine is reported once for each stall, and what was started by the same
-//! code once in [`SELDOM`].
+//! Reports are lines on standard error. A goroutine is reported once for each stall. Goroutines that the same code has
+//! started are reported once in [`SELDOM`].
 //!
-//! The stack is that of the next call, not of the moment: to walk a running stack the watcher would have to interrupt the
-//! thread by a signal, which also interrupts its system calls. In a report that is on by default this would change what
-//! it reports of.
+//! The stack is that of the next call, not of the moment: to walk a running stack the watcher would have to interrupt
+//! the thread by a signal, which also interrupts the thread's system calls. A report that is on by default would so
+//! change the behaviour that it reports.
 
 use crate::shim::system::atomic::{AtomicBool, Ordering};
 use crate::shim::system::{Mutex, MutexGuard, OnceLock};
@@ -38,23 +38,23 @@ use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
 
 const VARIABLE: &str = "SUDOG_STALLS";
-/// For how long a goroutine may run without a switch while others wait, unless the variable says.
+/// The time for which a goroutine may run without a switch while others wait, unless the variable sets another.
 const LONG: Duration = Duration::from_millis(100);
-/// How often what one piece of code has started is reported.
+/// The time from a report to the next report of goroutines that the same code has started.
 const SELDOM: Duration = Duration::from_secs(10);
 
-/// Number of bytes of its stack that a goroutine must have left to look up the names of functions.
+/// The number of bytes of stack that a goroutine must have left to look up the names of functions.
 const ROOM: usize = 128 << 10;
 
-/// What a worker tells the watcher, if stalls are reported.
+/// The facts that a worker tells the watcher, if stalls are reported.
 #[derive(Default)]
 pub(crate) struct Stall {
     running: Mutex<Option<Running>>,
-    /// A started goroutine is in the worker's queues.
+    /// True if a started goroutine is in the worker's queues.
     queued: AtomicBool,
-    /// The running goroutine has been reported, and is to show its stack.
+    /// True if the running goroutine has been reported, and is to show its stack.
     reported: AtomicBool,
-    /// The running goroutine waits where it may not switch.
+    /// True while the running goroutine waits where a goroutine may not switch.
     waits_in_place: AtomicBool,
 }
 
@@ -63,7 +63,7 @@ struct Running {
     id: u64,
     name: Option<Arc<str>>,
     vtable: &'static Vtable,
-    /// When the next sleeper of the worker wants to go on.
+    /// The time at which the first timer of the worker was due when the goroutine began to run.
     timer: Option<Instant>,
 }
 
@@ -72,14 +72,14 @@ impl Stall {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A goroutine has come into the worker's queues. By the owner.
+    /// Notes that a goroutine has come into the worker's queues. Called by the owner.
     #[cold]
     pub(crate) fn is_queued(&self) {
         self.queued.store(true, Ordering::Relaxed);
     }
 }
 
-/// Runs `wait`, in which a thread waits, or a goroutine that may not switch.
+/// Runs `wait`, in which a thread waits, or a goroutine that may not switch waits.
 #[inline]
 pub(crate) fn in_place<T>(wait: impl FnOnce() -> T) -> T {
     if switch_hooks::is_observed() { in_place_observed(wait) } else { wait() }
@@ -101,12 +101,13 @@ fn in_place_observed<T>(wait: impl FnOnce() -> T) -> T {
     wait()
 }
 
-/// Whether reports are made.
+/// Returns whether reports are made.
 pub(crate) fn is_reported() -> bool {
     threshold().is_some()
 }
 
-/// For how long a goroutine may run without a switch while others wait; `None`: no reports are made. Asked once.
+/// Returns the time for which a goroutine may run without a switch while others wait; `None`: no reports are made.
+/// Reads the variable once.
 fn threshold() -> Option<Duration> {
     static THRESHOLD: OnceLock<Option<Duration>> = OnceLock::new();
     *THRESHOLD.get_or_init(|| match std::env::var_os(VARIABLE) {
@@ -117,7 +118,7 @@ fn threshold() -> Option<Duration> {
     })
 }
 
-/// `None`: the value means nothing.
+/// Parses the value of the variable. Returns `None` if the value means nothing.
 #[allow(clippy::option_option)]
 fn parse(value: &OsStr) -> Option<Option<Duration>> {
     match value.to_str()? {
@@ -130,14 +131,14 @@ fn parse(value: &OsStr) -> Option<Option<Duration>> {
     }
 }
 
-/// Before the first worker runs.
+/// Turns the observation of stalls on, if reports are made. Called before the first worker runs.
 pub(crate) fn start() {
     if is_reported() {
         switch_hooks::observe_stalls();
     }
 }
 
-/// The goroutine runs, on its worker.
+/// Notes that the goroutine runs, on its worker.
 pub(crate) fn runs(fibre: &Fibre) {
     let worker = fibre.worker;
     let running = Running {
@@ -146,13 +147,14 @@ pub(crate) fn runs(fibre: &Fibre) {
         vtable: fibre.vtable.get(),
         timer: worker.next_timer(),
     };
-    // A name's last reference may go with the old value: it is a text.
+    // The old value may have the last reference to a name, which is only text.
     let before = worker.stall.running().replace(running);
     drop(before);
     worker.stall.queued.store(worker.has_started_work(), Ordering::Relaxed);
 }
 
-/// The goroutine is about to give up its worker, or calls into the runtime.
+/// Shows the stack of a goroutine that has been reported. Called when the goroutine is about to give up its worker, or
+/// calls into the runtime.
 pub(crate) fn gives_up(fibre: &Fibre) {
     if fibre.worker.stall.reported.swap(false, Ordering::Relaxed) {
         show_stack(fibre);
@@ -169,7 +171,7 @@ fn show_stack(fibre: &Fibre) {
     say(&format!("sudog: goroutine {} calls into the runtime again:\n{stack}", fibre.describe()));
 }
 
-/// What the watcher remembers of a worker.
+/// The watcher's memory of a worker.
 #[derive(Clone, Copy)]
 pub(crate) struct Turn {
     pub(crate) seen: u32,
@@ -177,7 +179,7 @@ pub(crate) struct Turn {
     pub(crate) is_reported: bool,
 }
 
-/// By what code goroutines were started that have been reported, and when. The watcher's.
+/// The code that started the reported goroutines, with the time of the report. Used by the watcher only.
 #[derive(Default)]
 pub(crate) struct Reports(HashMap<&'static str, Instant>);
 
@@ -234,7 +236,7 @@ impl Running {
     }
 }
 
-/// A call has to wait, as there are so many under way.
+/// Reports that a blocking call has to wait, as all threads for such calls are taken.
 #[cold]
 pub(crate) fn all_threads_are_taken(limit: usize) {
     if is_reported() {

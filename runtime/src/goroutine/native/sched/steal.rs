@@ -1,18 +1,19 @@
-//! A worker without work: it looks around for a while, steals what is old enough, and sleeps.
+//! The search of a worker without work: the worker looks around for a while, steals work that is old enough, and
+//! sleeps.
 //!
-//! If all that it has found was too young to be taken it naps: it sleeps for [`NAP`], and looks again. Work that goroutines
-//! start meanwhile wakes neither it nor another. A goroutine that starts others and waits for each of them would else keep
-//! one worker busy with looking.
+//! If all the work that the worker found was too young to be stolen, the worker naps: it sleeps for [`NAP`], and looks
+//! again. Work that goroutines start during the nap wakes neither this worker nor another worker. Else a goroutine that
+//! starts others and waits for each of them would keep a worker busy with looking.
 //!
-//! Stealing is *aged*: a thief remembers the tail of each ring, and takes, `AGE` later, only what stood before it. So a
-//! family of goroutines that start each other and wait for each other stays on one worker, where a switch costs
-//! nanoseconds; and what its worker has no time for is shared.
+//! Stealing is *aged*: a thief remembers the tail of each ring and, `AGE` later, takes only work that stood before that
+//! tail. So a family of goroutines that start each other and wait for each other stays on its worker, where a switch
+//! costs nanoseconds, and work for which that worker has no time is shared.
 //!
-//! Work ages while its worker runs: a worker that does not run, as another program has its processor, would have started
-//! it soon. The thief itself may be the one that has it: the system likes to run a thread that is woken where its waker
-//! ran, at once, if the other processors are busy. Without this rule two goroutines that talk to each other, beside a
-//! busy neighbour, are split for good, as goroutines that have started do not move. A worker that sits in a system call
-//! does not run either: so work that is ten milliseconds old is stolen all the same. Go's watcher takes the P of a
+//! Work ages while its worker runs. A worker that does not run, because another program has the processor, would have
+//! started the work soon. The thief itself may have that processor: if the other processors are busy, the system likes
+//! to run a woken thread at once where the waker ran. Without this rule two goroutines that talk to each other, beside
+//! a busy neighbour, are split for good, as goroutines that have started do not move. A worker that sits in a system
+//! call does not run either, so work that is ten milliseconds old is stolen all the same. Go's watcher takes the P of a
 //! system call after that time at the latest.
 
 use std::mem::MaybeUninit;
@@ -29,10 +30,10 @@ use crate::goroutine::protocol::runq::BATCH;
 use crate::shim::system;
 use crate::{Instant, shim};
 
-/// How often a worker that looks for work polls the network.
+/// The time between two polls of the network by a worker that looks for work.
 const POLL: Duration = Duration::from_micros(5);
 
-/// Why a worker does not look for work any more.
+/// The reason why a worker does not look for work any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
     /// There is work, or was.
@@ -50,12 +51,12 @@ enum Search {
     Ended(Rest),
 }
 
-/// What a look at the others' rings found.
+/// The result of a look at the other workers' rings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Found {
-    /// Work, which is in our ring now.
+    /// Work was found, and is in the caller's ring now.
     Work,
-    /// Work, too young to be stolen.
+    /// Work was found that is too young to be stolen.
     TooFresh,
     Nothing,
 }
@@ -70,7 +71,7 @@ impl Worker {
         let mut spin = SPIN;
         let rest = loop {
             match self.search_and_sleep(spin) {
-                // What it saw before its nap is old by now.
+                // Work that the worker saw before the nap is old by now.
                 Search::Again { napped } => spin = if napped { AGE } else { SPIN },
                 Search::Ended(rest) => break rest,
             }
@@ -81,7 +82,7 @@ impl Worker {
         rest
     }
 
-    /// Looks around for so long at least, and sleeps.
+    /// Looks around for at least `spin`, and sleeps.
     fn search_and_sleep(&'static self, spin: Duration) -> Search {
         let sched = self.sched();
         let is_enabled = self.is_enabled();
@@ -89,14 +90,16 @@ impl Worker {
             sched.idle.begin_search();
         }
         if !is_enabled && self.own.searching.replace(false) {
-            // It was woken to search, and `set_max_procs` has taken it out since it fell asleep: another worker must.
+            // The worker was woken to search, and `set_max_procs` has taken the worker out since then: have another
+            // worker search.
             let _ = sched.idle.end_search();
             sched.wake_for_work();
         }
         self.own.looked.set(None);
         let begun = system::now();
         let mut now = begun;
-        // Of a bubble, the clock may jump now, if nothing is queued: its worker spins only if something outside is awaited.
+        // In a bubble, the clock may jump now if nothing is queued. The bubble's worker spins only if something outside
+        // is awaited.
         let bubble =
             bubble::is_here().then(|| bubble::settle(self, || self.has_own_work(now) || sched.has_global_work()));
         match bubble {
@@ -143,7 +146,7 @@ impl Worker {
         }
 
         self.trim(now);
-        // A bubble's timers are not the system's.
+        // Leave out the timers of a bubble, which are not by the system's clock.
         let timer = self.next_timer().filter(|_| bubble.is_none());
         let nap = (naps || bubble == Some(bubble::Idle::Nap)).then(|| now + NAP);
         let trim = self.next_trim(now);
@@ -155,8 +158,8 @@ impl Worker {
         } else {
             sched.idle.prepare(&self.sleeper, timed, is_enabled, searching);
         }
-        // Anything that came before the wakers could see us asleep. Fresh work is no reason to stay awake: the nap is there
-        // for it.
+        // Look for work that came before the wakers could see this worker asleep. Before a nap, fresh work is no reason
+        // to stay awake: the nap is there for such work.
         let work = if is_enabled {
             self.has_own_work(now) || sched.has_global_work() || !naps && sched.has_work_in_rings()
         } else {
@@ -184,14 +187,14 @@ impl Worker {
 
     fn found_work(&self) -> Search {
         if self.own.searching.replace(false) && self.sched().idle.end_search() {
-            // The last searcher sees to it that there is another one: where there was work there may be more.
+            // The last searcher makes sure that there is another searcher: where there was work there may be more.
             self.sched().wake_for_work();
         }
         Search::Ended(Rest::Work)
     }
 
     fn has_own_work(&self, now: Instant) -> bool {
-        // (What it has readied itself, by a poll, is in its own queue.)
+        // (A goroutine that this worker has readied by a poll is in this worker's own queue.)
         !self.inbox.is_empty()
             || !self.ring.is_empty()
             || self.has_started_work()
@@ -199,17 +202,18 @@ impl Worker {
             || self.is_timer_due(now)
     }
 
-    /// Whether a timer is due at `now`, by the system's clock; in a bubble, by the bubble's.
+    /// Returns whether a timer is due at `now`, by the system's clock; in a bubble, by the bubble's clock.
     pub(crate) fn is_timer_due(&self, now: Instant) -> bool {
         let now = if bubble::is_here() { bubble::now() } else { now };
         self.next_timer().is_some_and(|when| when <= now)
     }
 
-    /// Takes what others have had in their rings for longer than `AGE`. Nothing new to say until `AGE` after the last
-    /// look.
+    /// Steals work that other workers have had in their rings for longer than `AGE`. Returns `None` until `AGE` after
+    /// the last look, as there is nothing new to say.
     fn steal(&'static self, now: Instant) -> Option<Found> {
         let own = &*self.own;
-        // SAFETY: the owner's, and nothing below comes back here.
+        // SAFETY: only the owner uses `seen`, and no function called below uses `seen`, so this reference is the only
+        // one.
         let seen = unsafe { &mut *own.seen.get() };
         if own.looked.get().is_some_and(|looked| now.saturating_duration_since(looked) < AGE) {
             return None;
@@ -229,21 +233,22 @@ impl Worker {
                 if self.steal_from(victim, seen.tail) {
                     return Some(Found::Work);
                 }
-                // All that was seen is gone.
+                // All the work that was seen then is gone.
             }
             seen[index] = Some(Seen::of(victim, now));
         }
         Some(found)
     }
 
-    /// Takes some of what stood before `tail` in the victim's ring. False if nothing of it is left.
+    /// Steals some of the work that stood before `tail` in the victim's ring. Returns false if nothing of that work is
+    /// left.
     fn steal_from(&'static self, victim: &Worker, tail: u32) -> bool {
         let mut batch = [const { MaybeUninit::uninit() }; BATCH];
         let n = victim.ring.steal(tail, &mut batch);
         for work in &batch[..n] {
-            // SAFETY: `steal` has filled the first `n`.
+            // SAFETY: `steal` has initialised the first `n` elements.
             let work = unsafe { work.assume_init() };
-            // SAFETY: this is the owner.
+            // SAFETY: the calling thread owns this worker, and so the ring.
             if let Err(work) = unsafe { self.ring.push(work) } {
                 self.sched().push_global([work]); // never, as our ring is empty
             }
@@ -251,7 +256,7 @@ impl Worker {
         n > 0
     }
 
-    /// Marsaglia's xorshift: the first victim of a search.
+    /// Returns a random number by Marsaglia's xorshift: for the first victim of a search.
     fn random(&self) -> u32 {
         let mut x = self.own.random.get() ^ (self.index as u32 + 1);
         x ^= x << 13;
@@ -267,14 +272,15 @@ impl Seen {
         Self { tail: victim.ring.tail(), when: now, ran: victim.clock.time() }
     }
 
-    /// Whether what was seen then may be stolen now.
+    /// Returns whether the work that was seen then may be stolen now.
     fn is_old(&self, victim: &Worker, now: Instant) -> bool {
         let age = now.saturating_duration_since(self.when);
         if age < AGE || age >= OLD_AGE {
             return age >= OLD_AGE;
         }
         match (self.ran, victim.clock.time()) {
-            // Not quite `AGE`: of two looks that are `AGE` apart the first may have read this clock later than the other.
+            // Require less than `AGE`: of two looks that are `AGE` apart, the first may have been later in reading this
+            // clock than the second.
             (Some(then), Some(now)) => now.saturating_sub(then) >= AGE * 3 / 4,
             _ => true, // the system does not say
         }

@@ -1,10 +1,11 @@
-//! The watcher: a thread that sees what the workers do not. Go's `sysmon`.
+//! The watcher: a thread that sees events that the workers do not see. Go's `sysmon`.
 //!
-//! Every [`TICK`] it asks each worker that is awake to look at the clock: at the worker's next choice, or at the next call
-//! of its goroutine into the runtime, timers that are due fire, and the goroutine gives way to others ([`preempt`]). For
-//! queued work the watcher wakes a worker. When all workers sleep, the watcher calls what [`run`] has registered, the proof of a
-//! deadlock, and then sleeps itself. It reports goroutines that do not give way ([`stall`]). It also starts the looks for goroutines that wait for
-//! each other ([`cycle`]), and sees to it that no waker holds up the [`alarms`]. No user code runs here.
+//! Every [`TICK`] the watcher asks each worker that is awake to look at the clock. At the worker's next choice, or at
+//! the next call of the running goroutine into the runtime, timers that are due fire, and the goroutine gives way to
+//! others ([`preempt`]). For queued work the watcher wakes a worker. When all workers sleep, the watcher makes the look
+//! that [`run`] has registered, the proof of a deadlock, and then sleeps itself. The watcher reports goroutines that do
+//! not give way ([`stall`]), starts the looks for goroutines that wait for each other ([`cycle`]), and makes sure that
+//! no waker holds up the [`alarms`]. No user code runs on the watcher.
 //!
 //! [`cycle`]: crate::goroutine::native::sched::cycle
 //! [`preempt`]: crate::goroutine::native::sched::preempt
@@ -25,28 +26,28 @@ use crate::goroutine::native::sched::cycle::Looks;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stall::{self, Reports, Turn};
 
-/// The watcher sleeps until [`rouse`]. Written under the lock.
+/// True while the watcher sleeps until [`rouse`]. Written under `LOCK`.
 static DOZING: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 static ROUSED: Condvar = Condvar::new();
-/// The look when all workers sleep.
+/// The look to make when all workers sleep.
 static AT_REST: OnceLock<Look> = OnceLock::new();
 
 /// A look at the schedulers that the watcher looks at.
 pub(crate) type Look = fn(&[&'static Sched]);
 
-/// Starts the watcher, if it has not been started.
+/// Starts the watcher, unless the watcher has been started.
 pub(crate) fn start() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
         fork::mark_children();
         stall::start();
-        // Without it goroutines run all the same, less fairly: nothing to die for.
+        // Ignore an error: without the watcher goroutines still run, less fairly.
         let _ = system::thread::Builder::new().name("sudog-watcher".into()).spawn(watch);
     });
 }
 
-/// Has the watcher make this look when all workers sleep. The first call counts.
+/// Has the watcher make this look when all workers sleep. Only the first call counts.
 pub(crate) fn look_at_rest(look: Look) {
     AT_REST.get_or_init(|| look);
 }
@@ -55,7 +56,8 @@ fn lock() -> MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A worker is awake, perhaps after all slept. It was counted as awake before; see the end of [`watch`].
+/// Rouses the watcher. Called by a worker that is awake, perhaps after all workers slept, and that has been counted as
+/// awake before the call; see the end of [`watch`].
 #[inline]
 pub(crate) fn rouse() {
     if DOZING.load(Ordering::Relaxed) {
@@ -72,7 +74,7 @@ fn rouse_slow() {
 }
 
 fn watch() {
-    // Where each worker was at the last look. Workers are never freed, so their address is their name.
+    // The turn of each worker at the last look. Workers are never freed, so the address of a worker is its name.
     let mut turns: HashMap<usize, Turn> = HashMap::new();
     let mut stalls = Reports::default();
     let mut looks = Looks::default();
@@ -107,10 +109,10 @@ fn watch() {
         } else {
             quiet += 1;
             if netpoll::lacks_holder() {
-                scheds.iter().for_each(|sched| sched.wake_for_work()); // one of them will hold
+                scheds.iter().for_each(|sched| sched.wake_for_work()); // a woken worker will hold the poller
             }
-            // Twice, so that a thread that is about to be counted is. And at each look after: the last alarm may have gone off
-            // since, and woken no worker.
+            // Look only at the second quiet look, so that a thread that is about to be counted has been counted. Look
+            // at each later look, too: the last alarm may have gone off since, and woken no worker.
             if quiet >= 2
                 && let Some(look) = AT_REST.get()
             {
@@ -118,21 +120,23 @@ fn watch() {
             }
         }
         if netpoll::lacks_holder() {
-            quiet = 1; // until one does
+            quiet = 1; // until a worker holds the poller
         }
         let lock = lock();
         DOZING.store(quiet >= 2, Ordering::Relaxed);
-        // A worker is counted as awake, under the lock of `Idle`, before it reads `DOZING`. We have written `DOZING`
-        // before we read the count under that lock: so we see the count, or it sees that we doze.
-        // And a worker notes a wait before it is counted as asleep: so if we do not see the worker awake, we see the note.
+        // A worker is counted as awake, under the lock of `Idle`, before the worker reads `DOZING`. The watcher has
+        // written `DOZING` before the watcher reads the count under that lock. So either the watcher sees the count, or
+        // the worker sees that the watcher dozes. And a worker notes a wait before the worker is counted as asleep. So
+        // if the watcher does not see the worker awake, the watcher sees the note.
         if quiet >= 2 && (Sched::all().iter().any(|sched| sched.idle.awake() > 0) || looks.are_wanted()) {
             DOZING.store(false, Ordering::Relaxed);
             quiet = 0;
             continue;
         }
-        // An alarm that is going off keeps the report back, and wakes no watcher when it has.
+        // An alarm that is going off keeps the report back, and does not rouse the watcher when the waker has run.
         let is_going_off = quiet >= 2 && alarms::are_set();
-        // Likewise: the first alarm of a shard is announced under the lock of `alarms`, before its caller reads `DOZING`.
+        // The same holds for alarms: the first alarm of a shard is announced under the lock of `alarms`, before the
+        // caller that has set the alarm reads `DOZING`.
         let nap = match quiet {
             0 | 1 => Some(TICK),
             _ => {

@@ -1,31 +1,32 @@
-//! Timers of one worker: a heap of four children a node, soonest first, from which anything can be taken out.
+//! The timers of a worker: a heap of four children a node, soonest first, from which any item can be taken out.
 //!
 //! ```text
 //!  entries:  0 │ 1  2  3  4 │ 5 .. 8 │ 9 .. 12 │ ...       the children of i are 4i + 1 ..= 4i + 4
 //! ```
 //!
-//! Each item knows its place, so that a wait which ends before its deadline can take its timer out in O(log n). Four
+//! Each item knows its place, so that a wait which ends before the deadline can take the timer out in O(log n). Four
 //! children, as in Go: half as deep as with two, and the four are neighbours in memory.
 //!
 //! Only a heap that has grown larger than ever before allocates.
 
 use crate::{Instant, fatal};
 
-/// The position of what is in no heap.
+/// The position of an item that is in no heap.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// A handle of something that remembers where it is in the heap: in one at most.
+/// A handle of an item that remembers its position in the heap. An item is in at most one heap.
 pub(crate) trait HeapItem: Copy {
     fn set_position(self, position: u32);
 
-    /// What was last set; [`NONE`] in the beginning.
+    /// Returns the position that was set last; [`NONE`] in the beginning.
     fn position(self) -> u32;
 }
 
-/// See the top of this file. Of those that are due at the same time, the first put in is the first out.
+/// A heap of timers: see the top of this file. Of items that are due at the same time, the first put in is the first
+/// out.
 pub(crate) struct TimerHeap<T: HeapItem> {
     entries: Vec<Entry<T>>,
-    /// How many have ever been put in.
+    /// The number of items that have ever been put in.
     inserted: u64,
 }
 
@@ -51,7 +52,7 @@ impl<T: HeapItem> TimerHeap<T> {
         self.entries.len()
     }
 
-    /// When the next one is due.
+    /// Returns the time at which the first item is due.
     #[inline]
     pub(crate) fn next(&self) -> Option<Instant> {
         self.entries.first().map(|entry| entry.when)
@@ -69,7 +70,7 @@ impl<T: HeapItem> TimerHeap<T> {
         self.sift_up(self.entries.len() - 1, entry);
     }
 
-    /// Takes an item out. False if it is in no heap, as it has been taken out before.
+    /// Takes an item out. Returns false if the item is in no heap, as it has been taken out before.
     pub(crate) fn remove(&mut self, item: T) -> bool {
         let position = item.position();
         if position != NONE {
@@ -78,7 +79,7 @@ impl<T: HeapItem> TimerHeap<T> {
         position != NONE
     }
 
-    /// Takes out the first of those that are due by `now`.
+    /// Takes out the first of the items that are due by `now`.
     #[inline]
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<T> {
         if self.next()? > now {
@@ -93,7 +94,8 @@ impl<T: HeapItem> TimerHeap<T> {
         let gone = self.entries.swap_remove(at).item;
         debug_assert_eq!(gone.position() as usize, at, "in another heap");
         gone.set_position(NONE);
-        // What stood last stands in its place now, and may belong further up (it comes from another branch) or down.
+        // The entry that was last is now at `at`. That entry comes from another branch, so it may belong further up, or
+        // down.
         if let Some(&moved) = self.entries.get(at) {
             if at > 0 && moved.is_before(&self.entries[parent(at)]) {
                 self.sift_up(at, moved);
@@ -103,7 +105,7 @@ impl<T: HeapItem> TimerHeap<T> {
         }
     }
 
-    /// Puts `entry` where it belongs, on the way from `at` to the root.
+    /// Moves `entry` to its place on the way from `at` to the root.
     fn sift_up(&mut self, mut at: usize, entry: Entry<T>) {
         while at > 0 && entry.is_before(&self.entries[parent(at)]) {
             self.put(at, self.entries[parent(at)]);
@@ -112,7 +114,7 @@ impl<T: HeapItem> TimerHeap<T> {
         self.put(at, entry);
     }
 
-    /// Puts `entry` where it belongs, on the way from `at` to the leaves.
+    /// Moves `entry` to its place on the way from `at` to the leaves.
     fn sift_down(&mut self, mut at: usize, entry: Entry<T>) {
         loop {
             let children = (4 * at + 1).min(self.len())..(4 * at + 5).min(self.len());
@@ -162,14 +164,14 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Op {
-        /// At this time, if the item is out.
+        /// Inserts an item that is out, at this time.
         Insert(u64),
-        /// Of all items, in or out.
+        /// Removes any item, in or out.
         Remove(Index),
         Pop(u64),
     }
 
-    /// Few enough that many are due at once.
+    /// The times. Few enough that many items are due at once.
     const TIMES: std::ops::Range<u64> = 0..20;
 
     fn op() -> impl Strategy<Value = Op> {
@@ -197,7 +199,7 @@ mod tests {
             let at = |time| epoch + Duration::from_nanos(time);
             let places = vec![Cell::new(NONE); 100];
             let item = |n| Item(&places, n);
-            // By time and order of insertion.
+            // The model: a map by time and order of insertion.
             let (mut heap, mut model) = (TimerHeap::new(), BTreeMap::new());
             for (seq, op) in ops.into_iter().enumerate() {
                 match op {
@@ -223,7 +225,7 @@ mod tests {
                 assert_eq!(heap.next(), model.keys().next().map(|&(time, _)| at(time)));
                 check(&heap, &places);
             }
-            // The rest, all due: in order of time, then of insertion.
+            // Pop the rest, all due: in order of time, then of insertion.
             let rest = std::iter::from_fn(|| heap.pop_due(at(TIMES.end))).map(|item| item.1);
             assert!(rest.eq(model.into_values()));
             check(&heap, &places);

@@ -1,27 +1,28 @@
 //! A worker: Go's M and P in one, an operating-system thread that runs goroutines.
 //!
-//! | where work waits | what | put there by | taken by |
+//! | where work waits | contents | put there by | taken by |
 //! |---|---|---|---|
 //! | `next` | a goroutine that was readied on this worker | the owner | the owner |
 //! | `run_queue` | started goroutines | the owner | the owner |
 //! | `yielder` | the goroutine that has just yielded: in `run_queue` after the next choice | the owner | the owner |
-//! | `ring` | goroutines not started, async tasks to be polled | the owner | the owner; thieves, once it is old |
+//! | `ring` | goroutines not started, async tasks to be polled | the owner | the owner; thieves, once the work is old |
 //! | `inbox` | started goroutines that were readied elsewhere | any thread | the owner |
-//! | `placed` | goroutines not started: they asked for this worker, elsewhere; or another one has spread them | any thread | the owner |
+//! | `placed` | goroutines not started that asked for this worker elsewhere, or that another worker has spread | any thread | the owner |
 //! | `timers` | goroutines that wait with a deadline | the owner | the owner |
-//! | the scheduler's global queue | what found no room in a ring, or came from outside | any thread | any worker |
+//! | the scheduler's global queue | work that found no room in a ring, or came from outside | any thread | any worker |
 //!
-//! Order of choice: `next`, on the rest of the time slice of the goroutine that has readied it; then the oldest of
-//! `run_queue` and `ring`. Together these are one queue, as Go's `runq` is: a fibre that is queued notes the tail of the
-//! ring, and its turn comes when the head of the ring has passed that tail. Goroutines whose timers have fired go first.
+//! Order of choice: `next`, on the rest of the time slice of the goroutine that readied `next`; then the oldest of
+//! `run_queue` and `ring`. Together these two are one queue, as Go's `runq` is: a fibre that is queued notes the tail
+//! of the ring, and has a turn when the head of the ring has passed that tail. Goroutines whose timers have fired go
+//! first.
 //!
 //! A goroutine that yields is queued at the next choice, when the inbox has been emptied, the timers that are due have
-//! fired, and this worker's share of the global queue is in the ring. So each goroutine that was ready here when it yielded
-//! runs first. (Go's `Gosched` puts its caller into the global queue.)
+//! fired, and this worker's share of the global queue is in the ring. So each goroutine that was ready on this worker
+//! at the time of the yield runs first. (Go's `Gosched` puts the caller into the global queue.)
 //!
-//! Every choice empties the inbox; `placed`, when a note in the inbox says so. Every 64th choice, and the first choice
-//! after the watcher has asked, looks at timers, network and global queue. Go has the same in `schedule` and
-//! `findRunnable` of `runtime/proc.go`.
+//! Every choice empties the inbox, and empties `placed` if a note in the inbox says so. Every 64th choice, and the
+//! first choice after the watcher has asked, looks at timers, network and global queue. Go has the same in `schedule`
+//! and `findRunnable` of `runtime/proc.go`.
 
 use crate::shim::system;
 use crate::shim::system::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -55,18 +56,19 @@ use crate::goroutine::protocol::runq::{BATCH, Ring, Work};
 use crate::shim::ThreadClock;
 use crate::{Instant, ParkResult};
 
-/// For how long an idle worker looks for work before it sleeps.
+/// The time for which an idle worker looks for work before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
-/// How old work must be to be stolen. For three quarters of that at least its worker must have run: see `Seen::is_old`.
+/// The age at which work may be stolen. The work's worker must have run for at least three quarters of that time: see
+/// `Seen::is_old`.
 pub(crate) const AGE: Duration = Duration::from_micros(10);
-/// Work that has waited for so long is stolen whether its worker has run or not.
+/// The age at which work is stolen whether its worker has run or not.
 pub(crate) const OLD_AGE: Duration = Duration::from_millis(10);
 /// The longest sleep of a worker that has found only work too fresh to be stolen.
 pub(crate) const NAP: Duration = Duration::from_micros(200);
 /// Poll timers, network and the global queue at every 64th choice.
 const GLOBAL_POLL_INTERVAL: u32 = 64;
 
-/// Adds 1. Not an RMW: the worker that owns the number alone writes.
+/// Adds 1. Not an RMW: only the worker that owns the number writes.
 #[inline]
 pub(crate) fn count(number: &AtomicU64) {
     number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -79,42 +81,42 @@ pub(crate) struct Worker {
     pub(crate) placed: PinnedWork<Work>,
     pub(crate) sleeper: CachePadded<Sleeper>,
     sched: &'static Sched,
-    /// The worker's place among those of its scheduler.
+    /// The worker's index in its scheduler.
     pub(crate) index: usize,
-    /// The watcher asks the worker to look at the clock. Set at each of the watcher's ticks while the worker is awake.
+    /// The watcher's request to look at the clock. Set at each of the watcher's ticks while the worker is awake.
     pub(crate) asked: AtomicBool,
-    /// What the watcher wants to know of a goroutine that does not give way.
+    /// The facts that the watcher needs about a goroutine that does not give way.
     pub(crate) stall: Stall,
-    /// Its thread's processor time.
+    /// The processor time of the worker's thread.
     pub(crate) clock: ThreadClock,
-    /// The processor of its thread when it last searched, woke, or looked at the slow sources.
+    /// The processor of the worker's thread at the last search, wake-up, or look at the slow sources.
     pub(crate) processor: CachePadded<Note>,
     /// Number of searches that found no work until their time was over. Written by the owner only.
     pub(crate) vain_searches: AtomicU64,
     /// Number of times that a search has yielded the processor. Written by the owner only.
     pub(crate) yields: AtomicU64,
-    /// How many choices it has made: by this the watcher sees a goroutine that holds its worker.
+    /// The number of choices made. By this number the watcher sees that a goroutine holds the worker.
     pub(crate) turns: CachePadded<AtomicU32>,
     /// Goroutines and tasks made and ended here. Written by the owner only.
     pub(crate) made: AtomicU64,
     pub(crate) ended: AtomicU64,
     /// Goroutines that have started here and not ended: see `spread`. Written by the owner only.
     pub(crate) population: AtomicU32,
-    /// It has no work, and looks for some, or sleeps. Written by the owner only.
+    /// True while the worker has no work, and looks for work or sleeps. Written by the owner only.
     pub(crate) looking: CachePadded<AtomicBool>,
     pub(crate) own: CachePadded<Own>,
 }
 
-/// What only the worker's thread touches.
+/// The fields that only the worker's thread touches.
 pub(crate) struct Own {
     pub(crate) next: Cell<Option<&'static Fibre>>,
     pub(crate) run_queue: FibreQueue,
     /// The goroutine that has yielded, until `pick` queues it.
     pub(crate) yielder: Cell<Option<&'static Fibre>>,
-    /// What `pick` has chosen for a fibre that could not run it itself.
+    /// The choice of `pick`, when the fibre that called `pick` could not run that choice itself.
     pub(crate) chosen: Cell<Option<Chosen>>,
     pub(crate) timers: UnsafeCell<TimerHeap<&'static Fibre>>,
-    /// Since when the slice runs: looked up at the first call that asks.
+    /// The begin of the time slice. Read from the clock at the first call that asks.
     pub(crate) slice: Cell<Option<Instant>>,
     pub(crate) pace: Pace,
     /// The youngest of all fibres.
@@ -131,11 +133,11 @@ pub(crate) struct Own {
     pub(crate) first_blocks: Cell<u32>,
     /// Choices until the next look at the others' populations.
     pub(crate) spread_pause: Cell<u32>,
-    /// How many workers it has waited for.
+    /// The number of workers that this worker has waited for: see `await_workers`.
     pub(crate) awaited: Cell<usize>,
     pub(crate) searching: Cell<bool>,
     pub(crate) random: Cell<u32>,
-    /// The others' rings, by their places.
+    /// The last looks at the other workers' rings, by the workers' indices.
     pub(crate) seen: UnsafeCell<[Option<Seen>; MAX_WORKERS]>,
     pub(crate) looked: Cell<Option<Instant>>,
     pub(crate) courtesy: Courtesy,
@@ -143,18 +145,19 @@ pub(crate) struct Own {
 }
 
 // SAFETY: `own` is touched by the worker's thread only (and read by the deadlock report, while no worker can wake):
-// every method that uses it is called by that thread, through `current::worker()`, a fibre that runs, or the worker's
-// loop. The rest is made for many threads.
+// every method that uses `own` is called by that thread, through `current::worker()`, a fibre that runs, or the
+// worker's loop. The other fields are made for many threads.
 unsafe impl Sync for Worker {}
-// SAFETY: as above: a worker is handed to the thread that becomes its owner when no other thread uses `own`.
+// SAFETY: a worker is handed over to the thread that becomes the owner at a time when no other thread uses `own`. The
+// other fields are made for many threads.
 unsafe impl Send for Worker {}
 
-/// What a thief remembers of a ring: see `steal`.
+/// A thief's memory of a ring: see `steal`.
 #[derive(Clone, Copy)]
 pub(crate) struct Seen {
     pub(crate) tail: u32,
     pub(crate) when: Instant,
-    /// How long the worker's thread had run.
+    /// The time that the ring's worker had run on its thread.
     pub(crate) ran: Option<Duration>,
 }
 
@@ -197,7 +200,7 @@ impl FibreQueue {
         }
     }
 
-    /// Puts all of another queue before all of this one.
+    /// Moves all fibres of another queue in front of the fibres of this queue.
     pub(crate) fn prepend(&self, others: &Self) {
         let (first, Some(last)) = (others.first.take(), others.last.take()) else { return };
         last.next.set(self.first.replace(first));
@@ -272,7 +275,7 @@ impl Worker {
         self.sched
     }
 
-    /// Wakes its thread, which has been given work that it alone can do.
+    /// Wakes the worker's thread, which has been given work that no other thread can do.
     #[inline]
     pub(crate) fn wake(&self) {
         self.sched().idle.wake(&self.sleeper);
@@ -297,7 +300,7 @@ impl Worker {
         }
     }
 
-    /// Runs goroutines; of a bubble, until it is at rest.
+    /// Runs goroutines for ever; in a bubble, until the bubble is at rest.
     pub(crate) fn run(&'static self) {
         loop {
             match self.own.chosen.take().or_else(|| self.pick()) {
@@ -324,7 +327,7 @@ impl Worker {
         }
     }
 
-    /// What runs next here, if anything waits that this worker knows of.
+    /// Returns the next fibre or work to run, if this worker knows of any.
     #[inline(always)]
     fn pick(&'static self) -> Option<Chosen> {
         let own = &*self.own;
@@ -342,8 +345,8 @@ impl Worker {
         }
         let mut next = own.next.take();
         if let Some(fibre) = next {
-            // It inherits the slice. Two goroutines that ready each other would keep all others out, were it without
-            // end.
+            // The goroutine inherits the slice of the goroutine that readied it. Queue the goroutine when that slice is
+            // over: else two goroutines that ready each other would keep all others out.
             if self.is_slice_over() {
                 self.queue(fibre);
                 next = None;
@@ -364,14 +367,14 @@ impl Worker {
         own.run_queue.pop().map(Chosen::Fibre).or_else(|| self.poll_local_sources())
     }
 
-    /// Queues a fibre behind all that is queued here.
+    /// Queues a fibre behind all that is queued on this worker.
     #[inline]
     fn queue(&self, fibre: &'static Fibre) {
         fibre.behind.set(self.ring.tail() as u16);
         self.own.run_queue.push(fibre);
     }
 
-    /// Queues the goroutine that has yielded, if one has, behind all that is ready.
+    /// Queues the goroutine that has yielded, if there is one, behind all that is ready.
     #[inline]
     fn queue_yielder(&'static self) {
         let Some(yielder) = self.own.yielder.get() else { return };
@@ -391,7 +394,7 @@ impl Worker {
         if self.starts_family() {
             self.spread();
         }
-        // SAFETY: this is the owner.
+        // SAFETY: the calling thread owns this worker, and so the ring.
         if let Some(work) = unsafe { self.ring.pop() } {
             return Some(work);
         }
@@ -401,12 +404,12 @@ impl Worker {
     #[cold]
     fn next_global(&'static self) -> Option<Work> {
         self.take_global();
-        // SAFETY: this is the owner.
+        // SAFETY: the calling thread owns this worker, and so the ring.
         unsafe { self.ring.pop() }
     }
 
-    /// For a fibre that has ended a goroutine: the next piece of work, if that is what is to run next. If it is a
-    /// started goroutine the loop will find it.
+    /// Returns the next choice, if that choice is work for a stack of the usual size. Leaves any other choice, as a
+    /// started goroutine, to the worker's loop. Called by a fibre that has ended a goroutine.
     #[inline]
     pub(crate) fn pick_work(&'static self) -> Option<Work> {
         match self.pick()? {
@@ -424,7 +427,8 @@ impl Worker {
         _ = self.processor.take();
         let asked = self.is_asked();
         if asked && self.own.next.get().is_none() {
-            // A slice begins: its first call looks at the clock. (If `next` is set, `is_slice_over` does.)
+            // A slice begins. Have the first call of that slice look at the clock. (If `next` is set, `is_slice_over`
+            // does so.)
             self.asked.store(false, Ordering::Relaxed);
             self.own.pace.look_soon();
         }
@@ -443,7 +447,7 @@ impl Worker {
         }
     }
 
-    /// The queues are empty: where else could work be?
+    /// Looks for work in the timers, when the queues are empty.
     #[cold]
     fn poll_local_sources(&'static self) -> Option<Chosen> {
         self.fire_timers();
@@ -452,7 +456,7 @@ impl Worker {
 
     // ---- fibres ----------------------------------------------------------------------------------------------------
 
-    /// A goroutine begins, or a task is polled.
+    /// Notes that a goroutine begins, or that a task is polled.
     #[inline]
     pub(crate) fn begin(&self, fibre: &'static Fibre) {
         let (next, end) = self.own.ids.get();
@@ -465,7 +469,7 @@ impl Worker {
         self.population.store(self.population.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// A goroutine has ended. Its locals go last, as a thread's do.
+    /// Notes that a goroutine has ended. The goroutine's locals are dropped last, as a thread's are.
     #[inline]
     pub(crate) fn end(&self, fibre: &'static Fibre) {
         self.end_poll(fibre);
@@ -474,7 +478,7 @@ impl Worker {
         self.count_end();
     }
 
-    /// A poll has ended.
+    /// Notes that a poll has ended.
     #[inline]
     pub(crate) fn end_poll(&self, fibre: &'static Fibre) {
         self.own.first_blocks.set(0);
@@ -483,13 +487,13 @@ impl Worker {
         fibre.name.set(None);
     }
 
-    /// One goroutine or task fewer.
+    /// Counts the end of a goroutine or task.
     #[inline]
     pub(crate) fn count_end(&self) {
         count(&self.ended);
     }
 
-    /// One goroutine or task more.
+    /// Counts a new goroutine or task.
     #[inline]
     pub(crate) fn count_made(&self) {
         count(&self.made);
@@ -500,7 +504,7 @@ impl Worker {
     /// Queues work for any worker.
     #[inline]
     pub(crate) fn submit(&'static self, work: Work) {
-        // SAFETY: this is the owner.
+        // SAFETY: the calling thread owns this worker, and so the ring.
         match unsafe { self.ring.push(work) } {
             Ok(()) => self.sched().wake_for_fresh_work(),
             Err(work) => self.overflow(work),
@@ -510,23 +514,23 @@ impl Worker {
     #[cold]
     fn overflow(&'static self, work: Work) {
         let mut half = [const { MaybeUninit::uninit() }; BATCH];
-        // SAFETY: this is the owner.
+        // SAFETY: the calling thread owns this worker, and so the ring.
         let n = unsafe { self.ring.take_half(&mut half) };
-        // SAFETY: `take_half` has filled the first `n`.
+        // SAFETY: `take_half` has initialised the first `n` elements.
         let works = half[..n].iter().map(|work| unsafe { work.assume_init() });
         self.sched().push_global(works.chain([work]));
         self.sched().wake_for_work();
     }
 
-    /// Leaves the work in its ring to the others.
+    /// Moves all work in the ring to the global queue, for other workers.
     pub(crate) fn empty_ring(&'static self) {
-        // SAFETY: this is the owner.
+        // SAFETY: the calling thread owns this worker, and so the ring.
         let works = std::iter::from_fn(|| unsafe { self.ring.pop() });
         self.sched().push_global(works);
         self.sched().wake_for_work();
     }
 
-    /// The ready of a goroutine of this worker. In `front` it runs next.
+    /// Readies a goroutine of this worker. With `front` the goroutine runs next.
     #[inline]
     pub(crate) fn ready_local(&'static self, fibre: &'static Fibre, front: bool) {
         if fibre.state.get() != State::Parked {
@@ -547,7 +551,7 @@ impl Worker {
         }
     }
 
-    /// The caller puts the fibre into a queue of this worker.
+    /// Marks a fibre as queued. The caller puts the fibre into a queue of this worker.
     #[inline]
     pub(crate) fn set_queued(&self, fibre: &'static Fibre, why: ParkResult) {
         fibre.unparked.set(why);
@@ -558,7 +562,7 @@ impl Worker {
         self.own.first_blocks.set(0);
     }
 
-    /// The running goroutine yields: all others that are ready here have a turn first.
+    /// Yields for the running goroutine: all other goroutines that are ready on this worker have a turn first.
     #[inline]
     pub(crate) fn requeue(&'static self, fibre: &'static Fibre) {
         fibre.state.set(State::Queued);
@@ -573,7 +577,8 @@ impl Worker {
             if self.placed.is_note(link) {
                 self.take_pinned();
             } else {
-                // SAFETY: only fibres, and the note, are put there.
+                // SAFETY: `link` is the link of a fibre: the inbox has only fibres and the note, and `link` is not the
+                // note.
                 self.ready_local(unsafe { Fibre::from_link(link) }, false);
             }
         }
@@ -587,12 +592,12 @@ impl Worker {
         }
     }
 
-    /// Binds work to this worker, as work with a stack is not stolen, and returns its fibre. The work is queued behind all
-    /// that is ready; if `front` is true, it runs next.
+    /// Binds work to this worker, as work with a stack is not stolen, and returns the work's fibre. The work is queued
+    /// behind all that is ready; if `front` is true, the work runs next.
     pub(crate) fn start_on(&'static self, work: Work, front: bool) -> &'static Fibre {
         let fibre = self.fibre_for(job::stack_size(work));
         fibre.work.set(Some(work));
-        fibre.observed.set(switch_hooks::is_observed()); // it waits to begin, and that is seen
+        fibre.observed.set(switch_hooks::is_observed()); // the wait to begin is observed, too
         self.enqueue(fibre, ParkResult::Unparked, front);
         fibre
     }
@@ -605,30 +610,31 @@ impl Worker {
             return;
         }
         for work in self.sched().pop_global(self.ring.room().min(BATCH)) {
-            // SAFETY: this is the owner.
+            // SAFETY: the calling thread owns this worker, and so the ring.
             if let Err(work) = unsafe { self.ring.push(work) } {
                 self.overflow(work); // never, as the owner alone takes room
             }
         }
     }
 
-    /// Whether it may do work that others could do too: not if `set_max_procs` has taken it out.
+    /// Returns whether this worker may do work that others could do too. False if `set_max_procs` has taken the worker
+    /// out.
     #[inline]
     pub(crate) fn is_enabled(&self) -> bool {
         self.index < self.sched.procs()
     }
 
-    /// Whether something is queued here that came from others, or that others may take.
+    /// Returns whether the worker has queued work that came from others, or that others may take.
     pub(crate) fn has_shared_work(&self) -> bool {
         !self.ring.is_empty() || !self.inbox.is_empty()
     }
 
-    /// Whether a started goroutine is queued here.
+    /// Returns whether a started goroutine is queued on this worker.
     pub(crate) fn has_started_work(&self) -> bool {
         self.own.next.get().is_some() || self.own.yielder.get().is_some() || !self.own.run_queue.is_empty()
     }
 
-    /// Whether something is queued here. "Can the yield be skipped" must look at every queue.
+    /// Returns whether anything is queued on this worker. "Can the yield be skipped" must look at every queue.
     pub(crate) fn has_work(&self) -> bool {
         self.has_started_work() || self.has_shared_work() || self.sched().has_global_work()
     }

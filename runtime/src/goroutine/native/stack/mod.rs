@@ -9,18 +9,18 @@
 //!         limit   floor                               base              top
 //! ```
 //!
-//! * **Writable in steps**, as under `vm.overcommit_memory=2` the kernel sets memory aside for all that is writable,
+//! * **Writable in steps**, as under `vm.overcommit_memory=2` the kernel sets memory aside for all writable memory,
 //!   touched or not. Neighbours of equal protection merge, so the region stays at two mappings.
 //! * **The guard** is made of `MADV_GUARD_INSTALL`'s markers (Linux 6.13): they are page table entries, cost no
-//!   mapping, and outlast the `MADV_DONTNEED` that empties a stack. Where there are none, the guard is `PROT_NONE`;
-//!   each stack then costs two mappings, and `vm.max_map_count` (65,530 by default) ends it at 32,000 stacks. One page
-//!   would stop Rust, whose functions touch each page of their frames in turn from the top. Four also stop C code,
-//!   which does not as a rule, as long as its frames are below 16 KiB. Markers are made for several slots in one call:
-//!   for as many as have been taken, and 128 at most.
-//! * **One page** of 4 KiB is all that a goroutine touches that needs no more than 2,944 bytes of stack: the header,
-//!   for the caller's control block, and the *colour* are in it. The colour shifts header and stack by a multiple of
-//!   128 bytes, eight in turn: at equal offsets in their pages, what many goroutines use most would share few sets of
-//!   the L1 cache. Huge pages are off, they would make each stack 2 MiB.
+//!   mapping, and outlast the `MADV_DONTNEED` that empties a stack. Where the kernel has no markers, the guard is
+//!   `PROT_NONE`. Then each stack costs two mappings, and `vm.max_map_count` (65,530 by default) allows 32,000 stacks.
+//!   A guard of one page would stop Rust, whose functions touch each page of their frames in turn from the top. A guard
+//!   of four pages also stops C code, whose functions as a rule do not touch each page, as long as the C frames are
+//!   below 16 KiB. Markers are made for several slots in one call: for as many as have been taken, and 128 at most.
+//! * **One page** of 4 KiB is all that a goroutine touches that needs no more than 2,944 bytes of stack. The page also
+//!   holds the header, for the caller's control block, and the *colour*. The colour shifts header and stack by a
+//!   multiple of 128 bytes, eight in turn: at equal offsets in their pages, the data that many goroutines use most
+//!   would share few sets of the L1 cache. Huge pages are off, as they would make each stack 2 MiB.
 
 pub(crate) mod overflow;
 
@@ -38,11 +38,12 @@ use crate::shim::{AtomicU32, Mutex, Ordering};
 
 pub(crate) mod memory;
 
-/// What a stack has unless the program says otherwise: usable bytes, header and colour included.
+/// The size of a stack unless the program sets another: usable bytes, header and colour included.
 ///
-/// In builds with debug assertions as much as `std` gives a thread. Without optimisation each move of a value is a copy with
-/// a place of its own in a frame, so frames are several times as large: `tx.send(value).unwrap()` has six places for
-/// `value`. Memory still comes page by page, as it is touched. (The unit tests count with the size of other builds.)
+/// Builds with debug assertions have the size that `std` gives a thread. Without optimisation each move of a value is a
+/// copy with a place of its own in a frame, so frames are several times as large: `tx.send(value).unwrap()` has six
+/// places for `value`. Memory still comes page by page, as the stack is touched. (The unit tests use the size of other
+/// builds.)
 pub(crate) const DEFAULT_SIZE: usize =
     if cfg!(all(debug_assertions, target_pointer_width = "64", not(test))) { 2 << 20 } else { 256 << 10 };
 /// The bytes of [`PooledStack::header`].
@@ -51,30 +52,30 @@ pub(crate) const HEADER: usize = 256;
 pub(crate) const HEADER_ALIGN: usize = 64;
 
 const MIN_SIZE: usize = 16 << 10;
-/// More is a mistake: a negative number, say, or a count of bits.
+/// The largest size. A larger size is a mistake: a negative number, say, or a count of bits.
 const MAX_SIZE: usize = if cfg!(target_pointer_width = "64") { 1 << 36 } else { 1 << 28 };
-/// What [`Extent::trim`] leaves, rounded up to pages.
+/// The bytes that [`Extent::trim`] leaves, rounded up to pages.
 const KEEP: usize = 16 << 10;
 const COLOUR_STEP: usize = 128;
 const COLOURS: u32 = 8;
 const _: () = assert!(HEADER.is_multiple_of(HEADER_ALIGN) && COLOUR_STEP.is_multiple_of(HEADER_ALIGN));
-/// Addresses to reserve, and the fewest that are worth having. 4 TiB are 16 million stacks.
+/// The bytes of addresses to reserve, and the fewest that are worth having. 4 TiB are 16 million stacks.
 const RESERVE: usize = if cfg!(target_pointer_width = "64") { 1 << 42 } else { 1 << 29 };
 const RESERVE_MIN: usize = 1 << 26;
-/// How much of the stacks becomes writable at a time: 128 of them, if they have the usual size; one at least.
+/// The bytes of stacks that become writable at a time: 128 stacks of the usual size; at least one stack.
 const GROW: usize = 128 * DEFAULT_SIZE;
 
 static POOL: Pool = Pool::new(RESERVE, markers_work);
 
-/// What stacks of the pool have: fixed when the first one is taken.
+/// The size of the pool's stacks: fixed when the first stack is taken.
 static SIZE: OnceLock<usize> = OnceLock::new();
 
-/// The size of a stack of which no other is asked.
+/// Returns the size of a stack for which no other size is asked.
 fn default_size() -> usize {
     *SIZE.get_or_init(|| DEFAULT_SIZE.next_multiple_of(page()))
 }
 
-/// Sets it. False if stacks have been made, or it has been set to something else.
+/// Sets the default size. Returns false if stacks have been made, or if another size has been set.
 ///
 /// # Errors
 ///
@@ -84,11 +85,11 @@ pub(crate) fn set_default_size(size: usize) -> io::Result<bool> {
     Ok(*SIZE.get_or_init(|| size) == size)
 }
 
-/// A stack from the pool, for everything but [`default_size`] one of its own mapping.
+/// Takes a stack from the pool. A stack of another size than [`default_size`] gets a mapping of its own.
 ///
 /// # Errors
 ///
-/// `InvalidInput` for an absurd size; else what the system says, and what it was asked for.
+/// `InvalidInput` for an absurd size; else the system's error, with the request that failed.
 pub(crate) fn take(size: Option<usize>) -> io::Result<PooledStack> {
     match size.map(round).transpose()? {
         Some(size) if size != default_size() => own(size, markers_work()),
@@ -96,11 +97,11 @@ pub(crate) fn take(size: Option<usize>) -> io::Result<PooledStack> {
     }
 }
 
-/// Whether [`take`] would try.
+/// Checks the size as [`take`] does.
 ///
 /// # Errors
 ///
-/// As its `InvalidInput`.
+/// `InvalidInput` for an absurd size.
 pub(crate) fn check(size: usize) -> io::Result<()> {
     round(size).map(|_| ())
 }
@@ -113,20 +114,21 @@ fn round(size: usize) -> io::Result<usize> {
     Ok(size.max(MIN_SIZE).next_multiple_of(page()))
 }
 
-/// A stack in a mapping of its own.
+/// Makes a stack in a mapping of its own.
 fn own(size: usize, markers: bool) -> io::Result<PooledStack> {
     static COLOUR: AtomicU32 = AtomicU32::new(0);
     let low = map(size + guard_len(), libc::PROT_READ | libc::PROT_WRITE)
         .map_err(|e| context(format_args!("no memory for a goroutine's stack of {size} bytes"), e))?;
     // Relaxed: any colour will do.
-    // SAFETY: mapped above: guard and stack.
+    // SAFETY: `map` above has mapped the guard and `size` writable bytes at `low`, which nothing else uses.
     let stack = unsafe { PooledStack::new(low, size, COLOUR.fetch_add(1, Ordering::Relaxed), Home::Own) };
-    // SAFETY: the lower end of it, not in use. If this fails, `stack` unmaps it all.
+    // SAFETY: the guard is the lower end of that mapping, and not in use. If `protect` fails, `stack` unmaps all of the
+    // mapping.
     unsafe { protect(low, markers) }?;
     Ok(stack)
 }
 
-/// A stack to run a coroutine on. Dropping it gives back its memory, and its place in the pool.
+/// A stack to run a coroutine on. The drop gives back the memory, and the place in the pool.
 pub(crate) struct PooledStack {
     extent: Extent,
     header: NonNull<u8>,
@@ -139,11 +141,12 @@ enum Home {
     Own,
 }
 
-// SAFETY: it owns the memory that it points to, and no thread has a special claim on that.
+// SAFETY: a `PooledStack` owns the memory that it points to, and no thread has a special claim on that memory.
 unsafe impl Send for PooledStack {}
 
-// SAFETY: `base` and `limit` are those of mapped memory that this owns; between are at least MIN_SIZE - HEADER - colour
-// bytes, more than the 4096 wanted; the lowest GUARD of them trap; both are multiples of 128 and so aligned.
+// SAFETY: `base` and `limit` are those of mapped memory that this value owns. Between the two are at least MIN_SIZE -
+// HEADER - colour bytes, more than the 4096 wanted; the lowest GUARD bytes trap. Both addresses are multiples of 128,
+// and so aligned.
 unsafe impl Stack for PooledStack {
     #[inline]
     fn base(&self) -> StackPointer {
@@ -157,11 +160,15 @@ unsafe impl Stack for PooledStack {
 }
 
 impl PooledStack {
+    /// Makes the owner of a stack.
+    ///
     /// # Safety
-    /// From `low` on there are a guard and `size` bytes of writable memory, which belong to the caller and now to this.
+    /// At `low` begin a guard and then `size` bytes of writable memory. They belong to the caller, and from now on to
+    /// the new value.
     unsafe fn new(low: NonNull<u8>, size: usize, colour: u32, home: Home) -> Self {
         let colour = (colour % COLOURS) as usize * COLOUR_STEP;
-        // SAFETY: inside the memory that the caller vouches for: MIN_SIZE is more than colour and header.
+        // SAFETY: `floor` and `header` are inside the memory at `low`, by the contract of `new`: MIN_SIZE is more than
+        // colour and header.
         let (floor, header) = unsafe {
             let floor = low.add(guard_len());
             (floor, floor.add(size - colour - HEADER))
@@ -169,20 +176,21 @@ impl PooledStack {
         Self { extent: Extent { low, floor, size }, header, home }
     }
 
-    /// [`HEADER`] bytes for the caller, above the stack, aligned to [`HEADER_ALIGN`]; zero or what was there before.
+    /// Returns [`HEADER`] bytes for the caller, above the stack, aligned to [`HEADER_ALIGN`]. The bytes are zero, or
+    /// left over from an earlier use.
     #[inline]
     pub(crate) fn header(&self) -> NonNull<u8> {
         self.header
     }
 
-    /// Where it is.
+    /// Returns the place of the stack.
     #[inline]
     pub(crate) fn extent(&self) -> Extent {
         self.extent
     }
 }
 
-/// Where a stack is, for code that does not own it.
+/// The place of a stack, for code that does not own that stack.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     low: NonNull<u8>,
@@ -191,19 +199,19 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// The addresses below the stack that trap.
+    /// Returns the addresses below the stack that trap.
     #[inline]
     pub(crate) fn guard(&self) -> Range<usize> {
         self.low.addr().get()..self.floor.addr().get()
     }
 
-    /// All addresses, the guard's and the header's included.
+    /// Returns all addresses, the guard's and the header's included.
     #[inline]
     pub(crate) fn addresses(&self) -> Range<usize> {
         self.low.addr().get()..self.floor.addr().get() + self.size
     }
 
-    /// Usable bytes, header and colour included.
+    /// Returns the number of usable bytes, header and colour included.
     #[inline]
     pub(crate) fn size(&self) -> usize {
         self.size
@@ -217,7 +225,8 @@ impl Extent {
     #[cold]
     pub(crate) unsafe fn trim(&self) {
         let keep = KEEP.next_multiple_of(page());
-        // SAFETY: the stack's memory, and not in use by the contract. MIN_SIZE in pages is not less than `keep`.
+        // SAFETY: `floor` begins the stack's memory, and the bytes below the uppermost 16 KiB are not in use, by the
+        // contract of `trim`. MIN_SIZE in pages is not less than `keep`.
         unsafe { discard(self.floor, self.size - keep) };
     }
 }
@@ -227,11 +236,12 @@ impl Drop for PooledStack {
         let Extent { low, floor, size } = self.extent;
         match self.home {
             Home::Slot(pool, slot) => {
-                // Before another owner can have it. SAFETY: this memory is ours, for the last time.
+                // Discard before another owner can take the slot.
+                // SAFETY: the memory belongs to this value until the slot is in `free`, and is not in use.
                 unsafe { discard(floor, size) };
                 pool.state.lock().free.push(slot); // does not allocate: see `fresh`
             }
-            // SAFETY: as mapped by `own`, without another owner.
+            // SAFETY: `own` mapped this memory, which has no other owner.
             Home::Own => unsafe { unmap(low, size + guard_len()) },
         }
     }
@@ -244,22 +254,23 @@ struct Pool {
 }
 
 struct State {
-    /// The region, if `slots` is not 0.
+    /// The address of the region, if `slots` is not 0.
     low: NonNull<u8>,
     slots: u32,
-    /// How many of them are writable.
+    /// The number of slots that are writable.
     writable: u32,
-    /// How many of them have a guard for certain. At least `used`.
+    /// The number of slots that have a guard for certain. At least `used`.
     guarded: u32,
-    /// The kernel has refused to make several guards in one call.
+    /// True if the kernel has refused to make several guards in one call.
     one_by_one: bool,
-    /// How many of them have ever been taken.
+    /// The number of slots that have ever been taken.
     used: u32,
-    /// Those that are not taken now. The last one given back is the first to go: its page tables may still be cached.
+    /// The slots that were taken and given back. The slot given back last is taken first: its page tables may still be
+    /// cached.
     free: Vec<u32>,
 }
 
-// SAFETY: `low` is where the pool's own memory is; no thread has a special claim on that.
+// SAFETY: `low` points to the pool's own memory; no thread has a special claim on that memory.
 unsafe impl Send for State {}
 
 impl Pool {
@@ -284,7 +295,7 @@ impl Pool {
         };
         let low = state.at(slot);
         drop(state);
-        // SAFETY: a slot that is writable, has a guard, and was free.
+        // SAFETY: the slot at `low` is writable, has a guard, and was free, so nothing else uses its memory.
         Ok(unsafe { PooledStack::new(low, default_size(), slot, Home::Slot(self, slot)) })
     }
 }
@@ -292,11 +303,11 @@ impl Pool {
 impl State {
     fn at(&self, slot: u32) -> NonNull<u8> {
         debug_assert!(slot < self.slots);
-        // SAFETY: inside the region.
+        // SAFETY: `slot` is less than `slots`, so the address is inside the region.
         unsafe { self.low.add(slot as usize * stride()) }
     }
 
-    /// A slot that has never been used.
+    /// Returns a slot that has never been used.
     #[cold]
     fn fresh(&mut self, pool: &Pool) -> io::Result<u32> {
         if self.slots == 0 {
@@ -310,12 +321,12 @@ impl State {
         if slot == self.writable {
             let n = ((GROW / default_size()).max(1) as u32).min(self.slots - slot);
             let len = n as usize * stride();
-            // SAFETY: slots of the region that are not in use yet.
+            // SAFETY: these slots of the region are not in use yet.
             unsafe { set_protection(self.at(slot), len, libc::PROT_READ | libc::PROT_WRITE) }
                 .map_err(|e| context(format_args!("no memory for {n} more stacks, {len} bytes"), e))?;
             self.writable += n;
         }
-        // Room for every slot that there is, here, where it may fail.
+        // Reserve room in `free` for every slot here, where the allocation may fail, so that `drop` need not allocate.
         self.free.try_reserve(slot as usize + 1)?;
         if slot == self.guarded {
             self.guarded += self.guard((pool.markers)())?;
@@ -326,26 +337,27 @@ impl State {
 }
 
 impl State {
-    /// Makes the guards of the next slots that have none, one at least, and says of how many. The `slots` from `guarded`
-    /// to `writable` are not in use yet.
+    /// Makes the guards of the next slots that have none, at least one guard, and returns the number of guards made.
+    /// The `slots` from `guarded` to `writable` are not in use yet.
     fn guard(&mut self, markers: bool) -> io::Result<u32> {
         let low = self.at(self.guarded);
-        // No more than have been used, so that a program with few goroutines does not pay for many.
+        // Make no more guards than slots have been used, so that a program with few goroutines does not pay for many.
         let n = self.used.min(MANY as u32).min(self.writable - self.guarded);
         if markers && n > 1 && !self.one_by_one {
-            // SAFETY: the lower ends of slots that are not in use yet.
+            // SAFETY: the guards are at the lower ends of `n` slots that are not in use yet.
             if unsafe { install_many_markers(low, stride(), n as usize) } {
                 return Ok(n);
             }
             self.one_by_one = true;
         }
-        // SAFETY: the lower end of such a slot. What the call above has made there is made anew.
+        // SAFETY: the guard is at the lower end of a slot that is not in use yet. A guard that the call above has made
+        // there is made anew.
         unsafe { protect(low, markers) }?;
         Ok(1)
     }
 }
 
-/// Reserves addresses for slots, and says how many.
+/// Reserves addresses for slots, and returns the number of slots.
 fn reserve(most: usize) -> io::Result<(NonNull<u8>, u32)> {
     let mut len = most.min(address_limit() / 4).max(RESERVE_MIN);
     loop {
@@ -359,11 +371,12 @@ fn reserve(most: usize) -> io::Result<(NonNull<u8>, u32)> {
     }
 }
 
-/// What this process may have, as by `ulimit -v`: a caller that halves until it fits may get nearly all of it, too.
+/// Returns the bytes of addresses that this process may have, as set by `ulimit -v`. The limit is needed because a
+/// caller that only halves its request until the request succeeds may get nearly all addresses.
 #[cfg(target_os = "linux")]
 fn address_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: writes the struct it is given, or fails and leaves it.
+    // SAFETY: `getrlimit` writes `limit`, or fails and leaves `limit` as it is.
     unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }

@@ -1,7 +1,8 @@
-//! The end of a goroutine that has overflowed its stack: a handler for the fault in its guard, which names it.
+//! The report of a goroutine that has overflowed its stack: a handler for the fault in the guard, which names the
+//! goroutine.
 //!
-//! Whatever else faults is none of our business, and goes to the handler that was there before: `std`'s, as a rule,
-//! which reports threads that have overflowed theirs. Ours is called first as it was installed last.
+//! Every other fault goes to the handler that was there before: `std`'s, as a rule, which reports threads that have
+//! overflowed their stacks. The handler of this file is called first, as it was installed last.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,13 +12,13 @@ use std::sync::{Once, OnceLock};
 
 use crate::goroutine::native::stack::memory::{guard_len, map, set_protection, unmap};
 
-/// What runs on a thread at this moment.
+/// The goroutine that runs on a thread at this moment.
 pub(crate) struct Running {
-    /// The addresses below the goroutine's stack.
+    /// The addresses of the guard, below the goroutine's stack.
     pub(crate) guard: Range<usize>,
-    /// The bytes above them.
+    /// The number of bytes above the guard.
     pub(crate) size: usize,
-    /// May be empty. Must be readable while the goroutine runs.
+    /// The goroutine's name, which may be empty. Must be readable while the goroutine runs.
     pub(crate) name: *const [u8],
     /// The goroutine's number.
     pub(crate) id: u64,
@@ -25,24 +26,24 @@ pub(crate) struct Running {
 
 struct Handlers {
     describe: fn() -> Option<Running>,
-    /// The handlers of SIGSEGV and SIGBUS before.
+    /// The handlers of SIGSEGV and SIGBUS that were installed before.
     before: [libc::sigaction; 2],
 }
 
 const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// Written before the handler is installed, and so before it can run.
+/// The handlers. Written before the handler of this file is installed, and so before that handler can run.
 static HANDLERS: OnceLock<Handlers> = OnceLock::new();
 
-/// Installs the handler; the first call of the process counts, and every call returns when it is installed.
+/// Installs the handler. The first call of the process counts, and every call returns when the handler is installed.
 ///
-/// `describe` says which goroutine runs on the calling thread. It is called in the handler: it must be
-/// async-signal-safe, which a `const` thread-local without a destructor is.
+/// `describe` returns the goroutine that runs on the calling thread. The handler calls `describe`, which must be
+/// async-signal-safe, as a `const` thread-local without a destructor is.
 pub(crate) fn install(describe: fn() -> Option<Running>) {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         HANDLERS.get_or_init(|| Handlers { describe, before: SIGNALS.map(installed) });
-        // SAFETY: all zeros are a sigaction: no flags, an empty mask.
+        // SAFETY: all zeros are a valid `sigaction`: no flags, an empty mask.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
@@ -55,18 +56,19 @@ pub(crate) fn install(describe: fn() -> Option<Running>) {
 
 fn installed(signal: libc::c_int) -> libc::sigaction {
     let mut action = MaybeUninit::uninit();
-    // SAFETY: changes nothing, and fills `action`: it fails for unknown signals only.
+    // SAFETY: the call changes nothing, and fills `action`: `sigaction` fails for unknown signals only.
     unsafe {
         libc::sigaction(signal, null(), action.as_mut_ptr());
         action.assume_init()
     }
 }
 
-/// Async-signal-safe throughout: no allocation, no lock, nothing of `std`'s I/O. It must do with `std`'s alternate
-/// stack, of which the kernel leaves it some 5 KiB.
+/// Reports an overflow, or calls the handler that was there before. Async-signal-safe throughout: no allocation, no
+/// lock, nothing of `std`'s I/O. Must get along with `std`'s alternate stack, of which the kernel leaves the handler
+/// some 5 KiB.
 unsafe extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
     let Some(handlers) = HANDLERS.get() else { return };
-    // SAFETY: the kernel hands over the siginfo of a fault, which has an address.
+    // SAFETY: `info` is the siginfo of a fault, from the kernel, and so has an address.
     let at = unsafe { (*info).si_addr() } as usize;
     match (handlers.describe)() {
         Some(running) if running.guard.contains(&at) => die(&running),
@@ -75,21 +77,21 @@ unsafe extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, uc
     let before = &handlers.before[usize::from(signal == SIGNALS[1])];
     match before.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {
-            // The fault recurs on return, and finds its old handler; the kernel does not let it be ignored. SAFETY:
-            // this action has been in force before.
+            // The fault recurs on return, and finds the old handler; the kernel does not let a fault be ignored.
+            // SAFETY: `before` is the action that was in force for `signal`.
             unsafe { libc::sigaction(signal, before, null_mut()) };
         }
         f if before.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: its installation with SA_SIGINFO says that it is of this type; it gets what the kernel gave.
+            // SAFETY: the handler was installed with SA_SIGINFO, so `f` has this type.
             let f: unsafe extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
                 unsafe { std::mem::transmute(f) };
-            // SAFETY: as above.
+            // SAFETY: `f` has this type, and gets the arguments that the kernel gave.
             unsafe { f(signal, info, ucontext) }
         }
         f => {
-            // SAFETY: its installation without SA_SIGINFO says that it is of this type.
+            // SAFETY: the handler was installed without SA_SIGINFO, so `f` has this type.
             let f: unsafe extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(f) };
-            // SAFETY: as above.
+            // SAFETY: `f` has this type, and gets the signal that the kernel gave.
             unsafe { f(signal) }
         }
     }
@@ -97,7 +99,8 @@ unsafe extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, uc
 
 #[cold]
 fn die(running: &Running) -> ! {
-    // SAFETY: readable while the goroutine runs, and it does not run on.
+    // SAFETY: `running.name` is readable while the goroutine runs. The goroutine has stopped in the handler, and does
+    // not run on.
     let name = unsafe { &*running.name };
     let mut text = Text { bytes: [0; 256], len: 0 };
     text.write(b"runtime: goroutine stack exceeds ");
@@ -114,11 +117,11 @@ fn die(running: &Running) -> ! {
         b"For larger stacks: sudog::runtime::set_stack_size, or sudog::Builder::stack_size for one goroutine.\n",
     );
     text.flush();
-    // SAFETY: does not return.
+    // SAFETY: `abort` has no preconditions, and does not return.
     unsafe { libc::abort() }
 }
 
-/// Collects what is to be written, so that lines of several threads do not mix.
+/// A buffer for the text, so that lines of several threads do not mix.
 struct Text {
     bytes: [u8; 256],
     len: usize,
@@ -152,7 +155,7 @@ impl Text {
     fn flush(&mut self) {
         let mut rest = &self.bytes[..self.len];
         while !rest.is_empty() {
-            // SAFETY: the bytes are there.
+            // SAFETY: `rest` is a slice, so its bytes are readable.
             let n = unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) };
             if n <= 0 {
                 break; // nothing can be done
@@ -163,17 +166,17 @@ impl Text {
     }
 }
 
-/// The alternate signal stack of a thread: no handler runs on a stack that has overflowed.
+/// The alternate signal stack of a thread, as no handler can run on a stack that has overflowed.
 pub(crate) struct AltStack {
-    /// With a guard at the low end. None if the thread had an alternate stack, or there is no memory for one.
-    /// A pointer, which is not `Send`: it is this thread's.
+    /// The memory, with a guard at the low end. None if the thread had an alternate stack, or there is no memory for an
+    /// alternate stack. Stored as a pointer, which is not `Send`, as the memory belongs to this thread.
     memory: Option<(NonNull<u8>, usize)>,
 }
 
-/// Sees to it that the calling thread has an alternate signal stack, until what this returns is dropped.
+/// Makes sure that the calling thread has an alternate signal stack, until the returned value is dropped.
 ///
-/// `std` gives one to its own threads and to the main one; this is for those of others. If there is no memory for it,
-/// an overflow on this thread ends the process by SIGSEGV, without a word.
+/// `std` gives an alternate stack to its own threads and to the main thread; this function is for other threads. If
+/// there is no memory for an alternate stack, an overflow on this thread ends the process by SIGSEGV, without a report.
 pub(crate) fn prepare_thread() -> AltStack {
     let memory = (alternate().ss_flags & libc::SS_DISABLE != 0).then(|| make_alternate().ok()).flatten();
     AltStack { memory }
@@ -181,7 +184,7 @@ pub(crate) fn prepare_thread() -> AltStack {
 
 fn alternate() -> libc::stack_t {
     let mut stack = MaybeUninit::uninit();
-    // SAFETY: changes nothing, and fills `stack`: it cannot fail.
+    // SAFETY: the call changes nothing, and fills `stack`; such a call cannot fail.
     unsafe {
         libc::sigaltstack(null(), stack.as_mut_ptr());
         stack.assume_init()
@@ -189,29 +192,29 @@ fn alternate() -> libc::stack_t {
 }
 
 fn make_alternate() -> io::Result<(NonNull<u8>, usize)> {
-    // What the kernel saves there grows with the processor's registers.
+    // The state that the kernel saves on the stack grows with the processor's registers.
     #[cfg(target_os = "linux")]
-    // SAFETY: looks a number up; 0 if the kernel does not know it.
+    // SAFETY: the call only looks up a number; the result is 0 if the kernel does not know that number.
     let saved = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
     #[cfg(not(target_os = "linux"))]
     let saved = 0_usize;
     let size = (saved + (64 << 10)).next_multiple_of(guard_len());
     let len = size + guard_len();
     let low = map(len, libc::PROT_READ | libc::PROT_WRITE)?;
-    // SAFETY: the lower end of what was mapped above.
+    // SAFETY: the guard is the lower end of the memory mapped above, which nothing uses yet.
     let guarded = unsafe { set_protection(low, guard_len(), libc::PROT_NONE) };
     let installed = guarded.and_then(|()| {
-        // SAFETY: above the guard are `size` bytes.
+        // SAFETY: `guard_len()` is inside the mapping: `size` bytes are above the guard.
         let sp = unsafe { low.add(guard_len()) };
         let stack = libc::stack_t { ss_sp: sp.as_ptr().cast(), ss_size: size, ss_flags: 0 };
-        // SAFETY: memory that is writable, and stays until `AltStack` takes it away again.
+        // SAFETY: `stack` describes writable memory, which stays until `AltStack` takes the alternate stack away again.
         match unsafe { libc::sigaltstack(&raw const stack, null_mut()) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     });
     if installed.is_err() {
-        // SAFETY: as mapped above, and not in use.
+        // SAFETY: `low` and `len` are those of the mapping above, which is not in use.
         unsafe { unmap(low, len) };
     }
     installed.map(|()| (low, len))
@@ -223,10 +226,10 @@ impl Drop for AltStack {
         let mut stack = alternate();
         if stack.ss_sp.addr() == low.addr().get() + guard_len() {
             stack.ss_flags = libc::SS_DISABLE;
-            // SAFETY: takes away what `make_alternate` has installed, on the same thread; no handler returns to here.
+            // SAFETY: `make_alternate` installed this stack on the same thread; no handler returns to this stack.
             unsafe { libc::sigaltstack(&raw const stack, null_mut()) };
         }
-        // SAFETY: as mapped by `make_alternate`; the thread does not use it any more.
+        // SAFETY: `make_alternate` mapped this memory; the thread does not use the memory any more.
         unsafe { unmap(low, len) };
     }
 }

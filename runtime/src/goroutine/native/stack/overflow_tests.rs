@@ -1,4 +1,4 @@
-//! Processes that end by a fault. Each is a copy of this program that runs one test.
+//! Tests of processes that end by a fault. Each process is a copy of this program that runs one test.
 
 use std::cell::Cell;
 use std::os::unix::process::ExitStatusExt;
@@ -14,7 +14,7 @@ use crate::goroutine::native::stack::{self, PooledStack};
 const NAME: &[u8] = b"the one that recurs";
 
 thread_local! {
-    /// Where its guard begins, its size, its name's length.
+    /// The begin of the guard, the size of the stack, and the length of the name.
     static RUNNING: Cell<Option<(usize, usize, usize)>> = const { Cell::new(None) };
 }
 
@@ -50,7 +50,7 @@ fn overflow(size: Option<usize>, name: usize) {
 
 /// A fault in no stack: in the page at 0, which is never mapped.
 fn fault() {
-    // SAFETY: is not safe.
+    // SAFETY: not safe: the read is meant to fault.
     unsafe { std::hint::black_box(16 as *const u64).read_volatile() };
 }
 
@@ -96,7 +96,7 @@ fn a_thread_of_others_has_an_alternate_stack_too() {
     let Some(out) = child(module_path!(), "a_thread_of_others_has_an_alternate_stack_too") else {
         install(describe);
         let mut thread = MaybeUninit::uninit();
-        // SAFETY: a function that needs no argument; the thread is joined.
+        // SAFETY: `run` needs no argument; the thread is joined.
         unsafe {
             assert_eq!(libc::pthread_create(thread.as_mut_ptr(), null(), run, null_mut()), 0);
             libc::pthread_join(thread.assume_init(), null_mut());
@@ -120,8 +120,8 @@ fn threads_keep_the_alternate_stack_they_have() {
 fn an_overflow_of_a_thread_is_stds() {
     let Some(out) = child(module_path!(), "an_overflow_of_a_thread_is_stds") else {
         install(describe);
-        install(describe); // must not take ourselves for the handler before
-        // Not in any goroutine, then beside one: its guard is elsewhere.
+        install(describe); // the second call must not note the first one's handler as the handler before
+        // The thread overflows its own stack while `describe` names a goroutine, whose guard is elsewhere.
         let stack = stack::take(None).expect("a stack");
         return drop(
             std::thread::spawn(move || {
@@ -146,7 +146,7 @@ fn a_wild_pointer_still_faults() {
 #[test]
 fn the_default_action_is_restored() {
     let Some(out) = child(module_path!(), "the_default_action_is_restored") else {
-        // SAFETY: std's handler is not needed here.
+        // SAFETY: this process does not need std's handler.
         unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
         install(describe);
         return fault();
@@ -157,7 +157,7 @@ fn the_default_action_is_restored() {
 #[test]
 fn a_handler_without_siginfo_is_called() {
     extern "C" fn exit(signal: libc::c_int) {
-        // SAFETY: async-signal-safe.
+        // SAFETY: `_exit` is async-signal-safe.
         unsafe { libc::_exit(signal + 50) };
     }
     let Some(out) = child(module_path!(), "a_handler_without_siginfo_is_called") else {

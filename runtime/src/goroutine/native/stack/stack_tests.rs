@@ -1,4 +1,4 @@
-//! The stacks against the kernel: what traps, what is resident, how many mappings there are.
+//! Tests of the stacks against the kernel: the addresses that trap, the resident pages, the number of mappings.
 
 use std::process::{Command, Output};
 
@@ -7,11 +7,12 @@ use corosensei::{Coroutine, CoroutineResult};
 use super::memory::traps;
 use super::*;
 
-/// Runs the test of that name, its caller, in a process that it may spoil; `None` in that process.
+/// Runs the test `name`, which is the caller, in a process of its own that the test may spoil. Returns `None` in that
+/// process.
 pub(crate) fn child(module: &str, name: &str) -> Option<Output> {
     const CHILD: &str = "SUDOG_TEST_CHILD";
     if std::env::var(CHILD).is_ok_and(|child| child == name) {
-        // SAFETY: takes a number. It ends a process whose fault recurs for ever.
+        // SAFETY: `alarm` takes only a number. The alarm ends a process whose fault recurs for ever.
         unsafe { libc::alarm(60) };
         return None;
     }
@@ -22,7 +23,7 @@ pub(crate) fn child(module: &str, name: &str) -> Option<Output> {
     Some(command.output().expect("a child"))
 }
 
-/// What such a process printed. It must have passed its test.
+/// Returns the text that such a process printed. The process must have passed its test.
 fn said(out: Output) -> String {
     let text = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(out.status.success(), "{text}\n{}", String::from_utf8_lossy(&out.stderr));
@@ -43,7 +44,7 @@ fn byte(at: usize) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(at)
 }
 
-/// Every page of the guard traps, the first one above does not.
+/// Asserts that every page of the guard traps, and that the first page above does not.
 fn assert_guarded(stack: &PooledStack) {
     let guard = stack.extent.guard();
     assert!(guard.len() >= 16 << 10, "{guard:?}");
@@ -54,19 +55,19 @@ fn assert_guarded(stack: &PooledStack) {
     assert!(traps(byte(guard.end - 1)) && !traps(byte(guard.end)), "{guard:#x?}");
 }
 
-/// Touches the stack from its header down to `depth` bytes below its top.
+/// Touches the stack from the header down to `depth` bytes below the top.
 fn touch(stack: &PooledStack, depth: usize) {
     let top = stack.extent.guard().end + stack.extent.size();
     for at in (top - depth..top).step_by(128) {
-        // SAFETY: on our stack, which runs nothing.
+        // SAFETY: the byte is in the memory of `stack`, on which nothing runs.
         unsafe { byte(at).write_volatile(1) };
     }
 }
 
-/// How many pages of it are in memory.
+/// Returns the number of pages in the range that are in memory.
 fn resident(range: Range<usize>) -> usize {
     let mut pages = vec![0; range.len().div_ceil(page())];
-    // SAFETY: a byte for each page.
+    // SAFETY: `pages` has a byte for each page of the range.
     let got = unsafe { libc::mincore(byte(range.start).cast(), range.len(), pages.as_mut_ptr()) };
     assert_eq!(got, 0, "{range:#x?}: {}", io::Error::last_os_error());
     pages.iter().filter(|&&page| page & 1 != 0).count()
@@ -77,7 +78,7 @@ fn usable(stack: &PooledStack) -> Range<usize> {
     floor..floor + stack.extent.size()
 }
 
-/// How many of the process's mappings have a part in it.
+/// Returns the number of the process's mappings that have a part in the range.
 fn mappings(range: &Range<usize>) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
     let hex = |text| usize::from_str_radix(text, 16).expect("an address");
@@ -117,7 +118,7 @@ fn a_blocked_coroutine_costs_one_page() {
         let stack = pool.take().expect("a stack");
         let usable = usable(&stack);
         assert_eq!(resident(usable.clone()), 0, "untouched");
-        // SAFETY: HEADER bytes, ours.
+        // SAFETY: the header has HEADER bytes, which belong to the owner of `stack`.
         unsafe { stack.header().write_bytes(1, HEADER) };
         let mut blocked = Coroutine::with_stack(stack, |yielder, ()| yielder.suspend(()));
         assert!(matches!(blocked.resume(()), CoroutineResult::Yield(())));
@@ -137,10 +138,10 @@ fn guards_outlast_trim_and_reuse() {
             assert_guarded(&stack);
             touch(&stack, DEFAULT_SIZE);
             assert_guarded(&stack);
-            // SAFETY: it runs nothing.
+            // SAFETY: `stack` is alive and runs nothing.
             unsafe { stack.extent.trim() };
             assert_guarded(&stack);
-            // SAFETY: as above; more than `trim`, the guard included.
+            // SAFETY: the slot belongs to `stack`, which runs nothing. Discards more than `trim` does: also the guard.
             unsafe { discard(stack.extent.low, stride()) };
             assert_guarded(&stack);
         }
@@ -154,12 +155,12 @@ fn trim_gives_back_what_a_deep_use_has_taken() {
     let usable = usable(&stack);
     touch(&stack, DEFAULT_SIZE);
     assert_eq!(resident(usable.clone()), DEFAULT_SIZE / page());
-    // SAFETY: it runs nothing.
+    // SAFETY: `stack` is alive and runs nothing.
     unsafe { stack.extent.trim() };
     assert_eq!(resident(usable.clone()), KEEP.div_ceil(page()));
-    // SAFETY: ours.
+    // SAFETY: the byte is in the memory of `stack`.
     assert_eq!(unsafe { byte(usable.end - KEEP).read_volatile() }, 1, "what is above stays");
-    // SAFETY: ours.
+    // SAFETY: the byte is in the memory of `stack`.
     assert_eq!(unsafe { byte(usable.end - KEEP - 128).read_volatile() }, 0, "what was below is gone");
 }
 
@@ -182,7 +183,7 @@ fn other_sizes_have_their_own_mapping() {
         assert_eq!(stack.extent.size(), 100_000_usize.next_multiple_of(page()));
         assert_guarded(&stack);
         touch(&stack, stack.extent.size());
-        // SAFETY: it runs nothing.
+        // SAFETY: `stack` is alive and runs nothing.
         unsafe { stack.extent.trim() };
         assert_eq!(resident(usable(&stack)), KEEP.div_ceil(page()));
         assert_guarded(&stack);
@@ -192,7 +193,7 @@ fn other_sizes_have_their_own_mapping() {
         assert_eq!(stack.extent.size(), size.next_multiple_of(page()), "{asked}");
         assert!(matches!(stack.home, Home::Own));
         touch(&stack, stack.extent.size());
-        // SAFETY: it runs nothing.
+        // SAFETY: `stack` is alive and runs nothing.
         unsafe { stack.extent.trim() };
         assert_eq!(resident(usable(&stack)), KEEP.div_ceil(page()), "the smallest has nothing to trim");
         assert_guarded(&stack);
@@ -213,7 +214,7 @@ fn absurd_sizes_are_refused() {
 
 #[test]
 fn own_mappings_are_unmapped() {
-    // More than there are addresses, if each stayed.
+    // Together these are more addresses than there are, if each mapping stayed.
     for round in 0..1 << 12 {
         match take(Some(MAX_SIZE)) {
             Ok(_) => {}
@@ -240,9 +241,9 @@ fn a_region_that_is_used_up_says_so() {
 #[test]
 fn a_hundred_thousand_stacks_take_two_mappings_and_a_page_each() {
     const N: usize = 100_000;
-    // Whether or not `markers_work` sees it.
+    // Ask the kernel, whether or not `markers_work` sees the markers.
     let at = map(page(), libc::PROT_READ | libc::PROT_WRITE).expect("a page");
-    // SAFETY: the page just mapped. 102 is MADV_GUARD_INSTALL.
+    // SAFETY: `at` is the page mapped above. 102 is MADV_GUARD_INSTALL.
     if unsafe { libc::madvise(at.as_ptr().cast(), page(), 102) } != 0 || !traps(at.as_ptr()) {
         return eprintln!("skipped: this kernel has no MADV_GUARD_INSTALL");
     }
@@ -263,7 +264,8 @@ fn a_hundred_thousand_stacks_take_two_mappings_and_a_page_each() {
     assert_eq!(resident(region.start..region.start + N * stride()), 0);
 }
 
-/// Guards are made in one call for as many slots as have been taken: those taken and those to come.
+/// Tests that guards are made in one call for as many slots as have been taken: for the slot taken and for slots to
+/// come.
 #[test]
 fn guards_are_made_ahead() {
     if !markers_work() {
@@ -295,7 +297,7 @@ fn without_markers_a_stack_takes_two_mappings() {
     assert_guarded(&stack);
 }
 
-/// Takes stacks until there are no more, and says how many there are and why.
+/// Takes stacks until `take` fails. Returns the number of stacks and the error.
 fn exhaust(pool: &'static Pool) -> (usize, io::Error) {
     let mut stacks = Vec::with_capacity(1 << 17);
     let error = loop {
@@ -317,7 +319,7 @@ fn without_markers_the_error_names_the_limit() {
     if limit > 200_000 {
         return eprintln!("skipped: vm.max_map_count is {limit}");
     }
-    // At the limit, nothing else can be mapped either.
+    // At the limit, nothing else can be mapped either, so run in a process of its own.
     let Some(out) = child(module_path!(), "without_markers_the_error_names_the_limit") else {
         let (taken, error) = exhaust(pool(1 << 36, no_markers));
         assert!((limit / 2 - 1000..=limit / 2).contains(&taken), "{taken} of {limit}");
@@ -327,12 +329,13 @@ fn without_markers_the_error_names_the_limit() {
     assert!(text.contains("the error: ") && text.contains("vm.max_map_count"), "{text}");
 }
 
-/// As under `ulimit -v` and `ulimit -d`; the kernel's strict accounting fails at the same call as the latter.
+/// Tests limits as `ulimit -v` and `ulimit -d` set them; the kernel's strict accounting fails at the same call as
+/// `ulimit -d`.
 #[test]
 fn a_process_with_limits_takes_its_part_and_says_what_it_lacks() {
     fn limit(what: libc::__rlimit_resource_t, bytes: usize) {
         let limit = libc::rlimit { rlim_cur: bytes as libc::rlim_t, rlim_max: bytes as libc::rlim_t };
-        // SAFETY: reads the struct.
+        // SAFETY: `setrlimit` only reads `limit`.
         assert_eq!(unsafe { libc::setrlimit(what, &raw const limit) }, 0);
     }
     let name = "a_process_with_limits_takes_its_part_and_says_what_it_lacks";
@@ -361,12 +364,12 @@ fn threads_share_the_pool() {
                 for _ in 0..20_000 {
                     let stacks = [(); 3].map(|()| pool.take().expect("a stack"));
                     for stack in &stacks {
-                        // SAFETY: ours alone, if the pool is right.
+                        // SAFETY: the header belongs to this thread alone, if the pool is right.
                         unsafe { stack.header().write_volatile(thread) };
                     }
-                    std::thread::yield_now(); // for a thread that would still empty them
+                    std::thread::yield_now(); // time for a thread that would still empty these stacks
                     for stack in &stacks {
-                        // SAFETY: as above.
+                        // SAFETY: the header belongs to this thread alone, if the pool is right.
                         assert_eq!(unsafe { stack.header().read_volatile() }, thread);
                     }
                 }
