@@ -20,11 +20,11 @@ use crate::{PRESETS, Stopped};
 /// The way in which schedules are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// Random: a turn ends at each step with a probability of one in this number.
+    /// Random: a turn ends at each step with a probability of 1 in this number.
     Random(u64),
-    /// By priorities, with this many changes of priority: finds bugs that need one ordering more than that.
+    /// Priorities, with this many changes of priority: finds bugs that need one ordering more than that.
     Priorities(usize),
-    /// By seed: random schedules of one to sixteen steps a turn, and priorities with one to four changes.
+    /// Both, by seed: random schedules of one to sixteen steps a turn, and priorities with one to four changes.
     Mixed,
 }
 
@@ -36,7 +36,7 @@ pub struct Explore {
     /// True if faults happen: jumps of the clock, timers that go off while threads run, sleeps in a futex that end for
     /// no reason.
     pub faults: bool,
-    /// The number of decisions after which a program counts as one that does not end.
+    /// The number of decisions after which a program counts as endless.
     pub most: u64,
     /// The number of shorter schedules that are tried for a failure.
     pub tries: usize,
@@ -215,7 +215,7 @@ impl Explore {
         Failure { seed, what: traced.what, schedule: traced.schedule, first, trace: traced.trace }
     }
 
-    /// Runs one execution, in a process of its own.
+    /// Runs an execution in a new process.
     fn fork(&self, seed: u64, policy: Policy, traced: bool, body: &dyn Fn()) -> Option<Failed> {
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for two descriptors.
@@ -255,7 +255,7 @@ impl Explore {
         }
     }
 
-    /// Runs one execution, in this process.
+    /// Runs an execution in this process.
     fn execute(&self, seed: u64, policy: Policy, traced: bool, body: &dyn Fn()) -> Option<Failed> {
         static PANICKED: Mutex<Option<String>> = Mutex::new(None);
         panic::set_hook(Box::new(|info| {

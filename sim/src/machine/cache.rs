@@ -100,7 +100,7 @@ impl Hasher for LineHasher {
 pub(crate) enum Request {
     /// The access is served.
     Hit(Served),
-    /// The access takes effect when it reaches the caches that have the line: see [`Caches::reach`].
+    /// The access takes effect when the request reaches the caches that have the line: see [`Caches::reach`].
     Miss { line: u32, reaches: u64, done: u64 },
     /// The access waits until earlier stores of its core, or another core's store to this line, are done. Then it is
     /// requested anew.
@@ -275,7 +275,7 @@ impl Caches {
     }
 }
 
-/// A store that is under way to a line, and the time until which it is.
+/// A store that is under way to a line, and the time at which the store takes the line.
 enum Store {
     None,
     Own { until: u64 },
@@ -321,7 +321,7 @@ mod tests {
             self.caches.request(self.preset, core, line * LINE, kind, now, &mut self.stores_done[core])
         }
 
-        /// Makes an access that no other access disturbs. Returns the time at which it is done.
+        /// Makes an access that no other access disturbs. Returns the time at which the access is done.
         fn access(&mut self, core: usize, line: usize, kind: Access, mut now: u64) -> u64 {
             loop {
                 match self.request(core, line, kind, now) {

@@ -63,7 +63,7 @@ pub struct TraceStep {
 /// The way in which decisions are made.
 #[derive(Clone, Debug)]
 pub(crate) enum Policy {
-    /// A turn ends at each step with a probability of one in `one_in`.
+    /// A turn ends at each step with a probability of 1 in `one_in`.
     Random { one_in: u64 },
     /// The thread of the highest priority runs.
     Priorities { of: Vec<u64>, lowest: u64, changes: Vec<u64> },
@@ -75,7 +75,7 @@ pub(crate) struct Explored {
     /// Threads that can run, by number.
     ready: Vec<ThreadId>,
     policy: Policy,
-    /// A decision is a fault with a probability of one in this number; None: there are no faults.
+    /// A decision is a fault with a probability of 1 in this number; None: there are no faults.
     faults: Option<u64>,
     /// A pause lets other threads run with a probability of one in this number. Only if the number is small does a
     /// thread that spins for long meet the steps of other threads; only if it is large does that thread give up

@@ -108,8 +108,7 @@ struct Requested {
 #[derive(Clone, Copy, Debug, Default)]
 struct Spin {
     lines: [u32; 4],
-    /// For each line: its version at the first read in the latest round that read the line, and the number of that
-    /// round.
+    /// The version of each line at the first read in the latest round that read the line, and the number of that round.
     seen: [(u32, u32); 4],
     len: usize,
     /// The number of rounds. A round is a read with a pause after it. In all these rounds the thread has only loaded
@@ -221,7 +220,7 @@ pub(crate) struct Machine {
     pub(crate) current: ThreadId,
     /// The clock of the processor that runs, in cycles; in nanoseconds, if schedules are explored.
     pub(crate) clock: u64,
-    /// For each futex, by address: the threads that sleep on the futex, in the order of their arrival.
+    /// The threads that sleep on each futex, by the futex's address, in the order of their arrival.
     pub(crate) sleepers: HashMap<usize, VecDeque<ThreadId>>,
     /// The number of each address that a report or a trace mentions: addresses themselves differ between processes.
     words: HashMap<usize, usize>,

@@ -34,7 +34,7 @@ pub struct Memory {
     pub store: u64,
     /// A locked instruction on a line that the core owns.
     pub rmw: u64,
-    /// One pause instruction.
+    /// A pause instruction.
     pub pause: u64,
     /// A reading of the clock.
     pub clock: u64,

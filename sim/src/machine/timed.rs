@@ -284,8 +284,8 @@ impl Timed {
 /// the time of a simulation.
 struct Turns {
     times: Vec<u64>,
-    /// For each pair, the processor that goes on first, from the root, 1, down to the processors; of a tie, the lower
-    /// number.
+    /// The winner of each pair: the processor that goes on first. The pairs are ordered from the root, 1, down to the
+    /// processors; of a tie, the lower number wins.
     winners: Vec<u8>,
 }
 
