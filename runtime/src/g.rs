@@ -13,7 +13,7 @@
 //! | step | actor | action |
 //! |---|---|---|
 //! | 1 | waiter | makes a [`G`] on its stack and links the G where a waker will find it, under that queue's lock |
-//! | 2 | waiter | calls [`G::park`], with the unlocking of the queue as its `commit`: no `ready` after that is lost |
+//! | 2 | waiter | calls [`G::park`], with the unlocking of the queue as the `commit`: no `ready` after that is lost |
 //! | 3 | waker | unlinks the G under the queue's lock, unlocks, calls [`G::ready`] exactly once, and never touches the G again |
 //! | 4 | waiter | returns from `park`; the G and all around it may be freed at once |
 //!
@@ -81,7 +81,7 @@ impl G {
     /// Returns a G for the calling goroutine, or else for the calling thread. Allocates nothing where `std`'s locks do
     /// not (at least on Linux).
     ///
-    /// A goroutine that may not switch now counts as its thread. This is the case while its thread is panicking, and
+    /// A goroutine that may not switch now counts as its thread. This is the case while that thread is panicking, and
     /// inside [`without_switching`](goroutine::without_switching).
     #[inline]
     #[must_use]
@@ -148,7 +148,7 @@ impl G {
         }
     }
 
-    /// Parks as [`G::park`] does, for a wait that may well be short: a thread polls for its `ready` for a while before
+    /// Parks as [`G::park`] does, for a wait that may well be short: a thread polls for the `ready` for a while before
     /// it sleeps. For the crates of this project.
     #[doc(hidden)]
     #[inline]
@@ -156,7 +156,7 @@ impl G {
         self.park_standing_by(deadline, commit, |parker| spin_until(|| parker.is_ready()))
     }
 
-    /// Parks as [`G::park`] does, but a thread calls `stand_by` after `commit`, before it sleeps. `stand_by` asks the
+    /// Parks as [`G::park`] does, but a thread calls `stand_by` after `commit`, before sleeping. `stand_by` asks the
     /// parker whether this G has been readied, and returns when the G has been readied or when the thread is to sleep.
     /// A goroutine gives its worker to others at once.
     #[inline]
@@ -215,10 +215,10 @@ impl G {
         ParkResult::Unparked
     }
 
-    /// Returns true if the task has been readied since its last wait began. If false, `waker` will be woken when the
-    /// task is readied.
+    /// Returns true if the task has been readied since the task's last wait began. If false, `waker` will be woken when
+    /// the task is readied.
     ///
-    /// Once this has returned true, the G can wait again.
+    /// After this function has returned true, the G can wait again.
     ///
     /// # Panics
     ///
@@ -290,7 +290,7 @@ impl G {
         }
     }
 
-    /// Readies a G as [`G::ready`] does, but returns a task's waker instead of waking it.
+    /// Readies a G as [`G::ready`] does, but returns a task's waker instead of calling that waker.
     ///
     /// # Safety
     ///
@@ -299,20 +299,20 @@ impl G {
     #[must_use = "the task sleeps until its waker is woken"]
     pub(crate) unsafe fn mark_ready(g: *const Self) -> Option<Waker> {
         // SAFETY: the caller keeps the contract of `G::ready` for `g`. So a goroutine is parked, or about to park, and
-        // the closure's `ready` is the only one for that park.
+        // the closure's `ready` is the only `ready` for that park.
         unsafe { Self::mark_ready_by(g, |goroutine| goroutine.ready()) }
     }
 
     /// # Safety
     ///
-    /// The same as for [`G::ready`]; and `ready` readies the goroutine that it is given.
+    /// The same as for [`G::ready`]; and `ready` readies its argument.
     #[inline]
     unsafe fn mark_ready_by(g: *const Self, ready: impl FnOnce(FibreRef)) -> Option<Waker> {
-        // Make no reference to the whole G: the waiter may free it while this call is under way.
+        // Make no reference to the whole G: the waiter may free the G while this call is under way.
         // SAFETY: `g` is alive until its waiter learns of this call, by the contract of `G::ready`; and no thread
         // writes to `kind`.
         match unsafe { &(*g).kind } {
-            // SAFETY: `parker` is alive and not yet readied, as its G is, by the contract of `G::ready`.
+            // SAFETY: `parker` is alive and not yet readied, as the G is, by the contract of `G::ready`.
             Kind::Thread(parker) => unsafe { Parker::unpark(parker) },
             Kind::Goroutine(fibre) => ready(*fibre),
             Kind::Task(wait) => {
@@ -326,8 +326,8 @@ impl G {
         None
     }
 
-    /// Readies a G as [`G::ready`] does, where the G has been given the resource for which it waited. If the caller and
-    /// the G are goroutines of one worker, the G runs at once, on the rest of the caller's time slice; otherwise the
+    /// Readies a G as [`G::ready`] does, where the G has been given the resource for which the G waited. If the caller and
+    /// the G are goroutines of the same worker, the G runs at once, on the rest of the caller's time slice; otherwise the
     /// caller yields to the other goroutines of its worker. A caller that is a thread just goes on.
     ///
     /// Go: `readyWithTime` and `goyield` at the end of `semrelease1`.
@@ -342,7 +342,7 @@ impl G {
         goroutine::give_way();
     }
 
-    /// Readies a G as [`G::ready`] does, where the G has been given the resource for which it waited, and is to run
+    /// Readies a G as [`G::ready`] does, where the G has been given the resource for which the G waited, and is to run
     /// before the caller. If the G is a goroutine of the caller's own worker, the G runs at once, on the rest of the
     /// caller's time slice, and the caller goes to the end of the run queue. If the slice is over, the goroutines in
     /// the run queue have their turn first. If the G is a thread, or belongs to another worker, the caller goes on. For
@@ -389,7 +389,7 @@ impl ReadyBatch {
         Self(goroutine::ReadyBatch::new())
     }
 
-    /// Readies a G as [`G::ready`] does, but returns a task's waker instead of waking it.
+    /// Readies a G as [`G::ready`] does, but returns a task's waker instead of calling that waker.
     ///
     /// # Safety
     ///
@@ -409,7 +409,7 @@ impl ReadyBatch {
     }
 }
 
-/// Wakes a task by its waker, which is user code. A panic of the waker goes on to the caller that readies the task;
+/// Wakes a task by a waker, which is user code. A panic of the waker goes on to the caller that readies the task;
 /// unless the caller is a destructor that runs because of a panic (a mutex guard's, for example): a second panic would
 /// end the process.
 #[inline]

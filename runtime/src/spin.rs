@@ -6,8 +6,8 @@
 //! all three, a thread only the first. Threads are served better by another strategy, `policy::Threads` of
 //! `sudog-sync`: see `docs/performance.md`.
 //!
-//! Unlike in Go, a goroutine spins for one round even if its worker has others to run. In Go, a readied goroutine moves
-//! to the processor of the goroutine that readies it; contenders for one mutex soon run on one processor, in turn, and
+//! Unlike in Go, a goroutine spins for a round even if the worker has others to run. In Go, a readied goroutine moves
+//! to the processor of the goroutine that readies it; contenders for a mutex soon run on the same processor, in turn, and
 //! never meet. Here they stay on their workers, where a sleep and a wake-up by another worker cost more than a short
 //! critical section. Thirty pauses are less than a microsecond.
 
@@ -36,10 +36,10 @@ pub fn is_processor_idle() -> bool {
     !G::is_goroutine() || goroutine::any_worker_sleeps()
 }
 
-/// Spins for one round: `pauses` pause instructions.
+/// Spins for a round: `pauses` pause instructions.
 #[inline]
 pub fn do_spin(pauses: u32) {
-    // In a model, one scheduling point is as good as thirty.
+    // In a model, a scheduling point is as good as thirty.
     let pauses = if cfg!(sudog_loom) { pauses.min(1) } else { pauses };
     for _ in 0..pauses {
         pause();

@@ -1,20 +1,21 @@
 //! The steps of the locks as events: sleeping, barging, the beginning and the end of a mutex's starvation mode.
 //!
-//! By default nothing is recorded, and no code for recording is compiled: the type of a lock says whether it records.
+//! By default nothing is recorded, and no code for recording is compiled: the type of a lock says whether the lock
+//! records.
 //!
-//! | recorder | how to enable it |
+//! | recorder | how to enable recording |
 //! |---|---|
 //! | a semaphore table: [`Kind::Sleep`] to [`Kind::Leave`] | use queues of type [`Recorded`](crate::sema::queue::Recorded) |
 //! | a mutex of `sudog-sync`: [`Kind::Barge`] to [`Kind::StolenToken`] | use the policy `policy::Recorded` |
 //! | both, for all of a program's locks | use the feature `event` of these crates |
 //! | the user of a lock: [`Kind::Want`], [`Kind::Locked`], [`Kind::Unlocked`], and any other | call [`record`] |
 //!
-//! An event goes into a ring of its thread: 32 bytes, no lock, no allocation except for the thread's first event. A
+//! An event goes into a ring of the thread: 32 bytes, no lock, no allocation except for the thread's first event. A
 //! full ring drops its oldest events, and counts them. Between [`start`] and [`stop`] an event costs about 20 ns,
 //! nearly all of it for the time; otherwise an event costs a load and a branch.
 //!
-//! A table records under its bucket's lock, so the table's events are in the order in which they happened. A mutex
-//! records just after the step on its word: two contenders' steps that are nanoseconds apart may be recorded in the
+//! A table records under the bucket's lock, so the table's events are in the order in which they happened. A mutex
+//! records just after the step on the word: two contenders' steps that are nanoseconds apart may be recorded in the
 //! other order.
 //!
 //! # Examples
@@ -41,7 +42,7 @@ mod rings;
 use std::fmt;
 use std::time::Duration;
 
-/// One step of one contender.
+/// A step of a contender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
     /// The time since [`start`]. Of two events in a causal order the effect is not earlier than the cause, as far as
@@ -69,7 +70,7 @@ pub enum Who {
     Goroutine(u64),
 }
 
-/// Makes the enum and its names.
+/// Makes the enum `Kind` and the names of the kinds.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $Kind:ident = $name:literal,)+) => {
         /// The kinds of events.
@@ -97,21 +98,21 @@ kinds! {
     Sleep = "sleep",
     /// A waiter that was woken, but lost to a newcomer, went to sleep again, at the front of the queue.
     Requeue = "requeue",
-    /// A waiter was woken, to compete for its permit.
+    /// A waiter was woken, to compete for a permit.
     Wake = "wake",
-    /// A waiter was given its permit.
+    /// A waiter was given a permit.
     Handoff = "handoff",
-    /// A waiter gave up: it timed out or was cancelled.
+    /// A waiter gave up, at a deadline or by a cancel.
     Leave = "leave",
-    /// A newcomer took the mutex while others slept on it.
+    /// A newcomer took the mutex while others slept on that mutex.
     Barge = "barge",
-    /// A contender took the mutex after spinning for it, without sleeping.
+    /// A contender took the mutex after spinning, without sleeping.
     SpinWin = "spin-win",
-    /// A contender that had waited longer than its policy's threshold switched the mutex to starvation mode.
+    /// A contender that had waited longer than the policy's threshold switched the mutex to starvation mode.
     StarvingEnter = "starving-enter",
     /// A contender ended starvation mode.
     StarvingExit = "starving-exit",
-    /// In starvation mode, a thread or goroutine that was about to sleep took the permit meant for a waiter: over a
+    /// A thread or goroutine that was about to sleep took, in starvation mode, the permit meant for a waiter: over a
     /// semaphore that cannot hand off.
     StolenToken = "stolen-token",
     /// A contender asked for the lock.

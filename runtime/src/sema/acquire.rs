@@ -5,7 +5,7 @@
 //! | [`Bucket::join`]: steps 1 to 4 | the waiter has a permit, or is queued and holds the lock |
 //! | unlocks and waits: a thread or a goroutine by `park`, a task by `poll_ready` | another G has unlinked and readied the waiter |
 //! | [`wait_result`] | the waiter has a permit; or a newcomer took that permit, and the waiter joins again, at the front |
-//! | [`Bucket::abandon`]: the waiter's future is dropped while it waits, or `stand_by` panics | the waiter is in no queue, and the next waiter gets the permit or the wake-up that this waiter had been given |
+//! | [`Bucket::abandon`]: the waiter's future is dropped during the wait, or `stand_by` panics | the waiter is in no queue, and the next waiter gets the permit or the wake-up that this waiter had been given |
 
 use std::pin::pin;
 
@@ -152,8 +152,8 @@ pub(super) fn wait_result(count: &AtomicU32, sudog: &Sudog) -> Option<Result<(),
         // Take the permit for which the waiter was woken, even after the deadline: if the waiter left the permit, the
         // waiters behind it would sleep although there is a permit.
         WaitOutcome::Woken if take(count) => Some(Ok(())),
-        // A newcomer was faster; its release will wake the next waiter. This waiter was the first of the queue, and
-        // returns to the front.
+        // A newcomer was faster; the newcomer's release will wake the next waiter. This waiter was the first of the
+        // queue, and returns to the front.
         WaitOutcome::Woken => None,
         WaitOutcome::Idle | WaitOutcome::Queued => unreachable!("readied while {:?}", sudog.outcome.get()),
     }

@@ -55,7 +55,7 @@ struct List {
 // SAFETY: only the holder of the list's lock accesses the registrations that the list links, on whatever thread.
 unsafe impl Send for List {}
 
-/// A waiter's entry in a [`Cancel`]: pinned to the waiter's stack. The entry leaves the list when it is dropped.
+/// A waiter's entry in a [`Cancel`]: pinned to the waiter's stack. Dropping the entry takes the entry out of the list.
 #[doc(hidden)]
 pub struct Registration {
     cancel: *const Cancel,
@@ -78,7 +78,7 @@ enum Waiter {
 /// A waiter in a queue that is not the runtime's own. For the crates of this project.
 #[doc(hidden)]
 pub trait CancelledWait {
-    /// Takes the waiter out of its queue, under the queue's lock. Returns false if the waiter is not in the queue: it
+    /// Takes the waiter out of the queue, under the queue's lock. Returns false if the waiter is not in the queue: it
     /// has not joined yet, or the peer that has taken it out readies it.
     fn leave(&self) -> bool;
 }
@@ -160,12 +160,12 @@ impl Cancel {
 }
 
 impl Cancel {
-    /// Creates an entry for a wait that ends when its claim is taken. The entry is not yet listed.
+    /// Creates an entry for a wait that ends when `claim` is taken. The entry is not yet listed.
     ///
     /// # Safety
     ///
     /// - `claim` and `g` outlive the result.
-    /// - The code that takes the claim readies `g`, once, and nothing else readies it. The waiter waits for that
+    /// - The code that takes the claim readies `g`, once, and nothing else readies `g`. The waiter waits for that
     ///   `ready`.
     pub(crate) unsafe fn claim_registration(&self, claim: &Claim, g: &G) -> Registration {
         Registration::new(self, Waiter::Claim(claim, g))
@@ -243,7 +243,7 @@ impl List {
                 Waiter::Sudog(bucket, sudog) => {
                     // SAFETY: `bucket` is alive, as the waiter is inside a call on the bucket's table.
                     if unsafe { (*bucket).cancel(sudog) } {
-                        // SAFETY: this call has unlinked `sudog`, and its G is not readied yet; nothing of it is used
+                        // SAFETY: this call has unlinked `sudog`, and the G is not readied yet; nothing of it is used
                         // afterwards.
                         unsafe { G::ready(sudog.g()) };
                     }
@@ -253,7 +253,7 @@ impl List {
                 Waiter::Claim(claim, g) => {
                     // SAFETY: `claim` is alive while the entry exists, by the contract of `claim_registration`.
                     if unsafe { (*claim).take(Claim::CANCELLED) } {
-                        // SAFETY: this call has taken the claim, so it is the only one that readies `g`, by the
+                        // SAFETY: this call has taken the claim, so only this call readies `g`, by the
                         // contract of `claim_registration`; nothing of the G is used afterwards.
                         unsafe { G::ready(g) };
                     }
@@ -275,7 +275,7 @@ impl List {
         entry.entered.set(true);
         entry.next.set(self.first);
         if let Some(next) = self.first {
-            // SAFETY: `next` is listed, so it is alive, and the list's lock is held.
+            // SAFETY: `next` is listed, hence alive, and the list's lock is held.
             unsafe { next.as_ref() }.prev.set(Some(this));
         }
         self.first = Some(this);
@@ -285,12 +285,12 @@ impl List {
         entry.entered.set(false);
         let (prev, next) = (entry.prev.replace(None), entry.next.replace(None));
         match prev {
-            // SAFETY: `prev` is listed, so it is alive, and the list's lock is held.
+            // SAFETY: `prev` is listed, hence alive, and the list's lock is held.
             Some(prev) => unsafe { prev.as_ref() }.next.set(next),
             None => self.first = next,
         }
         if let Some(next) = next {
-            // SAFETY: `next` is listed, so it is alive, and the list's lock is held.
+            // SAFETY: `next` is listed, hence alive, and the list's lock is held.
             unsafe { next.as_ref() }.prev.set(prev);
         }
     }
@@ -324,7 +324,7 @@ mod model {
     const BOTH: &str = "the look sees the change, and the change has taken the claim";
     const WOKEN: &str = "the change wakes the waiter";
 
-    /// The model of a timer, as its waiters see it: a state, and a handle that tells that the state has changed.
+    /// The model of a timer, as waiters see a timer: a state, and a handle that tells that the state has changed.
     struct World {
         changed: Cancel,
         state: Mutex<bool>,
@@ -334,8 +334,8 @@ mod model {
     fn wait(world: &World) {
         loop {
             let (g, claim) = (G::current(), Claim::new());
-            // SAFETY: `claim` and `g` outlive the entry; the only change readies the G if it takes the claim, and the
-            // waiter waits for that.
+            // SAFETY: `claim` and `g` outlive the entry; the only change readies the G if the change takes the claim,
+            // and the waiter waits for that.
             let entry = pin!(unsafe { world.changed.claim_registration(&claim, &g) });
             entry.as_ref().enter();
             if *world.state.lock() {
@@ -351,7 +351,7 @@ mod model {
         }
     }
 
-    /// No change is missed: neither one that comes before the registration, nor one that comes before the wait.
+    /// No change is missed: neither a change before the registration, nor a change before the wait.
     #[test]
     fn a_change_is_not_missed() {
         must_reach(&[SEES, BOTH, WOKEN], || {

@@ -1,4 +1,4 @@
-//! The lock of a queue, with the length of the queue in its word.
+//! The lock of a queue, with the length of the queue in the lock's word.
 //!
 //! ```text
 //!   31                                      2        1         0
@@ -9,15 +9,15 @@
 //!
 //! | step | how |
 //! |---|---|
-//! | lock, and count a waiter | one compare-exchange; if locked: spin for a while, set `SLEEPERS`, sleep on the word |
-//! | unlock, and uncount some waiters | one compare-exchange, which clears `SLEEPERS`; if that was set: wake one sleeper |
+//! | lock, and count a waiter | a compare-exchange; if locked: spin for a while, set `SLEEPERS`, sleep on the word |
+//! | unlock, and uncount some waiters | a compare-exchange, which clears `SLEEPERS`; if that was set: wake a sleeper |
 //! | read the count | a load, without the lock |
 //!
 //! A thread that has slept sets `SLEEPERS` as it takes the lock, because others may sleep too. So each unlock wakes one
 //! sleeper until none is left. Only holders of the lock write the count. Counting and locking are one step, so a waiter
 //! executes two locked instructions, where a lock and a separate counter take three; and so does the waiter's waker.
 //!
-//! Orderings. The lock: Acquire when it is taken, Release when it is released. The count: an increment is one half of
+//! Orderings. The lock: Acquire at the lock, Release at the unlock. The count: an increment is one half of
 //! the Dekker pair of `table.rs`, and SeqCst; so is the load. A decrement may become visible late.
 //!
 //! The count has 30 bits: that many waiters in one bucket take more than 100 GiB of memory.
@@ -32,7 +32,7 @@ use crate::shim::{self, AtomicU32, Ordering, futex};
 
 const LOCKED: u32 = 1;
 const SLEEPERS: u32 = 2;
-/// The value of one waiter in the count.
+/// The value of a waiter in the count.
 const ONE: u32 = 4;
 /// The number of checks of the word before a thread assumes that the holder was preempted.
 #[cfg(not(sudog_loom))]
@@ -40,7 +40,7 @@ const SPINS: u32 = 100;
 #[cfg(sudog_loom)]
 const SPINS: u32 = 0;
 
-/// A lock and a count in one word: see the top of this file.
+/// A lock and a count in the same word: see the top of this file.
 pub(super) struct CountedLock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
@@ -75,7 +75,7 @@ impl<T> CountedLock<T> {
         self.lock_and_add(0)
     }
 
-    /// Locks, and counts one more waiter.
+    /// Locks, and counts another waiter.
     #[inline]
     pub(super) fn lock_and_count(&self) -> Guard<'_, T> {
         self.lock_and_add(ONE)

@@ -3,10 +3,10 @@
 //! | stage | the sudog | on poll | on drop |
 //! |---|---|---|---|
 //! | `Idle` | is in no queue | tries, then joins the queue: `Queued` | nothing |
-//! | `Queued` | is in its bucket's queue, or unlinked and about to be readied | registers the waker; if readied: `Done`, or `Idle` if a newcomer took the permit | leaves the queue; or passes on the permit or the wake-up that the future has been given |
+//! | `Queued` | is in the bucket's queue, or unlinked and about to be readied | registers the waker; if readied: `Done`, or `Idle` if a newcomer took the permit | leaves the queue; or passes on the permit or the wake-up that the future has been given |
 //! | `Done` | is in no queue | panics | nothing |
 //!
-//! The waker is registered after the sudog has been queued and its bucket unlocked, as a waker's `clone` is user code.
+//! The waker is registered after the sudog has been queued and the bucket unlocked, as a waker's `clone` is user code.
 //! No wake-up is lost: a wake-up that comes before the registration sets a flag in the G, which [`G::poll_ready`]
 //! finds.
 
@@ -23,7 +23,7 @@ use super::table::{Bucket, WaitLimit, key, take};
 use super::{Global, Order, Sudog, Table};
 use crate::{AtomicU32, Coop, G};
 
-/// A future that takes one permit: made by [`semacquire_async`](super::semacquire_async).
+/// A future that takes a permit: made by [`semacquire_async`](super::semacquire_async).
 ///
 /// The future does nothing before its first poll; then it takes a permit, or joins the queue, first in, first out with
 /// threads and goroutines. The future keeps its place whichever task polls it.

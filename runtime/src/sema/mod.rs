@@ -1,7 +1,7 @@
 //! Go's runtime semaphore: sleep until a 32-bit counter, anywhere in memory, is above zero.
 //!
 //! A semaphore is just an [`AtomicU32`]; a semaphore needs no set-up and no space for a queue. A caller that finds the
-//! counter at zero waits in a [`SemTable`], keyed by the counter's address. The functions of this module use one global
+//! counter at zero waits in a [`SemTable`], keyed by the counter's address. The functions of this module use a global
 //! table of [`BUCKETS`] buckets, as Go does.
 //!
 //! ```text
@@ -22,9 +22,9 @@
 //! * Waiters of one address are woken first in, first out. A waiter that loses its permit to a newcomer returns to the
 //!   front of the queue. (In Go that waiter goes to the back: `semacquire1` queues it again with the `lifo` flag of the
 //!   call. If two waiters that were woken together both lose, they queue in the order in which they return.)
-//! * With [`Wake::Handoff`] the permit goes to the first waiter directly, and no newcomer can take it. (In Go a
+//! * With [`Wake::Handoff`] the permit goes to the first waiter directly, and no newcomer can take that permit. (In Go a
 //!   newcomer can steal the permit between the counter's increment and the bucket's lock. That window is closed here.)
-//! * A wait that ends by its deadline or by a [`Cancel`] takes no permit and loses none: if a permit was granted at the
+//! * A wait that ends by a deadline or by a [`Cancel`] takes no permit and loses none: if a permit was granted at the
 //!   same instant, the wait succeeds.
 //! * Waiting allocates nothing: a waiter is a sudog on the waiter's own stack. (A worker's heap of deadlines, and the
 //!   list of sleeping workers, grow when they exceed their largest size so far.) Waiters are woken while no bucket lock
@@ -86,7 +86,7 @@ pub enum Order {
     Lifo,
 }
 
-/// The use that a release makes of its permit if there is a waiter.
+/// The use that a release makes of the permit if there is a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wake {
     /// Adds the permit to the counter and wakes the first waiter, which must still take the permit: a newcomer may be
@@ -158,7 +158,7 @@ unsafe impl Table for Global {
     }
 }
 
-/// Takes one permit from the semaphore at `count`. Waits for a permit if there is none.
+/// Takes a permit from the semaphore at `count`. Waits for a permit if there is none.
 ///
 /// See the [module](self) for the contract and an example. Go: `sync.runtime_Semacquire`.
 #[inline]
@@ -288,7 +288,7 @@ pub fn try_semacquire(count: &AtomicU32) -> bool {
     table::take(count)
 }
 
-/// Gives one permit to the semaphore at `count`, and wakes the first waiter if there is one.
+/// Gives a permit to the semaphore at `count`, and wakes the first waiter if there is one.
 ///
 /// Go: `sync.runtime_Semrelease`. As in Go, a handoff by a goroutine yields: the waiter runs next if it belongs to the
 /// same worker, and the releaser goes to the end of the run queue. A thread just goes on. Any other release is a
@@ -352,7 +352,7 @@ pub fn semgrant_many(count: &AtomicU32, n: u32) {
 }
 
 /// Returns the number of waiters of the semaphore at `count` at this moment. For tests and diagnostics: the answer is
-/// outdated when it arrives, and finding it takes a walk along the queue under the bucket's lock.
+/// outdated on arrival, and finding the answer takes a walk along the queue under the bucket's lock.
 ///
 /// # Examples
 ///

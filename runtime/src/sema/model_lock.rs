@@ -1,5 +1,5 @@
 //! The lock that the models of the table use in place of [`CountedLock`](super::counted_lock): loom's lock and a
-//! counter beside it. This lock does the same in more steps, but loom explores fewer of them. `CountedLock` has a model
+//! counter beside that. This lock does the same in more steps, but loom explores fewer of them. `CountedLock` has a model
 //! of its own.
 
 use std::ops::{Deref, DerefMut};

@@ -14,7 +14,7 @@
 //! a ticket is a place in the list, because holders may give up, by a deadline. A number whose holder has given up
 //! would swallow a signal.
 //!
-//! A cancel unlinks the node of one ticket, as a signal would, and marks that node.
+//! A cancel unlinks the node of a ticket, as a signal would, and marks that node.
 //!
 //! A broadcast takes the whole list, and walks it without the lock. Each node stores the number of broadcasts before
 //! it. So a holder that gives up knows, under the lock, whether its node is still in the list or has been taken by a
@@ -271,12 +271,12 @@ impl List {
         let node = unsafe { node.as_ref() };
         let (prev, next) = (node.prev.get(), node.next.get());
         match prev {
-            // SAFETY: `prev` is in the list, as a neighbour of `node`, so it is alive; and the list's lock is held.
+            // SAFETY: `prev` is in the list, as a neighbour of `node`, hence alive; and the list's lock is held.
             Some(prev) => unsafe { prev.as_ref() }.next.set(next),
             None => self.first = next,
         }
         match next {
-            // SAFETY: `next` is in the list, as a neighbour of `node`, so it is alive; and the list's lock is held.
+            // SAFETY: `next` is in the list, as a neighbour of `node`, hence alive; and the list's lock is held.
             Some(next) => unsafe { next.as_ref() }.prev.set(prev),
             None => self.last = prev,
         }
@@ -415,7 +415,7 @@ mod tests {
     use super::NotifyList;
     use crate::Instant;
 
-    /// Each ticket is uncounted, however it ends: otherwise each notification of an empty list would take the lock.
+    /// Each ticket is uncounted at its end: otherwise each notification of an empty list would take the lock.
     #[test]
     fn the_count_is_that_of_the_list() {
         let list = NotifyList::new();

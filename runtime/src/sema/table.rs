@@ -33,7 +33,7 @@ pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 
 /// The table in which acquirers wait that found a semaphore empty. The functions of [`sema`](super) use a global table.
 ///
-/// A separate table is for models, measurements and isolation: all calls on one semaphore must use the same table.
+/// A separate table is for models, measurements and isolation: all calls on the same semaphore must use the same table.
 /// [`queue`](super::queue) lists the queues that a table's buckets can have: by default treaps, with the feature
 /// `event` recorded ones.
 ///
@@ -154,7 +154,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         self.acquire_standing_by(count, order, limit, sleep_at_once)
     }
 
-    /// Acquires as [`SemTable::acquire_limited`] does, but a thread calls `stand_by` each time before it sleeps. The
+    /// Acquires as [`SemTable::acquire_limited`] does, but a thread calls `stand_by` each time before sleeping. The
     /// waiter is in the queue then. `stand_by` is given a function that tells whether the waiter has been woken;
     /// `stand_by` returns once the waiter has been woken, or when the thread is to sleep.
     ///
@@ -335,7 +335,7 @@ impl<Q: BucketQueue> Bucket<Q> {
         }
     }
 
-    /// Does steps 3 to 5 of the releaser, for up to `n` waiters of one address.
+    /// Does steps 3 to 5 of the releaser, for up to `n` waiters of an address.
     #[cold]
     fn wake_many(&self, addr: usize, n: u32) {
         WakeBatch::new(self, addr, n).run();

@@ -54,8 +54,8 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     pub fn queue_all(&mut self, order: Order) {
         for sudog in &self.sudogs {
             if sudog.outcome.get() != WaitOutcome::Queued {
-                // SAFETY: `sudog` is not queued; it lies in a vector that never grows, so it does not move; it is
-                // dropped together with the queue, which does not access its sudogs when it is dropped; and `&mut self`
+                // SAFETY: `sudog` is not queued; the vector never grows, so `sudog` does not move; `sudog` is
+                // dropped together with the queue, whose drop does not access its sudogs; and `&mut self`
                 // excludes all other callers.
                 unsafe { self.queue.queue(sudog, order) };
             }
@@ -82,7 +82,7 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
         let sudog = &self.sudogs[waiter];
         if sudog.outcome.get() != WaitOutcome::Queued {
             // SAFETY: `sudog` is not queued, does not move, and is dropped together with the queue, which does not
-            // access it then; and `&mut self` excludes all other callers.
+            // access `sudog` then; and `&mut self` excludes all other callers.
             unsafe { self.queue.queue(sudog, order) };
         }
     }

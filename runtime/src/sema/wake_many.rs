@@ -13,7 +13,7 @@ use crate::profile::Released;
 /// The number of waiters that one hold of the lock unlinks at most: the waiters' wakers need space on the stack.
 const BATCH: usize = 32;
 
-/// A batch that wakes several waiters of one address. All unlinked waiters are readied before any task's waker is
+/// A batch that wakes several waiters of an address. All unlinked waiters are readied before any task's waker is
 /// called, because a waker is user code. A waker may drop another task, which would wait for a `ready` that comes
 /// later. Or a waker may panic: then the other wakers are called all the same, and may panic too; the first panic goes
 /// on.
@@ -27,7 +27,7 @@ pub(super) struct WakeBatch<'a, Q: BucketQueue> {
 }
 
 impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
-    /// Creates a batch that wakes up to `n` waiters of one address.
+    /// Creates a batch that wakes up to `n` waiters of an address.
     pub(super) fn new(bucket: &'a Bucket<Q>, addr: usize, n: u32) -> Self {
         Self { bucket, addr, grants: None, left: n, wakers: [const { None }; BATCH] }
     }

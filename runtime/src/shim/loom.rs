@@ -204,7 +204,7 @@ impl Parker {
     }
 
     /// # Safety
-    /// `this` is alive, and a `park` has consumed each earlier `unpark` on it.
+    /// `this` is alive, and a `park` has consumed each earlier `unpark` of `this`.
     pub unsafe fn unpark(this: *const Self) {
         // SAFETY: `this` is alive by the contract of this function, until the store to `ready` below.
         let thread = unsafe { (*this).thread.clone() };

@@ -43,7 +43,7 @@ impl Parker {
     }
 
     /// # Safety
-    /// `this` is alive, and a `park` has consumed each earlier `unpark` on it.
+    /// `this` is alive, and a `park` has consumed each earlier `unpark` of `this`.
     pub unsafe fn unpark(this: *const Self) {
         // SAFETY: `this` is alive by the contract of this function, until the swap below lets the parker's thread
         // return.

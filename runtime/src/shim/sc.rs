@@ -1,6 +1,6 @@
 //! Loom's atomics, with sequentially consistent accesses.
 //!
-//! Loom treats a SeqCst access as an acquire-release one, but models SeqCst fences. So this file performs a SeqCst
+//! Loom treats a SeqCst access as an acquire-release access, but models SeqCst fences. So this file performs a SeqCst
 //! access as the acquire-release access and a fence, by one of two conventions ([`Sc`]):
 //!
 //! | access, SeqCst | `AfterWrites` | `BeforeLoads` |
@@ -10,7 +10,7 @@
 //! | read-modify-write | AcqRel, then fence | AcqRel |
 //! | compare-exchange that fails | Acquire, or its given failure ordering | the same |
 //!
-//! A *site* is a place in the source that has a SeqCst access or fence. [`each_site`] weakens one site after the other
+//! A *site* is a place in the source that has a SeqCst access or fence. [`each_site`] weakens each site in turn
 //! to acquire-release, and checks whether the model fails. `docs/orderings.md`, section 10, says what the conventions
 //! prove, and lists the sites in a table.
 

@@ -60,7 +60,7 @@ pub mod stacks {
     pub fn ends(_low: usize) {}
 }
 
-/// Lets another thread of this processor run, if one is ready.
+/// Lets another thread of this processor run, if another is ready.
 #[inline]
 pub fn yield_now() {
     std::thread::yield_now();
@@ -120,8 +120,8 @@ impl ThreadClock {
     #[cfg(not(target_os = "linux"))]
     pub fn start(&self) {}
 
-    /// Returns the thread's processor time; None if the system does not report it, or if the thread has ended. If the
-    /// clock's number has been given to another thread since, returns that thread's time: the time is a hint.
+    /// Returns the thread's processor time; None if the system does not report that time, or if the thread has ended.
+    /// If the clock's number has been given to another thread since, returns that thread's time: the time is a hint.
     #[cfg(target_os = "linux")]
     pub fn time(&self) -> Option<Duration> {
         let clock = self.0.load(Ordering::Relaxed);
@@ -142,7 +142,7 @@ impl ThreadClock {
 #[cfg(target_os = "linux")]
 #[cold]
 fn ask_num_cpus() -> u32 {
-    // SAFETY: an all-zero cpu_set_t is a valid, empty one.
+    // SAFETY: an all-zero cpu_set_t is a valid, empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // Do not pass 0, which means the calling thread: the first caller may be pinned to fewer processors than the
     // others.
@@ -236,7 +236,7 @@ mod parker {
         }
 
         /// # Safety
-        /// `this` is alive, and a `park` has consumed each earlier `unpark` on it.
+        /// `this` is alive, and a `park` has consumed each earlier `unpark` of `this`.
         pub unsafe fn unpark(this: *const Self) {
             // SAFETY: `this` is alive by the contract of this function. The parker's thread cannot return from `park`,
             // and so cannot free the parker, before the lock is released; and a `std` mutex may be freed by its owner

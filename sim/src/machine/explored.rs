@@ -25,8 +25,8 @@ use crate::arena;
 /// The duration of a step, in nanoseconds.
 const STEP: u64 = 10;
 
-/// The distance of a timer, in nanoseconds, from which on it goes off only if no thread can run: such a wait counts as
-/// a wait for ever.
+/// The distance in nanoseconds from which on a timer goes off only if no thread can run: such a wait counts as a wait
+/// for ever.
 const FAR: u64 = 600_000_000_000;
 
 /// A departure from the default.
