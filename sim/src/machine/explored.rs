@@ -32,13 +32,13 @@ const FAR: u64 = 600_000_000_000;
 /// A departure from the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// This thread runs.
+    /// The thread with this number runs.
     Run(ThreadId),
     /// The earliest timer goes off.
     Timer,
     /// The clock jumps by this number of nanoseconds.
     Jump(u64),
-    /// This sleeper wakes for no reason, as a futex allows.
+    /// The sleeper with this number wakes for no reason, as a futex allows.
     Spurious(ThreadId),
 }
 
