@@ -31,7 +31,7 @@
 //!
 //! The modules are Go's packages, and each function and type is in one of them:
 //!
-//! * here: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; async tasks;
+//! * the crate itself: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; async tasks;
 //! * [`sync`]: [`sync::Mutex`] with its guard and [`sync::GoMutex`] bare, `RwMutex`, `Cond`, `WaitGroup`, `Once`, `Pool`,
 //!   `Map`, atomics; and the traits and semaphores beneath, to be exchanged by a type parameter;
 //! * [`chan`]: channels and [`select!`](chan::select);
@@ -41,18 +41,18 @@
 //! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`; and Go's semaphore, [`runtime::sema`];
 //! * `signal` (feature `signal`): signals of the system as values of a channel, Go's `os/signal`;
 //! * `net` (feature `net`, Linux): sockets, Go's `net`;
-//! * [`x`]: what Go keeps in `golang.org/x`: weighted semaphores, error groups, single flights, rate limits;
+//! * [`x`]: counterparts of packages in `golang.org/x`: weighted semaphores, error groups, single flights, rate limits;
 //! * [`synctest`]: tests of code that waits for the clock, without waiting;
-//! * `locks` (feature `locks`): not Go's: spin locks, semaphores over a waiting array, and capacitors, which bound how often
-//!   a waiter is overtaken;
-//! * [`low_level`]: not Go's either: what the locks are made of, and the events that they report;
+//! * `locks` (feature `locks`): not Go's: spin locks, semaphores over a waiting array, and capacitors, which bound how
+//!   often a waiter is overtaken;
+//! * [`low_level`]: not Go's either: the parts of which the locks are made, and the events that they report;
 //! * [`guide`]: Go's names beside ours, and how to choose a semaphore and a policy.
 //!
-//! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes all
-//! locks report what they do ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`; `signal`
-//! adds `signal`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`; `net` adds `net`; `profile` adds `runtime::profile`. Without the last
-//! six a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `seize` and, on Unix, `async-task`, `corosensei` and
-//! `libc`.
+//! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes
+//! all locks report their events ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`;
+//! `signal` adds `signal`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`; `net` adds `net`;
+//! `profile` adds `runtime::profile`. Without the last six a program depends on `arc-swap`, `crossbeam-utils`,
+//! `lock_api`, `seize` and, on Unix, `async-task`, `corosensei` and `libc`.
 
 #[cfg(feature = "locks")]
 pub use sudog_locks as locks;
@@ -78,7 +78,7 @@ pub use sudog_sync::context;
 pub use sudog_sync::signal;
 pub use sudog_sync::x;
 
-/// Go's package `runtime`, as far as programs use it; and its semaphore.
+/// Go's package `runtime`, as far as programs use it; and Go's semaphore.
 pub mod runtime {
     #[cfg(all(unix, not(sudog_loom), feature = "tracing"))]
     pub use sudog_runtime::goroutine::PerGoroutine;
@@ -107,7 +107,7 @@ pub mod chan {
     };
 }
 
-/// Go's package `sync`, and what its parts are made of.
+/// Go's package `sync`, and the parts of which it is made.
 pub mod sync {
     #[cfg(not(sudog_loom))]
     pub use sudog_sync::{
@@ -130,7 +130,7 @@ pub mod time {
     };
 }
 
-/// What locks are made of: what waits, how it spins, how a process ends; and the events that locks report.
+/// The parts of which locks are made: waiting, spinning, ending a process; and the events that locks report.
 pub mod low_level {
     #[cfg(all(target_os = "linux", not(sudog_loom)))]
     pub use sudog_runtime::futex;
@@ -157,7 +157,7 @@ struct Porting;
 #[doc = include_str!("../locks/docs/capacitor.md")]
 struct Capacitors;
 
-/// What most programs import.
+/// The names that most programs import.
 #[cfg(not(sudog_loom))]
 pub mod prelude {
     pub use crate::chan::{Chan, channel, select};

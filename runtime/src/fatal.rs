@@ -3,19 +3,19 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
 
-/// Prints `fatal error: MESSAGE` to standard error, and which goroutine the caller is; with `RUST_BACKTRACE=1` also its
-/// stack. Then aborts the process, as Go's `fatal` does.
+/// Prints `fatal error: MESSAGE` to standard error, and the caller's goroutine; with `RUST_BACKTRACE=1` also the
+/// caller's stack. Then aborts the process, as Go's `fatal` does.
 ///
-/// It is not a panic: nothing can recover from it, because the structure that detected the misuse is already damaged
-/// (an unlock of an unlocked mutex changes the state word before the error is detected).
+/// This is not a panic: no code can recover, because the structure that detected the misuse is already damaged (an
+/// unlock of an unlocked mutex changes the state word before the error is detected).
 ///
-/// Go's runtime exits with status 2; here the process aborts (`SIGABRT`), which leaves a core dump where they are
+/// Go's runtime exits with status 2; here the process aborts (`SIGABRT`), which leaves a core dump where core dumps are
 /// enabled.
 #[cold]
 #[inline(never)]
 pub fn fatal(message: &str) -> ! {
-    // Written in parts, because an allocation may be what failed. Locked, so that the messages of two threads that fail
-    // at once do not mix. Write errors are ignored: nothing can be done about them.
+    // Write in parts, because an allocation may be the operation that failed. Lock, so that the messages of two threads
+    // that fail at once do not mix. Ignore write errors: nothing can be done about them.
     let mut stderr = std::io::stderr().lock();
     for part in ["fatal error: ", message, "\n"] {
         let _ = stderr.write_all(part.as_bytes());
@@ -24,7 +24,7 @@ pub fn fatal(message: &str) -> ! {
     if goroutine != 0 {
         let _ = writeln!(stderr, "in goroutine {goroutine}");
     }
-    // The place, to those that ask for it. It allocates, so it comes last.
+    // Print the place, for users that ask for it. The backtrace allocates, so print it last.
     let place = Backtrace::capture();
     if place.status() == BacktraceStatus::Captured {
         let _ = write!(stderr, "{place}");
@@ -35,6 +35,6 @@ pub fn fatal(message: &str) -> ! {
 /// Prints to standard error in one piece.
 #[cfg(all(unix, not(sudog_loom)))]
 pub(crate) fn say(text: &str) {
-    // Write errors are ignored: nothing can be done about them.
+    // Ignore write errors: nothing can be done about them.
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }

@@ -1,24 +1,24 @@
-//! G: whatever can wait.
+//! G: a thread, a goroutine or an async task that can wait.
 //!
-//! Go's runtime calls a goroutine a *g*; its semaphores, channels and timers know nothing else. Here too, every call
-//! that blocks does it through a [`G`], and every wake-up goes through [`G::ready`]. A G is one of three things, and no
-//! queue can tell them apart:
+//! Go's runtime calls a goroutine a *g*; Go's semaphores, channels and timers know nothing else. Here too, every call
+//! that blocks does so through a [`G`], and every wake-up goes through [`G::ready`]. A G is of one of three kinds, and
+//! no queue can tell them apart:
 //!
 //! | kind | waits by | is woken by |
 //! |---|---|---|
 //! | operating-system thread | sleeping in the kernel | a futex |
-//! | goroutine | switching to another goroutine of its worker | going to the front of its worker's run queue, or to its inbox |
+//! | goroutine | switching to another goroutine of its worker | a move to the front of its worker's run queue, or to its inbox |
 //! | async task | returning `Poll::Pending` | its `Waker` |
 //!
 //! | step | actor | action |
 //! |---|---|---|
-//! | 1 | waiter | makes a [`G`] on its stack and links it where a waker will find it, under that queue's lock |
-//! | 2 | waiter | calls [`G::park`], with the unlocking of the queue as its `commit`: no `ready` after that is lost |
+//! | 1 | waiter | makes a [`G`] on its stack and links the G where a waker will find it, under that queue's lock |
+//! | 2 | waiter | calls [`G::park`], with the unlocking of the queue as the `commit`: no `ready` after that is lost |
 //! | 3 | waker | unlinks the G under the queue's lock, unlocks, calls [`G::ready`] exactly once, and never touches the G again |
-//! | 4 | waiter | returns from `park`; its G and all around it may be freed at once |
+//! | 4 | waiter | returns from `park`; the G and all around it may be freed at once |
 //!
-//! At a deadline the waiter takes the queue's lock again to unlink itself. If it is no longer linked, step 3 is under
-//! way, and the waiter parks again, without a deadline, to let it finish: [`G::park_queued`] does both.
+//! At a deadline the waiter takes the queue's lock again to unlink its G. If the G is no longer linked, step 3 is under
+//! way, and the waiter parks again, without a deadline, so that step 3 can finish: [`G::park_queued`] does both.
 
 use std::marker::PhantomData;
 use std::task::Waker;
@@ -28,11 +28,11 @@ use crate::panics::Panics;
 use crate::profile::Blocked;
 use crate::shim::{self, Instant, Mutex, Parker};
 
-/// Whatever can wait: the current thread or goroutine, for as long as this value is on its stack; or an async task.
+/// The current thread or goroutine, for as long as this value is on its stack, or an async task: a waiter.
 ///
 /// # Examples
 ///
-/// The bare contract; real code links the `G` into a queue.
+/// Without a queue, to show the contract alone; real code links the `G` into a queue.
 ///
 /// ```
 /// use sudog::low_level::{G, ParkResult};
@@ -49,7 +49,7 @@ use crate::shim::{self, Instant, Mutex, Parker};
 /// ```
 pub struct G {
     kind: Kind,
-    /// Only the thread that it represents may park it, so it is neither `Send` nor `Sync`.
+    /// Makes G neither `Send` nor `Sync`: only the thread that a G represents may park it.
     _thread: PhantomData<*const ()>,
 }
 
@@ -59,7 +59,7 @@ enum Kind {
     Task(TaskWait),
 }
 
-/// Where a task and its waker meet. User code (a `Waker`'s clone, wake and drop) runs outside this lock.
+/// The meeting place of a task and its waker. User code (a `Waker`'s clone, wake and drop) runs outside this lock.
 struct TaskWait(Mutex<TaskState>);
 
 struct TaskState {
@@ -67,22 +67,22 @@ struct TaskState {
     waker: Option<Waker>,
 }
 
-/// Why [`G::park`] returned.
+/// The reason why [`G::park`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParkResult {
     /// [`G::ready`] has been called.
     Unparked,
-    /// The deadline passed first. A `ready` may still come, and the caller must wait for it unless the queue's lock
-    /// shows that no waker can have found this G.
+    /// The deadline passed first. A `ready` may still come, and the caller must wait for that `ready` unless the
+    /// queue's lock shows that no waker can have found this G.
     TimedOut,
 }
 
 impl G {
-    /// The calling goroutine, or else the calling thread, ready to wait. Allocates nothing where `std`'s locks do not
-    /// (at least on Linux).
+    /// Returns a G for the calling goroutine, or else for the calling thread. Allocates nothing where `std`'s locks do
+    /// not (at least on Linux).
     ///
-    /// A goroutine that may not switch now counts as its thread. That is so while its thread is panicking, and inside
-    /// [`without_switching`](goroutine::without_switching).
+    /// A goroutine that may not switch now counts as its thread. This is the case while that thread is panicking, and
+    /// inside [`without_switching`](goroutine::without_switching).
     #[inline]
     #[must_use]
     pub fn current() -> Self {
@@ -93,7 +93,7 @@ impl G {
         Self { kind, _thread: PhantomData }
     }
 
-    /// True if the caller waits as a goroutine: it is one, and may switch now.
+    /// Returns true if the caller waits as a goroutine: the caller is a goroutine, and may switch now.
     #[inline]
     #[must_use]
     pub fn is_goroutine() -> bool {
@@ -104,7 +104,7 @@ impl G {
         goroutine::current().is_some()
     }
 
-    /// An async task, ready to wait: to be [polled](G::poll_ready), not parked.
+    /// Returns a G for an async task: to be [polled](G::poll_ready), not parked.
     #[inline]
     #[must_use]
     pub fn task() -> Self {
@@ -115,17 +115,17 @@ impl G {
     /// Runs `commit`, then blocks until [`G::ready`] has been called once, or until `deadline`. There is no spurious
     /// return.
     ///
-    /// `commit` makes this G known to its wakers: it unlocks the queue that the G is in. It runs first, on the caller's
-    /// stack, and a `ready` that comes while it runs, or later, ends this `park`. A goroutine runs `commit` before it
-    /// switches away, and loses nothing by that: a waker on another thread can only put the goroutine into the inbox of
-    /// its worker, which this same thread reads after the switch.
+    /// `commit` makes this G known to its wakers: `commit` unlocks the queue that holds the G. `commit` runs first, on
+    /// the caller's stack, and a `ready` that comes while `commit` runs, or later, ends this `park`. A goroutine runs
+    /// `commit` before it switches away, and loses no `ready` by that: a waker on another thread can only put the
+    /// goroutine into the inbox of its worker, and the thread that runs `commit` reads that inbox after the switch.
     ///
-    /// `commit` may panic or wait: this G has not parked then. It may wait only as long as no waker can have found this
-    /// G.
+    /// `commit` may panic or wait: this G has not parked then. `commit` may wait only as long as no waker can have
+    /// found this G.
     ///
     /// # Panics
     ///
-    /// If this G is a task, or if `commit` panics.
+    /// Panics if this G is a task, or if `commit` panics.
     #[inline]
     pub fn park(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
         let mut blocked = Blocked::new();
@@ -133,7 +133,7 @@ impl G {
         self.park_unprofiled(deadline, commit)
     }
 
-    /// [`G::park`] for a wait that is not in the block profile, or whose caller has begun a [`Blocked`].
+    /// Parks as [`G::park`] does, for a wait that is not in the block profile, or whose caller has begun a [`Blocked`].
     #[inline]
     pub(crate) fn park_unprofiled(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
         match &self.kind {
@@ -150,8 +150,8 @@ impl G {
         }
     }
 
-    /// [`G::park`] for a wait that may well be short: a thread looks for its `ready` for a while before it sleeps. For the
-    /// crates of this project.
+    /// Parks as [`G::park`] does, for a wait that may well be short: a thread polls for the `ready` for a while before
+    /// it sleeps. For the crates of this project.
     #[doc(hidden)]
     #[inline]
     pub fn park_spinning(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
@@ -160,9 +160,9 @@ impl G {
         self.park_standing_by(deadline, commit, |parker| spin_until(|| parker.is_ready()))
     }
 
-    /// [`G::park`], where a thread calls `stand_by` after `commit`, before it sleeps. `stand_by` asks the parker whether this
-    /// G has been readied, and returns once it has, or when the thread is to sleep. A goroutine gives its worker to others
-    /// at once. Not in the block profile: the caller has begun a [`Blocked`].
+    /// Parks as [`G::park`] does, but a thread calls `stand_by` after `commit`, before sleeping. `stand_by` asks the
+    /// parker whether this G has been readied, and returns when the G has been readied or when the thread is to sleep.
+    /// A goroutine gives its worker to others at once. Not in the block profile: the caller has begun a [`Blocked`].
     #[inline]
     pub(crate) fn park_standing_by(
         &self,
@@ -171,7 +171,7 @@ impl G {
         stand_by: impl FnOnce(&Parker),
     ) -> ParkResult {
         match &self.kind {
-            // In a model the looks would be states of their own, and prove nothing: `park` begins with one.
+            // In a model each poll would be a state of its own, and prove nothing: `park` begins with a poll.
             Kind::Thread(parker) if cfg!(not(sudog_loom)) => self.park_unprofiled(deadline, || {
                 commit();
                 stand_by(parker);
@@ -180,9 +180,9 @@ impl G {
         }
     }
 
-    /// [`G::park`] by a waiter in a queue: at the deadline `leave` takes the waiter out of the queue, under the queue's
-    /// lock, and returns true; or returns false, because a waker has taken the waiter out. Then this waits for that
-    /// waker's `ready`, and returns [`ParkResult::Unparked`].
+    /// Parks, as [`G::park`] does, a waiter that is in a queue. At the deadline `leave` takes the waiter out of the
+    /// queue, under the queue's lock, and returns true; or `leave` returns false, because a waker has taken the waiter
+    /// out. Then this function waits for that waker's `ready`, and returns [`ParkResult::Unparked`].
     #[inline]
     pub fn park_queued(
         &self,
@@ -193,7 +193,7 @@ impl G {
         self.leave_or_await(self.park(deadline, commit), leave)
     }
 
-    /// [`G::park_queued`] that spins first, as [`G::park_spinning`] does. For the crates of this project.
+    /// Parks as [`G::park_queued`] does, but spins first, as [`G::park_spinning`] does. For the crates of this project.
     #[doc(hidden)]
     #[inline]
     pub fn park_queued_spinning(
@@ -205,27 +205,28 @@ impl G {
         self.leave_or_await(self.park_spinning(deadline, commit), leave)
     }
 
-    /// The end of a `park` of a waiter that is in a queue: see [`G::park_queued`].
+    /// Completes the `park` of a waiter that is in a queue: see [`G::park_queued`].
     #[inline]
     pub(crate) fn leave_or_await(&self, parked: ParkResult, leave: impl FnOnce() -> bool) -> ParkResult {
         if parked == ParkResult::TimedOut {
             if leave() {
                 return ParkResult::TimedOut;
             }
-            // A waker has unlinked this waiter and will ready it, if it has not yet. Until then the waiter's frame must
-            // stay.
+            // A waker has unlinked this waiter, and has readied it or will ready it. Keep the waiter's frame until
+            // then.
             self.park_unprofiled(None, || ());
         }
         ParkResult::Unparked
     }
 
-    /// True if the task has been readied since its last wait began. If false, `waker` will be woken when it is readied.
+    /// Returns true if the task has been readied since the task's last wait began. If false, `waker` will be woken when
+    /// the task is readied.
     ///
-    /// Once this has returned true, the G can wait again.
+    /// After this function has returned true, the G can wait again.
     ///
     /// # Panics
     ///
-    /// If this G is not a task.
+    /// Panics if this G is not a task.
     #[must_use]
     pub fn poll_ready(&self, waker: &Waker) -> bool {
         let Kind::Task(wait) = &self.kind else { panic!("only a task is polled") };
@@ -237,7 +238,7 @@ impl G {
             }
             let old = match &state.waker {
                 Some(old) if old.will_wake(waker) => return false,
-                // Second round: the lock has been taken anew, and the clone was made outside it.
+                // This is the second round: the lock has been taken anew, and the clone was made outside the lock.
                 _ if new.is_some() => std::mem::replace(&mut state.waker, new.take()),
                 _ => {
                     drop(state);
@@ -254,8 +255,9 @@ impl G {
     /// Waits for a `ready` that is under way, without switching to another goroutine. For a waiter that is being
     /// dropped.
     ///
-    /// Call it once the queue's lock has shown that a waker has unlinked this G, while no return of [`G::park`] or
-    /// [`G::poll_ready`] has consumed its `ready`. That waker runs on another thread, or has finished.
+    /// The caller must have seen, under the queue's lock, that a waker has unlinked this G, while no return of
+    /// [`G::park`] or [`G::poll_ready`] has consumed that waker's `ready`. The waker runs on another thread, or has
+    /// finished.
     pub fn await_ready(&self) {
         match &self.kind {
             Kind::Thread(parker) => {
@@ -270,102 +272,108 @@ impl G {
         }
     }
 
-    /// Makes a G run again that is parked or about to park. What the caller wrote before, the G sees after.
+    /// Makes a parked G, or a G that is about to park, run again. The caller's earlier writes are visible to the G
+    /// afterwards.
     ///
     /// A goroutine of the caller's own worker is the next to run there.
     ///
     /// # Safety
     ///
     /// - `g` points to a live G.
-    /// - This is the only `ready` for the current `park` of `g`: the caller has unlinked it from where other wakers
-    ///   find it.
+    /// - This is the only `ready` for the current `park` of `g`: the caller has unlinked `g` from the place where other
+    ///   wakers find it.
     /// - Since the G became reachable by its wakers, its goroutine or thread has waited for nothing else, for example
     ///   in the `commit` of that `park`: this call would end that other wait.
-    /// - The caller does not use `g`, or anything that lives with it, after this call begins: the waiter may return and
-    ///   free it before this call ends.
+    /// - The caller does not use `g`, or anything that lives with `g`, after this call begins: the waiter may return
+    ///   and free `g` before this call ends.
     #[inline]
     pub unsafe fn ready(g: *const Self) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `ready`, which is that of `mark_ready`.
         if let Some(waker) = unsafe { Self::mark_ready(g) } {
             wake(waker);
         }
     }
 
-    /// [`G::ready`], but leaves a task's waker to the caller.
+    /// Readies a G as [`G::ready`] does, but returns a task's waker instead of calling that waker.
     ///
     /// # Safety
     ///
-    /// As for [`G::ready`].
+    /// The same as for [`G::ready`].
     #[inline]
     #[must_use = "the task sleeps until its waker is woken"]
     pub(crate) unsafe fn mark_ready(g: *const Self) -> Option<Waker> {
-        // SAFETY: by the contract; a goroutine is parked or about to park, and not yet readied.
+        // SAFETY: the caller keeps the contract of `G::ready` for `g`. So a goroutine is parked, or about to park, and
+        // the closure's `ready` is the only `ready` for that park.
         unsafe { Self::mark_ready_by(g, |goroutine| goroutine.ready()) }
     }
 
     /// # Safety
     ///
-    /// As for [`G::ready`]; and `ready` readies a goroutine.
+    /// The same as for [`G::ready`]; and `ready` readies its argument.
     #[inline]
     unsafe fn mark_ready_by(g: *const Self, ready: impl FnOnce(FibreRef)) -> Option<Waker> {
-        // No reference to the whole G is made: it may be freed while this call is under way.
-        // SAFETY: alive until its waiter learns of this call, by the contract; and no thread writes to `kind`.
+        // Make no reference to the whole G: the waiter may free the G while this call is under way.
+        // SAFETY: `g` is alive until its waiter learns of this call, by the contract of `G::ready`; and no thread
+        // writes to `kind`.
         match unsafe { &(*g).kind } {
-            // SAFETY: alive and not yet readied, by the contract.
+            // SAFETY: `parker` is alive and not yet readied, as the G is, by the contract of `G::ready`.
             Kind::Thread(parker) => unsafe { Parker::unpark(parker) },
             Kind::Goroutine(fibre) => ready(*fibre),
             Kind::Task(wait) => {
                 let mut state = wait.0.lock();
                 state.ready = true;
-                // The task may be freed once another thread has had the lock after us: the unlock is the last access.
+                // Let the unlock be the last access: the task may be freed once another thread has had the lock after
+                // this thread.
                 return state.waker.take();
             }
         }
         None
     }
 
-    /// [`G::ready`] for a G that has been given what it waited for. If the caller and the G are goroutines of one
-    /// worker, the G runs at once, on the rest of the caller's time slice; otherwise the caller yields to the other
-    /// goroutines of its worker. A caller that is a thread just goes on.
+    /// Readies a G as [`G::ready`] does, where the G has been given the resource for which the G waited. If the caller and
+    /// the G are goroutines of the same worker, the G runs at once, on the rest of the caller's time slice; otherwise the
+    /// caller yields to the other goroutines of its worker. A caller that is a thread just goes on.
     ///
     /// Go: `readyWithTime` and `goyield` at the end of `semrelease1`.
     ///
     /// # Safety
     ///
-    /// As for [`G::ready`].
+    /// The same as for [`G::ready`].
     #[inline]
     pub unsafe fn ready_and_give_way(g: *const Self) {
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `G::ready` for `g`.
         unsafe { Self::ready(g) };
         goroutine::give_way();
     }
 
-    /// [`G::ready`] for a G that has been given what it waited for, and is to run before the caller. A goroutine of the
-    /// caller's own worker does: it runs at once, on the rest of the caller's time slice, and the caller goes to the end
-    /// of the run queue. If the slice is over, those in the run queue have their turn first. A caller whose G is a thread,
-    /// or belongs to another worker, goes on. For the crates of this project.
+    /// Readies a G as [`G::ready`] does, where the G has been given the resource for which the G waited, and is to run
+    /// before the caller. If the G is a goroutine of the caller's own worker, the G runs at once, on the rest of the
+    /// caller's time slice, and the caller goes to the end of the run queue. If the slice is over, the goroutines in
+    /// the run queue have their turn first. If the G is a thread, or belongs to another worker, the caller goes on. For
+    /// the crates of this project.
     ///
     /// # Safety
     ///
-    /// As for [`G::ready`].
+    /// The same as for [`G::ready`].
     #[doc(hidden)]
     #[inline]
     pub unsafe fn ready_first(g: *const Self) {
-        // SAFETY: alive and not yet readied, by the contract; and no thread writes to `kind`.
+        // SAFETY: `g` is alive and not yet readied, by the contract of `G::ready`; and no thread writes to `kind`.
         let here = match unsafe { &(*g).kind } {
-            // SAFETY: it waits, and has not been readied, by the contract.
+            // SAFETY: the goroutine is parked, or about to park, and has not been readied, by the contract of
+            // `G::ready`.
             Kind::Goroutine(fibre) => unsafe { fibre.is_here() },
             Kind::Thread(_) | Kind::Task(_) => false,
         };
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `G::ready` for `g`.
         unsafe { Self::ready(g) };
         if here {
             goroutine::give_way();
         }
     }
 
-    /// Go's `Gosched`: lets another goroutine of this worker run; for a thread, another thread of this processor. A
-    /// hint only: the caller may go on at once.
+    /// Lets another goroutine of this worker run, or, if the caller is a thread, another thread of this processor: Go's
+    /// `Gosched`. A hint only: the caller may go on at once.
     #[inline]
     pub fn yield_now() {
         if !goroutine::yield_now() {
@@ -374,9 +382,10 @@ impl G {
     }
 }
 
-/// Readies several Gs: goroutines of another worker together, when the batch is dropped, or full.
+/// A batch of Gs to be readied. Goroutines of another worker are readied together, when the batch is dropped, or full.
 ///
-/// It leaves the wakers of tasks to the caller: a waker is user code, which might wait for a G that has not been readied yet.
+/// The batch leaves the wakers of tasks to the caller: a waker is user code, which might wait for a G that has not been
+/// readied yet.
 pub(crate) struct ReadyBatch(goroutine::ReadyBatch);
 
 impl ReadyBatch {
@@ -384,26 +393,29 @@ impl ReadyBatch {
         Self(goroutine::ReadyBatch::new())
     }
 
-    /// [`G::ready`], but for the waker of a task.
+    /// Readies a G as [`G::ready`] does, but returns a task's waker instead of calling that waker.
     ///
     /// # Safety
     ///
-    /// - As for [`G::ready`].
-    /// - The caller drops the batch, and runs no user code and does not wait before.
+    /// - The same as for [`G::ready`].
+    /// - The caller drops the batch, and neither runs user code nor waits before that.
     #[inline]
     #[must_use = "the task sleeps until its waker is woken"]
     pub(crate) unsafe fn mark_ready(&mut self, g: *const G) -> Option<Waker> {
-        // SAFETY: alive and not yet readied, by the contract; and no thread writes to `kind`.
+        // SAFETY: `g` is alive and not yet readied, by the contract of `G::ready`; and no thread writes to `kind`.
         if matches!(unsafe { &(*g).kind }, Kind::Thread(_)) {
-            self.0.hand_over(); // to wake a thread takes microseconds
+            // Ready the goroutines of the batch first, as waking a thread takes microseconds.
+            self.0.hand_over();
         }
-        // SAFETY: by the contract; a goroutine is parked or about to park, and not yet readied.
+        // SAFETY: the caller keeps the contract of `G::ready` for `g`, so a goroutine is parked, or about to park, and
+        // not yet readied. The caller drops the batch, and does not wait before that, by the contract of this function.
         unsafe { G::mark_ready_by(g, |goroutine| self.0.ready(goroutine)) }
     }
 }
 
-/// A task's waker is user code. Its panic goes on to the caller that readies the task; unless the caller is a
-/// destructor that runs because of a panic (a mutex guard's, for example): a second panic would end the process.
+/// Wakes a task by a waker, which is user code. A panic of the waker goes on to the caller that readies the task;
+/// unless the caller is a destructor that runs because of a panic (a mutex guard's, for example): a second panic would
+/// end the process.
 #[inline]
 fn wake(waker: Waker) {
     if std::thread::panicking() { wake_in_a_panic(waker) } else { waker.wake() }
@@ -416,8 +428,8 @@ fn wake_in_a_panic(waker: Waker) {
     panics.resume(); // the thread is panicking: this drops the payload
 }
 
-/// For a short while, unless there is but one processor: pauses, then yields, as there may be more threads than
-/// processors. A sleep and its wake-up cost some 5 us and more; this takes about as long if nothing comes.
+/// Polls `ready` for a short while: pauses, unless there is only one processor, then yields, as there may be more
+/// threads than processors. A sleep and its wake-up cost 5 us or more; a failed spin takes about as long.
 #[cold]
 fn spin_until(ready: impl Fn() -> bool) {
     const PAUSES: u32 = 100;

@@ -1,7 +1,7 @@
-//! What waits, and how it is woken: the part of Go's runtime that its `sync` package is built on.
+//! Waiting and waking: the part of Go's runtime on which Go's `sync` package is built.
 //!
-//! * [`G`] is whatever can wait. Everything here that blocks does it through a `G`, so operating-system threads,
-//!   goroutines and async tasks wait in the same queues.
+//! * [`G`] is a thread, a goroutine or an async task that can wait. Every blocking operation of this crate waits
+//!   through a `G`, so operating-system threads, goroutines and async tasks wait in the same queues.
 //! * [`goroutine`] contains the goroutines.
 //! * [`sema`] is Go's runtime semaphore: a bare 32-bit counter anywhere in memory, and a global table of 251 buckets. A
 //!   caller that finds the counter at zero waits in the table, keyed by the counter's address.
@@ -10,8 +10,8 @@
 //! * [`spin`] is Go's rule for spinning before sleeping.
 //! * [`fatal`](fn@fatal) ends the process as Go does when a lock is misused beyond repair.
 //!
-//! Waiting allocates nothing where `std`'s own locks do not allocate (at least on Linux): a waiter is a sudog on its
-//! own stack.
+//! Waiting allocates nothing where `std`'s own locks do not allocate (at least on Linux): a waiter is a sudog on the
+//! waiting thread's or goroutine's stack.
 //!
 //! Under `--cfg sudog_loom` the whole crate runs on [loom](https://docs.rs/loom)'s model of threads and memory.
 
@@ -41,19 +41,19 @@ pub use g::{G, ParkResult};
 pub use shim::futex;
 pub use shim::{AtomicU32, AtomicU64, Instant};
 
-/// For the deadlock report: notes what the calling goroutine, if there is one, is about to wait for, and where to find
-/// the id of the goroutine that holds it.
+/// Notes, for the deadlock report, the object for which the calling goroutine, if there is one, is about to wait, and
+/// the place of the id of the goroutine that holds that object.
 ///
 /// # Safety
 ///
-/// `holder` is null, or stays alive until the goroutine has called this again.
+/// `holder` is null, or stays alive until the goroutine has called this function again.
 #[doc(hidden)]
 #[inline]
 pub unsafe fn note_wait(what: &'static str, holder: *const shim::system::atomic::AtomicU64) {
     goroutine::note_wait(what, holder);
 }
 
-/// The id of the calling goroutine; 0 for a thread.
+/// Returns the id of the calling goroutine; 0 for a thread.
 #[doc(hidden)]
 #[inline]
 #[must_use]
@@ -61,15 +61,16 @@ pub fn goroutine_id() -> u64 {
     goroutine::id()
 }
 
-/// A safepoint: a goroutine that has run for long yields here to others, if the call that it is in allows that.
+/// Makes a safepoint: a goroutine that has run for long yields here to others, if the call in which the goroutine is
+/// allows that.
 #[doc(hidden)]
 #[inline]
 pub fn safepoint() {
     goroutine::safepoint();
 }
 
-/// Whether the watcher has asked the worker of the calling goroutine for a [`safepoint`]. Cheaper than one, for calls that
-/// are too frequent to be safepoints each.
+/// Returns whether the watcher has asked the worker of the calling goroutine for a [`safepoint`]. Cheaper than a
+/// safepoint, for calls that are too frequent to make a safepoint each.
 #[doc(hidden)]
 #[inline]
 #[must_use]
@@ -80,6 +81,6 @@ pub fn safepoint_is_asked_for() -> bool {
 #[doc(hidden)]
 pub use goroutine::Coop;
 
-/// What a model may set, and which states it must reach.
+/// The settings of a model, and the states that a model must reach.
 #[cfg(sudog_loom)]
 pub use shim::{model, reached};

@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// The first panic of several pieces of user code, all of which must run.
 ///
-/// The unwinding of a goroutine ([`Goexit`](crate::goroutine)) counts as a panic here.
+/// The unwinding of a goroutine ([`Goexit`](crate::goroutine)) counts as a panic, too.
 #[derive(Default)]
 pub struct Panics(Option<Box<dyn Any + Send>>);
 
 impl Panics {
-    /// Runs `f`, and keeps its panic unless an earlier one is kept already.
+    /// Runs `f`, and keeps the panic of `f` unless an earlier panic is kept already.
     #[inline]
     pub fn catch(&mut self, f: impl FnOnce()) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
@@ -48,7 +48,7 @@ fn resume(payload: Box<dyn Any + Send>) {
 /// Drops a panic's payload, whose destructor may panic in turn.
 pub fn drop_payload(payload: Box<dyn Any + Send>) {
     if let Err(another) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
-        std::mem::forget(another); // leaked: its destructor may panic too
+        std::mem::forget(another); // leaked: the new payload's destructor may panic, too
     }
 }
 

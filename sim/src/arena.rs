@@ -1,4 +1,4 @@
-//! Memory at the same addresses in each process: programs hash addresses, and lines are cut from them.
+//! Memory at the same addresses in each process: programs hash addresses, and addresses decide the cache lines.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
@@ -10,14 +10,14 @@ use std::ptr;
 use crate::machine::ThreadId;
 use crate::machine::region::{self, ARENA_SIZE};
 
-/// An allocator for programs that simulate: what a simulation allocates lies in the region of its machine, at addresses
-/// that depend on the simulation alone. Outside a simulation it is the system's.
+/// An allocator for programs that simulate: memory that a simulation allocates lies in the region of its machine, at
+/// addresses that depend on the simulation alone. Outside a simulation the allocator is the system's.
 ///
-/// Blocks are powers of two in size. A freed one is used again, in the simulation that made it; what is left at its end
-/// stays where it is, as results may point to it.
+/// Blocks are powers of two in size. A freed block is used again, in the simulation that made it. Blocks that are
+/// allocated at the end of a simulation stay where they are, as results may point to them.
 ///
-/// If schedules are explored, a freed block is poisoned and put into quarantine: an atomic access to it fails the execution.
-/// It is used again when 65,536 others, or others of 64 MiB, have been freed since.
+/// If schedules are explored, a freed block is poisoned and put into quarantine: an atomic access to it fails the
+/// execution. The block is used again when 65,536 other blocks, or other blocks of 64 MiB, have been freed since.
 ///
 /// # Examples
 ///
@@ -35,26 +35,28 @@ pub struct Arena;
 const LEAST: u32 = 4;
 const CLASSES: usize = 40;
 
-/// What fills a freed block in quarantine: as an address it is none of the process, as a length absurd.
+/// The byte that fills a freed block in quarantine: a word of these bytes is no address of the process, and an absurd
+/// length.
 const POISON: u8 = 0xd5;
-/// So many bytes of a block are poisoned at most: a block may be large, and never have been touched.
+/// The largest number of bytes of a block that are poisoned: a block may be large, and never have been touched.
 const POISONED: usize = 1 << 20;
-/// What quarantine holds at most.
+/// The largest number of blocks in quarantine.
 const MOST_BLOCKS: usize = 1 << 16;
+/// The largest number of bytes in quarantine.
 const MOST_BYTES: usize = 1 << 26;
 
 /// A freed block in quarantine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Freed {
     pub(crate) begin: usize,
-    /// As it was asked for: what is above that, up to the end of its class, belongs to no block.
+    /// The size that the program asked for. The bytes above, up to the end of the size class, belong to no block.
     pub(crate) size: usize,
     class: usize,
-    /// Which thread freed it, and when. None: no thread of the simulation.
+    /// The step that freed the block; None if no thread of the simulation freed it.
     pub(crate) by: Option<Step>,
 }
 
-/// Which thread runs, its latest step, and when that was, in nanoseconds.
+/// The thread that runs, its latest step, and the time of that step in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub(crate) thread: ThreadId,
@@ -65,9 +67,9 @@ pub(crate) struct Step {
 /// Freed blocks that are not used again yet.
 #[derive(Default)]
 struct Quarantine {
-    /// By their addresses.
+    /// The blocks, by their addresses.
     blocks: BTreeMap<usize, Freed>,
-    /// In the order of their ends.
+    /// The addresses of the blocks, in the order in which the blocks were freed.
     order: VecDeque<usize>,
     bytes: usize,
 }
@@ -83,7 +85,7 @@ impl Quarantine {
         self.blocks.insert(block.begin, block);
     }
 
-    /// One that may be used again.
+    /// Takes out the oldest block if quarantine is full: that block may be used again.
     fn take(&mut self) -> Option<Freed> {
         if self.bytes <= MOST_BYTES && self.order.len() <= MOST_BLOCKS {
             return None;
@@ -98,14 +100,14 @@ impl Quarantine {
 struct Here {
     base: Cell<usize>,
     used: Cell<usize>,
-    /// Freed blocks of each size, each with the address of the next in its first word.
+    /// The first freed block of each size class, or 0. The first word of a freed block is the address of the next.
     free: [Cell<usize>; CLASSES],
-    /// Freed blocks go to quarantine first.
+    /// True if freed blocks go to quarantine first.
     keeps: Cell<bool>,
-    /// The machine allocates for itself.
+    /// True while the machine allocates for itself.
     outside: Cell<bool>,
     step: Cell<Option<Step>>,
-    /// Without a destructor: what it holds at the end of its thread stays.
+    /// Quarantine, without a destructor: blocks in quarantine at the end of the thread stay there.
     quarantine: ManuallyDrop<RefCell<Quarantine>>,
 }
 
@@ -124,7 +126,8 @@ thread_local! {
     };
 }
 
-/// A machine with this region begins on this thread. With `keeps` freed blocks go to quarantine.
+/// Prepares the arena for a machine with this region, which begins on this thread. With `keeps`, freed blocks go to
+/// quarantine.
 pub(crate) fn begin(base: usize, keeps: bool) {
     HERE.with(|here| {
         here.base.set(base);
@@ -136,8 +139,8 @@ pub(crate) fn begin(base: usize, keeps: bool) {
     });
 }
 
-/// What `f` allocates is the system's: what a machine writes down for itself takes no memory of its program, and does not
-/// move it.
+/// Calls `f`, whose allocations come from the system's allocator. So the machine's own records take no memory of the
+/// program, and do not move the program's blocks.
 pub(crate) fn outside<R>(f: impl FnOnce() -> R) -> R {
     struct Back(bool);
     impl Drop for Back {
@@ -149,18 +152,19 @@ pub(crate) fn outside<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The thread that runs has made this step, or goes on after it. For what is freed from now on.
+/// Records that the running thread has made this step, or goes on after it. Blocks freed from now on count as freed
+/// after this step.
 pub(crate) fn step(step: Step) {
     HERE.with(|here| here.step.set(Some(step)));
 }
 
-/// Whether freed blocks go to quarantine: schedules are explored, if a machine runs.
+/// Returns whether freed blocks go to quarantine. If a machine runs, true means that schedules are explored.
 #[inline]
 pub(crate) fn keeps() -> bool {
     HERE.with(|here| here.keeps.get())
 }
 
-/// The freed block in which this address lies.
+/// Returns the freed block in which this address lies.
 pub(crate) fn freed(address: usize) -> Option<Freed> {
     HERE.with(|here| {
         let quarantine = here.quarantine.borrow();
@@ -176,19 +180,20 @@ fn size_of_class(class: usize) -> usize {
 impl Here {
     /// # Safety
     ///
-    /// A block of this class, which its owner has given up.
+    /// `block` is a block of this class, and its owner has given it up.
     unsafe fn put(&self, block: usize, class: usize) {
         let Some(list) = self.free.get(class) else { return };
-        // SAFETY: the block is at least a word long and aligned, and no other code uses it.
+        // SAFETY: `block` is at least a word long and aligned to a word, and no other code uses it, by the contract of
+        // this function.
         unsafe { ptr::with_exposed_provenance_mut::<usize>(block).write(list.get()) };
         list.set(block);
     }
 
     /// # Safety
     ///
-    /// A block of this layout, which its owner has given up.
+    /// `block` is a block of this layout, and its owner has given it up.
     unsafe fn keep(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: so many bytes at most are the block's.
+        // SAFETY: the block has `layout.size()` bytes, and no other code uses them, by the contract of this function.
         unsafe { block.write_bytes(POISON, layout.size().min(POISONED)) };
         let begin = block.expose_provenance();
         let freed = Freed { begin, size: layout.size(), class: class(layout), by: self.step.get() };
@@ -196,7 +201,8 @@ impl Here {
             let mut quarantine = self.quarantine.borrow_mut();
             quarantine.put(freed);
             while let Some(block) = quarantine.take() {
-                // SAFETY: it came by this function, and is in quarantine no more.
+                // SAFETY: `block` was put into quarantine by this function, with its class, and has just left
+                // quarantine.
                 unsafe { self.put(block.begin, block.class) };
             }
         });
@@ -209,14 +215,16 @@ fn class(layout: Layout) -> usize {
 }
 
 // SAFETY:
-// - a block is as large as its class, which is at least the size and the alignment of its layout, and lies at a multiple of
-//   that; blocks do not overlap, as each is either cut from the unused rest or taken from the list of its class;
-// - the state is this thread's, nothing in here unwinds, and what quarantine allocates comes from the system's allocator;
-// - what the arena did not make goes to the system's allocator.
+// - a block is as large as its class, which is at least the size and the alignment of its layout, and lies at a
+//   multiple of that; blocks do not overlap, as each is either cut from the unused rest or taken from the list of its
+//   class;
+// - the state belongs to this thread, no code of the allocator unwinds, and quarantine allocates from the system's
+//   allocator;
+// - blocks that the arena did not make go to the system's allocator.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !crate::machine::is_simulated() || HERE.with(|here| here.outside.get()) {
-            // SAFETY: the caller's contract.
+            // SAFETY: `layout` meets the contract of `GlobalAlloc::alloc`, which the caller keeps.
             return unsafe { System.alloc(layout) };
         }
         let class = class(layout);
@@ -224,7 +232,7 @@ unsafe impl GlobalAlloc for Arena {
             let Some(list) = here.free.get(class) else { return ptr::null_mut() };
             let first = list.get();
             if first != 0 {
-                // SAFETY: a freed block, whose first word `dealloc` has written.
+                // SAFETY: `first` is a freed block of this class, whose first word `put` has written.
                 list.set(unsafe { ptr::with_exposed_provenance::<usize>(first).read() });
                 return ptr::with_exposed_provenance_mut(first);
             }
@@ -240,19 +248,22 @@ unsafe impl GlobalAlloc for Arena {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if !region::is_arena(block.addr()) {
-            // SAFETY: the caller's contract; not of an arena, so of the system's allocator.
+            // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`; the block is in no arena, so it came
+            // from the system's allocator.
             return unsafe { System.dealloc(block, layout) };
         }
         HERE.with(|here| {
             let base = here.base.get();
             if !(base..base + ARENA_SIZE).contains(&block.addr()) {
-                return; // of another machine, which may be of another thread
+                return; // a block of another machine, perhaps of another thread
             }
             if here.keeps.get() {
-                // SAFETY: made for this layout, and given up, by the caller's contract.
+                // SAFETY: the block was allocated with this layout, and its owner gives it up, by the contract of
+                // `GlobalAlloc::dealloc`.
                 unsafe { here.keep(block, layout) };
             } else {
-                // SAFETY: made for a layout of this class, and given up, by the caller's contract.
+                // SAFETY: the block was allocated with a layout of this class, and its owner gives it up, by the
+                // contract of `GlobalAlloc::dealloc`.
                 unsafe { here.put(block.expose_provenance(), class(layout)) };
             }
         });

@@ -1,6 +1,6 @@
-//! Atomics whose accesses are steps of the machine. Outside a simulation they are `std`'s.
+//! Atomics whose accesses are steps of the machine. Outside a simulation they behave as `std`'s.
 //!
-//! All accesses are sequentially consistent here, whatever ordering they ask for: orderings are judged by loom.
+//! All accesses are sequentially consistent here, whatever ordering they ask for: loom checks the orderings.
 
 pub use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use std::panic::Location;
 
 use crate::machine::{Access, access, fence as machine_fence};
 
-/// As of `std`: a step of this thread that waits for its stores.
+/// The counterpart of `std`'s `fence`: a step of this thread that waits for the thread's stores.
 #[track_caller]
 pub fn fence(ordering: Ordering) {
     machine_fence(Location::caller());
@@ -18,12 +18,12 @@ pub fn fence(ordering: Ordering) {
 
 macro_rules! atomic {
     ($Atomic:ident $(<$T:ident>)?, $Value:ty) => {
-        /// As of `std`.
+        /// The counterpart of `std`'s type of this name.
         #[repr(transparent)]
         pub struct $Atomic $(<$T>)? (std::sync::atomic::$Atomic $(<$T>)?);
 
         impl $(<$T>)? $Atomic $(<$T>)? {
-            /// As of `std`.
+            /// The counterpart of `std`'s `new`.
             #[must_use]
             pub const fn new(value: $Value) -> Self {
                 Self(std::sync::atomic::$Atomic::new(value))
@@ -33,28 +33,28 @@ macro_rules! atomic {
                 access((&raw const self.0).addr(), kind, place);
             }
 
-            /// As of `std`: no step, as nothing else can see it.
+            /// The counterpart of `std`'s `get_mut`. Makes no step, as no other thread can see the access.
             pub fn get_mut(&mut self) -> &mut $Value {
                 self.0.get_mut()
             }
 
-            /// As of `std`: no step, as nothing else can see it.
+            /// The counterpart of `std`'s `into_inner`. Makes no step, as no other thread can see the access.
             #[must_use]
             pub fn into_inner(self) -> $Value {
                 self.0.into_inner()
             }
 
-            /// As of loom: no step, as nothing else can see it.
+            /// The counterpart of loom's `with_mut`. Makes no step, as no other thread can see the access.
             pub fn with_mut<R>(&mut self, f: impl FnOnce(&mut $Value) -> R) -> R {
                 f(self.0.get_mut())
             }
 
-            /// As of `std`.
+            /// The counterpart of `std`'s `as_ptr`.
             pub const fn as_ptr(&self) -> *mut $Value {
                 self.0.as_ptr()
             }
 
-            /// As of `std`.
+            /// The counterpart of `std`'s `load`.
             #[inline]
             #[track_caller]
             pub fn load(&self, ordering: Ordering) -> $Value {
@@ -62,17 +62,17 @@ macro_rules! atomic {
                 self.0.load(ordering)
             }
 
-            /// As of `std`.
+            /// The counterpart of `std`'s `store`.
             #[inline]
             #[track_caller]
             pub fn store(&self, value: $Value, ordering: Ordering) {
-                // On x86-64 a store of this ordering is a locked exchange.
+                // On x86-64 a sequentially consistent store is a locked exchange.
                 let kind = if ordering == Ordering::SeqCst { Access::Rmw } else { Access::Store };
                 self.step(kind, Location::caller());
                 self.0.store(value, ordering);
             }
 
-            /// As of `std`.
+            /// The counterpart of `std`'s `swap`.
             #[inline]
             #[track_caller]
             pub fn swap(&self, value: $Value, ordering: Ordering) -> $Value {
@@ -80,11 +80,11 @@ macro_rules! atomic {
                 self.0.swap(value, ordering)
             }
 
-            /// As of `std`. A failure costs what a success does, as on x86-64.
+            /// The counterpart of `std`'s `compare_exchange`. A failure costs the same as a success, as on x86-64.
             ///
             /// # Errors
             ///
-            /// The value that is there, if it is not `old`.
+            /// Returns the current value, if it is not `old`.
             #[inline]
             #[track_caller]
             pub fn compare_exchange(
@@ -98,11 +98,11 @@ macro_rules! atomic {
                 self.0.compare_exchange(old, new, ordering, failure)
             }
 
-            /// As of `std`; it never fails spuriously.
+            /// The counterpart of `std`'s `compare_exchange_weak`. Never fails spuriously.
             ///
             /// # Errors
             ///
-            /// The value that is there, if it is not `old`.
+            /// Returns the current value, if it is not `old`.
             #[inline]
             #[track_caller]
             pub fn compare_exchange_weak(
@@ -115,11 +115,11 @@ macro_rules! atomic {
                 self.compare_exchange(old, new, ordering, failure)
             }
 
-            /// As of `std`.
+            /// The counterpart of `std`'s `fetch_update`.
             ///
             /// # Errors
             ///
-            /// The value for which `f` returned None.
+            /// Returns the value for which `f` returned None.
             #[track_caller]
             pub fn fetch_update(
                 &self,
@@ -150,7 +150,7 @@ macro_rules! rmw {
     ($Atomic:ident, $Value:ty: $($name:ident),*) => {
         impl $Atomic {
             $(
-            /// As of `std`.
+            /// The counterpart of `std`'s method of this name.
             #[inline]
             #[track_caller]
             pub fn $name(&self, value: $Value, ordering: Ordering) -> $Value {

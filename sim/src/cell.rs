@@ -1,17 +1,18 @@
-//! A cell whose accesses are no steps, but must not meet freed memory where schedules are explored.
+//! A cell whose accesses are no steps. Where schedules are explored, an access to a cell in freed memory fails the
+//! execution.
 
 use std::fmt;
 use std::panic::Location;
 
 use crate::machine::plain_access;
 
-/// As of `std`.
+/// The counterpart of `std`'s `Cell`.
 #[derive(Default)]
 #[repr(transparent)]
 pub struct Cell<T: ?Sized>(std::cell::Cell<T>);
 
 impl<T> Cell<T> {
-    /// As of `std`.
+    /// The counterpart of `std`'s `new`.
     pub const fn new(value: T) -> Self {
         Self(std::cell::Cell::new(value))
     }
@@ -21,7 +22,7 @@ impl<T> Cell<T> {
         plain_access((&raw const self.0).addr(), what, place);
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `get`.
     #[inline]
     #[track_caller]
     pub fn get(&self) -> T
@@ -32,14 +33,14 @@ impl<T> Cell<T> {
         self.0.get()
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `set`.
     #[inline]
     #[track_caller]
     pub fn set(&self, value: T) {
         self.replace(value);
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `replace`.
     #[inline]
     #[track_caller]
     pub fn replace(&self, value: T) -> T {
@@ -47,7 +48,7 @@ impl<T> Cell<T> {
         self.0.replace(value)
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `take`.
     #[inline]
     #[track_caller]
     pub fn take(&self) -> T
@@ -57,7 +58,7 @@ impl<T> Cell<T> {
         self.replace(T::default())
     }
 
-    /// As of `std`: looked at by its owner alone.
+    /// The counterpart of `std`'s `into_inner`. The machine does not check this access, as only the owner can make it.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }

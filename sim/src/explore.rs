@@ -1,8 +1,9 @@
 //! Runs a program under thousands of schedules, each decided by a seed.
 //!
-//! Each execution is a process of its own (`fork`), so a failure leaves nothing behind, and each begins alike: a seed gives
-//! the same execution again, at any time. A failure is a deadlock, a panic in any thread, or a program that does not end. Its
-//! schedule is made shorter by leaving out what is not needed, and is printed with the steps of its threads.
+//! Each execution is a process of its own (`fork`). So a failure leaves nothing behind, all executions begin alike, and
+//! a seed gives the same execution again at any time. A failure is a deadlock, a panic in any thread, or a program that
+//! does not end. The explorer shortens the schedule of a failure by leaving out unneeded decisions, and prints it with
+//! the steps of the threads.
 
 use std::fmt;
 use std::fs::File;
@@ -16,27 +17,28 @@ use crate::machine::explored::{Choice, Decision, Explored, Policy, TraceStep};
 use crate::machine::{self, Mode};
 use crate::{PRESETS, Stopped};
 
-/// How schedules are decided.
+/// The way in which schedules are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// A turn ends at one of so many steps.
+    /// Random: a turn ends at each step with a probability of 1 in this number.
     Random(u64),
-    /// By priorities, with so many changes: bugs that need one ordering more.
+    /// Priorities, with this many changes of priority: finds bugs that need one ordering more than that.
     Priorities(usize),
-    /// By seed: random ones of one to sixteen steps, and priorities with one to four changes.
+    /// Both, by seed: random schedules of one to sixteen steps a turn, and priorities with one to four changes.
     Mixed,
 }
 
-/// How to explore.
+/// The settings of an exploration.
 #[derive(Clone, Debug)]
 pub struct Explore {
-    /// How schedules are decided.
+    /// The way in which schedules are decided.
     pub schedule: Schedule,
-    /// Jumps of the clock, timers that go off while threads run, sleeps in a futex that end for no reason.
+    /// True if faults happen: jumps of the clock, timers that go off while threads run, sleeps in a futex that end for
+    /// no reason.
     pub faults: bool,
-    /// Decisions after which a program counts as one that does not end.
+    /// The number of decisions after which a program counts as endless.
     pub most: u64,
-    /// So many shorter schedules are tried for a failure.
+    /// The number of shorter schedules that are tried for a failure.
     pub tries: usize,
 }
 
@@ -46,18 +48,18 @@ impl Default for Explore {
     }
 }
 
-/// What went wrong under a seed.
+/// The failure under a seed.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// A panic's message, or where all threads were.
+    /// The panic's message, or the places of all threads.
     pub what: String,
     /// The shortest schedule that was found.
     pub schedule: Vec<Decision>,
-    /// How long the first one was.
+    /// The length of the first schedule that failed.
     pub first: usize,
-    /// The steps of the shortest.
+    /// The steps of the shortest schedule.
     pub trace: Vec<Traced>,
 }
 
@@ -66,11 +68,11 @@ pub struct Failure {
 pub struct Traced {
     /// The thread's number.
     pub thread: usize,
-    /// When, in simulated nanoseconds.
+    /// The time of the step, in simulated nanoseconds.
     pub at: u64,
-    /// What it did.
+    /// The kind of the step.
     pub what: String,
-    /// The number of the word that it accessed, or 0.
+    /// The number of the word that the step accessed, or 0.
     pub word: usize,
     /// The place in the program.
     pub place: String,
@@ -95,7 +97,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// The trace as a timeline, for `chrome://tracing` or Perfetto.
+    /// Returns the trace as a timeline, for `chrome://tracing` or Perfetto.
     #[must_use]
     pub fn timeline(&self) -> String {
         let event = |step: &Traced| {
@@ -115,7 +117,7 @@ impl Failure {
 /// The version of a timeline.
 pub const TIMELINE: &str = "sudog-sim 1";
 
-/// A schedule as text, which [`read_schedule`] reads.
+/// Writes a schedule as text, which [`read_schedule`] reads.
 #[must_use]
 pub fn write_schedule(schedule: &[Decision]) -> String {
     let word = |(at, choice): &Decision| match choice {
@@ -127,7 +129,8 @@ pub fn write_schedule(schedule: &[Decision]) -> String {
     schedule.iter().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// The schedule of a text by [`write_schedule`]: None, if it is none, or if its decisions do not ascend.
+/// Reads a schedule from a text of [`write_schedule`]. Returns None if the text is no schedule, or if the decisions do
+/// not ascend.
 #[must_use]
 pub fn read_schedule(text: &str) -> Option<Vec<Decision>> {
     let word = |word: &str| {
@@ -146,17 +149,17 @@ pub fn read_schedule(text: &str) -> Option<Vec<Decision>> {
 }
 
 impl Explore {
-    /// Runs `body` under each of these seeds, until one fails. How many were run, or the failure.
+    /// Runs `body` under each of these seeds until an execution fails. Returns the number of seeds, or the failure.
     ///
     /// The calling process must have no other threads.
     ///
     /// # Errors
     ///
-    /// The first failure, with its schedule made short.
+    /// Returns the first failure, with a shortened schedule.
     ///
     /// # Panics
     ///
-    /// If the system gives no process.
+    /// Panics if the system creates no process or no pipe.
     pub fn check(&self, seeds: std::ops::Range<u64>, body: &dyn Fn()) -> Result<u64, Box<Failure>> {
         for seed in seeds.clone() {
             if let Some(failed) = self.fork(seed, self.policy(seed), false, body) {
@@ -166,7 +169,7 @@ impl Explore {
         Ok(seeds.end - seeds.start)
     }
 
-    /// Runs `body` once more under a schedule: the failure, if it fails again.
+    /// Runs `body` once more under a schedule. Returns the failure, if the execution fails again.
     #[must_use]
     pub fn replay(&self, schedule: &[Decision], body: &dyn Fn()) -> Option<Failure> {
         let policy = Policy::Replay(schedule.iter().copied().collect());
@@ -183,7 +186,8 @@ impl Explore {
         }
     }
 
-    /// Leaves out of a schedule what its failure does not need: halves of it first, then single decisions.
+    /// Leaves out of a schedule the decisions that its failure does not need: halves of the schedule first, then ever
+    /// smaller pieces, down to single decisions.
     fn shorten(&self, seed: u64, failed: Failed, body: &dyn Fn()) -> Failure {
         let first = failed.schedule.len();
         let mut best = failed;
@@ -211,15 +215,16 @@ impl Explore {
         Failure { seed, what: traced.what, schedule: traced.schedule, first, trace: traced.trace }
     }
 
-    /// One execution, in a process of its own.
+    /// Runs an execution in a new process.
     fn fork(&self, seed: u64, policy: Policy, traced: bool, body: &dyn Fn()) -> Option<Failed> {
         let mut ends = [0; 2];
-        // SAFETY: two descriptors fit.
+        // SAFETY: `ends` has room for two descriptors.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0, "a pipe: {}", io::Error::last_os_error());
-        // SAFETY: this process has one thread, by the contract of `check`; so the child has all of it.
+        // SAFETY: this process has one thread, by the contract of `check`. So the child has all threads that its memory
+        // refers to.
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "a process: {}", io::Error::last_os_error());
-        // SAFETY: each end is of this process, and used once.
+        // SAFETY: `pipe` has opened both descriptors, and each is given to one `File`.
         let [mut read, mut write] = ends.map(|end| unsafe { File::from_raw_fd(end) });
         if child == 0 {
             drop(read);
@@ -228,14 +233,14 @@ impl Explore {
                 None => 0,
                 Some(failed) => i32::from(write.write_all(failed.to_text().as_bytes()).is_err()) + 1,
             };
-            // SAFETY: nothing of the parent is to be undone here.
+            // SAFETY: the child has nothing of the parent to undo, so it may end without destructors and exit handlers.
             unsafe { libc::_exit(code) };
         }
         drop(write);
         let mut text = String::new();
         let read = read.read_to_string(&mut text);
         let mut status = 0;
-        // SAFETY: the child of this call.
+        // SAFETY: `child` is the process that this call created, and `status` is writable.
         unsafe { libc::waitpid(child, &raw mut status, 0) };
         match status {
             0 => None,
@@ -250,14 +255,14 @@ impl Explore {
         }
     }
 
-    /// One execution, in this process.
+    /// Runs an execution in this process.
     fn execute(&self, seed: u64, policy: Policy, traced: bool, body: &dyn Fn()) -> Option<Failed> {
         static PANICKED: Mutex<Option<String>> = Mutex::new(None);
         panic::set_hook(Box::new(|info| {
             PANICKED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(info.to_string());
         }));
         let mode = Mode::Explored(Box::new(Explored::new(policy, self.faults, seed, self.most, traced)));
-        // SAFETY: `run` returns after the last use, and the process ends soon after.
+        // SAFETY: `run` returns after the last use of `body`, and the process ends soon after.
         let body: &'static dyn Fn() = unsafe { std::mem::transmute::<&dyn Fn(), &'static dyn Fn()>(body) };
         let (result, _, mode) = machine::run(PRESETS[0].clone(), mode, seed, u64::MAX / 4, body);
         let panicked = PANICKED.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
@@ -273,7 +278,7 @@ impl Explore {
     }
 }
 
-/// Where the child's own end is told, if the program ends it: by `exit`, or by `abort`.
+/// The descriptor to which the child reports its own end, if the program ends the process by `exit` or by `abort`.
 static EXITS_TO: AtomicI32 = AtomicI32::new(-1);
 
 fn report_exits_to(write: &File) {
@@ -282,11 +287,12 @@ fn report_exits_to(write: &File) {
     }
     extern "C" fn at_abort(_: i32) {
         report_exit("the program ended the process by abort");
-        // SAFETY: nothing of this child is to be undone.
+        // SAFETY: this child has nothing to undo, so it may end without destructors and exit handlers.
         unsafe { libc::_exit(2) };
     }
     EXITS_TO.store(write.as_raw_fd(), Ordering::Relaxed);
-    // SAFETY: both handlers run on the one thread of this process, at a call of its own, and use what such a call may use.
+    // SAFETY: both handlers run on the one thread of this process, inside a call of that thread to `exit` or `abort`,
+    // and use only operations that are allowed there.
     unsafe {
         libc::atexit(at_exit);
         libc::signal(libc::SIGABRT, at_abort as extern "C" fn(i32) as libc::sighandler_t);
@@ -296,7 +302,8 @@ fn report_exits_to(write: &File) {
 fn report_exit(what: &str) {
     let Some((schedule, trace)) = machine::explored_so_far() else { return };
     let failed = Failed { what: what.into(), schedule, trace: texts(trace) };
-    // SAFETY: the pipe's end, which lives as long as this process; it is not closed here.
+    // SAFETY: the descriptor is the pipe's end, which lives as long as this process; `ManuallyDrop` keeps the `File`
+    // from closing it.
     let mut write = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(EXITS_TO.load(Ordering::Relaxed)) });
     drop(write.write_all(failed.to_text().as_bytes()));
 }
@@ -324,13 +331,13 @@ fn priorities(seed: u64, changes: usize, most: u64) -> Policy {
         state ^= state << 17;
         state
     };
-    // How long executions are is not known: most are short, so the reach is drawn, too.
+    // The lengths of executions are not known, and most executions are short. So draw the reach, too.
     let reach = (64 << (random() % 10)).min(most);
     let changes = (0..changes).map(|_| random() % reach).collect();
     Policy::Priorities { of: Vec::new(), lowest: 1 << 31, changes }
 }
 
-/// What a child tells of its failure.
+/// The failure that a child reports.
 #[derive(Debug)]
 struct Failed {
     what: String,

@@ -1,7 +1,7 @@
 //! A deterministic machine: 1 to 128 simulated processors, on which the library's own code runs.
 //!
-//! A program's threads are coroutines here, its atomics steps of the machine, its clock simulated. [`Machine::run`] runs them
-//! on processors whose memory and system have costs.
+//! Inside a simulation the program's threads are coroutines, its atomic accesses are steps of the machine, and its
+//! clock is simulated. [`Machine::run`] runs the threads on processors whose memory and system have costs.
 //!
 //! The library is compiled against this machine by `RUSTFLAGS="--cfg sudog_sim"`.
 #![cfg(target_os = "linux")]
@@ -31,26 +31,26 @@ pub use crate::machine::preset::{Memory, PRESETS, Preset, System};
 use crate::machine::timed::Timed;
 pub use crate::machine::{Stopped, ThreadReport, Why, is_simulated, live_threads, random, socket, traffic, work};
 
-/// One pause of a spin loop.
+/// Makes one pause of a spin loop.
 #[inline]
 pub fn pause() {
     machine::pause();
 }
 
-/// Processors of the simulated machine, inside a simulation.
+/// Returns the number of processors of the simulated machine; `None` outside a simulation.
 #[must_use]
 pub fn processors() -> Option<usize> {
     machine::processors()
 }
 
 /// Returns the number of the processor that runs this simulated thread; `None` outside a simulation. If schedules are
-/// explored, threads are of two processors in turn.
+/// explored, threads alternate between two processors.
 #[must_use]
 pub fn processor() -> Option<usize> {
     machine::processor()
 }
 
-/// The number of this simulated thread.
+/// Returns the number of this simulated thread.
 #[must_use]
 pub fn thread_id() -> usize {
     machine::thread_id()
@@ -59,35 +59,35 @@ pub fn thread_id() -> usize {
 /// A machine with costs.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// What things cost.
+    /// The costs of memory and of the system.
     pub preset: Preset,
-    /// How many of its processors are used.
+    /// The number of processors that are used.
     pub processors: usize,
-    /// Decides all random numbers.
+    /// The seed that decides all random numbers.
     pub seed: u64,
-    /// Simulated time after which it stops.
+    /// The simulated time after which the machine stops.
     pub limit: Duration,
 }
 
 impl Machine {
-    /// The most processors.
+    /// The largest number of processors.
     pub const MOST: usize = 128;
 
-    /// All processors of this machine, for a simulated minute at most.
+    /// Creates a machine with all processors of this preset, which runs for a simulated minute at most.
     #[must_use]
     pub fn new(preset: &Preset) -> Self {
         Self { preset: preset.clone(), processors: preset.processors, seed: 0, limit: Duration::from_secs(60) }
     }
 
-    /// Runs `main` as the first thread, until it returns. Other threads are left where they are then.
+    /// Runs `main` as the first thread, until `main` returns. The other threads do not run on after that.
     ///
     /// # Errors
     ///
-    /// If no thread can run, or the time is up.
+    /// Fails if no thread can run, or if the time is up.
     ///
     /// # Panics
     ///
-    /// As `main` does; also inside another simulation, or with more processors than [`Self::MOST`] or none.
+    /// Panics as `main` does; also inside another simulation, or with no processors, or with more than [`Self::MOST`].
     pub fn run<T: 'static>(&self, main: impl FnOnce() -> T + 'static) -> Result<T, Box<Stopped>> {
         assert!((1..=Self::MOST).contains(&self.processors), "1 to {} processors", Self::MOST);
         let mode = Mode::Timed(Box::new(Timed::new(&self.preset, self.processors, self.seed)));

@@ -4,20 +4,20 @@ use std::cell::{Cell, RefCell};
 
 use crate::machine::{is_simulated, local};
 
-/// A thread-local: each simulated thread has a value of its own, and so has each thread of the process outside a
-/// simulation. Made by [`thread_local!`](crate::thread_local).
+/// A thread-local: each simulated thread has its own value, and so has each thread of the process outside a simulation.
+/// Made by [`thread_local!`](crate::thread_local).
 #[derive(Debug)]
 pub struct LocalKey<T: 'static> {
     #[doc(hidden)]
     pub outside: &'static std::thread::LocalKey<T>,
     #[doc(hidden)]
     pub init: fn() -> T,
-    /// For an address of its own.
+    /// A static that gives this thread-local a unique address. Simulated threads find their values by that address.
     #[doc(hidden)]
     pub key: &'static std::sync::atomic::AtomicU8,
 }
 
-/// As of `std`.
+/// The counterpart of `std`'s `thread_local!`.
 #[macro_export]
 macro_rules! thread_local {
     () => {};
@@ -45,33 +45,34 @@ macro_rules! thread_local {
 }
 
 impl<T: 'static> LocalKey<T> {
-    /// As of `std`.
+    /// The counterpart of `std`'s `with`.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         if !is_simulated() {
             return self.outside.with(f);
         }
         let value = local(std::ptr::from_ref(self.key).addr(), self.init);
-        // SAFETY: boxed, and dropped when the thread has ended; this is that thread.
+        // SAFETY: `value` points to a boxed value of the current thread, and is dropped only when that thread has
+        // ended.
         f(unsafe { &*value })
     }
 
-    /// As of `std`; it never fails.
+    /// The counterpart of `std`'s `try_with`. Never fails inside a simulation.
     ///
     /// # Errors
     ///
-    /// As of `std`, outside a simulation.
+    /// The same as those of `std`, outside a simulation.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, std::thread::AccessError> {
         if is_simulated() { Ok(self.with(f)) } else { self.outside.try_with(f) }
     }
 }
 
 impl<T: 'static> LocalKey<Cell<T>> {
-    /// As of `std`.
+    /// The counterpart of `std`'s `set`.
     pub fn set(&'static self, value: T) {
         self.with(|cell| cell.set(value));
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `get`.
     pub fn get(&'static self) -> T
     where
         T: Copy,
@@ -79,7 +80,7 @@ impl<T: 'static> LocalKey<Cell<T>> {
         self.with(Cell::get)
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `take`.
     pub fn take(&'static self) -> T
     where
         T: Default,
@@ -87,24 +88,24 @@ impl<T: 'static> LocalKey<Cell<T>> {
         self.with(Cell::take)
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `replace`.
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }
 }
 
 impl<T: 'static> LocalKey<RefCell<T>> {
-    /// As of `std`.
+    /// The counterpart of `std`'s `with_borrow`.
     pub fn with_borrow<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         self.with(|cell| f(&cell.borrow()))
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `set`.
     pub fn set(&'static self, value: T) {
         self.replace(value);
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `take`.
     pub fn take(&'static self) -> T
     where
         T: Default,
@@ -112,12 +113,12 @@ impl<T: 'static> LocalKey<RefCell<T>> {
         self.with(RefCell::take)
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `replace`.
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `with_borrow_mut`.
     pub fn with_borrow_mut<R>(&'static self, f: impl FnOnce(&mut T) -> R) -> R {
         self.with(|cell| f(&mut cell.borrow_mut()))
     }

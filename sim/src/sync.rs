@@ -1,5 +1,5 @@
-//! What sleeps in the system: a mutex, a condition variable, a cell that is filled once. Each is `std`'s outside a simulation
-//! as well, as nothing contends there.
+//! The types of `std` that sleep in the system: a mutex, a condition variable, a cell that is filled once. Outside a
+//! simulation they replace `std`'s types as well, as no threads contend there.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -11,34 +11,36 @@ use crate::atomic::AtomicU32;
 use crate::futex;
 use crate::time::now;
 
-/// As of `std`, without poisoning. 0: unlocked, 1: locked, 2: locked, and some thread may sleep.
+/// The counterpart of `std`'s `Mutex`, without poisoning. The state is 0: unlocked, 1: locked, 2: locked, and some
+/// thread may sleep.
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
     state: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock hands the value from thread to thread.
+// SAFETY: only the thread that has locked the mutex accesses the value. So the lock hands the value from thread to
+// thread.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
-/// Unlocks when it is dropped.
+/// A guard that unlocks its mutex when it is dropped.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T>(&'a Mutex<T>, std::marker::PhantomData<*const ()>);
 
-// SAFETY: it gives access by reference to a T that may be shared.
+// SAFETY: a shared guard gives access to the value by shared reference only, and T is Sync.
 unsafe impl<T: Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
-    /// As of `std`.
+    /// The counterpart of `std`'s `new`.
     pub const fn new(value: T) -> Self {
         Self { state: AtomicU32::new(0), value: UnsafeCell::new(value) }
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `lock`.
     ///
     /// # Errors
     ///
-    /// None: nothing is poisoned.
+    /// Never fails: nothing is poisoned.
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         Ok(self.lock_now())
@@ -54,11 +56,11 @@ impl<T> Mutex<T> {
         MutexGuard(self, std::marker::PhantomData)
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `try_lock`.
     ///
     /// # Errors
     ///
-    /// It is locked.
+    /// Fails if the mutex is locked.
     #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.state.compare_exchange(0, 1, Acquire, Relaxed) {
@@ -67,20 +69,20 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `get_mut`.
     ///
     /// # Errors
     ///
-    /// None: nothing is poisoned.
+    /// Never fails: nothing is poisoned.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         Ok(self.value.get_mut())
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `into_inner`.
     ///
     /// # Errors
     ///
-    /// None: nothing is poisoned.
+    /// Never fails: nothing is poisoned.
     pub fn into_inner(self) -> LockResult<T> {
         Ok(self.value.into_inner())
     }
@@ -110,24 +112,24 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// As of `std`.
+/// The counterpart of `std`'s `WaitTimeoutResult`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// As of `std`.
+    /// The counterpart of `std`'s `timed_out`.
     #[must_use]
     pub fn timed_out(&self) -> bool {
         self.0
     }
 }
 
-/// As of `std`.
+/// The counterpart of `std`'s `Condvar`.
 #[derive(Debug, Default)]
 pub struct Condvar(AtomicU32);
 
 impl Condvar {
-    /// As of `std`.
+    /// The counterpart of `std`'s `new`.
     #[must_use]
     pub const fn new() -> Self {
         Self(AtomicU32::new(0))
@@ -142,21 +144,21 @@ impl Condvar {
         (mutex.lock_now(), woken)
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `wait`.
     ///
     /// # Errors
     ///
-    /// None: nothing is poisoned.
+    /// Never fails: nothing is poisoned.
     #[track_caller]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> LockResult<MutexGuard<'a, T>> {
         Ok(self.wait_until(guard, None).0)
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `wait_timeout`.
     ///
     /// # Errors
     ///
-    /// None: nothing is poisoned.
+    /// Never fails: nothing is poisoned.
     #[track_caller]
     pub fn wait_timeout<'a, T>(
         &self,
@@ -167,14 +169,14 @@ impl Condvar {
         Ok((guard, WaitTimeoutResult(!woken)))
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `notify_one`.
     #[track_caller]
     pub fn notify_one(&self) {
         self.0.fetch_add(1, Release);
         futex::wake(&raw const self.0, 1);
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `notify_all`.
     #[track_caller]
     pub fn notify_all(&self) {
         self.0.fetch_add(1, Release);
@@ -182,7 +184,7 @@ impl Condvar {
     }
 }
 
-/// As of `std`.
+/// The counterpart of `std`'s `OnceLock`.
 #[derive(Debug)]
 pub struct OnceLock<T> {
     /// 0: empty, 1: being filled, 2: full.
@@ -191,7 +193,7 @@ pub struct OnceLock<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: filled by one thread, and read by others after that.
+// SAFETY: one thread writes the value before it sets `state` to full, and other threads only read the value after that.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 
 impl<T> Default for OnceLock<T> {
@@ -207,28 +209,28 @@ impl<T> From<T> for OnceLock<T> {
 }
 
 impl<T> OnceLock<T> {
-    /// As of `std`.
+    /// The counterpart of `std`'s `new`.
     #[must_use]
     pub const fn new() -> Self {
         Self { state: AtomicU32::new(0), filling: Mutex::new(()), value: UnsafeCell::new(None) }
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `get`.
     pub fn get(&self) -> Option<&T> {
         if self.state.load(Acquire) != 2 {
             return None;
         }
-        // SAFETY: full, and never written again.
+        // SAFETY: the value is full, as the state is 2, and is not written again while it is borrowed.
         unsafe { &*self.value.get() }.as_ref()
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `take`.
     pub fn take(&mut self) -> Option<T> {
         *self.state.get_mut() = 0;
         self.value.get_mut().take()
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `get_or_init`.
     pub fn get_or_init(&self, init: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.get() {
             return value;
@@ -236,7 +238,8 @@ impl<T> OnceLock<T> {
         let filling = self.filling.lock_now();
         if self.state.load(Acquire) != 2 {
             let value = init();
-            // SAFETY: under the lock, and no reader looks before the store below.
+            // SAFETY: this thread holds the lock `filling`, and no reader accesses the value before the store to
+            // `state` below.
             unsafe { *self.value.get() = Some(value) };
             self.state.store(2, Release);
             futex::wake(&raw const self.state, u32::MAX);
@@ -245,18 +248,18 @@ impl<T> OnceLock<T> {
         self.get().expect("it has been filled")
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `set`.
     ///
     /// # Errors
     ///
-    /// The value, if there is one already.
+    /// Returns the value that was to be set, if the cell has been filled already.
     pub fn set(&self, value: T) -> Result<(), T> {
         let mut value = Some(value);
         self.get_or_init(|| value.take().expect("called once"));
         value.map_or(Ok(()), Err)
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `wait`.
     pub fn wait(&self) -> &T {
         loop {
             if let Some(value) = self.get() {

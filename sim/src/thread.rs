@@ -1,4 +1,4 @@
-//! Threads: simulated ones inside a simulation, the system's outside.
+//! Threads: simulated threads inside a simulation, the system's threads outside.
 
 use std::cell::{RefCell, UnsafeCell};
 use std::fmt;
@@ -19,9 +19,9 @@ pub use crate::time::sleep;
 /// The identity of a thread, simulated or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ThreadId {
-    /// A simulated one.
+    /// The number of a simulated thread.
     Simulated(usize),
-    /// One of the process.
+    /// The id of a thread of the process.
     Real(std::thread::ThreadId),
 }
 
@@ -30,35 +30,35 @@ pub enum ThreadId {
 pub struct Thread(ThreadId);
 
 impl Thread {
-    /// As of `std`.
+    /// The counterpart of `std`'s `id`.
     #[must_use]
     pub fn id(&self) -> ThreadId {
         self.0
     }
 }
 
-/// As of `std`.
+/// The counterpart of `std`'s `current`.
 #[must_use]
 pub fn current() -> Thread {
     let simulated = is_simulated().then(|| ThreadId::Simulated(machine::thread_id()));
     Thread(simulated.unwrap_or_else(|| ThreadId::Real(std::thread::current().id())))
 }
 
-/// The processors of the simulated machine; outside a simulation as of `std`.
+/// Returns the number of processors of the simulated machine; outside a simulation, the number that `std` returns.
 ///
 /// # Errors
 ///
-/// As of `std`.
+/// The same as those of `std`.
 pub fn available_parallelism() -> io::Result<std::num::NonZeroUsize> {
     machine::processors().and_then(std::num::NonZeroUsize::new).map_or_else(std::thread::available_parallelism, Ok)
 }
 pub use std::thread::{Result, panicking};
 
-/// As of `std`.
+/// The counterpart of `std`'s `Builder`.
 #[derive(Debug, Default)]
 pub struct Builder(Option<String>);
 
-/// Waits for a thread to end.
+/// A handle that waits for a thread to end.
 pub struct JoinHandle<T>(Handle<T>, Thread);
 
 enum Handle<T> {
@@ -71,9 +71,10 @@ struct Packet<T> {
     result: UnsafeCell<Option<Result<T>>>,
 }
 
-// SAFETY: written by the thread before `done`, taken by the joiner after it.
+// SAFETY: the thread writes `result` before it stores `done`, and the joiner takes `result` after it has loaded that
+// store.
 unsafe impl<T: Send> Sync for Packet<T> {}
-// SAFETY: as above.
+// SAFETY: the same order of accesses holds when the packet moves to another thread; the result may, as T is Send.
 unsafe impl<T: Send> Send for Packet<T> {}
 
 impl<T> fmt::Debug for JoinHandle<T> {
@@ -83,23 +84,23 @@ impl<T> fmt::Debug for JoinHandle<T> {
 }
 
 impl Builder {
-    /// As of `std`.
+    /// The counterpart of `std`'s `new`.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `name`.
     #[must_use]
     pub fn name(self, name: String) -> Self {
         Self(Some(name))
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `spawn`.
     ///
     /// # Errors
     ///
-    /// As of `std`.
+    /// The same as those of `std`.
     #[track_caller]
     pub fn spawn<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
         if !is_simulated() {
@@ -114,7 +115,7 @@ impl Builder {
         let theirs = packet.clone();
         let body = move || {
             let result = catch_unwind(AssertUnwindSafe(body));
-            // SAFETY: no other thread looks before the store below.
+            // SAFETY: no other thread accesses `result` before the store to `done` below.
             unsafe { *theirs.result.get() = Some(result) };
             theirs.done.store(1, Release);
             futex::wake(&raw const theirs.done, u32::MAX);
@@ -124,22 +125,22 @@ impl Builder {
     }
 }
 
-/// As of `std`.
+/// The counterpart of `std`'s `spawn`.
 ///
 /// # Panics
 ///
-/// As of `std`.
+/// In the same cases as `std`.
 #[track_caller]
 pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     Builder::new().spawn(body).expect("a thread")
 }
 
 impl<T> JoinHandle<T> {
-    /// As of `std`.
+    /// The counterpart of `std`'s `join`.
     ///
     /// # Errors
     ///
-    /// As of `std`.
+    /// The same as those of `std`.
     #[track_caller]
     pub fn join(self) -> Result<T> {
         match self.0 {
@@ -148,18 +149,18 @@ impl<T> JoinHandle<T> {
                 while packet.done.load(Acquire) == 0 {
                     futex::wait(&packet.done, 0, None);
                 }
-                // SAFETY: the thread has stored its result, and looks no more.
+                // SAFETY: the thread has stored its result, as `done` is set, and does not access `result` any more.
                 unsafe { &mut *packet.result.get() }.take().expect("a thread is joined once")
             }
         }
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `thread`.
     pub fn thread(&self) -> &Thread {
         &self.1
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `is_finished`.
     pub fn is_finished(&self) -> bool {
         match &self.0 {
             Handle::Real(handle) => handle.is_finished(),
@@ -168,16 +169,16 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// As of `std`; but only the thread that called [`scope`] spawns.
+/// The counterpart of `std`'s `Scope`; but only the thread that called [`scope`] spawns.
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
-    /// None: joined by its handle.
+    /// The threads that were spawned in this scope. None: the thread was joined by its handle.
     threads: RefCell<Vec<Option<JoinHandle<()>>>>,
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,
 }
 
-/// As of `std`.
+/// The counterpart of `std`'s `ScopedJoinHandle`.
 pub struct ScopedJoinHandle<'scope, T> {
     threads: &'scope RefCell<Vec<Option<JoinHandle<()>>>>,
     index: usize,
@@ -190,11 +191,11 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
     }
 }
 
-/// As of `std`: threads that borrow from the caller. Joins them before it returns.
+/// The counterpart of `std`'s `scope`: runs threads that borrow from the caller, and joins them before it returns.
 ///
 /// # Panics
 ///
-/// As of `std`.
+/// In the same cases as `std`.
 pub fn scope<'env, T>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T) -> T {
     let scope = Scope { threads: RefCell::default(), _scope: PhantomData, _env: PhantomData };
     let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
@@ -208,11 +209,11 @@ pub fn scope<'env, T>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>)
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// As of `std`.
+    /// The counterpart of `std`'s `spawn`.
     ///
     /// # Panics
     ///
-    /// As of `std`.
+    /// In the same cases as `std`.
     #[track_caller]
     pub fn spawn<T: Send + 'scope>(
         &'scope self,
@@ -225,9 +226,9 @@ impl<'scope> Scope<'scope, '_> {
             *theirs.lock().expect("nobody panics with it") = Some(value);
         });
         // SAFETY:
-        // - the types differ in the lifetime only;
-        // - `scope` joins the thread before it returns or unwinds, so 'scope is not over; the thread has then dropped what
-        //   `body` holds.
+        // - the two types differ in the lifetime only;
+        // - `scope` joins the thread before `scope` returns or unwinds, so 'scope has not ended; the thread has then
+        //   dropped the values that `body` holds.
         let body = unsafe { mem::transmute::<Box<dyn FnOnce() + Send + 'scope>, Box<dyn FnOnce() + Send>>(body) };
         let thread = spawn(body);
         let mut threads = self.threads.borrow_mut();
@@ -237,11 +238,11 @@ impl<'scope> Scope<'scope, '_> {
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
-    /// As of `std`.
+    /// The counterpart of `std`'s `join`.
     ///
     /// # Errors
     ///
-    /// As of `std`.
+    /// The same as those of `std`.
     #[track_caller]
     pub fn join(self) -> Result<T> {
         let thread = self.threads.borrow_mut()[self.index].take();

@@ -1,8 +1,8 @@
-//! The time of an event: the processor's counter where it is usable, because reading the system's clock takes longer
+//! The time of an event: the processor's counter where that is usable, because reading the system's clock takes longer
 //! than the rest of an event.
 //!
 //! Of two events in a causal order (one under a lock, the other after it) the second must not have the smaller time. So
-//! the reading of the counter waits for earlier instructions (`lfence`); and the store of the time, and with it the
+//! the reading of the counter waits for earlier instructions (`lfence`); and the store of the time, and by it the
 //! release of the lock, depends on the reading.
 
 use crate::shim::system;
@@ -29,8 +29,8 @@ pub struct Scale {
 }
 
 impl Reading {
-    /// Reads the system's clock between two readings of the counter. Of several tries the one with the closest pair
-    /// counts, as another thread may run in between.
+    /// Reads the system's clock between two readings of the counter. Of several tries the try whose readings of the
+    /// counter are closest counts, as another thread may run in between.
     #[must_use]
     pub fn now() -> Self {
         const TRIES: usize = 8;
@@ -45,13 +45,13 @@ impl Reading {
         best.expect("there is more than one try").1
     }
 
-    /// The counter's value.
+    /// Returns the counter's value.
     #[must_use]
     pub fn ticks(self) -> u64 {
         self.ticks
     }
 
-    /// From this reading and a new one.
+    /// Returns the scale that follows from this reading and a new one.
     #[must_use]
     pub fn scale(self) -> Scale {
         let now = Self::now();
@@ -63,7 +63,7 @@ impl Reading {
 }
 
 impl Scale {
-    /// The time from the first reading to these ticks; zero if they came before it.
+    /// Returns the time from the first reading to these ticks; zero if the ticks came before that reading.
     #[must_use]
     pub fn time(&self, ticks: u64) -> Duration {
         let ns = ticks.saturating_sub(self.start) as f64 * self.ns_per_tick;
@@ -71,9 +71,9 @@ impl Scale {
     }
 }
 
-/// The counter's value. Ticks of different threads are comparable as far as the processors' counters agree.
+/// Returns the counter's value. Ticks of different threads are comparable as far as the processors' counters agree.
 ///
-/// There must have been a [`Reading`] before, because it decides which counter is used.
+/// The caller must have made a [`Reading`] before, because that decides which counter is used.
 #[inline]
 #[must_use]
 pub fn ticks() -> u64 {

@@ -1,20 +1,22 @@
-//! What the locks do, as events: sleeping, barging, the beginning and the end of a mutex's starvation mode.
+//! The steps of the locks as events: sleeping, barging, the beginning and the end of a mutex's starvation mode.
 //!
-//! By default nothing is recorded, and no code is compiled for it: the type of a lock says whether it records.
+//! By default nothing is recorded, and no code for recording is compiled: the type of a lock says whether the lock
+//! records.
 //!
-//! | recorder | how to enable it |
+//! | recorder | how to enable recording |
 //! |---|---|
-//! | a semaphore table: [`Kind::Sleep`] to [`Kind::Leave`] | its queues are [`Recorded`](crate::sema::queue::Recorded) |
-//! | a mutex of `sudog-sync`: [`Kind::Barge`] to [`Kind::StolenToken`] | its policy is `policy::Recorded` |
-//! | both, for all of a program's locks | the feature `event` of these crates |
-//! | the user of a lock: [`Kind::Want`], [`Kind::Locked`], [`Kind::Unlocked`], and any other | [`record`] |
+//! | a semaphore table: [`Kind::Sleep`] to [`Kind::Leave`] | use queues of type [`Recorded`](crate::sema::queue::Recorded) |
+//! | a mutex of `sudog-sync`: [`Kind::Barge`] to [`Kind::StolenToken`] | use the policy `policy::Recorded` |
+//! | both, for all of a program's locks | use the feature `event` of these crates |
+//! | the user of a lock: [`Kind::Want`], [`Kind::Locked`], [`Kind::Unlocked`], and any other | call [`record`] |
 //!
-//! An event goes into a ring of its thread: 32 bytes, no lock, no allocation except for the thread's first event. A
+//! An event goes into a ring of the thread: 32 bytes, no lock, no allocation except for the thread's first event. A
 //! full ring drops its oldest events, and counts them. Between [`start`] and [`stop`] an event costs about 20 ns,
-//! nearly all of it for the time; otherwise a load and a branch.
+//! nearly all of it for the time; otherwise an event costs a load and a branch.
 //!
-//! A table records under its bucket's lock, so its events are in the order in which they happened. A mutex records just
-//! after the step on its word: two contenders' steps that are nanoseconds apart may be recorded in the other order.
+//! A table records under the bucket's lock, so the table's events are in the order in which they happened. A mutex
+//! records just after the step on the word: two contenders' steps that are nanoseconds apart may be recorded in the
+//! other order.
 //!
 //! # Examples
 //!
@@ -40,34 +42,35 @@ mod rings;
 use std::fmt;
 use std::time::Duration;
 
-/// One step of one contender.
+/// A step of a contender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
     /// The time since [`start`]. Of two events in a causal order the effect is not earlier than the cause, as far as
     /// the processors' clocks agree.
     pub at: Duration,
-    /// The thread or goroutine that acts: the sleeper, the barger; but the woken waiter is known by [`Event::waiter`].
+    /// The thread or goroutine that acts: the sleeper, the barger. A woken waiter is not named here, but by
+    /// [`Event::waiter`].
     pub who: Who,
-    /// What happened.
+    /// The kind of the event.
     pub kind: Kind,
-    /// Of which lock: the address of its semaphore.
+    /// The lock: the address of the lock's semaphore.
     pub addr: usize,
-    /// The same in all events of one wait in a semaphore table. So a [`Kind::Handoff`] identifies its waiter: the one
-    /// that most recently went to sleep with this number. In the events of a mutex 0; in those that a program records
-    /// itself, its own value.
+    /// A number that is the same in all events of one wait in a semaphore table. So a [`Kind::Handoff`] identifies its
+    /// waiter: the waiter that most recently went to sleep with this number. In the events of a mutex the number is 0;
+    /// in events that a program records itself, the program's own value.
     pub waiter: usize,
 }
 
 /// A thread or a goroutine that acts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Who {
-    /// A thread, or an async task that it polls. Numbered in the order of their first events.
+    /// A thread, or an async task that the thread polls. Threads are numbered in the order of their first events.
     Thread(u64),
     /// A goroutine, by its id.
     Goroutine(u64),
 }
 
-/// Makes the enum and its names.
+/// Makes the enum `Kind` and the names of the kinds.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $Kind:ident = $name:literal,)+) => {
         /// The kinds of events.
@@ -81,7 +84,7 @@ macro_rules! kinds {
             /// All kinds.
             pub const ALL: &[Self] = &[$(Self::$Kind,)+];
 
-            /// Its name in small letters, as in "starving-enter".
+            /// Returns the kind's name in small letters, as in "starving-enter".
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$Kind => $name,)+ }
@@ -95,38 +98,38 @@ kinds! {
     Sleep = "sleep",
     /// A waiter that was woken, but lost to a newcomer, went to sleep again, at the front of the queue.
     Requeue = "requeue",
-    /// A waiter was woken, to compete for its permit.
+    /// A waiter was woken, to compete for a permit.
     Wake = "wake",
-    /// A waiter was given its permit.
+    /// A waiter was given a permit.
     Handoff = "handoff",
-    /// A waiter gave up: it timed out or was cancelled.
+    /// A waiter gave up, at a deadline or by a cancel.
     Leave = "leave",
-    /// A newcomer took the mutex while others slept on it.
+    /// A newcomer took the mutex while others slept on that mutex.
     Barge = "barge",
-    /// A contender took the mutex after spinning for it, without sleeping.
+    /// A contender took the mutex after spinning, without sleeping.
     SpinWin = "spin-win",
-    /// A contender that had waited longer than its policy's threshold switched the mutex to starvation mode.
+    /// A contender that had waited longer than the policy's threshold switched the mutex to starvation mode.
     StarvingEnter = "starving-enter",
     /// A contender ended starvation mode.
     StarvingExit = "starving-exit",
-    /// In starvation mode, a thread or goroutine that was about to sleep took the permit meant for a waiter: over a
+    /// A thread or goroutine that was about to sleep took, in starvation mode, the permit meant for a waiter: over a
     /// semaphore that cannot hand off.
     StolenToken = "stolen-token",
     /// A contender asked for the lock.
     Want = "want",
-    /// It has the lock.
+    /// A contender has the lock.
     Locked = "locked",
-    /// It is about to release the lock.
+    /// The owner is about to release the lock.
     Unlocked = "unlocked",
 }
 
 /// The recorded events.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
-    /// In the order of time; those of one thread in the order in which it recorded them.
+    /// The events in the order of time; those of one thread in the order in which that thread recorded them.
     pub events: Vec<Event>,
-    /// How many events were dropped: the oldest ones of full rings, and those of a thread without a ring, under a lock
-    /// under which none may be made.
+    /// The number of dropped events: the oldest events of full rings, and the events of a thread that had no ring while
+    /// it held a lock under which no ring may be made.
     pub dropped: u64,
 }
 
@@ -137,7 +140,7 @@ impl fmt::Display for Kind {
 }
 
 impl fmt::Display for Who {
-    /// As in "thread 3".
+    /// Writes the text, as in "thread 3".
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Thread(n) => write!(f, "thread {n}"),
@@ -146,18 +149,18 @@ impl fmt::Display for Who {
     }
 }
 
-/// How many events a thread's ring holds: half a megabyte.
+/// The number of events that a thread's ring holds: half a megabyte.
 #[cfg(not(sudog_loom))]
 pub const CAPACITY: usize = 1 << 14;
 
-/// Begins a recording, in all threads. Discards one that is under way.
+/// Begins a recording, in all threads. Discards a recording that is under way.
 #[cfg(not(sudog_loom))]
 pub fn start() {
     rings::start();
 }
 
 /// Ends the recording, and returns it. An event that is being recorded at this moment may be missed. Without a
-/// [`start`] the recording is empty.
+/// [`start`] the returned recording is empty.
 #[cfg(not(sudog_loom))]
 #[must_use]
 pub fn stop() -> Recording {
@@ -166,7 +169,7 @@ pub fn stop() -> Recording {
 
 /// Records an event of the calling goroutine or thread, if a recording is under way.
 ///
-/// `addr` is that of the lock's semaphore; 56 bits of `waiter` are kept. See [`Event`] for both.
+/// `addr` is the address of the lock's semaphore; 56 bits of `waiter` are kept. See [`Event`] for both.
 #[inline]
 pub fn record(kind: Kind, addr: usize, waiter: usize) {
     #[cfg(not(sudog_loom))]
@@ -175,7 +178,8 @@ pub fn record(kind: Kind, addr: usize, waiter: usize) {
     let _ = (kind, addr, waiter);
 }
 
-/// [`record`] where nothing may be allocated: an event of a thread without a ring is dropped, and counted.
+/// Records as [`record`] does, where nothing may be allocated: an event of a thread without a ring is dropped, and
+/// counted.
 #[inline]
 pub(crate) fn record_if_prepared(kind: Kind, addr: usize, waiter: usize) {
     #[cfg(not(sudog_loom))]
@@ -184,7 +188,7 @@ pub(crate) fn record_if_prepared(kind: Kind, addr: usize, waiter: usize) {
     let _ = (kind, addr, waiter);
 }
 
-/// Makes this thread's ring, if a recording is under way, so that later events take no longer than others.
+/// Makes this thread's ring, if a recording is under way, so that the thread's first event takes no longer than others.
 #[doc(hidden)]
 #[inline]
 pub fn prepare() {

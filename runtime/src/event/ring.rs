@@ -8,20 +8,20 @@
 //! | the writer, for event n | a reader |
 //! |---|---|
 //! | 1. `begun = n + 1` | 1. reads `done` |
-//! | 2. release fence | 2. reads the slots of the last N events before it |
+//! | 2. release fence | 2. reads the slots of the last N events before `done` |
 //! | 3. writes slot n mod N | 3. acquire fence |
 //! | 4. `done = n + 1`, with release | 4. reads `begun`, and discards events before `begun - N` |
 //!
-//! Whatever a reader keeps is consistent: if it has read a word of event n + N in the slot of event n, the fences order
-//! `begun = n + N + 1` before its step 4, and it discards n. Step 4 of the writer and 1 of the reader ensure that the
-//! events which are read have been written.
+//! All events that a reader keeps are consistent: if the reader has read a word of event n + N in the slot of event n,
+//! the fences order `begun = n + N + 1` before the reader's step 4, and the reader discards event n. Step 4 of the
+//! writer and step 1 of the reader ensure that the events which are read have been written.
 
 use crate::shim::{AtomicU64, Ordering, fence};
 
 /// The words of an event.
 pub type Words = [u64; 4];
 
-/// See the top of this file.
+/// A ring of events with one writer: see the top of this file.
 pub struct Ring {
     begun: AtomicU64,
     done: AtomicU64,
@@ -31,19 +31,19 @@ pub struct Ring {
 /// The result of a reading.
 pub struct Part {
     pub events: Vec<Words>,
-    /// How many further events were lost.
+    /// The number of further events, which were lost.
     pub lost: u64,
 }
 
 impl Ring {
-    /// A ring for `capacity` events, which must be a power of two.
+    /// Creates a ring for `capacity` events, which must be a power of two.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity.is_power_of_two());
         let slot = |_| [(); 4].map(|()| AtomicU64::new(0));
         Self { begun: AtomicU64::new(0), done: AtomicU64::new(0), slots: (0..capacity).map(slot).collect() }
     }
 
-    /// How many events have been written.
+    /// Returns the number of events that have been written.
     pub fn written(&self) -> u64 {
         self.done.load(Ordering::Acquire)
     }
@@ -61,7 +61,7 @@ impl Ring {
         self.done.store(n + 1, Ordering::Release);
     }
 
-    /// The events from number `from` on that are still stored.
+    /// Reads the events from number `from` on that are still stored.
     pub fn read(&self, from: u64) -> Part {
         let capacity = self.slots.len() as u64;
         let done = self.done.load(Ordering::Acquire);
@@ -106,8 +106,8 @@ mod model {
 
     const CAPACITY: u64 = 2;
 
-    /// Checks and marks what the reader got of the events from `from` on. Each event is as it was written: its number,
-    /// counted from 1, four times. Returns how many events the reader knows of now.
+    /// Checks and marks the events that the reader got, from `from` on. Each event is as it was written: the event's
+    /// number, counted from 1, four times. Returns the number of events of which the reader knows now.
     fn read(ring: &Ring, from: u64) -> u64 {
         let part = ring.read(from);
         let got = part.events.len() as u64;
@@ -126,9 +126,10 @@ mod model {
         known
     }
 
-    /// `before` events are stored when the reader begins; `beside` are written concurrently. The reader is the spawned
-    /// thread: loom runs the main thread first, and remembers only the last access to an atomic. If the main thread
-    /// reads, its load of `done` is hidden by the writer's own, and no execution has it later.
+    /// Runs a reader beside a writer. `before` events are stored when the reader begins; `beside` events are written
+    /// concurrently. The reader is the spawned thread: loom runs the main thread first, and remembers only the last
+    /// access to an atomic. If the main thread were the reader, that load of `done` would be hidden by the writer's own,
+    /// and no execution would have the load later.
     fn beside_a_writer(before: u64, beside: u64, reads: u32, states: &[&'static str]) {
         must_reach(states, || {
             let mut builder = loom::model::Builder::new();

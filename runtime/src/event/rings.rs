@@ -14,9 +14,9 @@ use super::{CAPACITY, Event, Kind, Recording, Who};
 use crate::goroutine;
 use crate::shim::Mutex;
 
-/// Whether a recording is under way.
+/// True while a recording is under way.
 static ON: AtomicBool = AtomicBool::new(false);
-/// Events of threads that had no ring: because the thread is ending, or where none may be made.
+/// The number of events of threads that had no ring: because the thread was ending, or where no ring may be made.
 static HOMELESS: AtomicU64 = AtomicU64::new(0);
 static THREADS: AtomicU64 = AtomicU64::new(0);
 static RINGS: Mutex<Rings> = Mutex::new(Rings { all: Vec::new(), free: Vec::new(), started: None });
@@ -29,7 +29,7 @@ struct Rings {
 
 struct Entry {
     ring: &'static Ring,
-    /// How many events it had when the recording began.
+    /// The number of events in the ring when the recording began.
     before: u64,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn start() {
     for entry in &mut rings.all {
         entry.before = entry.ring.written();
     }
-    // Release: a thread that sees it reads the same clock.
+    // Release: a thread that sees the store reads the same clock.
     ON.store(true, Release);
 }
 
@@ -129,7 +129,7 @@ fn provide(own: &Own) -> &'static Ring {
 }
 
 const GOROUTINE: u64 = 1 << 63;
-/// The kind is in the bits above the waiter.
+/// The number of bits of the waiter. The kind is in the bits above.
 const WAITER_BITS: u32 = 56;
 
 #[inline]

@@ -1,11 +1,11 @@
 //! The acquirer's slow path. `table.rs` lists the steps of acquirer and releaser side by side.
 //!
-//! | the waiter | then |
+//! | step of the waiter | afterwards |
 //! |---|---|
-//! | [`Bucket::join`]: steps 1 to 4 | it has a permit, or is queued and holds the lock |
-//! | unlocks and waits: a thread or a goroutine by `park`, a task by `poll_ready` | another G has unlinked and readied it |
-//! | [`wait_result`] | it has a permit; or a newcomer took it, and the waiter joins again, at the front |
-//! | [`Bucket::abandon`]: its future is dropped while it waits, or `stand_by` panics | it is in no queue, and the next waiter gets what it had been given |
+//! | [`Bucket::join`]: steps 1 to 4 | the waiter has a permit, or is queued and holds the lock |
+//! | unlocks and waits: a thread or a goroutine by `park`, a task by `poll_ready` | another G has unlinked and readied the waiter |
+//! | [`wait_result`] | the waiter has a permit; or a newcomer took that permit, and the waiter joins again, at the front |
+//! | [`Bucket::abandon`]: the waiter's future is dropped during the wait, or `stand_by` panics | the waiter is in no queue, and the next waiter gets the permit or the wake-up that this waiter had been given |
 
 use std::pin::pin;
 
@@ -27,7 +27,8 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
 ) -> Result<(), WaitError> {
     let mut blocked = Blocked::new();
     let sudog = Sudog::new(G::current(), key(count), wait);
-    // SAFETY: `sudog` does not move and is dropped after this; it will be queued in `bucket` or nowhere.
+    // SAFETY: `sudog` does not move and is dropped after the registration; `bucket` outlives this call; and `sudog`
+    // will be queued in `bucket` or nowhere.
     let registered = pin!(limit.cancel.map(|cancel| unsafe { cancel.registration(&sudog, bucket) }));
     if let Some(registered) = registered.as_ref().as_pin_ref()
         && !registered.enter()
@@ -36,10 +37,10 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
     }
     loop {
         // SAFETY:
-        // - it is in no queue: new, or unlinked by the waker that has just readied it;
-        // - `sudog` lives on this stack frame, which is not left while `sudog` is queued: every way out below comes after
-        //   an unlinking, also that of a panic of `stand_by`;
-        // - only the bucket's queue and the cancel reach its links, both under the bucket's lock.
+        // - `sudog` is in no queue: it is new, or was unlinked by the waker that has just readied it;
+        // - `sudog` lives on this stack frame, which is not left while `sudog` is queued: each return below comes after
+        //   an unlinking, and so does the unwinding of a panic of `stand_by`;
+        // - only the bucket's queue and the cancel access the links of `sudog`, both under the bucket's lock.
         let Some(queue) = (unsafe { bucket.join(count, &sudog, order, limit) })? else { return Ok(()) };
         blocked.begin();
         let guard = AbandonOnPanic { bucket, count, sudog: &sudog };
@@ -56,7 +57,7 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
     }
 }
 
-/// A waiter whose `stand_by`, which is the caller's code, may panic while the waiter is queued.
+/// A guard that abandons a queued waiter if `stand_by`, which is the caller's code, panics.
 struct AbandonOnPanic<'a, Q: BucketQueue> {
     bucket: &'a Bucket<Q>,
     count: &'a AtomicU32,
@@ -71,12 +72,12 @@ impl<Q: BucketQueue> Drop for AbandonOnPanic<'_, Q> {
 }
 
 impl<Q: BucketQueue> Bucket<Q> {
-    /// Acquirer, steps 1 to 4: takes a permit after all (`None`), or queues the sudog and leaves the lock to the
-    /// caller.
+    /// Does steps 1 to 4 of the acquirer: takes a permit after all (`None`), or queues the sudog and leaves the lock to
+    /// the caller.
     ///
     /// # Safety
     ///
-    /// The contract of [`BucketQueue::queue`].
+    /// The same as for [`BucketQueue::queue`].
     #[inline]
     pub(super) unsafe fn join(
         &self,
@@ -90,11 +91,11 @@ impl<Q: BucketQueue> Bucket<Q> {
         let not_queued = if take(count) {
             Ok(None)
         } else if limit.is_cancelled() {
-            // Under the lock: a cancel sets its flag before it looks here for this sudog, so it finds the sudog queued, or
-            // the flag is seen here.
+            // Check under the lock: a cancel sets its flag before it takes this lock to look for the sudog. So either
+            // the cancel finds the sudog queued, or the flag is seen here.
             Err(WaitError::Cancelled)
         } else {
-            // SAFETY: by the contract.
+            // SAFETY: the caller keeps the contract of `BucketQueue::queue` for `sudog`.
             unsafe { queue.queue(sudog, order) };
             return Ok(Some(queue));
         };
@@ -104,12 +105,13 @@ impl<Q: BucketQueue> Bucket<Q> {
         not_queued
     }
 
-    /// Unlinks a waiter that gives up. Returns false if another G has unlinked it, and readies it.
+    /// Unlinks a waiter that gives up. Returns false if another G has unlinked the waiter; that G readies it.
     pub(super) fn leave(&self, sudog: &Sudog) -> bool {
         let mut queue = self.lock();
         let queued = sudog.outcome.get() == WaitOutcome::Queued;
         if queued {
-            // SAFETY: alive, and the lock is held; queued, hence in this bucket.
+            // SAFETY: `sudog` is alive, as it is borrowed, and this thread holds the bucket's lock; the outcome is
+            // `Queued`, so `sudog` is queued in this bucket.
             unsafe { queue.unlink(sudog.as_queued(), WaitOutcome::Idle) };
             queue.uncount(1);
             drop(queue);
@@ -118,7 +120,7 @@ impl<Q: BucketQueue> Bucket<Q> {
         queued
     }
 
-    /// Gives up a waiter that may be queued, or unlinked by another G, and loses nothing: a permit or a wake-up that the
+    /// Gives up a waiter that may be queued, or unlinked by another G. Loses nothing: a permit or a wake-up that the
     /// waiter has just been given goes to the next waiter.
     #[cold]
     pub(super) fn abandon(&self, count: &AtomicU32, sudog: &Sudog) {
@@ -133,7 +135,7 @@ impl<Q: BucketQueue> Bucket<Q> {
                 mark("a waiter that is dropped hands on a permit");
                 self.hand_off(count);
             }
-            // The permit is in the counter, or a newcomer has it, whose release will wake the next.
+            // The permit is in the counter, or a newcomer has it; the newcomer's release will wake the next waiter.
             WaitOutcome::Woken => {
                 mark("a waiter that is dropped passes on a wake-up");
                 self.wake_one(key(count));
@@ -144,18 +146,18 @@ impl<Q: BucketQueue> Bucket<Q> {
     }
 }
 
-/// The result of a wait whose waiter was readied. `None`: a newcomer took its permit.
+/// Returns the result of a wait whose waiter was readied. `None`: a newcomer took the permit.
 #[inline]
 pub(super) fn wait_result(count: &AtomicU32, sudog: &Sudog) -> Option<Result<(), WaitError>> {
     sudog.end_wait();
     match sudog.outcome.get() {
         WaitOutcome::Granted => Some(Ok(())),
         WaitOutcome::Cancelled => Some(Err(WaitError::Cancelled)),
-        // The waiter takes the permit it was woken for whatever the clock says: if it left the permit, the waiters
-        // behind it would sleep although there is one.
+        // Take the permit for which the waiter was woken, even after the deadline: if the waiter left the permit, the
+        // waiters behind it would sleep although there is a permit.
         WaitOutcome::Woken if take(count) => Some(Ok(())),
-        // A newcomer was faster; its release will wake the next. This waiter was the first of the queue, and returns
-        // there.
+        // A newcomer was faster; the newcomer's release will wake the next waiter. This waiter was the first of the
+        // queue, and returns to the front.
         WaitOutcome::Woken => None,
         WaitOutcome::Idle | WaitOutcome::Queued => unreachable!("readied while {:?}", sudog.outcome.get()),
     }

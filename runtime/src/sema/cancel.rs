@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Lock order: the cancel's list, then the waiter's queue. A waiter registers before it waits, and cannot return before
-//! it has left the list; so while a cancel holds the list's lock, everything that the list refers to is alive.
+//! its registration has left the list. So while a cancel holds the list's lock, everything to which the list refers is
+//! alive.
 
 use std::marker::PhantomPinned;
 use std::pin::Pin;
@@ -22,9 +23,9 @@ use crate::chan::Claim;
 use crate::shim::{AtomicBool, Cell, Ordering};
 use crate::{G, goroutine};
 
-/// Ends every limited wait that refers to it: those under way, and later ones.
+/// A handle that ends every limited wait that refers to the handle: waits under way, and later waits.
 ///
-/// One handle may serve any number of waits, on any semaphores. It stays cancelled.
+/// A handle may serve any number of waits, on any semaphores. A cancelled handle stays cancelled.
 ///
 /// # Examples
 ///
@@ -51,22 +52,22 @@ struct List {
     first: Option<NonNull<Registration>>,
 }
 
-// SAFETY: only the holder of the list's lock touches the registrations that it links, on whatever thread.
+// SAFETY: only the holder of the list's lock accesses the registrations that the list links, on whatever thread.
 unsafe impl Send for List {}
 
-/// A waiter's entry in a [`Cancel`]: pinned to the waiter's stack; leaves the list when dropped.
+/// A waiter's entry in a [`Cancel`]: pinned to the waiter's stack. Dropping the entry takes the entry out of the list.
 #[doc(hidden)]
 pub struct Registration {
     cancel: *const Cancel,
     waiter: Waiter,
-    /// The remaining fields belong to the holder of the list's lock.
+    /// True while the entry is in the list. This field and the remaining ones belong to the holder of the list's lock.
     entered: Cell<bool>,
     next: Cell<Option<NonNull<Registration>>>,
     prev: Cell<Option<NonNull<Registration>>>,
     _pinned: PhantomPinned,
 }
 
-/// The waiter that a cancel unlinks, and its queue.
+/// The waiter that a cancel unlinks, and the waiter's queue.
 enum Waiter {
     Sudog(*const dyn CancelIn, SudogPtr),
     Ticket(*const NotifyList, NonNull<Node>),
@@ -77,28 +78,28 @@ enum Waiter {
 /// A waiter in a queue that is not the runtime's own. For the crates of this project.
 #[doc(hidden)]
 pub trait CancelledWait {
-    /// Takes the waiter out of its queue, under the queue's lock. False if it is not there: it has not come yet, or what
-    /// has taken it readies it.
+    /// Takes the waiter out of the queue, under the queue's lock. Returns false if the waiter is not in the queue: it
+    /// has not joined yet, or the peer that has taken it out readies it.
     fn leave(&self) -> bool;
 }
 
 impl Cancel {
     crate::const_unless_model! {
-        /// A handle that has not been used.
+        /// Creates a handle that is not cancelled.
         #[must_use]
         pub const fn new() -> Self {
             Self { cancelled: AtomicBool::new(false), waiters: CountedLock::new(List { first: None }) }
         }
     }
 
-    /// A handle that has been cancelled. For the crates of this project.
+    /// Creates a handle that is cancelled. For the crates of this project.
     #[doc(hidden)]
     #[must_use]
     pub fn cancelled() -> Self {
         Self { cancelled: AtomicBool::new(true), waiters: CountedLock::new(List { first: None }) }
     }
 
-    /// Ends the waits. When this returns, each of them has been granted a permit or has been told to give up.
+    /// Ends the waits. When this function returns, each waiter has been granted a permit or has been told to give up.
     ///
     /// Takes time in proportion to the number of waiters. A second call finds nothing to do. A goroutine that has run
     /// for long yields here, after the last wait has ended.
@@ -107,7 +108,7 @@ impl Cancel {
         goroutine::safepoint();
     }
 
-    /// [`Cancel::cancel`] by a caller that must not yield yet. For the crates of this project.
+    /// Cancels as [`Cancel::cancel`] does, for a caller that must not yield yet. For the crates of this project.
     #[doc(hidden)]
     pub fn cancel_and_go_on(&self) {
         let mut waiters = self.waiters.lock();
@@ -115,39 +116,40 @@ impl Cancel {
         waiters.end_all();
     }
 
-    /// Ends the waits that are under way, and none that begin later: by a handle that is never cancelled, but says that
-    /// something has changed. A waiter that registers and then looks at that misses no change.
+    /// Ends the waits that are under way, and no wait that begins later. For a handle that is never cancelled, but
+    /// tells waiters that a state has changed: a waiter that registers and then reads the state misses no change.
     #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
     pub(crate) fn end_waits_under_way(&self) {
         self.waiters.lock().end_all();
     }
 
-    /// Ends the waits that begin from now on, and none that are under way: [`Cancel::cancel_and_go_on`] is to follow. For
-    /// the crates of this project.
+    /// Ends the waits that begin from now on, and no wait that is under way: the caller is to call
+    /// [`Cancel::cancel_and_go_on`] afterwards. For the crates of this project.
     #[doc(hidden)]
     pub fn end_later_waits(&self) {
-        // Release: a waiter that sees the flag also sees what led to it.
+        // Release: a waiter that sees the flag also sees the canceller's earlier writes.
         self.cancelled.store(true, Ordering::Release);
     }
 
-    /// True once [`Cancel::cancel`] has been called.
+    /// Returns true once [`Cancel::cancel`] has been called.
     #[inline]
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// An entry for a wait in `bucket`, not yet listed.
+    /// Creates an entry for a wait in `bucket`, not yet listed.
     ///
     /// # Safety
     ///
     /// `sudog` and `bucket` outlive the result, and `sudog` is queued in `bucket` or nowhere.
     pub(super) unsafe fn registration<Q: BucketQueue>(&self, sudog: &Sudog, bucket: &Bucket<Q>) -> Registration {
-        // SAFETY: alive while the entry is; and `CancelIn::cancel`, the only user, takes the bucket's lock.
+        // SAFETY: `sudog` is alive and in place while the entry exists, by the contract of this function; and
+        // `CancelIn::cancel`, the only user of the pointer, takes the bucket's lock.
         Registration::new(self, Waiter::Sudog(bucket, unsafe { sudog.as_queued() }))
     }
 
-    /// An entry for a wait in `list`, not yet listed.
+    /// Creates an entry for a wait in `list`, not yet listed.
     ///
     /// # Safety
     ///
@@ -158,30 +160,32 @@ impl Cancel {
 }
 
 impl Cancel {
-    /// An entry for a wait that ends by the taking of its claim, not yet listed.
+    /// Creates an entry for a wait that ends when `claim` is taken. The entry is not yet listed.
     ///
     /// # Safety
     ///
     /// - `claim` and `g` outlive the result.
-    /// - What takes the claim readies the G, once; nothing else does. Its waiter waits for that.
+    /// - The code that takes the claim readies `g`, once, and nothing else readies `g`. The waiter waits for that
+    ///   `ready`.
     pub(crate) unsafe fn claim_registration(&self, claim: &Claim, g: &G) -> Registration {
         Registration::new(self, Waiter::Claim(claim, g))
     }
 }
 
 impl Cancel {
-    /// An entry for a wait in another queue, not yet listed. For the crates of this project.
+    /// Creates an entry for a wait in another queue, not yet listed. For the crates of this project.
     ///
     /// # Safety
     ///
     /// - `wait` and `g` outlive the result.
-    /// - When `wait` has left its queue by [`CancelledWait::leave`], nothing but this handle readies the G; and its waiter
-    ///   waits for that.
-    /// - The waiter, whose G this is, enters the result at most once. The result stays pinned in that frame, and the waiter
-    ///   drops it there, after all that it has entered later.
+    /// - When `wait` has left its queue by [`CancelledWait::leave`], only this handle readies `g`; and the waiter waits
+    ///   for that `ready`.
+    /// - `g` is the waiter's. The waiter enters the result at most once. The result stays pinned in the waiter's frame,
+    ///   and the waiter drops it there, after all entries that the waiter has entered later.
     #[doc(hidden)]
     pub unsafe fn registration_of(&self, wait: &dyn CancelledWait, g: &G) -> Registration {
-        // SAFETY: it forgets a lifetime only; alive while the entry is, by the contract.
+        // SAFETY: the transmute only forgets a lifetime; `wait` is alive while the entry exists, by the contract of
+        // this function.
         let wait = unsafe {
             std::mem::transmute::<*const (dyn CancelledWait + '_), *const (dyn CancelledWait + 'static)>(wait)
         };
@@ -203,10 +207,10 @@ impl Registration {
 
     /// Lists the entry. Returns false if the handle has been cancelled already.
     pub fn enter(self: Pin<&Self>) -> bool {
-        // SAFETY: `registration` was given a reference that outlives this value.
+        // SAFETY: `new` was given a reference to the `Cancel`, which outlives this value.
         let cancel = unsafe { &*self.cancel };
         let mut waiters = cancel.waiters.lock();
-        // The list's lock orders this with the store in `cancel`.
+        // The list's lock orders this check with the store in `end_later_waits`.
         if cancel.is_cancelled() {
             return false;
         }
@@ -216,9 +220,10 @@ impl Registration {
 }
 
 impl Drop for Registration {
-    /// Takes the entry out of the list, if it is there. When this returns, no cancel uses the queue because of the entry.
+    /// Takes the entry out of the list, if it is listed. When this function returns, no cancel uses the queue because
+    /// of the entry.
     fn drop(&mut self) {
-        // SAFETY: `registration` was given a reference that outlives this value.
+        // SAFETY: `new` was given a reference to the `Cancel`, which outlives this value.
         let mut waiters = unsafe { &*self.cancel }.waiters.lock();
         if self.entered.get() {
             waiters.remove(self);
@@ -227,33 +232,37 @@ impl Drop for Registration {
 }
 
 impl List {
-    /// Ends all waits that are listed.
+    /// Ends all waits whose entries are listed.
     fn end_all(&mut self) {
         while let Some(first) = self.first {
-            // SAFETY: listed, so its waiter has not removed it under the list's lock, and the entry is alive.
+            // SAFETY: `first` is listed, and its waiter cannot remove it without the list's lock, so the entry is
+            // alive.
             let entry = unsafe { first.as_ref() };
             self.remove(entry);
             match entry.waiter {
                 Waiter::Sudog(bucket, sudog) => {
-                    // SAFETY: the bucket belongs to the table whose call the waiter is in.
+                    // SAFETY: `bucket` is alive, as the waiter is inside a call on the bucket's table.
                     if unsafe { (*bucket).cancel(sudog) } {
-                        // SAFETY: unlinked by this call and not readied yet; nothing of it is used after.
+                        // SAFETY: this call has unlinked `sudog`, and the G is not readied yet; nothing of it is used
+                        // afterwards.
                         unsafe { G::ready(sudog.g()) };
                     }
                 }
-                // SAFETY: the waiter is inside a call on the list, and its node is alive.
+                // SAFETY: the waiter is inside a call on `list`, so the list and the waiter's `node` are alive.
                 Waiter::Ticket(list, node) => unsafe { (*list).cancel(node) },
                 Waiter::Claim(claim, g) => {
-                    // SAFETY: alive while the entry is.
+                    // SAFETY: `claim` is alive while the entry exists, by the contract of `claim_registration`.
                     if unsafe { (*claim).take(Claim::CANCELLED) } {
-                        // SAFETY: what takes the claim readies the G, and nothing else does; nothing of it is used after.
+                        // SAFETY: this call has taken the claim, so only this call readies `g`, by the
+                        // contract of `claim_registration`; nothing of the G is used afterwards.
                         unsafe { G::ready(g) };
                     }
                 }
                 Waiter::Other(wait, g) => {
-                    // SAFETY: alive while the entry is.
+                    // SAFETY: `wait` is alive while the entry exists, by the contract of `registration_of`.
                     if unsafe { (*wait).leave() } {
-                        // SAFETY: unlinked by this call and not readied yet; nothing of it is used after.
+                        // SAFETY: this call has taken the waiter out of its queue, and only this handle readies `g`, by
+                        // the contract of `registration_of`; nothing of the G is used afterwards.
                         unsafe { G::ready(g) };
                     }
                 }
@@ -266,7 +275,7 @@ impl List {
         entry.entered.set(true);
         entry.next.set(self.first);
         if let Some(next) = self.first {
-            // SAFETY: listed, hence alive, and the list's lock is held.
+            // SAFETY: `next` is listed, hence alive, and the list's lock is held.
             unsafe { next.as_ref() }.prev.set(Some(this));
         }
         self.first = Some(this);
@@ -276,12 +285,12 @@ impl List {
         entry.entered.set(false);
         let (prev, next) = (entry.prev.replace(None), entry.next.replace(None));
         match prev {
-            // SAFETY: listed, hence alive, and the list's lock is held.
+            // SAFETY: `prev` is listed, hence alive, and the list's lock is held.
             Some(prev) => unsafe { prev.as_ref() }.next.set(next),
             None => self.first = next,
         }
         if let Some(next) = next {
-            // SAFETY: as above.
+            // SAFETY: `next` is listed, hence alive, and the list's lock is held.
             unsafe { next.as_ref() }.prev.set(prev);
         }
     }
@@ -315,17 +324,18 @@ mod model {
     const BOTH: &str = "the look sees the change, and the change has taken the claim";
     const WOKEN: &str = "the change wakes the waiter";
 
-    /// What a timer is to those that wait for it: a state, and a handle that says that the state has changed.
+    /// The model of a timer, as waiters see a timer: a state, and a handle that tells that the state has changed.
     struct World {
         changed: Cancel,
         state: Mutex<bool>,
     }
 
-    /// As a select beside timers: registers, looks, waits, and begins anew.
+    /// Waits as a select beside timers does: registers, looks, waits, and begins anew.
     fn wait(world: &World) {
         loop {
             let (g, claim) = (G::current(), Claim::new());
-            // SAFETY: claim and G outlive the entry; the one change readies the G if it takes the claim, and is waited for.
+            // SAFETY: `claim` and `g` outlive the entry; the only change readies the G if the change takes the claim,
+            // and the waiter waits for that.
             let entry = pin!(unsafe { world.changed.claim_registration(&claim, &g) });
             entry.as_ref().enter();
             if *world.state.lock() {
@@ -341,7 +351,7 @@ mod model {
         }
     }
 
-    /// No change is missed: neither one that comes before the registration, nor one that comes before the wait.
+    /// No change is missed: neither a change before the registration, nor a change before the wait.
     #[test]
     fn a_change_is_not_missed() {
         must_reach(&[SEES, BOTH, WOKEN], || {

@@ -1,4 +1,4 @@
-//! The lock of a queue, with the length of the queue in its word.
+//! The lock of a queue, with the length of the queue in the lock's word.
 //!
 //! ```text
 //!   31                                      2        1         0
@@ -9,15 +9,15 @@
 //!
 //! | step | how |
 //! |---|---|
-//! | lock, and count one more | one compare-exchange; if locked: spin for a while, set `SLEEPERS`, sleep on the word |
-//! | unlock, and count some less | one compare-exchange, which clears `SLEEPERS`; if that was set: wake one sleeper |
+//! | lock, and count a waiter | a compare-exchange; if locked: spin for a while, set `SLEEPERS`, sleep on the word |
+//! | unlock, and uncount some waiters | a compare-exchange, which clears `SLEEPERS`; if that was set: wake a sleeper |
 //! | read the count | a load, without the lock |
 //!
-//! A thread that has slept sets `SLEEPERS` as it takes the lock, because others may sleep too: so each unlock wakes one
+//! A thread that has slept sets `SLEEPERS` as it takes the lock, because others may sleep too. So each unlock wakes one
 //! sleeper until none is left. Only holders of the lock write the count. Counting and locking are one step, so a waiter
-//! executes two locked instructions, where a lock and a separate counter take three; and so does its waker.
+//! executes two locked instructions, where a lock and a separate counter take three; and so does the waiter's waker.
 //!
-//! Orderings. The lock: Acquire when it is taken, Release when it is released. The count: an increment is one half of
+//! Orderings. The lock: Acquire at the lock, Release at the unlock. The count: an increment is one half of
 //! the Dekker pair of `table.rs`, and SeqCst; so is the load. A decrement may become visible late.
 //!
 //! The count has 30 bits: that many waiters in one bucket take more than 100 GiB of memory.
@@ -32,27 +32,27 @@ use crate::shim::{self, AtomicU32, Ordering, futex};
 
 const LOCKED: u32 = 1;
 const SLEEPERS: u32 = 2;
-/// One waiter in the count.
+/// The value of a waiter in the count.
 const ONE: u32 = 4;
-/// How often to check the word before assuming that the holder was preempted.
+/// The number of checks of the word before a thread assumes that the holder was preempted.
 #[cfg(not(sudog_loom))]
 const SPINS: u32 = 100;
 #[cfg(sudog_loom)]
 const SPINS: u32 = 0;
 
-/// See the top of this file.
+/// A lock and a count in the same word: see the top of this file.
 pub(super) struct CountedLock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is touched by the holder of the lock only.
+// SAFETY: only the holder of the lock accesses the value.
 unsafe impl<T: Send> Sync for CountedLock<T> {}
 
-/// The lock is held until it is dropped.
+/// A guard of the lock: the lock is held until the guard is dropped.
 pub(super) struct Guard<'a, T> {
     lock: &'a CountedLock<T>,
-    /// How many waiters the unlock uncounts.
+    /// The number of waiters that the unlock uncounts.
     uncounted: u32,
     _thread: PhantomData<*const ()>,
 }
@@ -64,7 +64,7 @@ impl<T> CountedLock<T> {
         }
     }
 
-    /// The number of waiters in the queue, plus those about to join: never fewer.
+    /// Returns the number of waiters in the queue, plus the waiters that are about to join: never fewer.
     #[inline]
     pub(super) fn count(&self) -> u32 {
         self.word.load(Ordering::SeqCst) / ONE
@@ -75,7 +75,7 @@ impl<T> CountedLock<T> {
         self.lock_and_add(0)
     }
 
-    /// Locks, and counts one more.
+    /// Locks, and counts another waiter.
     #[inline]
     pub(super) fn lock_and_count(&self) -> Guard<'_, T> {
         self.lock_and_add(ONE)
@@ -109,7 +109,7 @@ impl<T> CountedLock<T> {
                 spins += 1;
                 shim::pause();
             } else if word & SLEEPERS != 0 || self.take(word, SLEEPERS) {
-                // May return for other reasons than an unlock: the count may have changed.
+                // The wait may return for other reasons than an unlock: the count may have changed.
                 futex::wait(&self.word, word | SLEEPERS, None);
                 others_may_sleep = SLEEPERS;
                 spins = 0;
@@ -119,7 +119,7 @@ impl<T> CountedLock<T> {
 }
 
 impl<T> Guard<'_, T> {
-    /// Counts `n` less, as part of the unlock.
+    /// Reduces the count by `n`, as part of the unlock.
     #[inline]
     pub(super) fn uncount(&mut self, n: u32) {
         self.uncounted += n;
@@ -131,7 +131,7 @@ impl<T> Deref for Guard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held.
+        // SAFETY: this guard holds the lock of the value.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -139,7 +139,7 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held, and this is its only guard.
+        // SAFETY: this guard holds the lock of the value, and is the only guard.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -149,8 +149,8 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         let word = &self.lock.word;
         let mut now = word.load(Ordering::Relaxed);
-        // While the lock is held, other threads change only SLEEPERS in the word, and once: so this is tried twice at
-        // most.
+        // While the lock is held, other threads change only SLEEPERS in the word, and only once. So this loop tries at
+        // most twice.
         while let Err(new) = word.compare_exchange(
             now,
             (now & !SLEEPERS) - LOCKED - self.uncounted * ONE,
@@ -186,8 +186,8 @@ mod model {
         must_reach(states, || model.check(f));
     }
 
-    /// Loom's cell complains if two threads are inside at a time, or if one does not see what the previous one wrote. A
-    /// lost wake-up is a deadlock.
+    /// Lets threads take the lock in turn. Loom's cell panics if two threads are inside at a time, or if a thread does
+    /// not see the previous thread's write. A lost wake-up is a deadlock.
     fn take_turns(threads: u32, preemptions: usize, states: &[&'static str]) {
         bounded(preemptions, states, move || {
             let lock = Arc::new(CountedLock::new(Cell::new(0)));
@@ -219,7 +219,7 @@ mod model {
         take_turns(3, 2, &[AT_ONCE, SLEEPS, TWO_SLEEP]);
     }
 
-    /// The count goes up and down under the lock, while other threads sleep on the word: none of them is forgotten.
+    /// The count goes up and down under the lock, while other threads sleep on the word: each of them is woken.
     #[test]
     fn the_count_is_kept() {
         const COUNTED_AND_SLEEPS: &str = "a thread that counts itself sleeps";

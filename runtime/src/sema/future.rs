@@ -1,13 +1,14 @@
-//! Acquiring as a future: an async task in the same queue as threads and goroutines.
+//! Acquire: a future that acquires a permit. An async task waits in the same queue as threads and goroutines.
 //!
 //! | stage | the sudog | on poll | on drop |
 //! |---|---|---|---|
 //! | `Idle` | is in no queue | tries, then joins the queue: `Queued` | nothing |
-//! | `Queued` | is in its bucket's queue, or unlinked and about to be readied | registers the waker; if readied: `Done`, or `Idle` if a newcomer took the permit | leaves the queue; or passes on what it has been given |
+//! | `Queued` | is in the bucket's queue, or unlinked and about to be readied | registers the waker; if readied: `Done`, or `Idle` if a newcomer took the permit | leaves the queue; or passes on the permit or the wake-up that the future has been given |
 //! | `Done` | is in no queue | panics | nothing |
 //!
-//! The waker is registered after the sudog has been queued and its bucket unlocked, as a waker's `clone` is user code.
-//! No wake-up is lost: one that comes before the registration sets a flag in the G, which [`G::poll_ready`] finds.
+//! The waker is registered after the sudog has been queued and the bucket unlocked, as a waker's `clone` is user code.
+//! No wake-up is lost: a wake-up that comes before the registration sets a flag in the G, which [`G::poll_ready`]
+//! finds.
 
 use std::cell::Cell;
 use std::fmt;
@@ -23,18 +24,19 @@ use super::{Global, Order, Sudog, Table};
 use crate::profile::QueuedWait;
 use crate::{AtomicU32, Coop, G};
 
-/// Takes one permit: made by [`semacquire_async`](super::semacquire_async).
+/// A future that takes a permit: made by [`semacquire_async`](super::semacquire_async).
 ///
-/// It does nothing before it is first polled; then it takes a permit, or joins the queue, first in, first out with
-/// threads and goroutines. It keeps its place whichever task polls it.
+/// The future does nothing before its first poll; then it takes a permit, or joins the queue, first in, first out with
+/// threads and goroutines. The future keeps its place whichever task polls it.
 ///
-/// It may be dropped at any time, and then takes no permit and loses none: a permit or a wake-up that it had been given
-/// goes to the next waiter. The drop may take as long as a release that is under way on another thread.
+/// The future may be dropped at any time, and then takes no permit and loses none: a permit or a wake-up that the
+/// future had been given goes to the next waiter. The drop may take as long as a release that is under way on another
+/// thread.
 ///
-/// Once it has been polled it must be polled again when its waker is woken, or dropped: it may own a permit, or be the
-/// only waiter awake to take one from the counter. A future that is leaked (for example by `mem::forget` of a
-/// `Pin<Box<Acquire>>`) stays in the queue for ever, and swallows what it is given. Memory stays safe: pinned memory
-/// may not be reused before the value has been dropped.
+/// A future that has been polled must be polled again when its waker is woken, or dropped: the future may own a permit,
+/// or be the only waiter awake to take a permit from the counter. A future that is leaked (for example by `mem::forget`
+/// of a `Pin<Box<Acquire>>`) stays in the queue for ever, and swallows the permit or the wake-up that it is given.
+/// Memory stays safe: pinned memory may not be reused before the value has been dropped.
 #[must_use = "a future does nothing unless polled"]
 pub struct Acquire<'a, Q: BucketQueue = <Global as Table>::Queue> {
     bucket: &'a Bucket<Q>,
@@ -54,12 +56,13 @@ enum Stage {
 }
 
 // SAFETY:
-// - `sudog` is the field that is not `Send`. Its links, wait and outcome are touched under the bucket's lock while it is
-//   queued, and otherwise by the owner of the future; so is `stage`. An owner that receives the future on another
-//   thread sees what the previous owner wrote, as with any value that is sent.
-// - Its `G` is a task: not bound to a thread, but a lock with a flag and a `Waker` in it, both of which are `Send`.
+// - `sudog` is the field that is not `Send`. While `sudog` is queued, its links and outcome are accessed under the
+//   bucket's lock, and otherwise by the owner of the future; `stage` likewise. An owner that receives the future on
+//   another thread sees the previous owner's writes, as with any value that is sent.
+// - The `G` of `sudog` is a task: not bound to a thread, but a lock that holds a flag and a `Waker`, both of which are
+//   `Send`.
 unsafe impl<Q: BucketQueue> Send for Acquire<'_, Q> {}
-// SAFETY: a shared reference to it allows no operation.
+// SAFETY: a shared reference to an `Acquire` allows no operation.
 unsafe impl<Q: BucketQueue> Sync for Acquire<'_, Q> {}
 
 impl<'a, Q: BucketQueue> Acquire<'a, Q> {
@@ -72,9 +75,10 @@ impl<'a, Q: BucketQueue> Acquire<'a, Q> {
     /// Takes a permit, or joins the queue.
     fn try_or_join(&self) -> bool {
         // SAFETY:
-        // - it is in no queue: the stage is `Idle`;
-        // - it is pinned, by `poll`, and `drop` takes it out of the queue before its memory can be reused;
-        // - its links are private, and used through the bucket's queue only.
+        // - `self.sudog` is in no queue: the stage is `Idle`;
+        // - the future is pinned, by `poll`, and `drop` takes the sudog out of the queue before its memory can be
+        //   reused;
+        // - the links of the sudog are private, and used through the bucket's queue only.
         let joined = unsafe { self.bucket.join(self.count, &self.sudog, self.order.get(), &WaitLimit::default()) };
         match joined {
             Ok(Some(queue)) => {

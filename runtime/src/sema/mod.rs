@@ -1,8 +1,8 @@
 //! Go's runtime semaphore: sleep until a 32-bit counter, anywhere in memory, is above zero.
 //!
-//! A semaphore is just an [`AtomicU32`]; it needs no set-up and no space for a queue. A caller that finds it at zero
-//! waits in a [`SemTable`], keyed by the counter's address. The functions of this module use one global table of
-//! [`BUCKETS`] buckets, as Go does.
+//! A semaphore is just an [`AtomicU32`]; a semaphore needs no set-up and no space for a queue. A caller that finds the
+//! counter at zero waits in a [`SemTable`], keyed by the counter's address. The functions of this module use a global
+//! table of [`BUCKETS`] buckets, as Go does.
 //!
 //! ```text
 //!   SemTable     Bucket (padded to its own cache lines)
@@ -18,18 +18,18 @@
 //!
 //! # Contract
 //!
-//! * `semacquire` returns after taking one permit; `semrelease` adds one and wakes a waiter, if there is one.
+//! * `semacquire` returns after taking one permit; `semrelease` adds a permit and wakes a waiter, if there is one.
 //! * Waiters of one address are woken first in, first out. A waiter that loses its permit to a newcomer returns to the
-//!   front of the queue. (Go puts it at the back: `semacquire1` queues it again with the `lifo` flag of the call. If
-//!   two waiters that were woken together both lose, they queue in the order in which they return.)
-//! * With [`Wake::Handoff`] the permit goes to the first waiter directly, and no newcomer can take it. (In Go it can be
-//!   stolen between the counter's increment and the bucket's lock. That window is closed here.)
-//! * A wait that ends by its deadline or by a [`Cancel`] takes no permit and loses none: if a permit was granted to it
-//!   at the same instant, the wait succeeds.
-//! * Waiting allocates nothing: a waiter is a sudog on its own stack. (A worker's heap of deadlines, and the list of
-//!   sleeping workers, grow when they exceed their largest size so far.) Waiters are woken with no bucket lock held.
-//!
-//! The counter may be freed or moved when no call on it is under way; the table keeps no reference to it.
+//!   front of the queue. (In Go that waiter goes to the back: `semacquire1` queues it again with the `lifo` flag of the
+//!   call. If two waiters that were woken together both lose, they queue in the order in which they return.)
+//! * With [`Wake::Handoff`] the permit goes to the first waiter directly, and no newcomer can take that permit. (In Go a
+//!   newcomer can steal the permit between the counter's increment and the bucket's lock. That window is closed here.)
+//! * A wait that ends by a deadline or by a [`Cancel`] takes no permit and loses none: if a permit was granted at the
+//!   same instant, the wait succeeds.
+//! * Waiting allocates nothing: a waiter is a sudog on the waiter's own stack. (A worker's heap of deadlines, and the
+//!   list of sleeping workers, grow when they exceed their largest size so far.) Waiters are woken while no bucket lock
+//!   is held.
+//! The counter may be freed or moved when no call on it is under way; the table keeps no reference to the counter.
 //!
 //! Source: Go's `runtime/sema.go`, in the development tree of 1.28; the treap is CL 37103. Orderings:
 //! `docs/orderings.md`.
@@ -49,7 +49,7 @@
 
 mod acquire;
 mod cancel;
-#[cfg_attr(sudog_loom, allow(dead_code))] // used there by its own model only
+#[cfg_attr(sudog_loom, allow(dead_code))] // used in a model by the model of this lock only
 mod counted_lock;
 mod future;
 #[cfg(sudog_loom)]
@@ -78,29 +78,31 @@ use crate::profile::QueuedWait;
 use crate::{AtomicU32, Instant};
 use table::sleep_at_once;
 
-/// Where a waiter joins the queue of its address.
+/// The place at which a waiter joins the queue of its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
-    /// At the back: the usual way.
+    /// The back: the usual place.
     #[default]
     Fifo,
-    /// At the front: for a waiter that has waited before and lost; Go's `lifo`.
+    /// The front: for a waiter that has waited before and lost; Go's `lifo`.
     Lifo,
 }
 
-/// What a release does with its permit if there is a waiter.
+/// The use that a release makes of the permit if there is a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wake {
-    /// Adds it to the counter and wakes the first waiter, which must still take it: a newcomer may be faster.
+    /// Adds the permit to the counter and wakes the first waiter, which must still take the permit: a newcomer may be
+    /// faster.
     #[default]
     Normal,
-    /// Gives it to the first waiter, which owns it when it wakes up; a releaser that is a goroutine yields.
+    /// Gives the permit to the first waiter, which owns it on waking up; a releaser that is a goroutine yields.
     Handoff,
-    /// The same, but the releaser goes on: [`Wake::Handoff`] as it was before Go 1.14.
+    /// Gives the permit to the first waiter, as [`Wake::Handoff`] does, but the releaser goes on: a handoff as before
+    /// Go 1.14.
     Grant,
 }
 
-/// The table that the functions of this module use, as Go's do.
+/// The global table, which the functions of this module use, as Go's do.
 #[derive(Clone, Copy, Debug)]
 pub enum Global {}
 
@@ -130,14 +132,14 @@ pub enum Global {}
 /// }
 /// ```
 pub unsafe trait Table: Send + Sync + 'static {
-    /// The queue that each bucket keeps its waiters in.
+    /// The type of queue in which each bucket keeps waiters.
     type Queue: queue::BucketQueue;
 
-    /// The table.
+    /// Returns the table.
     fn table() -> &'static SemTable<BUCKETS, Self::Queue>;
 }
 
-// SAFETY: a static; in a model, one per execution.
+// SAFETY: `table` returns the same static each time; in a model, the same static within an execution.
 unsafe impl Table for Global {
     #[cfg(not(feature = "event"))]
     type Queue = queue::Treap;
@@ -158,7 +160,7 @@ unsafe impl Table for Global {
     }
 }
 
-/// Takes one permit from the semaphore at `count`, waiting for it if there is none.
+/// Takes a permit from the semaphore at `count`. Waits for a permit if there is none.
 ///
 /// See the [module](self) for the contract and an example. Go: `sync.runtime_Semacquire`.
 #[inline]
@@ -166,7 +168,8 @@ pub fn semacquire(count: &AtomicU32) {
     Global::table().acquire_for(count, Order::Fifo, QueuedWait::for_other());
 }
 
-/// [`semacquire`] that joins the queue at the back or at the front. Go: `internal/sync.runtime_SemacquireMutex`.
+/// Acquires as [`semacquire`] does, but joins the queue at the back or at the front. Go:
+/// `internal/sync.runtime_SemacquireMutex`.
 ///
 /// # Examples
 ///
@@ -182,12 +185,13 @@ pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
     Global::table().acquire(count, order);
 }
 
-/// [`semacquire_mutex`] that gives up at a [`WaitLimit`]: a deadline, a [`Cancel`], or both.
+/// Acquires as [`semacquire_mutex`] does, but gives up at a [`WaitLimit`]: a deadline, a [`Cancel`], or both.
 ///
 /// # Errors
 ///
-/// [`WaitError`] says which limit came first. No permit has been taken then, and none is lost. A permit that is
-/// available is taken without reading the clock, so a deadline in the past makes this one attempt that never waits.
+/// Returns a [`WaitError`] that tells which limit came first. No permit has been taken then, and none is lost. A permit
+/// that is available is taken without reading the clock, so with a deadline in the past this function tries once and
+/// never waits.
 ///
 /// # Examples
 ///
@@ -206,7 +210,8 @@ pub fn semacquire_limited(count: &AtomicU32, order: Order, limit: &WaitLimit<'_>
     Global::table().acquire_limited_for(count, order, limit, sleep_at_once, QueuedWait::for_other())
 }
 
-/// [`semacquire_mutex`] with a deadline: true if a permit was taken, false if the deadline passed first.
+/// Acquires as [`semacquire_mutex`] does, but with a deadline. Returns true if a permit was taken, false if the
+/// deadline passed first.
 ///
 /// # Examples
 ///
@@ -223,9 +228,10 @@ pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> b
     semacquire_limited(count, order, &WaitLimit::until(deadline)).is_ok()
 }
 
-/// [`semacquire`] as a future, for async tasks: they wait in the same queue as threads and goroutines. Not in Go.
+/// Returns a future that acquires as [`semacquire`] does, for async tasks: tasks wait in the same queue as threads and
+/// goroutines. Not in Go.
 ///
-/// See [`Acquire`] for what dropping it does.
+/// See [`Acquire`] for the effect of dropping the future.
 ///
 /// # Examples
 ///
@@ -247,7 +253,7 @@ pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_> {
     Global::table().acquire_async_for(count, Order::Fifo, QueuedWait::for_other())
 }
 
-/// [`semacquire_async`] that joins the queue at the back or at the front.
+/// Returns a future as [`semacquire_async`] does, which joins the queue at the back or at the front.
 ///
 /// # Examples
 ///
@@ -284,11 +290,11 @@ pub fn try_semacquire(count: &AtomicU32) -> bool {
     table::take(count)
 }
 
-/// Gives one permit to the semaphore at `count`, and wakes its first waiter if there is one.
+/// Gives a permit to the semaphore at `count`, and wakes the first waiter if there is one.
 ///
 /// Go: `sync.runtime_Semrelease`. As in Go, a handoff by a goroutine yields: the waiter runs next if it belongs to the
 /// same worker, and the releaser goes to the end of the run queue. A thread just goes on. Any other release is a
-/// safepoint: a goroutine that has run for long yields at its end, after the permit has been given.
+/// safepoint: a goroutine that has run for long yields at the end of the release, after the permit has been given.
 ///
 /// A counter that would exceed `u32::MAX` ends the process ([`fatal`](fn@crate::fatal)).
 ///
@@ -347,8 +353,8 @@ pub fn semgrant_many(count: &AtomicU32, n: u32) {
     Global::table().grant_many(count, n);
 }
 
-/// How many waiters the semaphore at `count` has at this moment. For tests and diagnostics: the answer is outdated when
-/// it arrives, and finding it walks along the queue under the bucket's lock.
+/// Returns the number of waiters of the semaphore at `count` at this moment. For tests and diagnostics: the answer is
+/// outdated on arrival, and finding the answer takes a walk along the queue under the bucket's lock.
 ///
 /// # Examples
 ///

@@ -1,5 +1,6 @@
-//! The models of the table use this in place of [`CountedLock`](super::counted_lock): a lock of loom's and a counter
-//! beside it. It does the same in more steps, but loom explores fewer of them. `CountedLock` has its own model.
+//! The lock that the models of the table use in place of [`CountedLock`](super::counted_lock): loom's lock and a
+//! counter beside that. This lock does the same in more steps, but loom explores fewer of them. `CountedLock` has a model
+//! of its own.
 
 use std::ops::{Deref, DerefMut};
 

@@ -1,24 +1,24 @@
 //! Go's `notifyList`: waiters for a signal, in the order in which they came. The basis of a condition variable.
 //!
-//! | state of a ticket | its node | next |
+//! | state of a ticket | the ticket's node | next |
 //! |---|---|---|
-//! | `LISTED` | in the list; its holder has something left to do before it waits (unlock a mutex) | `PARKED`, by its holder; `NOTIFIED` |
-//! | `PARKED` | in the list, or just unlinked by a notifier; its holder is parked, or about to park | it is readied |
-//! | `NOTIFIED` | in no list; the notifier does not use it any more | |
+//! | `LISTED` | is in the list; the holder has something left to do before it waits (unlock a mutex) | `PARKED`, set by the holder; `NOTIFIED` |
+//! | `PARKED` | is in the list, or just unlinked by a notifier; the holder is parked, or about to park | the holder is readied |
+//! | `NOTIFIED` | is in no list; the notifier does not use the node any more | |
 //!
-//! The two transitions from `LISTED` decide whether the holder or a notifier is first. So no holder is readied that has
-//! not parked, and no signal is lost that comes between the taking of the ticket and the parking.
+//! The two transitions from `LISTED` decide whether the holder or a notifier is first. So a holder that has not parked
+//! is never readied, and a signal that comes between the taking of the ticket and the parking is not lost.
 //!
-//! A signal is for the first ticket in the list, and unlinks it: a later ticket cannot steal it. In Go a ticket is a
-//! number, and a signal names the next number, whether its holder has parked or not. Here a ticket is a place in the
-//! list, because holders may give up, by a deadline. A number whose holder has
-//! left would swallow a signal.
+//! A signal is for the first ticket in the list, and unlinks that ticket: a later ticket cannot steal the signal. In Go
+//! a ticket is a number, and a signal names the next number, whether the holder of that number has parked or not. Here
+//! a ticket is a place in the list, because holders may give up, by a deadline. A number whose holder has given up
+//! would swallow a signal.
 //!
-//! A cancel unlinks the node of one ticket, as a signal would, and marks it.
+//! A cancel unlinks the node of a ticket, as a signal would, and marks that node.
 //!
 //! A broadcast takes the whole list, and walks it without the lock. Each node stores the number of broadcasts before
-//! it; so a holder that gives up knows, under the lock, whether its node is still in the list or a broadcast has taken
-//! it.
+//! it. So a holder that gives up knows, under the lock, whether its node is still in the list or has been taken by a
+//! broadcast.
 //!
 //! Source: `notifyList` of Go's `runtime/sema.go`.
 
@@ -34,11 +34,11 @@ const LISTED: u32 = 0;
 const PARKED: u32 = 1;
 const NOTIFIED: u32 = 2;
 
-/// Waiters for a signal. Waiting allocates nothing: a waiter's node is on its stack.
+/// A list of waiters for a signal. Waiting allocates nothing: a waiter's node is on the waiter's stack.
 ///
-/// A notification reaches the tickets that are held when it comes. The notifier must know of a ticket by synchronising
-/// with its holder, as a rule through a mutex: the holder takes the ticket while it has the mutex, and unlocks before
-/// it waits.
+/// A notification reaches the tickets that are held when the notification comes. The notifier must know of a ticket by
+/// synchronising with the ticket's holder, as a rule through a mutex: the holder takes the ticket while it owns the
+/// mutex, and unlocks before it waits.
 ///
 /// # Examples
 ///
@@ -64,7 +64,7 @@ const NOTIFIED: u32 = 2;
 /// waiter.join().unwrap();
 /// ```
 pub struct NotifyList {
-    /// Its count is that of the nodes in the list.
+    /// The nodes. The lock's count is the number of nodes in the list.
     list: CountedLock<List>,
 }
 
@@ -72,47 +72,49 @@ struct List {
     first: Option<NonNull<Node>>,
     last: Option<NonNull<Node>>,
     len: u32,
-    /// How many broadcasts there have been.
+    /// The number of broadcasts so far.
     broadcasts: u64,
 }
 
-// SAFETY: only the holder of the list's lock touches the nodes that it links, on whatever thread.
+// SAFETY: only the holder of the list's lock accesses the nodes that the list links, on whatever thread.
 unsafe impl Send for List {}
 
 pub(super) struct Node {
     state: AtomicU32,
-    /// The holder's G. Written before `PARKED`, and read then by the notifier.
+    /// The holder's G. Written before `PARKED` is set, and read after that by the notifier.
     g: Cell<*const G>,
-    /// The remaining fields belong to the holder of the lock while the node is in the list; to a broadcast that has
-    /// taken the list; and otherwise to the ticket's holder.
+    /// True from the start until the node is unlinked. This field and the remaining ones belong to the holder of the
+    /// lock while the node is in the list; to a broadcast that has taken the list; and otherwise to the ticket's
+    /// holder.
     listed: Cell<bool>,
-    /// A cancel unlinked it.
+    /// True if a cancel unlinked the node.
     cancelled: Cell<bool>,
     broadcasts: Cell<u64>,
     next: Cell<Option<NonNull<Node>>>,
     prev: Cell<Option<NonNull<Node>>>,
 }
 
-/// A place in a [`NotifyList`]: its holder gets the notifications that come from now on.
+/// A place in a [`NotifyList`]: the holder of the ticket gets the notifications that come from now on.
 pub struct Ticket<'a> {
     list: &'a NotifyList,
     node: &'a Node,
-    /// How the wait ended, if it has: notified, or why not.
+    /// The result of the wait, if the wait has ended: notified, or the reason why not.
     over: Cell<Option<Result<(), WaitError>>>,
 }
 
 impl NotifyList {
     crate::const_unless_model! {
-        /// A list without waiters.
+        /// Creates a list without waiters.
         #[must_use]
         pub const fn new() -> Self {
             Self { list: CountedLock::new(List { first: None, last: None, len: 0, broadcasts: 0 }) }
         }
     }
 
-    /// Takes a ticket, and runs `f` with it, which should wait.
+    /// Takes a ticket, and runs `f` with the ticket. `f` should wait.
     ///
-    /// If `f` does not wait, the ticket is given up when `f` ends; a signal that has come for that ticket goes to the next.
+    /// If `f` does not wait, the ticket is given up when `f` ends; a signal that has come for that ticket goes to the
+    /// next ticket.
     #[inline]
     pub fn with_ticket<T>(&self, f: impl FnOnce(&Ticket<'_>) -> T) -> T {
         let node = Node {
@@ -125,7 +127,8 @@ impl NotifyList {
             prev: Cell::new(None),
         };
         let mut list = self.list.lock_and_count();
-        // SAFETY: the node stays in place until this frame is left, which is after the ticket has been dropped.
+        // SAFETY: `node` is new, and stays in place until this frame is left, which is after the ticket has been
+        // dropped and the node has left the list.
         unsafe { list.push(&node) };
         drop(list);
         f(&Ticket { list: self, node: &node, over: Cell::new(None) })
@@ -136,7 +139,7 @@ impl NotifyList {
     /// A goroutine that has run for long yields here, after the notification.
     #[inline]
     pub fn notify_one(&self) {
-        // The taking of each ticket that this call must notify happens before it.
+        // The taking of each ticket that this call must notify happens before this call.
         if self.list.count() > 0 {
             self.notify_first();
         }
@@ -154,44 +157,44 @@ impl NotifyList {
         goroutine::safepoint();
     }
 
-    /// How many tickets are held at this moment. For tests and diagnostics.
+    /// Returns the number of tickets that are held at this moment. For tests and diagnostics.
     #[must_use]
     pub fn waiters(&self) -> usize {
         let list = self.list.lock();
-        // SAFETY: listed nodes, and the lock is held while they are visited.
+        // SAFETY: each `node` is in the list, and so alive, and the list's lock is held during the visit.
         std::iter::successors(list.first, |node| unsafe { node.as_ref() }.next.get()).count()
     }
 
-    /// Unlinks a node because of a cancel, and tells its holder; unless a notifier has been faster.
+    /// Unlinks a node because of a cancel, and readies the ticket's holder; unless a notifier has been faster.
     ///
     /// # Safety
     ///
-    /// The node was put into this list, and is alive.
+    /// `node` was put into this list, and is alive.
     pub(super) unsafe fn cancel(&self, node: NonNull<Node>) {
         let mut list = self.list.lock();
-        // SAFETY: alive, and the lock is held.
+        // SAFETY: `node` is alive, by the contract of this function, and the list's lock is held.
         if !list.holds(unsafe { node.as_ref() }) {
             return;
         }
-        // SAFETY: listed, as `holds` says; alive.
+        // SAFETY: `node` is in this list, as `holds` has returned true, and alive.
         unsafe {
             list.unlink(node);
             node.as_ref().cancelled.set(true);
         }
         list.uncount(1);
         drop(list);
-        // SAFETY: unlinked by this call.
+        // SAFETY: this call has unlinked `node`, and does not use it afterwards.
         unsafe { notify(node, |g| G::ready(g)) };
     }
 
     fn notify_first(&self) {
         let mut list = self.list.lock();
         let Some(first) = list.first else { return };
-        // SAFETY: listed, and the lock is held.
+        // SAFETY: `first` is in the list, and the list's lock is held.
         unsafe { list.unlink(first) };
         list.uncount(1);
         drop(list);
-        // SAFETY: unlinked by this call.
+        // SAFETY: this call has unlinked `first`, and does not use it afterwards.
         unsafe { notify(first, |g| G::ready(g)) };
     }
 
@@ -205,9 +208,10 @@ impl NotifyList {
         drop(list);
         let mut batch = ReadyBatch::new();
         while let Some(node) = at {
-            // SAFETY: taken with the list by this call, and not notified yet.
+            // SAFETY: this call has taken `node` with the list, and has not notified it yet, so it is alive.
             at = unsafe { node.as_ref() }.next.get();
-            // SAFETY: as above; the batch is dropped below.
+            // SAFETY: this call has taken `node` with the list, and does not use it afterwards. `batch` is dropped
+            // below, and this loop neither runs user code nor waits before that.
             unsafe { notify(node, |g| assert!(batch.mark_ready(g).is_none(), "no task waits here")) };
         }
     }
@@ -215,40 +219,44 @@ impl NotifyList {
 
 /// # Safety
 ///
-/// The node is not in the list any more, and the caller unlinked it. The caller does not use it after this. `ready` readies.
+/// - The caller has unlinked `node`, which is in the list no more, and does not use it after this call.
+/// - `ready` readies the G that it is given.
 #[inline]
 unsafe fn notify(node: NonNull<Node>, ready: impl FnOnce(*const G)) {
-    // SAFETY: alive until it is notified, by the contract.
+    // SAFETY: `node` is alive until it is notified, as the caller has unlinked it, by the contract of this function.
     let state: *const AtomicU32 = unsafe { &raw const (*node.as_ptr()).state };
-    // Release: the holder sees after the notification what came before it. Acquire: the holder's `g`, if it has parked.
-    // A parked holder does not change the state any more, and need not read it.
-    // SAFETY: as above; if the holder has not parked, the exchange is the last access.
+    // Release: after the notification the holder sees the notifier's earlier writes. Acquire: the notifier sees the
+    // holder's `g`, if the holder has parked. A parked holder does not change the state any more, and need not read it.
+    // SAFETY: `state` is a field of `node`, which is alive until it is notified; if the holder has not parked, the
+    // exchange is the last access.
     let parked = unsafe {
         (*state).load(Ordering::Acquire) == PARKED
             || (*state).compare_exchange(LISTED, NOTIFIED, Ordering::Release, Ordering::Acquire).is_err()
     };
     if parked {
-        // SAFETY: its holder waits for the `ready`, so both are alive; and this is the only `ready` for its `park`.
+        // SAFETY: the holder waits for the `ready`, so `node` and `g` are alive; and this is the only `ready` for the
+        // holder's `park`.
         ready(unsafe { (*node.as_ptr()).g.get() });
     }
 }
 
 impl List {
-    /// True if a node that was put into the list is still there: not unlinked, and not taken by a broadcast.
+    /// Returns true if a node that was put into the list is still in the list: not unlinked, and not taken by a
+    /// broadcast.
     fn holds(&self, node: &Node) -> bool {
         node.listed.get() && node.broadcasts.get() == self.broadcasts
     }
 
     /// # Safety
     ///
-    /// The node is in no list, and stays alive and in place until it is in none again.
+    /// `node` is in no list, and stays alive and in place until it is in no list again.
     unsafe fn push(&mut self, node: &Node) {
         let this = NonNull::from(node);
         self.len += 1;
         node.broadcasts.set(self.broadcasts);
         node.prev.set(self.last);
         match self.last.replace(this) {
-            // SAFETY: listed, and the lock is held.
+            // SAFETY: `last` is in the list, and so alive, and the list's lock is held.
             Some(last) => unsafe { last.as_ref() }.next.set(Some(this)),
             None => self.first = Some(this),
         }
@@ -256,18 +264,19 @@ impl List {
 
     /// # Safety
     ///
-    /// The node is in this list.
+    /// `node` is in this list.
     unsafe fn unlink(&mut self, node: NonNull<Node>) {
-        // SAFETY: listed, and the lock is held; so are its neighbours.
+        // SAFETY: `node` is in this list, by the contract of this function, so it is alive; and the list's lock is
+        // held.
         let node = unsafe { node.as_ref() };
         let (prev, next) = (node.prev.get(), node.next.get());
         match prev {
-            // SAFETY: as above.
+            // SAFETY: `prev` is in the list, as a neighbour of `node`, hence alive; and the list's lock is held.
             Some(prev) => unsafe { prev.as_ref() }.next.set(next),
             None => self.first = next,
         }
         match next {
-            // SAFETY: as above.
+            // SAFETY: `next` is in the list, as a neighbour of `node`, hence alive; and the list's lock is held.
             Some(next) => unsafe { next.as_ref() }.prev.set(prev),
             None => self.last = prev,
         }
@@ -279,7 +288,7 @@ impl List {
 impl Ticket<'_> {
     /// Waits for a notification, or until the deadline. Returns true if notified. Go: `notifyListWait`.
     ///
-    /// There is no spurious return. Once it has returned, further calls return the same result at once.
+    /// There is no spurious return. After a wait has returned, further calls return the same result at once.
     #[inline]
     pub fn wait(&self, deadline: Option<Instant>) -> bool {
         self.wait_limited(&WaitLimit { deadline, cancel: None }).is_ok()
@@ -287,11 +296,11 @@ impl Ticket<'_> {
 
     /// Waits for a notification, or until the [`WaitLimit`].
     ///
-    /// There is no spurious return. Once it has returned, further calls return the same result at once.
+    /// There is no spurious return. After a wait has returned, further calls return the same result at once.
     ///
     /// # Errors
     ///
-    /// Which limit came first. Then no notification was or will be for this ticket.
+    /// Returns the limit that came first. No notification was or will be for this ticket then.
     #[inline]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if let Some(over) = self.over.get() {
@@ -302,11 +311,11 @@ impl Ticket<'_> {
         over
     }
 
-    /// Passes the notification that has ended the wait to the next ticket, if it was a signal: for a holder that will
-    /// not act on it.
+    /// Passes the notification that has ended the wait to the next ticket, if that notification was a signal: for a
+    /// holder that will not act on the signal.
     #[cold]
     pub fn pass_on(&self) {
-        // A broadcast notified all tickets.
+        // Do not pass on a broadcast: a broadcast notified all tickets.
         if self.over.get() == Some(Ok(())) && !self.node.listed.get() {
             self.list.notify_one();
         }
@@ -314,7 +323,7 @@ impl Ticket<'_> {
 
     #[cold]
     fn cancellable_wait(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        // SAFETY: list and node outlive this call, and the node was put into the list.
+        // SAFETY: `self.list` and `self.node` outlive this call, and the node was put into that list.
         let entry = limit.cancel.map(|cancel| unsafe { cancel.ticket_registration(self.list, self.node) });
         let entry = pin!(entry);
         if let Some(entry) = entry.as_ref().as_pin_ref()
@@ -324,7 +333,7 @@ impl Ticket<'_> {
             return Err(WaitError::Cancelled);
         }
         self.sleep(limit.deadline)?;
-        // The G that unlinked the node has readied this one: its writes are visible here.
+        // The G that unlinked the node has readied this G, so the writes of that G are visible here.
         if self.node.cancelled.get() { Err(WaitError::Cancelled) } else { Ok(()) }
     }
 
@@ -332,8 +341,8 @@ impl Ticket<'_> {
     fn sleep(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
         let g = G::current();
         self.node.g.set(&raw const g);
-        // Release: a notifier that reads PARKED sees `g`. Acquire: a holder that was notified sees what came before
-        // that.
+        // Release: a notifier that reads PARKED sees `g`. Acquire: a holder that was notified sees the notifier's
+        // earlier writes.
         if self.node.state.compare_exchange(LISTED, PARKED, Ordering::Release, Ordering::Acquire).is_err() {
             return Ok(());
         }
@@ -343,27 +352,28 @@ impl Ticket<'_> {
         }
     }
 
-    /// Unlinks the node. Returns false if a notifier has done so.
+    /// Unlinks the node. Returns false if a notifier has already unlinked or taken it.
     fn leave(&self) -> bool {
         let mut list = self.list.list.lock();
         let listed = list.holds(self.node);
         if listed {
-            // SAFETY: no notifier has unlinked it, nor taken the list that it was put into.
+            // SAFETY: the node is in this list, as `holds` has returned true: no notifier has unlinked it, or has taken
+            // the list into which it was put.
             unsafe { list.unlink(NonNull::from(self.node)) };
             list.uncount(1);
         }
         listed
     }
 
-    /// Leaves the list, or passes on the signal that has come for this ticket, which has not waited.
+    /// Leaves the list; or passes on the signal that has come for this ticket, whose holder has not waited.
     #[cold]
     fn give_up(&self) {
         if !self.leave() {
-            // Acquire: the notifier's use of the node is over.
+            // Acquire: the notifier has finished using the node.
             while self.node.state.load(Ordering::Acquire) != NOTIFIED {
                 shim::yield_now();
             }
-            // Not after a broadcast: that notified all tickets. Nor after a cancel: that was no signal.
+            // Do not pass on a broadcast, which notified all tickets, nor a cancel, which was no signal.
             if !self.node.listed.get() && !self.node.cancelled.get() {
                 shim::mark("a ticket that is given up passes on its signal");
                 self.list.notify_one();
@@ -405,7 +415,7 @@ mod tests {
     use super::NotifyList;
     use crate::Instant;
 
-    /// However a ticket ends, it is uncounted: otherwise each notification of an empty list would take the lock.
+    /// Each ticket is uncounted at its end: otherwise each notification of an empty list would take the lock.
     #[test]
     fn the_count_is_that_of_the_list() {
         let list = NotifyList::new();

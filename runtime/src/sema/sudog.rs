@@ -1,13 +1,13 @@
-//! A G in a queue: the entry that a waiter keeps on its own stack.
+//! Sudog: a G in a queue, the entry that a waiter keeps on its own stack.
 //!
 //! | field | read and written |
 //! |---|---|
-//! | `g` | made by the waiter; its waker takes the address under the bucket's lock and readies it after |
-//! | `addr`, `priority_seed` | fixed before it is queued |
-//! | `next`, `prev` | by the holder of the bucket's lock while queued: the ring of the waiters for `addr` |
+//! | `g` | made by the waiter; the waker takes the address of `g` under the bucket's lock and readies the G after that |
+//! | `addr`, `priority_seed` | fixed before the sudog is queued |
+//! | `next`, `prev` | while queued, by the holder of the bucket's lock: the ring of the waiters for `addr` |
 //! | `child`, `parent`, `priority` | the same, and set only in the ring's head, which is a node of the treap |
-//! | `wait` | by the waiter before and after it is queued; its waker reads it under the lock |
-//! | `outcome` | by the waiter before it is queued, by the holder of the lock while it is, by the waiter after `ready` |
+//! | `wait` | by the waiter before and after the sudog is queued; the waker reads `wait` under the lock |
+//! | `outcome` | by the waiter before the sudog is queued, by the holder of the lock while it is, by the waiter after `ready` |
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -16,16 +16,16 @@ use crate::G;
 use crate::profile::QueuedWait;
 use crate::shim::Cell;
 
-/// One waiter of one address.
+/// A waiter of an address.
 pub struct Sudog {
     pub g: G,
     pub addr: usize,
-    /// A hash of the address, never 0: its priority as a node. Computed before the bucket's lock is taken.
+    /// A hash of the address, never 0: the sudog's priority as a node. Computed before the bucket's lock is taken.
     pub priority_seed: u32,
     /// The treap: smaller addresses in `child[0]`, larger ones in `child[1]`.
     pub child: [Cell<Link>; 2],
     pub parent: Cell<Link>,
-    /// In the head of a treap's ring the priority seed, in that of a list's ring 1; 0 in all other sudogs.
+    /// The priority seed in the head of a treap's ring, 1 in the head of a list's ring; 0 in all other sudogs.
     pub priority: Cell<u32>,
     /// The ring: the head's `prev` is the last waiter. A sudog that is alone is its own neighbour.
     pub next: Cell<Link>,
@@ -38,21 +38,21 @@ pub struct Sudog {
 /// The state or the result of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitOutcome {
-    /// Not in a queue, and nothing has happened to it.
+    /// The sudog is not in a queue, and nothing has happened to it.
     Idle,
-    /// In a queue: the G that unlinks it sets one of the other values.
+    /// The sudog is in a queue: the G that unlinks it sets one of the other values.
     Queued,
-    /// Unlinked by a release: its permit is in the counter, and a newcomer may be faster.
+    /// A release has unlinked the sudog: the permit is in the counter, and a newcomer may be faster.
     Woken,
-    /// Unlinked by a release, and owns the permit already. Go's `ticket == 1`.
+    /// A release has unlinked the sudog, whose waiter owns the permit already. Go's `ticket == 1`.
     Granted,
-    /// Unlinked by a cancel.
+    /// A cancel has unlinked the sudog.
     Cancelled,
 }
 
 pub type Link = Option<SudogPtr>;
 
-/// Pointer to a sudog; see [`Sudog::as_queued`] for when it may be dereferenced.
+/// A pointer to a sudog. The contract of [`Sudog::as_queued`] says when the pointer may be dereferenced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SudogPtr(NonNull<Sudog>);
 
@@ -72,7 +72,7 @@ impl Sudog {
         }
     }
 
-    /// Notes in the mutex profile that the waiter, which was queued, is no more. By the waiter, without the bucket's lock.
+    /// Notes in the mutex profile that the waiter is queued no more. Called by the waiter, without the bucket's lock.
     #[inline]
     pub(super) fn end_wait(&self) {
         self.wait.end(self.addr, matches!(self.outcome.get(), WaitOutcome::Woken | WaitOutcome::Granted));
@@ -81,14 +81,14 @@ impl Sudog {
     /// # Safety
     ///
     /// - The sudog stays in place and alive for as long as the result, or a copy of it, is dereferenced.
-    /// - A copy is dereferenced only by the holder of the lock of the queue that the sudog is in, or, while it is in no
-    ///   queue, by its waiter.
+    /// - A copy is dereferenced only by the holder of the lock of the queue that holds the sudog, or, while the sudog
+    ///   is in no queue, by the waiter.
     pub unsafe fn as_queued(&self) -> SudogPtr {
         SudogPtr(NonNull::from(self))
     }
 }
 
-/// The finalizer of MurmurHash3: the addresses of a bucket are multiples of 2008 bytes apart.
+/// Hashes an address by the finalizer of MurmurHash3: the addresses of a bucket are multiples of 2008 bytes apart.
 #[inline]
 fn priority_seed(addr: usize) -> u32 {
     let mut x = addr as u64;
@@ -98,10 +98,10 @@ fn priority_seed(addr: usize) -> u32 {
 }
 
 impl SudogPtr {
-    /// The address of its G, to be readied when the lock has been released.
+    /// Returns the address of the sudog's G, to be readied when the lock has been released.
     pub fn g(self) -> *const G {
-        // No reference is made: when the address is used, another G may own the sudog.
-        // SAFETY: in bounds of the sudog that `as_queued` was given.
+        // Make no reference: when the address is used, another G may own the sudog.
+        // SAFETY: the field is in bounds of the sudog that `as_queued` was given.
         unsafe { &raw const (*self.0.as_ptr()).g }
     }
 }
@@ -111,7 +111,7 @@ impl Deref for SudogPtr {
 
     #[inline]
     fn deref(&self) -> &Sudog {
-        // SAFETY: alive and not touched by another thread meanwhile, by the contract of `as_queued`.
+        // SAFETY: the sudog is alive and no other thread accesses it meanwhile, by the contract of `as_queued`.
         unsafe { self.0.as_ref() }
     }
 }

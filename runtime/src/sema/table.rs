@@ -12,10 +12,10 @@
 //! Dekker pair: each side writes its own word, then reads the other's. All four accesses are sequentially consistent,
 //! so at least one side sees the other: no wake-up is lost. See `docs/orderings.md`.
 //!
-//! A handoff takes the lock first and decides under it: it gives the permit to the first waiter, past `count`, or, if
-//! there is no waiter, adds to `count`. Acquirers test `count` under the same lock before they queue, so this needs no
-//! Dekker pair, and at no moment can a newcomer take a permit that is being handed over. A grant is a handoff whose
-//! releaser does not yield.
+//! A handoff takes the lock first and decides under the lock: the handoff gives the permit to the first waiter, past
+//! `count`, or, if there is no waiter, adds to `count`. Acquirers test `count` under the same lock before they queue,
+//! so a handoff needs no Dekker pair, and at no moment can a newcomer take a permit that is being handed over. A grant
+//! is a handoff whose releaser does not yield.
 
 use crossbeam_utils::CachePadded;
 
@@ -31,11 +31,11 @@ use crate::{AtomicU32, G, Instant, fatal, goroutine};
 /// The number of buckets of Go's table: a prime, against regular strides of addresses. (In a model, 1.)
 pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 
-/// Where acquirers wait that found a semaphore empty. The functions of [`sema`](super) use a global one.
+/// The table in which acquirers wait that found a semaphore empty. The functions of [`sema`](super) use a global table.
 ///
-/// A separate table is for models, measurements and isolation: all calls on one semaphore must use the same table.
-/// [`queue`](super::queue) lists the queues that its buckets can have: by default treaps, with the feature `event`
-/// recorded ones.
+/// A separate table is for models, measurements and isolation: all calls on the same semaphore must use the same table.
+/// [`queue`](super::queue) lists the queues that a table's buckets can have: by default treaps, with the feature
+/// `event` recorded ones.
 ///
 /// # Examples
 ///
@@ -56,7 +56,7 @@ pub(super) struct Bucket<Q> {
     queue: CountedLock<Q>,
 }
 
-/// When to stop waiting. The default is never.
+/// The limit of a wait. The default is no limit.
 ///
 /// # Examples
 ///
@@ -70,13 +70,13 @@ pub(super) struct Bucket<Q> {
 /// ```
 #[derive(Clone, Copy, Default)]
 pub struct WaitLimit<'a> {
-    /// Give up at this time.
+    /// The time at which the waiter gives up.
     pub deadline: Option<Instant>,
-    /// Give up when this is cancelled.
+    /// The handle by which the waiter gives up once the handle is cancelled.
     pub cancel: Option<&'a Cancel>,
 }
 
-/// Why a limited acquire took no permit.
+/// The reason why a limited acquire took no permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitError {
     /// [`WaitLimit::deadline`] passed.
@@ -97,7 +97,7 @@ impl std::fmt::Display for WaitError {
 impl std::error::Error for WaitError {}
 
 impl WaitLimit<'_> {
-    /// A limit that is a deadline.
+    /// Returns a limit that is a deadline.
     #[must_use]
     pub fn until(deadline: Instant) -> Self {
         Self { deadline: Some(deadline), cancel: None }
@@ -110,7 +110,7 @@ impl WaitLimit<'_> {
 
 impl<const N: usize> SemTable<N> {
     crate::const_unless_model! {
-        /// An empty table.
+        /// Creates an empty table.
         #[must_use]
         pub const fn new() -> Self {
             Self::const_new()
@@ -119,7 +119,7 @@ impl<const N: usize> SemTable<N> {
 }
 
 impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
-    /// An empty table, with any kind of queue.
+    /// Creates an empty table, with any kind of queue.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub const fn const_new() -> Self {
@@ -127,7 +127,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         Self { buckets: [const { CachePadded::new(Bucket { queue: CountedLock::new(Q::EMPTY) }) }; N] }
     }
 
-    /// An empty table, with any kind of queue.
+    /// Creates an empty table, with any kind of queue.
     #[cfg(sudog_loom)]
     #[must_use]
     pub fn const_new() -> Self {
@@ -135,7 +135,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         Self { buckets: std::array::from_fn(bucket) }
     }
 
-    /// Takes a permit, waiting for it if necessary: [`semacquire_mutex`](super::semacquire_mutex).
+    /// Takes a permit, and waits for a permit if there is none: [`semacquire_mutex`](super::semacquire_mutex).
     #[inline]
     pub fn acquire(&self, count: &AtomicU32, order: Order) {
         self.acquire_for(count, order, QueuedWait::for_lock());
@@ -155,19 +155,19 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// Returns the limit that came first.
     #[inline]
     pub fn acquire_limited(&self, count: &AtomicU32, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         self.acquire_standing_by(count, order, limit, sleep_at_once)
     }
 
-    /// [`SemTable::acquire_limited`], where a thread calls `stand_by` each time before it sleeps. The waiter is in the queue
-    /// then. `stand_by` is given what says whether the waiter has been woken, and returns once it has, or when the thread is
-    /// to sleep.
+    /// Acquires as [`SemTable::acquire_limited`] does, but a thread calls `stand_by` each time before sleeping. The
+    /// waiter is in the queue then. `stand_by` is given a function that tells whether the waiter has been woken;
+    /// `stand_by` returns once the waiter has been woken, or when the thread is to sleep.
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// Returns the limit that came first.
     #[doc(hidden)]
     #[inline]
     pub fn acquire_standing_by(
@@ -196,7 +196,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         if take(count) { Ok(()) } else { acquire_slow(self.bucket(key(count)), count, order, limit, stand_by, wait) }
     }
 
-    /// Takes a permit as a future: [`semacquire_mutex_async`](super::semacquire_mutex_async).
+    /// Returns a future that takes a permit: [`semacquire_mutex_async`](super::semacquire_mutex_async).
     pub fn acquire_async<'a>(&'a self, count: &'a AtomicU32, order: Order) -> Acquire<'a, Q> {
         self.acquire_async_for(count, order, QueuedWait::for_lock())
     }
@@ -223,7 +223,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
             }
             Wake::Normal => {
                 add(count, 1);
-                // From here on `count` is only an address.
+                // From here on use `count` as an address only: an acquirer may have freed the counter.
                 if bucket.has_waiters() {
                     bucket.wake_one(addr);
                 }
@@ -242,7 +242,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
                 if n == 1 { bucket.wake_one(addr) } else { bucket.wake_many(addr, n) }
             }
         }
-        // Also without permits: resetting a timer that no goroutine waits for calls this.
+        // Also without permits: resetting a timer for which no goroutine waits calls this function.
         goroutine::safepoint();
     }
 
@@ -258,7 +258,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         goroutine::safepoint();
     }
 
-    /// How many waiters this semaphore has: [`waiters`](super::waiters).
+    /// Returns the number of waiters of this semaphore: [`waiters`](super::waiters).
     #[must_use]
     pub fn waiters(&self, count: &AtomicU32) -> usize {
         self.bucket(key(count)).lock().len(key(count))
@@ -277,7 +277,7 @@ impl<const N: usize> Default for SemTable<N> {
     }
 }
 
-/// At the end of a model no waiter is left, so none is counted.
+/// Checks, at the end of a model, that no waiter is counted: none is left.
 #[cfg(sudog_loom)]
 impl<const N: usize, Q> Drop for SemTable<N, Q> {
     fn drop(&mut self) {
@@ -293,13 +293,13 @@ impl<const N: usize, Q> std::fmt::Debug for SemTable<N, Q> {
     }
 }
 
-/// The key of a semaphore: its address.
+/// Returns the key of a semaphore: its address.
 #[inline]
 pub(super) fn key(count: &AtomicU32) -> usize {
     std::ptr::from_ref(count).addr()
 }
 
-/// What a waiter does before it sleeps: nothing.
+/// Does nothing: a waiter that calls this function before it sleeps, sleeps at once.
 #[inline(always)]
 pub(super) fn sleep_at_once(_woken: &dyn Fn() -> bool) {}
 
@@ -325,14 +325,15 @@ pub(super) fn add(count: &AtomicU32, n: u32) {
     }
 }
 
-/// Unlocks, then readies a waiter that its caller has unlinked under this lock.
+/// Unlocks, then readies a waiter that the caller has unlinked under this lock.
 #[inline]
 fn ready<Q>(queue: Guard<'_, Q>, s: SudogPtr, addr: usize) {
     let mut released = Released::new();
     released.add(&s);
     drop(queue);
     released.settle(addr);
-    // SAFETY: unlinked by the caller and not readied yet, so its waiter is still there; not used after.
+    // SAFETY: the caller has unlinked `s`, and its G is not readied yet, so the waiter still waits and `s` is alive;
+    // `s` is not used afterwards.
     unsafe { G::ready(s.g()) };
     released.record();
 }
@@ -350,13 +351,13 @@ impl<Q: BucketQueue> Bucket<Q> {
         self.queue.lock_and_count()
     }
 
-    /// Releaser, step 2.
+    /// Does step 2 of the releaser.
     #[inline]
     fn has_waiters(&self) -> bool {
         self.queue.count() != 0
     }
 
-    /// Releaser, steps 3 to 5.
+    /// Does steps 3 to 5 of the releaser.
     #[cold]
     pub(super) fn wake_one(&self, addr: usize) {
         let mut queue = self.lock();
@@ -366,13 +367,14 @@ impl<Q: BucketQueue> Bucket<Q> {
         }
     }
 
-    /// Releaser, steps 3 to 5, for up to `n` waiters of one address.
+    /// Does steps 3 to 5 of the releaser, for up to `n` waiters of an address.
     #[cold]
     fn wake_many(&self, addr: usize, n: u32) {
         WakeBatch::new(self, addr, n).run();
     }
 
-    /// Gives a permit to the first waiter, past `count`; without a waiter, adds it to `count` and returns false.
+    /// Gives a permit to the first waiter, past `count`; without a waiter, adds the permit to `count` and returns
+    /// false.
     #[cold]
     fn grant_one(&self, count: &AtomicU32) -> bool {
         let mut queue = self.lock();
@@ -383,22 +385,23 @@ impl<Q: BucketQueue> Bucket<Q> {
                 true
             }
             None => {
-                // Under the lock: an acquirer that queues later tests `count` first, under the lock too.
+                // Add under the lock: an acquirer that queues later tests `count` first, under the lock too.
                 add(count, 1);
                 false
             }
         }
     }
 
-    /// [`Bucket::grant_one`], after which the caller yields.
+    /// Gives a permit as [`Bucket::grant_one`] does; then the caller yields.
     pub(super) fn hand_off(&self, count: &AtomicU32) {
         if self.grant_one(count) { goroutine::give_way() } else { goroutine::safepoint() }
     }
 }
 
-/// A bucket, whatever its queue: a cancel has waiters of all tables on its list.
+/// A bucket with any type of queue: a cancel has waiters of all tables on its list.
 pub(super) trait CancelIn {
-    /// Unlinks a waiter because of a cancel. Returns true if it was still queued; the caller must ready it then.
+    /// Unlinks a waiter because of a cancel. Returns true if the waiter was still queued; the caller must ready it
+    /// then.
     fn cancel(&self, s: SudogPtr) -> bool;
 }
 
@@ -407,7 +410,8 @@ impl<Q: BucketQueue> CancelIn for Bucket<Q> {
         let mut queue = self.lock();
         let queued = s.outcome.get() == WaitOutcome::Queued;
         if queued {
-            // SAFETY: queued, hence in this bucket; its waiter, which the cancel has on its list, is alive.
+            // SAFETY: the outcome of `s` is `Queued`, so `s` is queued in this bucket; its waiter, which the cancel has
+            // on its list, is alive.
             unsafe { queue.unlink(s, WaitOutcome::Cancelled) };
             queue.uncount(1);
         }

@@ -1,13 +1,13 @@
-//! For benchmarks and tests: the queue of one bucket without any waiting.
+//! The queue of a bucket without any waiting, for benchmarks and tests.
 //!
-//! Go's `BenchmarkSemTable` does the same through `runtime/export_test.go`.
+//! Go's `BenchmarkSemTable` reaches such a queue through `runtime/export_test.go`.
 
 use super::queue::{BucketQueue, Treap};
 use super::{Order, Sudog, WaitOutcome};
 use crate::G;
 use crate::profile::QueuedWait;
 
-/// The queue of one bucket, and the sudogs to put into it. No thread ever waits here.
+/// The queue of a bucket, and the sudogs to put into that queue. No thread ever waits here.
 ///
 /// # Examples
 ///
@@ -27,14 +27,14 @@ pub struct DetachedQueue<Q = Treap> {
 }
 
 impl DetachedQueue {
-    /// A treap, and a waiter for each of the addresses, none of them queued.
+    /// Creates a treap, and a waiter for each of the addresses, none of them queued.
     pub fn new(addrs: impl IntoIterator<Item = usize>) -> Self {
         Self::of(addrs)
     }
 }
 
 impl<Q: BucketQueue> DetachedQueue<Q> {
-    /// The same with any queue.
+    /// Creates a queue of any type, and a waiter for each of the addresses, none of them queued.
     ///
     /// # Examples
     ///
@@ -58,19 +58,19 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     pub fn queue_all(&mut self, order: Order) {
         for sudog in &self.sudogs {
             if sudog.outcome.get() != WaitOutcome::Queued {
-                // SAFETY: not queued; in a vector that never grows, so it does not move; dropped together with the
-                // queue, which does not touch its sudogs when it is dropped; and `&mut self` excludes all other
-                // callers.
+                // SAFETY: `sudog` is not queued; the vector never grows, so `sudog` does not move; `sudog` is
+                // dropped together with the queue, whose drop does not access its sudogs; and `&mut self`
+                // excludes all other callers.
                 unsafe { self.queue.queue(sudog, order) };
             }
         }
     }
 
-    /// Queues one waiter, unless it is queued.
+    /// Queues a waiter, unless that waiter is queued already.
     ///
     /// # Panics
     ///
-    /// If `waiter` is out of range.
+    /// Panics if `waiter` is out of range.
     ///
     /// # Examples
     ///
@@ -85,7 +85,8 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     pub fn queue_one(&mut self, waiter: usize, order: Order) {
         let sudog = &self.sudogs[waiter];
         if sudog.outcome.get() != WaitOutcome::Queued {
-            // SAFETY: as in `queue_all`.
+            // SAFETY: `sudog` is not queued, does not move, and is dropped together with the queue, which does not
+            // access `sudog` then; and `&mut self` excludes all other callers.
             unsafe { self.queue.queue(sudog, order) };
         }
     }

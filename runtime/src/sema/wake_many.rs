@@ -1,4 +1,4 @@
-//! Several waiters in one release.
+//! WakeBatch: wakes several waiters in one release.
 
 use std::task::Waker;
 
@@ -10,16 +10,17 @@ use crate::g::ReadyBatch;
 use crate::panics::Panics;
 use crate::profile::Released;
 
-/// How many waiters one hold of the lock unlinks at most: their wakers need space on the stack.
+/// The number of waiters that one hold of the lock unlinks at most: the waiters' wakers need space on the stack.
 const BATCH: usize = 32;
 
-/// Wakes several waiters of one address. All unlinked waiters are readied before any task's waker is called: a waker is
-/// user code. It may drop another task, which would wait for a `ready` that comes later. Or it may panic: then the
-/// other wakers are called all the same, and may panic too; the first panic goes on.
+/// A batch that wakes several waiters of an address. All unlinked waiters are readied before any task's waker is
+/// called, because a waker is user code. A waker may drop another task, which would wait for a `ready` that comes
+/// later. Or a waker may panic: then the other wakers are called all the same, and may panic too; the first panic goes
+/// on.
 pub(super) struct WakeBatch<'a, Q: BucketQueue> {
     bucket: &'a Bucket<Q>,
     addr: usize,
-    /// The counter, if the waiters are granted their permits and not just woken.
+    /// The counter, if the waiters are granted permits and not just woken.
     grants: Option<&'a AtomicU32>,
     left: u32,
     released: Released,
@@ -27,13 +28,13 @@ pub(super) struct WakeBatch<'a, Q: BucketQueue> {
 }
 
 impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
-    /// Up to `n` waiters of one address.
+    /// Creates a batch that wakes up to `n` waiters of an address.
     pub(super) fn new(bucket: &'a Bucket<Q>, addr: usize, n: u32) -> Self {
         Self { bucket, addr, grants: None, left: n, released: Released::new(), wakers: [const { None }; BATCH] }
     }
 
-    /// Up to `n` waiters; the remaining permits go to the counter, which is not used any more once all permits have
-    /// been given.
+    /// Creates a batch that grants permits to up to `n` waiters; the remaining permits go to the counter, which is not
+    /// used any more once all permits have been given.
     pub(super) fn granting(bucket: &'a Bucket<Q>, count: &'a AtomicU32, n: u32) -> Self {
         let mut batch = Self::new(bucket, key(count), n);
         batch.grants = Some(count);
@@ -71,7 +72,7 @@ impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
         queue.uncount(woken as u32);
         self.left -= woken as u32;
         if woken < most {
-            // Under the lock: an acquirer that queues later tests the counter first, under the lock too.
+            // Add under the lock: an acquirer that queues later tests the counter first, under the lock too.
             if let Some(count) = self.grants {
                 add(count, self.left);
             }
@@ -81,7 +82,9 @@ impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
         self.released.settle(self.addr);
         let mut ready = ReadyBatch::new();
         self.wakers = batch.map(|s| {
-            // SAFETY: unlinked by this call and not readied yet, so its waiter is still there; not used after.
+                // SAFETY: this call has unlinked `s`, and its G is not readied yet, so the waiter still waits and `s`
+                // is alive; `s` is not used afterwards. `ready` is dropped below, with no user code and no wait before
+                // that.
             s.and_then(|s| unsafe { ready.mark_ready(s.g()) })
         });
     }

@@ -1,6 +1,7 @@
 //! Linux's futex: sleep while a 32-bit word holds a value, and wake the threads that sleep on it.
 //!
-//! For locks that must not use the semaphore table. It blocks the operating-system thread, whatever runs on it.
+//! For locks that must not use the semaphore table. A wait blocks the operating-system thread, even if a goroutine runs
+//! on that thread.
 
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ impl From<Duration> for Timeout {
 
 /// Sleeps while `*word == expected`, until a [`wake`] or until `deadline`; may return spuriously.
 ///
-/// Returns false if the deadline has passed, true in every other case; the caller must check its word again.
+/// Returns false if the deadline has passed, true in every other case; the caller must check the word again.
 pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) -> bool {
     let left = match deadline.map(|d| d.checked_duration_since(Instant::now())) {
         Some(None) => return false,
@@ -46,11 +47,11 @@ pub fn wait(word: &AtomicU32, expected: u32, deadline: Option<Instant>) -> bool 
 
 /// Wakes up to `n` threads that sleep in [`wait`] on the word at this address.
 ///
-/// The address is a key: it is not read, and may have been freed or reused. A thread that sleeps on another word at
-/// this address gets a spurious wake-up, which [`wait`] allows.
+/// The address is a key: the word is not read, and may have been freed or reused. A thread that sleeps on another word
+/// at this address gets a spurious wake-up, which [`wait`] allows.
 #[allow(clippy::not_unsafe_ptr_arg_deref)] // a key, not dereferenced
 pub fn wake(word: *const AtomicU32, n: u32) {
     let n = i32::try_from(n).unwrap_or(i32::MAX);
-    // SAFETY: FUTEX_WAKE on a private futex uses the address as a key only; one that is not mapped gives EFAULT.
+    // SAFETY: FUTEX_WAKE on a private futex uses the address as a key only; an address that is not mapped gives EFAULT.
     unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, n) };
 }

@@ -24,9 +24,9 @@ pub fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// While the modelled clock advances, a spin ends by itself, and the states it sees are explored like any other step.
-/// While the clock stands still only another thread can end a spin, so it yields: loom then runs all other threads
-/// first.
+/// Pauses a spin loop. While the modelled clock advances, a spin ends by itself, and the states that the spin sees are
+/// explored like any other step. While the clock stands still only another thread can end a spin, so this function
+/// yields: loom then runs all other threads first.
 pub fn pause() {
     if !model::time_passes() {
         mark(YIELDS);
@@ -48,18 +48,18 @@ pub fn num_cpus() -> u32 {
 pub struct Instant(u64);
 
 impl Instant {
-    /// The clock advances only when it is read, by the step that the model has set.
+    /// Returns the current time. The clock advances only when it is read, by the step that the model has set.
     pub fn now() -> Self {
         Self(model::tick())
     }
 
-    /// As `std`'s; a model's clock does not end.
+    /// The counterpart of `std`'s `checked_add`. Never returns None, as a model's clock does not end.
     #[allow(clippy::unnecessary_wraps)]
     pub fn checked_add(self, later: std::time::Duration) -> Option<Self> {
         Some(self + later)
     }
 
-    /// As of `std`.
+    /// The counterpart of `std`'s `saturating_duration_since`.
     pub fn saturating_duration_since(self, earlier: Self) -> std::time::Duration {
         std::time::Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -73,25 +73,25 @@ impl std::ops::Add<std::time::Duration> for Instant {
     }
 }
 
-/// As of [`Instant::now`].
+/// Returns the current time, as [`Instant::now`] does.
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// The modelled clock, and what else a model may set.
+/// The modelled clock, and the other settings of a model.
 pub mod model {
     use std::cell::Cell;
 
     pub use crate::shim::sc::{Sc, each_site, set_sc, under_both};
 
-    // Loom runs all threads of a model on one thread of the machine, the test's; so each test has its own clock.
+    // Loom runs all threads of a model on one thread of the machine, the test's thread. So each test has its own clock.
     thread_local! {
         static NOW: Cell<u64> = const { Cell::new(0) };
         static STEP: Cell<u64> = const { Cell::new(0) };
     }
 
-    /// Resets the clock to 0; it advances by `step` nanoseconds each time it is read. Call it at the beginning of a
-    /// model, so that all executions start alike.
+    /// Resets the clock to 0. The clock advances by `step` nanoseconds each time it is read. Call this function at the
+    /// beginning of a model, so that all executions start alike.
     pub fn set_clock(step: u64) {
         NOW.set(0);
         STEP.set(step);
@@ -110,7 +110,8 @@ pub mod model {
         ACTIVE_SET.with(|place| place.set(set));
     }
 
-    /// From now on this thread behaves like a goroutine where the two behave differently; it parks as a thread.
+    /// Makes this thread behave like a goroutine, from now on, where threads and goroutines behave differently; the
+    /// thread still parks as a thread.
     pub fn be_goroutine() {
         GOROUTINE.with(|is| is.set(true));
     }
@@ -129,8 +130,8 @@ pub mod model {
     }
 }
 
-/// Linux's futex, as far as the models need it: all words share one condition variable, and a thread woken by the wake
-/// of another word checks its own again.
+/// Linux's futex, as far as the models need it: all words share one condition variable, and a thread that is woken by
+/// the wake of another word checks its own word again.
 pub mod futex {
     use super::{AtomicU32, Instant, Ordering};
     use crate::shim::reached;
@@ -160,13 +161,14 @@ pub mod futex {
     }
 }
 
-/// Blocks one thread until one `unpark`.
+/// A parker: blocks one thread until one `unpark`.
 pub struct Parker {
     ready: AtomicBool,
     thread: loom::thread::Thread,
-    /// Not a step of the model. Loom's unpark also wakes a thread that is blocked by a mutex, which then panics because
-    /// it expects to own the mutex. So only a thread that is truly parked is unparked. No thread runs between the test
-    /// of `ready` and the parking, as loom switches before its operations only.
+    /// True while the thread is parked. This flag is not a step of the model. Loom's unpark also wakes a thread that is
+    /// blocked by a mutex, which then panics because it expects to own the mutex. So only a thread that is truly parked
+    /// is unparked. No thread runs between the test of `ready` and the parking, as loom switches before its operations
+    /// only.
     parked: std::sync::atomic::AtomicBool,
 }
 
@@ -180,10 +182,11 @@ impl Parker {
         self.ready.load(Ordering::Relaxed)
     }
 
-    /// A deadline has always passed already. That is the hardest case and contains the others: the threads that race
-    /// with it may run at any point between the unlocking of the queue and the waiter's return to it.
+    /// Blocks until `unpark` (returns true), or returns false at once if there is a deadline: a deadline has always
+    /// passed already. That is the hardest case and contains the others: the threads that race with the deadline may
+    /// run at any point between the unlocking of the queue and the waiter's return to it.
     pub fn park(&self, deadline: Option<Instant>) -> bool {
-        // Both accesses are RMWs, which loom orders: a load could miss a store whose unpark has already happened.
+        // Use RMWs for both accesses, which loom orders: a load could miss a store whose unpark has already happened.
         let mut slept = false;
         while !self.ready.swap(false, Ordering::Acquire) {
             if deadline.is_some() {
@@ -201,12 +204,12 @@ impl Parker {
     }
 
     /// # Safety
-    /// `this` is alive, and each earlier `unpark` on it has been consumed by a `park`.
+    /// `this` is alive, and a `park` has consumed each earlier `unpark` of `this`.
     pub unsafe fn unpark(this: *const Self) {
-        // SAFETY: alive by the contract, until the store below.
+        // SAFETY: `this` is alive by the contract of this function, until the store to `ready` below.
         let thread = unsafe { (*this).thread.clone() };
-        // SAFETY: as above; the store is the last step of the model that uses the memory, and no thread runs between it
-        // and the swap.
+        // SAFETY: `this` is alive until the store to `ready`. That store is the last step of the model that uses the
+        // memory, and no thread runs between the store and the swap of `parked`.
         let was_parked = unsafe {
             (*this).ready.swap(true, Ordering::Release);
             (*this).parked.swap(false, Ordering::Relaxed)

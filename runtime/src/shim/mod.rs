@@ -33,7 +33,7 @@ pub use self::sim::*;
 #[cfg(not(any(sudog_loom, sudog_sim)))]
 pub use self::std::*;
 
-/// Marks a state for a model: see `reached.rs`. On the real machine this does nothing.
+/// Marks a state for a model: see `reached.rs`. On the real machine this function does nothing.
 #[cfg(not(sudog_loom))]
 #[inline(always)]
 pub fn mark(_state: &'static str) {}

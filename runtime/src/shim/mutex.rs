@@ -4,7 +4,8 @@ use std::sync::PoisonError;
 
 use super::system;
 
-/// A lock that sleeps in the kernel. `std`'s: small, usable in a `static`; allocates nothing where it is a futex.
+/// A lock that sleeps in the kernel: `std`'s mutex, which is small, usable in a `static`, and allocates nothing on
+/// systems where that mutex is a futex.
 pub struct Mutex<T>(system::Mutex<T>);
 
 pub type MutexGuard<'a, T> = system::MutexGuard<'a, T>;

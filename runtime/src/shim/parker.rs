@@ -1,4 +1,4 @@
-//! Blocks one thread, over a futex.
+//! Parker: blocks one thread, over a futex.
 
 use super::{AtomicU32, Instant, Ordering, futex};
 
@@ -6,10 +6,10 @@ use super::{AtomicU32, Instant, Ordering, futex};
 const EMPTY: u32 = 0;
 /// The thread sleeps on the word, or is about to.
 const PARKED: u32 = 1;
-/// Unparked; the thread sets this back to EMPTY as it returns.
+/// The thread was unparked, and sets the word back to EMPTY as it returns.
 const READY: u32 = 2;
 
-/// Blocks one thread until one `unpark`.
+/// A parker: blocks one thread until one `unpark`.
 pub struct Parker(AtomicU32);
 
 impl Parker {
@@ -17,14 +17,14 @@ impl Parker {
         Self(AtomicU32::new(EMPTY))
     }
 
-    /// Whether `unpark` has been called, and `park` will return at once.
+    /// Returns whether `unpark` has been called, so that `park` will return at once.
     pub fn is_ready(&self) -> bool {
         self.0.load(Ordering::Relaxed) == READY // `park` has the Acquire
     }
 
-    /// Blocks until `unpark` (true, and the parker can be used again) or until `deadline` (false).
+    /// Blocks until `unpark` (returns true, and the parker can be used again) or until `deadline` (returns false).
     pub fn park(&self, deadline: Option<Instant>) -> bool {
-        // Acquire on failure pairs with the Release in `unpark`: the waiter sees what the waker wrote.
+        // Acquire on failure pairs with the Release in `unpark`: the waiter sees the waker's earlier writes.
         let seen = self.0.compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Acquire);
         if seen != Err(READY) {
             loop {
@@ -37,17 +37,19 @@ impl Parker {
                 }
             }
         }
-        // Relaxed: the only `unpark` of this round has happened, so no other thread writes here.
+        // Relaxed: the only `unpark` of this round has happened, so no other thread writes to the word.
         self.0.store(EMPTY, Ordering::Relaxed);
         true
     }
 
     /// # Safety
-    /// `this` is alive, and each earlier `unpark` on it has been consumed by a `park`.
+    /// `this` is alive, and a `park` has consumed each earlier `unpark` of `this`.
     pub unsafe fn unpark(this: *const Self) {
-        // SAFETY: alive by the contract, until the swap below lets its thread return.
+        // SAFETY: `this` is alive by the contract of this function, until the swap below lets the parker's thread
+        // return.
         let word: *const AtomicU32 = unsafe { &raw const (*this).0 };
-        // SAFETY: as above; this is the last access to the memory.
+        // SAFETY: `word` is a field of `this`, which is alive until this swap; the swap is the last access to the
+        // memory.
         let was = unsafe { (*word).swap(READY, Ordering::Release) };
         if was == PARKED {
             futex::wake(word, 1); // by address only: the parker may be freed

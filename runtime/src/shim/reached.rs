@@ -1,8 +1,8 @@
-//! Which states the executions of a model have reached.
+//! The states that the executions of a model have reached.
 //!
 //! A model that passes shows nothing about a state that no execution has reached. So each model names the states that
-//! give it its meaning, [`mark`]s them where it reaches them, and runs inside [`must_reach`]. That counts the marks of
-//! all executions and panics if a state has none.
+//! give the model its meaning, [`mark`]s them where it reaches them, and runs inside [`must_reach`]. [`must_reach`]
+//! counts the marks of all executions and panics if a state has none.
 //!
 //! Marks are not steps of the model: they are in a thread-local of the machine's thread, on which loom runs all threads
 //! of a model, one at a time.
@@ -29,16 +29,16 @@ pub const YIELDS: &str = "a thread yields";
 
 /// A call returns without having waited.
 pub const AT_ONCE: &str = "a call does not wait";
-/// A call waits more than once: what it was woken for is gone.
+/// A call waits more than once: another contender has taken the resource for which the call was woken.
 pub const AGAIN: &str = "a call waits again";
 /// A call reaches its deadline, and a wake-up for it is under way, or has happened.
 pub const TOO_LATE_AND_WOKEN: &str = "a wake-up comes when the time is up";
 
 thread_local! {
-    /// How often each state has been marked in the current exploration.
+    /// The number of marks of each state in the current exploration.
     static MARKS: RefCell<BTreeMap<&'static str, u64>> = const { RefCell::new(BTreeMap::new()) };
     static EXPLORING: Cell<bool> = const { Cell::new(false) };
-    /// How many threads sleep at this moment.
+    /// The number of threads that sleep at this moment.
     static ASLEEP: Cell<u32> = const { Cell::new(0) };
     /// The calls of [`during`] that are under way.
     static CALLS: RefCell<Vec<Call>> = const { RefCell::new(Vec::new()) };
@@ -63,13 +63,13 @@ pub fn mark(state: &'static str) {
     });
 }
 
-/// How often this execution and those before it have marked `state`.
+/// Returns the number of times that this execution and the executions before it have marked `state`.
 #[must_use]
 pub fn times(state: &str) -> u64 {
     MARKS.with_borrow(|marks| marks.get(state).copied().unwrap_or(0))
 }
 
-/// A thread blocks, in `block`.
+/// Runs `block`, in which a thread blocks.
 pub(super) fn sleep<T>(block: impl FnOnce() -> T) -> T {
     mark(SLEEPS);
     ASLEEP.set(ASLEEP.get() + 1);
@@ -93,12 +93,12 @@ impl CallStates {
     }
 }
 
-/// The result of `f`, and the states that this thread has reached in it; other threads' marks are not counted. Call it
-/// inside a model, and not inside another call of `during`.
+/// Returns the result of `f`, and the states that this thread has reached in `f`; other threads' marks are not counted.
+/// Must be called inside a model, and not inside another call of `during`.
 pub fn during<T>(f: impl FnOnce() -> T) -> (T, CallStates) {
     let this = thread::current().id();
     CALLS.with_borrow_mut(|calls| {
-        // A call that was unwound, or of an abandoned execution, is still listed.
+        // Remove a call that was unwound, or that belongs to an abandoned execution: such a call is still listed.
         calls.retain(|call| call.thread != this);
         calls.push(Call { thread: this, marks: Vec::new() });
     });
@@ -110,7 +110,8 @@ pub fn during<T>(f: impl FnOnce() -> T) -> (T, CallStates) {
     (result, CallStates(seen))
 }
 
-/// [`during`] for a call that may block: marks how the wait went, and returns whether the call has waited.
+/// Calls `f` as [`during`] does, where `f` may block: marks the course of the wait, and returns whether the call has
+/// waited.
 pub fn waiting<T>(f: impl FnOnce() -> T) -> (T, bool) {
     let (result, CallStates(seen)) = during(f);
     let yields = seen.contains(&YIELDS);
@@ -133,7 +134,8 @@ pub fn unmarked<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// True inside [`must_reach`]: for helpers that explore models and leave it to their callers to name the states.
+/// Returns true inside [`must_reach`]: for helpers that explore models and leave the naming of the states to their
+/// callers.
 #[must_use]
 pub fn is_asked_for() -> bool {
     EXPLORING.get()

@@ -1,7 +1,7 @@
 //! Loom's atomics, with sequentially consistent accesses.
 //!
-//! Loom treats a SeqCst access as an acquire-release one, but models SeqCst fences. So such an access is performed here
-//! as the acquire-release access and a fence, by one of two conventions ([`Sc`]):
+//! Loom treats a SeqCst access as an acquire-release access, but models SeqCst fences. So this file performs a SeqCst
+//! access as the acquire-release access and a fence, by one of two conventions ([`Sc`]):
 //!
 //! | access, SeqCst | `AfterWrites` | `BeforeLoads` |
 //! |---|---|---|
@@ -10,7 +10,7 @@
 //! | read-modify-write | AcqRel, then fence | AcqRel |
 //! | compare-exchange that fails | Acquire, or its given failure ordering | the same |
 //!
-//! A *site* is a place in the source that has a SeqCst access or fence. [`each_site`] weakens one site after the other
+//! A *site* is a place in the source that has a SeqCst access or fence. [`each_site`] weakens each site in turn
 //! to acquire-release, and checks whether the model fails. `docs/orderings.md`, section 10, says what the conventions
 //! prove, and lists the sites in a table.
 
@@ -21,12 +21,12 @@ use std::{env, process};
 use loom::sync::atomic;
 pub use loom::sync::atomic::Ordering;
 
-/// On which side of a SeqCst access its fence stands.
+/// The side of a SeqCst access on which its fence stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sc {
-    /// After each store and read-modify-write.
+    /// The fence stands after each store and read-modify-write.
     AfterWrites,
-    /// Before each load.
+    /// The fence stands before each load.
     BeforeLoads,
 }
 
@@ -55,21 +55,21 @@ impl std::fmt::Display for Site {
     }
 }
 
-// Loom runs all threads of a model on one thread of the machine, the test's.
+// Loom runs all threads of a model on one thread of the machine, the test's thread.
 thread_local! {
     static SC: Cell<Sc> = const { Cell::new(Sc::AfterWrites) };
-    /// In the order in which the models of this test have first reached them.
+    /// The sites, in the order in which the models of this test have first reached them.
     static SITES: RefCell<Vec<Site>> = const { RefCell::new(Vec::new()) };
-    /// The full name of a site, or empty.
+    /// The full name of the weakened site, or empty.
     static WEAKENED: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// From now on the models of this test follow this convention. The default is [`Sc::AfterWrites`].
+/// Sets the convention that the models of this test follow from now on. The default is [`Sc::AfterWrites`].
 pub fn set_sc(sc: Sc) {
     SC.set(sc);
 }
 
-/// Explores a model that relies on SeqCst accesses: under each convention.
+/// Explores a model that relies on SeqCst accesses, under each convention.
 pub fn under_both(explore: impl Fn()) {
     for sc in [Sc::AfterWrites, Sc::BeforeLoads] {
         set_sc(sc);
@@ -78,9 +78,9 @@ pub fn under_both(explore: impl Fn()) {
     set_sc(Sc::AfterWrites);
 }
 
-/// Explores a model under both conventions; then once more for each SeqCst access and fence that it has reached, with
-/// that one weakened. The model must fail if the site is in `needed`, and pass if it is in `spare`; each site is in one
-/// of them.
+/// Explores a model under both conventions; then once more for each SeqCst access and fence that the model has reached,
+/// with that site weakened. The model must fail if the site is in `needed`, and pass if it is in `spare`; each site is
+/// in one of the two lists.
 ///
 /// A weakened model is explored in a process of its own, which ends when the model fails: unwinding would run
 /// destructors in a model that has ended. `test` is the name of the calling test, with its modules.
@@ -105,7 +105,7 @@ pub fn each_site(test: &str, needed: &[&str], spare: &[&str], explore: impl Fn()
             .output()
             .unwrap();
         let output = String::from_utf8_lossy(&child.stderr);
-        // An execution that ends at loom's own limits is not an answer.
+        // Do not count an execution that ends at loom's own limits as an answer.
         let answers = !output.contains("exceeded maximum") && !output.contains("internal bug");
         match child.status.code() {
             Some(FAILS) if answers => killed.push(site.to_string()),
@@ -123,11 +123,11 @@ fn sorted(sites: &[impl AsRef<str>]) -> Vec<&str> {
     sites
 }
 
-/// What the process of a weakened model ends with. Neither is what a test's ends with.
+/// The exit codes of the process of a weakened model. A test's process ends with neither.
 const FAILS: i32 = 3;
 const PASSES: i32 = 4;
 
-/// Whether an access of the caller with this ordering is sequentially consistent.
+/// Returns whether an access of the caller with this ordering is sequentially consistent.
 #[track_caller]
 fn is_sc(what: &'static str, ordering: Ordering) -> bool {
     if ordering != Ordering::SeqCst {
@@ -152,7 +152,7 @@ fn before_load(ordering: Ordering) {
     }
 }
 
-/// After an access that has written.
+/// Places the fence after an access that has written.
 #[track_caller]
 fn after_write(what: &'static str, ordering: Ordering) {
     if is_sc(what, ordering) && SC.get() == Sc::AfterWrites {
@@ -160,14 +160,14 @@ fn after_write(what: &'static str, ordering: Ordering) {
     }
 }
 
-/// As of `std`.
+/// The counterpart of `std`'s `fence`.
 #[track_caller]
 pub fn fence(ordering: Ordering) {
     let weakened = ordering == Ordering::SeqCst && !is_sc("fence", ordering);
     atomic::fence(if weakened { Ordering::AcqRel } else { ordering });
 }
 
-/// Without its place in the total order.
+/// Returns the load's ordering without the place in the total order.
 fn load_part(ordering: Ordering) -> Ordering {
     if ordering == Ordering::SeqCst { Ordering::Acquire } else { ordering }
 }
@@ -182,7 +182,7 @@ fn rmw_part(ordering: Ordering) -> Ordering {
 
 macro_rules! atomic {
     ($Atomic:ident $(<$T:ident>)?, $Value:ty) => {
-        /// As of `std`.
+        /// The counterpart of `std`'s type of this name.
         pub struct $Atomic $(<$T>)? (atomic::$Atomic $(<$T>)?);
 
         impl $(<$T>)? $Atomic $(<$T>)? {

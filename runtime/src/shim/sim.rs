@@ -1,4 +1,4 @@
-//! The simulated machine: see the crate `sudog-sim`. Outside a simulation all of this is `std`'s.
+//! The simulated machine: see the crate `sudog-sim`. Outside a simulation all of this behaves as `std`.
 
 pub use std::time::Instant;
 
@@ -10,35 +10,35 @@ pub use sudog_sim::{Cell, futex, pause, work};
 
 use std::time::Duration;
 
-/// A full fence.
+/// Executes a full fence.
 #[track_caller]
 pub fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Processors of the simulated machine; one outside a simulation.
+/// Returns the number of processors of the simulated machine; 1 outside a simulation.
 pub fn num_cpus() -> u32 {
     sudog_sim::processors().map_or(1, |n| n as u32)
 }
 
-/// The number of the processor that runs the calling thread; `None` outside a simulation.
+/// Returns the number of the processor that runs the calling thread; `None` outside a simulation.
 pub fn processor() -> Option<u32> {
     sudog_sim::processor().map(|n| n as u32)
 }
 
-/// The processor time of a thread, which the machine does not tell.
+/// The processor time of a thread, which a simulated machine does not report.
 pub struct ThreadClock;
 
 impl ThreadClock {
-    /// One that tells nothing.
+    /// Creates a clock that reports no time.
     pub const fn new() -> Self {
         Self
     }
 
-    /// It is the calling thread's from now on.
+    /// Assigns the clock to the calling thread.
     pub fn start(&self) {}
 
-    /// None: the machine does not say.
+    /// Returns None: the simulated machine does not report the time.
     pub fn time(&self) -> Option<Duration> {
         None
     }

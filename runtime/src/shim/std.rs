@@ -6,21 +6,21 @@ pub use std::time::Instant;
 
 use std::time::Duration;
 
-/// Now.
+/// Returns the current time.
 #[inline]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// A full fence between plain accesses of two threads that each write, then read what the other has written.
+/// Executes a full fence between plain accesses of two threads that each write, then read the other's write.
 #[inline(always)]
 pub fn full_fence() {
     // The standard fence compiles to `mfence`, which takes several times as long as a locked instruction. It also
     // orders stores that bypass the caches, which are not used here. Any locked instruction is a full fence for
     // ordinary memory; Linux's `smp_mb` uses this one.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: writes to a byte of this thread's stack the value that is there. Not `nomem`: the compiler moves no
-    // access across it.
+    // SAFETY: the instruction writes to a byte of this thread's stack the value that the byte already has. The block is
+    // not `nomem`, so the compiler moves no access across it.
     unsafe {
         std::arch::asm!("lock or byte ptr [rsp], 0", options(nostack));
     }
@@ -34,39 +34,39 @@ pub fn pause() {
     std::hint::spin_loop();
 }
 
-/// Work of so many cycles, which takes time on a simulated machine only.
+/// Does work for this number of cycles. The work takes time on a simulated machine only.
 #[inline(always)]
 pub fn work(_cycles: u64) {}
 
-/// What code that switches between stacks tells of them: for a simulated machine, which finds accesses to frames that are no
-/// more.
+/// Reports on stacks, by code that switches between stacks: for a simulated machine, which finds accesses to frames
+/// that do not exist any more. On the real machine all of these functions do nothing.
 pub mod stacks {
     use std::ops::Range;
 
-    /// These addresses are a stack from now on.
+    /// Declares these addresses to be a stack from now on.
     #[inline(always)]
     pub fn begins(_addresses: Range<usize>) {}
 
-    /// The calling thread goes on on the stack with this lowest address.
+    /// Records that the calling thread goes on on the stack with this lowest address.
     #[inline(always)]
     pub fn resumes(_low: usize) {}
 
-    /// The caller, which runs on the stack with this lowest address, is about to leave it.
+    /// Records that the caller, which runs on the stack with this lowest address, is about to leave that stack.
     #[inline(always)]
     pub fn suspends(_low: usize) {}
 
-    /// The stack with this lowest address is used no more.
+    /// Records that the stack with this lowest address is not used any more.
     #[inline(always)]
     pub fn ends(_low: usize) {}
 }
 
-/// Lets another thread of this processor run, if one is ready.
+/// Lets another thread of this processor run, if another is ready.
 #[inline]
 pub fn yield_now() {
     std::thread::yield_now();
 }
 
-/// How many processors this process may run on: those of its main thread, read once.
+/// Returns the number of processors on which this process may run: the number for its main thread, read once.
 #[inline]
 pub fn num_cpus() -> u32 {
     static CPUS: AtomicU32 = AtomicU32::new(0);
@@ -83,12 +83,12 @@ pub fn num_cpus() -> u32 {
 
 /// Returns the number of the processor that runs the calling thread; `None` if the system does not say.
 ///
-/// glibc 2.35 and later read the number in the thread's `rseq` area, where the kernel has written it: 2 ns. Other C libraries
-/// ask the vDSO on x86-64, which was said to take 20 ns, and make a system call elsewhere.
+/// glibc 2.35 and later read the number in the thread's `rseq` area, where the kernel has written it: 2 ns. Other C
+/// libraries ask the vDSO on x86-64, which was said to take 20 ns, and make a system call elsewhere.
 #[cfg(target_os = "linux")]
 #[inline]
 pub fn processor() -> Option<u32> {
-    // SAFETY: `sched_getcpu` takes no arguments and touches no memory of ours.
+    // SAFETY: `sched_getcpu` takes no arguments and touches no memory of this program.
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
@@ -98,7 +98,7 @@ pub fn processor() -> Option<u32> {
     None
 }
 
-/// The processor time of a thread, which others may ask for.
+/// The processor time of a thread, for which other threads may ask.
 pub struct ThreadClock(AtomicI32);
 
 impl ThreadClock {
@@ -108,11 +108,11 @@ impl ThreadClock {
         Self(AtomicI32::new(Self::NONE))
     }
 
-    /// It is the calling thread's from now on.
+    /// Assigns the clock to the calling thread.
     #[cfg(target_os = "linux")]
     pub fn start(&self) {
         let mut clock = Self::NONE;
-        // SAFETY: the calling thread exists, and `clock` can be written to.
+        // SAFETY: the calling thread exists, and `clock` is writable.
         let failed = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) } != 0;
         self.0.store(if failed { Self::NONE } else { clock }, Ordering::Relaxed);
     }
@@ -120,13 +120,13 @@ impl ThreadClock {
     #[cfg(not(target_os = "linux"))]
     pub fn start(&self) {}
 
-    /// None if the system does not say, or if the thread has ended. Should its number have been given to another one,
-    /// then that one's: a hint.
+    /// Returns the thread's processor time; None if the system does not report that time, or if the thread has ended.
+    /// If the clock's number has been given to another thread since, returns that thread's time: the time is a hint.
     #[cfg(target_os = "linux")]
     pub fn time(&self) -> Option<Duration> {
         let clock = self.0.load(Ordering::Relaxed);
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `time` can be written to; an unknown clock is an error.
+        // SAFETY: `time` is writable; an unknown clock is an error.
         (clock != Self::NONE && unsafe { libc::clock_gettime(clock, &raw mut time) } == 0)
             .then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
     }
@@ -137,21 +137,23 @@ impl ThreadClock {
     }
 }
 
-/// `available_parallelism` reads the cgroup's quota, for which it allocates; waiting must not allocate.
+/// Asks the system for the number of processors. Waiting must not allocate, and `available_parallelism` allocates, as
+/// it reads the cgroup's quota.
 #[cfg(target_os = "linux")]
 #[cold]
 fn ask_num_cpus() -> u32 {
-    // SAFETY: an all-zero cpu_set_t is a valid, empty one.
+    // SAFETY: an all-zero cpu_set_t is a valid, empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // Not 0, which means the calling thread: the first caller may be pinned to fewer processors than the others.
-    // SAFETY: takes no arguments and cannot fail.
+    // Do not pass 0, which means the calling thread: the first caller may be pinned to fewer processors than the
+    // others.
+    // SAFETY: `getpid` takes no arguments and cannot fail.
     let main_thread = unsafe { libc::getpid() };
-    // SAFETY: `set` is a cpu_set_t of the size given.
+    // SAFETY: `set` is a cpu_set_t of the given size.
     let got = unsafe { libc::sched_getaffinity(main_thread, size_of::<libc::cpu_set_t>(), &raw mut set) };
     if got != 0 {
-        return 1; // more than 1024 processors, or forbidden: never to spin is always correct
+        return 1; // more than 1024 processors, or forbidden: never spinning is always correct
     }
-    // SAFETY: `set` was filled by the call above.
+    // SAFETY: `sched_getaffinity` has filled `set`.
     unsafe { libc::CPU_COUNT(&set) as u32 }
 }
 
@@ -161,7 +163,7 @@ fn ask_num_cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
-/// Replaces the futex on other systems: a few condition variables, shared by all words.
+/// The replacement for the futex on other systems: a few condition variables, shared by all words.
 #[cfg(not(target_os = "linux"))]
 pub mod futex {
     use super::{AtomicU32, Instant, Ordering};
@@ -178,7 +180,7 @@ pub mod futex {
         debug_assert!(deadline.is_none(), "no caller passes a deadline");
         let (lock, changed) = condvar_of(word);
         let asleep = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        // A waker changes the word first and then takes this lock to wake: so this thread sees the change here, or gets
+        // A waker changes the word first and then takes this lock to wake. So this thread sees the change now, or gets
         // the wake-up.
         if word.load(Ordering::Relaxed) == expected {
             drop(changed.wait(asleep).unwrap_or_else(PoisonError::into_inner));
@@ -203,7 +205,7 @@ mod parker {
     use super::Instant;
     use std::sync::{Condvar, Mutex, PoisonError};
 
-    /// Blocks one thread until one `unpark`.
+    /// A parker: blocks one thread until one `unpark`.
     pub struct Parker {
         ready: Mutex<bool>,
         wake: Condvar,
@@ -214,12 +216,12 @@ mod parker {
             Self { ready: Mutex::new(false), wake: Condvar::new() }
         }
 
-        /// Whether `unpark` has been called, and `park` will return at once.
+        /// Returns whether `unpark` has been called, so that `park` will return at once.
         pub fn is_ready(&self) -> bool {
             *self.ready.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
-        /// Blocks until `unpark` (true, and the parker can be used again) or until `deadline` (false).
+        /// Blocks until `unpark` (returns true, and the parker can be used again) or until `deadline` (returns false).
         pub fn park(&self, deadline: Option<Instant>) -> bool {
             let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
             while !*ready {
@@ -234,14 +236,15 @@ mod parker {
         }
 
         /// # Safety
-        /// `this` is alive, and each earlier `unpark` on it has been consumed by a `park`.
+        /// `this` is alive, and a `park` has consumed each earlier `unpark` of `this`.
         pub unsafe fn unpark(this: *const Self) {
-            // SAFETY: alive by the contract. The thread cannot return from `park`, and so cannot free this, before the
-            // lock is released; and a `std` mutex may be freed by its owner once the release is visible.
+            // SAFETY: `this` is alive by the contract of this function. The parker's thread cannot return from `park`,
+            // and so cannot free the parker, before the lock is released; and a `std` mutex may be freed by its owner
+            // once the release is visible.
             let this = unsafe { &*this };
             let mut ready = this.ready.lock().unwrap_or_else(PoisonError::into_inner);
             *ready = true;
-            // Under the lock: after the unlock the condition variable may be freed.
+            // Notify under the lock: after the unlock the condition variable may be freed.
             this.wake.notify_one();
         }
     }

@@ -1,5 +1,5 @@
-//! What sleeps in the operating system, threads and the clock: `std`'s, or the simulated machine's under `--cfg
-//! sudog_sim`. Models leave these as they are.
+//! The types that sleep in the operating system, threads and the clock: `std`'s, or the simulated machine's under
+//! `--cfg sudog_sim`. Models use `std`'s, too.
 
 #[cfg(not(sudog_sim))]
 pub use std::{

@@ -1,15 +1,16 @@
-//! Coherence: whose a line is, and what an access to it costs.
+//! Coherence: the owner and the sharers of a line, and the cost of an access to the line.
 //!
 //! | a line is | load | store, read-modify-write |
 //! |---|---|---|
-//! | in no cache | a miss, from memory; it is shared then | a miss; it is the core's then |
-//! | one core's (modified or exclusive) | a hit for that core; else a miss, and two share it | a hit for that core; else a miss, and the other loses it |
-//! | shared by several cores | a hit for these; else a miss, from the nearest | all others lose it, each at a cost |
+//! | in no cache | a miss, served by memory; the line is shared afterwards | a miss; the line is owned by the core afterwards |
+//! | owned by one core (modified or exclusive) | a hit for that core; else a miss, and two cores share the line | a hit for that core; else a miss, and the owner loses the line |
+//! | shared by several cores | a hit for these; else a miss, served by the nearest | all others lose the line, each at a cost |
 //!
-//! An access that misses takes effect half way, when it reaches the caches that have the line; until then their cores go on with
-//! it. One access at a time is served at a line: `busy` is when its directory is free again. After a store the processor goes on
-//! while others lose the line; the next read-modify-write or fence waits until they have. Memory has the value at once, so
-//! other cores wait with their accesses until the store reaches them.
+//! An access that misses takes effect half way, when it reaches the caches that have the line; until then the cores of
+//! these caches go on using the line. A line serves one access at a time: `busy` is the time at which the line's
+//! directory is free again. After a store the processor goes on while other cores lose the line; the next
+//! read-modify-write or fence waits until they have lost it. Memory has the value at once, so other cores delay their
+//! accesses until the store reaches them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -39,39 +40,39 @@ const NO_CORE: u8 = u8::MAX;
 
 #[derive(Debug)]
 struct Line {
-    /// The core that may write.
+    /// The core that may write, or `NO_CORE`.
     owner: u8,
     /// The cores that may read, if there is no owner.
     sharers: u128,
-    /// When the directory serves the next access.
+    /// The time at which the directory serves the next access.
     busy: u64,
-    /// Writes so far.
+    /// The number of writes so far.
     version: u32,
-    /// A store under way: its core, and when it takes the line.
+    /// A store under way: its core, and the time at which that core takes the line.
     store: Option<(u8, u64)>,
 }
 
-/// What accesses have cost, since the machine began.
+/// The costs of accesses since the machine began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Accesses in all.
+    /// The number of all accesses.
     pub accesses: u64,
-    /// Those that another cache or memory served.
+    /// The number of accesses that another cache or memory served.
     pub misses: u64,
-    /// Of these, those that came from another socket.
+    /// The number of misses that a cache of another socket served.
     pub far_misses: u64,
-    /// Caches that lost a line.
+    /// The number of times that a cache lost a line.
     pub invalidations: u64,
 }
 
-/// All lines, by number of first touch.
+/// All lines, numbered in the order of first touch.
 #[derive(Debug)]
 pub(crate) struct Caches {
     numbers: HashMap<u64, u32, BuildHasherDefault<LineHasher>>,
     lines: Vec<Line>,
-    /// The numbers of lines that were looked for lately.
+    /// The lines that were accessed lately, with their numbers.
     recent: Box<[(u64, u32); RECENT]>,
-    /// Decides by how much misses vary.
+    /// The state of the random numbers that vary the latencies of misses.
     random: u64,
     pub(crate) traffic: Traffic,
 }
@@ -95,22 +96,24 @@ impl Hasher for LineHasher {
     }
 }
 
-/// What an access comes to: see [`Caches::request`].
+/// The answer to an access: see [`Caches::request`].
 pub(crate) enum Request {
-    /// It is served.
+    /// The access is served.
     Hit(Served),
-    /// It takes effect when it reaches the caches that have the line: see [`Caches::reach`].
+    /// The access takes effect when the request reaches the caches that have the line: see [`Caches::reach`].
     Miss { line: u32, reaches: u64, done: u64 },
-    /// It waits until stores are done, those before it or another core's to this line, and is requested anew.
+    /// The access waits until earlier stores of its core, or another core's store to this line, are done. Then it is
+    /// requested anew.
     Later { at: u64 },
 }
 
 /// An access that has taken effect.
 pub(crate) struct Served {
-    /// When the processor goes on.
+    /// The time at which the processor goes on.
     pub(crate) done: u64,
-    /// The line, and whether other caches have lost it.
+    /// The line of the access.
     pub(crate) line: u32,
+    /// True if other caches have lost the line.
     pub(crate) changed: bool,
 }
 
@@ -121,7 +124,8 @@ impl Caches {
         Self { numbers: HashMap::default(), lines: Vec::new(), recent, random, traffic: Traffic::default() }
     }
 
-    /// Up to an eighth more: no two misses take the same time, or threads would run in step for ever.
+    /// Returns the latency plus up to an eighth of it. No two misses take the same time, or threads would run in step
+    /// for ever.
     fn varied(&mut self, latency: u64) -> u64 {
         // Marsaglia's xorshift.
         self.random ^= self.random << 13;
@@ -145,12 +149,12 @@ impl Caches {
         number
     }
 
-    /// How often the line has been written.
+    /// Returns the number of writes to the line so far.
     pub(crate) fn version(&self, line: u32) -> u32 {
         self.lines[line as usize].version
     }
 
-    /// An access of `core` at time `now`, whose stores are under way until `*store_done`.
+    /// Requests an access of `core` at time `now`. The core's earlier stores are under way until `*store_done`.
     pub(crate) fn request(
         &mut self,
         machine: &Preset,
@@ -173,7 +177,7 @@ impl Caches {
         let me = 1_u128 << core;
         let own = line.owner as usize == core || stores;
         if own && kind == Access::Rmw && *store_done > now {
-            return Request::Later { at: *store_done }; // meanwhile another core may take the line
+            return Request::Later { at: *store_done }; // in the meantime another core may take the line
         }
         self.traffic.accesses += 1;
         let hit = |cost| Served { done: now + cost, line: number, changed: false };
@@ -194,13 +198,14 @@ impl Caches {
         let is_near = |core: u32| machine.socket(core as usize) == home;
         let from_near = bits(others).any(is_near);
         let from_far = bits(others).any(|core| !is_near(core));
-        // A reader takes the line from the nearest; a writer has to hear from all that had it.
+        // A reader takes the line from the nearest cache; a writer has to wait for all caches that had the line.
         let far = match kind {
             Access::Load => from_far && !from_near,
             Access::Store | Access::Rmw => from_far,
         };
         let latency = match (others, far) {
-            (0, _) if line.sharers & me != 0 => memory.rmw, // shared with no other core: it becomes its own
+            // The core is the only sharer, and becomes the owner.
+            (0, _) if line.sharers & me != 0 => memory.rmw,
             (0, _) => memory.first,
             (_, false) => memory.near,
             (_, true) => memory.far,
@@ -223,12 +228,13 @@ impl Caches {
             line.version = line.version.wrapping_add(1);
             return Request::Hit(Served { changed: true, ..hit(memory.store) });
         }
-        // The line is fetched while stores are under way; the instruction waits for both.
+        // The core fetches the line while its stores are under way; the instruction waits for both.
         let done = arrives.max(*store_done) + memory.rmw;
         Request::Miss { line: number, reaches: reaches.max(*store_done), done }
     }
 
-    /// A load or a read-modify-write of `core` that has missed takes effect. Until now the line was where it was.
+    /// Lets a load or a read-modify-write of `core` that has missed take effect. Until now the other caches kept the
+    /// line.
     pub(crate) fn reach(&mut self, core: usize, number: u32, kind: Access, now: u64, done: u64) -> Request {
         if let Store::OfAnother { until } = self.store_under_way(number, core, now) {
             return Request::Later { at: until };
@@ -245,8 +251,8 @@ impl Caches {
         Request::Hit(Served { done, line: number, changed: true })
     }
 
-    /// The store that is under way to this line, which takes it when it is time. Its value is there already, so other cores must
-    /// not look before.
+    /// Returns the store that is under way to this line. A store whose time has come takes the line first. Memory
+    /// already has the value of a store under way, so other cores must not read before the store takes the line.
     fn store_under_way(&mut self, number: u32, core: usize, now: u64) -> Store {
         match self.lines[number as usize].store {
             None => Store::None,
@@ -259,7 +265,7 @@ impl Caches {
         }
     }
 
-    /// All other cores lose the line to this one.
+    /// Takes the line from all other cores, for this core.
     fn take(&mut self, number: u32, core: usize) {
         let line = &mut self.lines[number as usize];
         self.traffic.invalidations += u64::from(line.others(core).count_ones());
@@ -269,7 +275,7 @@ impl Caches {
     }
 }
 
-/// A store that is under way to a line, and until when.
+/// A store that is under way to a line, and the time at which the store takes the line.
 enum Store {
     None,
     Own { until: u64 },
@@ -277,7 +283,7 @@ enum Store {
 }
 
 impl Line {
-    /// The other cores that have it.
+    /// Returns the set of other cores that have the line.
     fn others(&self, core: usize) -> u128 {
         let all = if self.owner == NO_CORE { self.sharers } else { 1 << self.owner };
         all & !(1 << core)
@@ -315,7 +321,7 @@ mod tests {
             self.caches.request(self.preset, core, line * LINE, kind, now, &mut self.stores_done[core])
         }
 
-        /// When an access is done that no other disturbs.
+        /// Makes an access that no other access disturbs. Returns the time at which the access is done.
         fn access(&mut self, core: usize, line: usize, kind: Access, mut now: u64) -> u64 {
             loop {
                 match self.request(core, line, kind, now) {

@@ -1,18 +1,19 @@
-//! Schedules by seed: which thread runs next is decided at each of its steps, and at the end of each of its turns.
+//! Schedules by seed: a decision at each step of a thread, and at the end of each turn, chooses the thread that runs
+//! next.
 //!
-//! | a decision | by default | by a seed, sometimes |
+//! | a decision | by default | sometimes, by the seed |
 //! |---|---|---|
 //! | at a step | the thread goes on | another thread runs; the clock jumps, or a timer goes off; a sleeper wakes for no reason |
-//! | at a pause, or a yield | the next thread runs, in turn | any |
-//! | where a thread sleeps or ends | likewise; if no thread can run, the earliest timer goes off | any; or the earliest timer goes off |
+//! | at a pause, or a yield | the next thread runs, in turn | any thread runs |
+//! | at the sleep or the end of a thread | the next thread runs, in turn; if no thread can run, the earliest timer goes off | any thread runs; or the earliest timer goes off |
 //!
-//! Only what departs from the default is written down: that is the schedule of a failure, and it can be replayed and made
-//! shorter.
+//! Only departures from the default are written down. They are the schedule of a failure, which can be replayed and
+//! shortened.
 //!
-//! Two ways to decide: *random*, where each step is the end of a turn with the same probability; and *by priorities* (PCT:
-//! Burckhardt and others, ASPLOS 2010), where the thread of the highest priority runs, and at some steps it gets the lowest.
-//! A bug that needs d orderings is met by the latter with a probability of 1/(n k^(d-1)) at least, for n threads and k
-//! steps.
+//! There are two ways to decide: *random*, where each step is the end of a turn with the same probability; and *by
+//! priorities* (PCT: Burckhardt and others, ASPLOS 2010), where the thread of the highest priority runs, and at some
+//! steps that thread gets the lowest priority. The latter meets a bug that needs d orderings with a probability of at
+//! least 1/(n k^(d-1)), for n threads and k steps.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -21,51 +22,52 @@ use super::freed::Stacks;
 use super::{Access, Ended, Machine, Mode, State, ThreadId, Why};
 use crate::arena;
 
-/// What a step takes, in nanoseconds.
+/// The duration of a step, in nanoseconds.
 const STEP: u64 = 10;
 
-/// A timer so many nanoseconds away goes off only if no thread can run: whoever waits for so long waits as if for ever.
+/// The distance in nanoseconds from which on a timer goes off only if no thread can run: such a wait counts as a wait
+/// for ever.
 const FAR: u64 = 600_000_000_000;
 
 /// A departure from the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// This thread runs.
+    /// The thread with this number runs.
     Run(ThreadId),
     /// The earliest timer goes off.
     Timer,
-    /// So many nanoseconds pass.
+    /// The clock jumps by this number of nanoseconds.
     Jump(u64),
-    /// This sleeper wakes for no reason, as a futex allows.
+    /// The sleeper with this number wakes for no reason, as a futex allows.
     Spurious(ThreadId),
 }
 
-/// A choice, and at which decision.
+/// The number of the decision, and the choice.
 pub type Decision = (u64, Choice);
 
 /// A step of a traced execution.
 #[derive(Clone, Debug)]
 pub struct TraceStep {
-    /// Which thread.
+    /// The thread.
     pub thread: ThreadId,
-    /// When, in simulated nanoseconds.
+    /// The simulated time, in nanoseconds.
     pub at: u64,
-    /// What: a load, a store, a read-modify-write, a sleep, a wake-up.
+    /// The kind of the step: a load, a store, a read-modify-write, a sleep, a wake-up.
     pub what: &'static str,
-    /// The number of the word that it accesses; 0 if it is no access.
+    /// The number of the word that the step accesses; 0 if the step is no access.
     pub word: usize,
-    /// Where in the program.
+    /// The place in the program.
     pub place: &'static Location<'static>,
 }
 
-/// How decisions are made.
+/// The way in which decisions are made.
 #[derive(Clone, Debug)]
 pub(crate) enum Policy {
-    /// A turn ends at one of so many steps.
+    /// A turn ends at each step with a probability of 1 in `one_in`.
     Random { one_in: u64 },
-    /// The highest priority runs.
+    /// The thread of the highest priority runs.
     Priorities { of: Vec<u64>, lowest: u64, changes: Vec<u64> },
-    /// As written down.
+    /// The decisions are those of a schedule, by number.
     Replay(HashMap<u64, Choice>),
 }
 
@@ -73,16 +75,17 @@ pub(crate) struct Explored {
     /// Threads that can run, by number.
     ready: Vec<ThreadId>,
     policy: Policy,
-    /// One decision in so many is a fault; none, if there are to be none.
+    /// A decision is a fault with a probability of 1 in this number; None: there are no faults.
     faults: Option<u64>,
-    /// One pause in so many lets others run. A thread that spins for long meets what its neighbours do meanwhile only if
-    /// this is small; and gives up spinning only if it is large.
+    /// A pause lets other threads run with a probability of one in this number. Only if the number is small does a
+    /// thread that spins for long meet the steps of other threads; only if it is large does that thread give up
+    /// spinning.
     patience: u64,
     random: u64,
-    /// Decisions so far.
+    /// The number of decisions so far.
     points: u64,
     most: u64,
-    /// The thread that runs next, if that is decided.
+    /// The thread that runs next, if it has been decided.
     next: Option<ThreadId>,
     /// The stacks that the program has made.
     pub(super) stacks: Stacks,
@@ -90,7 +93,7 @@ pub(crate) struct Explored {
     pub(crate) trace: Option<Vec<TraceStep>>,
 }
 
-/// Where a decision is made.
+/// The occasion of a decision.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Point {
     Step,
@@ -135,18 +138,18 @@ impl Explored {
         random(&mut self.random) % n
     }
 
-    /// The next thread in turn after this one, which may be that one itself.
+    /// Returns the next thread in turn after this thread, which may be this thread itself.
     fn in_turn(&self, id: ThreadId) -> Option<ThreadId> {
         self.ready.iter().copied().find(|ready| *ready > id).or(self.ready.first().copied())
     }
 
-    /// Any thread that can run.
+    /// Returns any thread that can run.
     fn any(&mut self) -> Option<ThreadId> {
         let n = self.ready.len() as u64;
         (n > 0).then(|| self.below(n)).map(|n| self.ready[n as usize])
     }
 
-    /// What is chosen at this point, if not the default.
+    /// Returns the choice at this point, if it is not the default.
     fn choose(&mut self, point: Point, id: ThreadId, sleepers: &[ThreadId], timers: bool) -> Option<Choice> {
         if let Policy::Replay(decisions) = &self.policy {
             return decisions.get(&self.points).copied();
@@ -185,7 +188,7 @@ impl Explored {
     }
 }
 
-/// Marsaglia's xorshift.
+/// Returns the next random number, by Marsaglia's xorshift.
 fn random(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -201,7 +204,7 @@ impl Machine {
         }
     }
 
-    /// A step of the current thread: true if another thread goes first.
+    /// Makes a step of the current thread. Returns true if another thread goes first.
     pub(crate) fn switches_at_step(&mut self, address: usize, kind: Access) -> bool {
         let (id, place, at) = (self.current, self.threads[self.current].place, self.clock);
         self.clock += STEP;
@@ -215,7 +218,7 @@ impl Machine {
         self.explored().next != Some(id)
     }
 
-    /// A pause of the current thread, or a yield: true if another thread runs now.
+    /// Makes a pause of the current thread, or a yield. Returns true if another thread runs now.
     pub(crate) fn gives_way(&mut self) -> bool {
         if let Mode::Timed(timed) = &mut self.mode {
             return timed.give_way();
@@ -226,7 +229,7 @@ impl Machine {
         self.explored().next != Some(id)
     }
 
-    /// Decides which thread runs next. None can, if that stays open.
+    /// Decides which thread runs next. The decision stays open if no thread can run.
     fn decide(&mut self, point: Point) {
         let id = self.current;
         let timers = self.earliest_timer().is_some_and(|(at, _)| at < self.clock.saturating_add(FAR));
@@ -263,7 +266,7 @@ impl Machine {
         self.explored().next = next;
     }
 
-    /// What the machine does to its threads.
+    /// Applies a choice to the threads and to the clock.
     fn befall(&mut self, choice: Choice) {
         match choice {
             Choice::Run(_) => {}
@@ -275,7 +278,7 @@ impl Machine {
                 }
             }
             Choice::Spurious(id) => {
-                // A schedule without some of its decisions may not have spawned the thread yet.
+                // The thread may not exist yet: a shortened schedule may lack a decision that leads to its spawning.
                 if let Some(&State::Waits(address)) = self.threads.get(id).map(|thread| &thread.state) {
                     if let Some(queue) = self.sleepers.get_mut(&address) {
                         queue.retain(|sleeper| *sleeper != id);
@@ -305,7 +308,7 @@ impl Machine {
     }
 }
 
-/// The thread that goes on. None: nothing will ever happen, or the time is up.
+/// Returns the thread that goes on. None: no event will ever happen, or the time is up.
 pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
     loop {
         if let Some(next) = machine.explored().next.take() {
@@ -321,7 +324,7 @@ pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
     }
 }
 
-/// The thread that ran is suspended, or has ended.
+/// Records that the running thread is suspended, or has ended.
 pub(crate) fn suspended(machine: &mut Machine) {
     let id = machine.current;
     if machine.threads[id].state != State::Ready {

@@ -1,18 +1,19 @@
-//! Accesses to freed memory, where schedules are explored: each fails its execution.
+//! Checks for accesses to freed memory, where schedules are explored: such an access fails its execution.
 //!
-//! | memory | is freed | known by |
+//! | memory | is freed | found by |
 //! |---|---|---|
 //! | a block of the [`Arena`](crate::Arena) | when it is freed | quarantine |
 //! | a frame of a thread or a goroutine | when its function has returned | the addresses below the frames of a stack |
-//! | the stack of a thread or a goroutine | when that ends | its number, or [`stack::ends`](crate::stack::ends) |
+//! | the stack of a thread or a goroutine | when the thread or goroutine ends | its number, or [`stack::ends`](crate::stack::ends) |
 //!
-//! Waiters lie on the stacks of threads and goroutines that wait, so the second row is about the mistake that matters most: a waker
-//! that looks at a waiter after it has let that return. While one thread runs all others are suspended in a function of this
-//! crate, and [`frame`] has told where the frames of its callers end. Addresses from there down belong to no live frame.
+//! Waiters lie on the stacks of threads and goroutines that wait, so the second row is about the mistake that matters
+//! most: a waker that accesses a waiter after it has let the waiting function return. While one thread runs, all others
+//! are suspended in a function of this crate, and [`frame`] has recorded the address at which the frames of its callers
+//! end. Addresses from there down belong to no live frame.
 //!
-//! What is not found: an access that is neither a step nor one of a [`Cell`](crate::Cell); a frame in whose place another frame is by now; a block that quarantine
-//! has given back. The frames of a worker below those of the goroutine that it runs count as live, up to the end of its
-//! stack.
+//! Not found are: an access that is neither a step nor one of a [`Cell`](crate::Cell); an access to a frame in whose
+//! place another frame is by now; an access to a block that quarantine has given back. The frames of a worker below
+//! those of the goroutine that it runs count as live, up to the end of the worker's stack.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -21,9 +22,10 @@ use std::ops::Range;
 use super::{Machine, Mode, State, ThreadId, Why, stack, with};
 use crate::arena::{self, Freed, Step};
 
-/// An address that no frame of the caller, or of its callers, reaches down to.
+/// Returns an address below all frames of the caller and of the caller's callers.
 ///
-/// It stands in a frame of its own, which is the lowest: stacks grow towards lower addresses on each target of this crate.
+/// The address lies in a frame of this function's own, which is the lowest: stacks grow towards lower addresses on each
+/// target of this crate.
 #[inline(never)]
 pub(crate) fn frame() -> usize {
     let lowest = 0_u8;
@@ -39,9 +41,9 @@ struct Foreign {
 
 #[derive(Clone, Copy, Debug)]
 enum Use {
-    /// Code of this thread runs on it.
+    /// Code of this thread runs on the stack.
     Runs(ThreadId),
-    /// Its frames end here.
+    /// The frames of the suspended stack end at this address.
     Suspended(usize),
     Ended,
 }
@@ -50,7 +52,7 @@ enum Use {
 #[derive(Debug, Default)]
 pub(crate) struct Stacks(BTreeMap<usize, Foreign>);
 
-/// What an access has met.
+/// The freed memory that an access has met.
 enum Met {
     Block(Freed, usize),
     Frame { whose: String, below: usize },
@@ -58,8 +60,8 @@ enum Met {
 }
 
 impl Machine {
-    /// An access of the current thread, whose frames end at `frame`, to this address: true if the memory there is freed. The machine
-    /// has stopped then.
+    /// Checks an access of the current thread, whose frames end at `frame`, to this address. Returns true if the memory
+    /// at the address is freed; the machine has stopped then.
     pub(crate) fn meets_freed_memory(&mut self, address: usize, what: &str, frame: usize) -> bool {
         let text = arena::outside(|| {
             let met = self.meets(address, frame)?;
@@ -90,7 +92,8 @@ impl Machine {
         if let Some(block) = arena::freed(address) {
             return Some(Met::Block(block, address - block.begin));
         }
-        // The frames of the thread end here: a thread that has none yet knows of no address in its stack.
+        // The address at which the frames of a thread end. No other thread knows an address in the stack of a thread
+        // that has no frames yet.
         let frames = |id: ThreadId| if id == self.current { frame } else { self.threads[id].frame };
         let below = |end: usize| end.checked_sub(address).filter(|below| *below > 0);
         if let Some((id, stack)) = stack::owner(self.region, address) {
@@ -98,7 +101,7 @@ impl Machine {
             if thread.state == State::Done {
                 return Some(Met::Stack(self.describe(id)));
             }
-            // It may run on another stack, the one of a goroutine.
+            // The thread may run on another stack, that of a goroutine.
             let below = below(Some(frames(id)).filter(|end| stack.contains(end))?)?;
             return Some(Met::Frame { whose: self.describe(id), below });
         }
@@ -122,7 +125,7 @@ impl Machine {
     }
 }
 
-// What programs tell of the stacks that they make.
+// The functions by which programs tell of the stacks that they make.
 
 fn stacks(f: impl FnOnce(&mut Stacks, ThreadId)) {
     if super::is_simulated() {
@@ -135,7 +138,7 @@ fn stacks(f: impl FnOnce(&mut Stacks, ThreadId)) {
     }
 }
 
-/// These addresses are a stack from now on. It is suspended, and all of it may be in use.
+/// Declares these addresses to be a stack from now on. The stack is suspended, and all of it may be in use.
 pub fn begins(addresses: Range<usize>) {
     let begun = Foreign { end: addresses.end, state: Use::Suspended(addresses.start) };
     stacks(|stacks, _| _ = stacks.0.insert(addresses.start, begun));
@@ -149,18 +152,18 @@ fn set(low: usize, state: impl FnOnce(ThreadId) -> Use) {
     });
 }
 
-/// The calling thread goes on on the stack with this lowest address.
+/// Records that the calling thread goes on on the stack with this lowest address.
 pub fn resumes(low: usize) {
     set(low, Use::Runs);
 }
 
-/// The caller, which runs on the stack with this lowest address, is about to leave it.
+/// Records that the caller, which runs on the stack with this lowest address, is about to leave that stack.
 pub fn suspends(low: usize) {
     let end = frame();
     set(low, |_| Use::Suspended(end));
 }
 
-/// The stack with this lowest address is used no more, until it begins again.
+/// Records that the stack with this lowest address is not used any more, until it begins again.
 pub fn ends(low: usize) {
     set(low, |_| Use::Ended);
 }

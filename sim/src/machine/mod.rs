@@ -1,18 +1,18 @@
-//! The machine: its threads, its clock, and what is common to both ways of running it.
+//! The machine: its threads, its clock, and the code that both ways of running a program share.
 //!
-//! Simulated threads are coroutines of one thread of the process. All that they do to each other goes through the functions
-//! below. There are two ways to decide which of them runs:
+//! Simulated threads are coroutines of one thread of the process. All effects of a simulated thread on another go
+//! through the functions below. There are two ways to decide which thread runs:
 //!
 //! | | [`timed`] | [`explored`] |
 //! |---|---|---|
-//! | runs | the processor with the earliest clock, ties by number | what a seed chooses, at each step |
-//! | time | costs of memory and of the system, on so many processors | ten nanoseconds a step, and jumps |
-//! | answers | what it costs, how fair it is | whether it is correct |
+//! | runs | the processor with the earliest clock, ties by number | the thread that a seed chooses, at each step |
+//! | time | costs of memory and of the system, on the chosen number of processors | ten nanoseconds a step, and jumps |
+//! | answers | how much the program costs, how fair the program is | whether the program is correct |
 //!
 //! Both are exact: a seed and a program give one execution, on any machine.
 //!
-//! A step takes effect when it is issued, in the order of the processors' clocks; what it costs is added to the clock of its
-//! processor after that. So memory is sequentially consistent.
+//! A step takes effect when it is issued, in the order of the processors' clocks. The cost of the step is added to the
+//! clock of the processor afterwards. So memory is sequentially consistent.
 
 pub(crate) mod cache;
 pub(crate) mod explored;
@@ -53,18 +53,18 @@ thread_local! {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It runs, or could.
+    /// The thread runs, or could run.
     Ready,
-    /// It sleeps on the futex at this address, or until its deadline.
+    /// The thread sleeps on the futex at this address, until a wake-up or until its deadline.
     Waits(usize),
-    /// It sleeps until its deadline.
+    /// The thread sleeps until its deadline.
     Sleeps,
-    /// It spins, and all that it looks at is as it was.
+    /// The thread spins, and none of the lines that it reads has changed.
     Spins,
     Done,
 }
 
-/// How a sleep ended.
+/// The end of a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Woken,
@@ -75,19 +75,19 @@ type Body = Box<dyn FnOnce()>;
 
 pub(crate) struct Thread {
     name: Option<String>,
-    /// Where it was spawned. None: the first one.
+    /// The place where the thread was spawned. None for the first thread.
     started: Option<&'static Location<'static>>,
     pub(crate) state: State,
     pub(crate) ended: Ended,
-    /// The number of its sleeps: a timer of an earlier one means nothing.
+    /// The number of sleeps of this thread so far. A timer that was set for an earlier sleep is ignored.
     pub(crate) sleep: u64,
-    /// When its sleep ends at the latest, in the units of the clock.
+    /// The latest time at which the sleep ends, in the units of the clock.
     pub(crate) deadline: Option<u64>,
-    /// Its latest step; at first, where it was started.
+    /// The place of the latest step; at first, the place where the thread was started.
     place: &'static Location<'static>,
-    /// Where its frames end, while it is suspended. 0: it has not run yet.
+    /// The address at which the thread's frames end, while the thread is suspended. 0: the thread has not run yet.
     frame: usize,
-    /// Its access that has not taken effect yet. Only if machines have costs.
+    /// The access of this thread that has not taken effect yet. Used only if the machine has costs.
     request: Option<Requested>,
     spin: Spin,
     locals: Vec<(usize, Box<dyn Any>)>,
@@ -100,24 +100,25 @@ pub(crate) struct Thread {
 struct Requested {
     address: usize,
     kind: Access,
-    /// It has missed: its line, and when the thread goes on.
+    /// The line and the time at which the thread goes on, if the access has missed.
     missed: Option<(u32, u64)>,
 }
 
-/// What a thread has looked at in its latest pauses, while it did nothing else.
+/// The lines that a thread has read in its latest pauses, while it did nothing else.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spin {
     lines: [u32; 4],
-    /// How often each had been written when the thread looked first in its latest round with that line, and that round.
+    /// The version of each line at the first read in the latest round that read the line, and the number of that round.
     seen: [(u32, u32); 4],
     len: usize,
-    /// Looks with a pause after them, between which it has only loaded from these lines, which were in its cache.
+    /// The number of rounds. A round is a read with a pause after it. In all these rounds the thread has only loaded
+    /// from `lines`, and all loads were hits.
     rounds: u32,
-    /// It has looked since the last pause.
+    /// True if the thread has read a line since the last pause.
     looked: bool,
-    /// When the last round ended.
+    /// The time at which the last round ended.
     at: u64,
-    /// It has done something else since then.
+    /// True if the thread has done anything else since the last round ended.
     busy: bool,
 }
 
@@ -141,47 +142,47 @@ impl Spin {
     }
 }
 
-/// A thread that has seen an unchanged line so often spins until it changes: no loop that gives up by its count looks so
-/// often without looking at the clock.
+/// The number of rounds after which a thread counts as one that spins until a line changes. No loop that gives up after
+/// a number of reads reads so often without reading the clock.
 const SPINS_FOR_EVER: u32 = 512;
 
-/// Why a machine stopped before its program ended.
+/// The reason why a machine stopped before its program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// No thread can run, and no timer is set.
     Deadlock,
     /// The simulated time is up.
     OutOfTime,
-    /// So many decisions were made, and it has not ended. Only if schedules are explored.
+    /// The program made this many decisions without ending. Only if schedules are explored.
     OutOfDecisions(u64),
-    /// An access to memory that has been freed, or to the frame of a function that has returned: which, as text. Only if
-    /// schedules are explored.
+    /// The program accessed memory that has been freed, or the frame of a function that has returned. The text
+    /// describes the access. Only if schedules are explored.
     FreedMemory(String),
 }
 
-/// A program that did not end: why, and where its threads are.
+/// A program that did not end: the reason, and the places of its threads.
 #[derive(Clone, Debug)]
 pub struct Stopped {
-    /// Why.
+    /// The reason.
     pub why: Why,
-    /// When, in simulated time.
+    /// The simulated time.
     pub at: Duration,
-    /// Its threads that have not ended.
+    /// The threads that have not ended.
     pub threads: Vec<ThreadReport>,
 }
 
-/// Where a thread is that has not ended.
+/// The place of a thread that has not ended.
 #[derive(Clone, Debug)]
 pub struct ThreadReport {
-    /// Its name; "thread" and its number, if it has none.
+    /// The thread's name; "thread" and the thread's number, if there is no name.
     pub name: String,
-    /// Where in the program it was spawned; empty for the first thread.
+    /// The place in the program where the thread was spawned; empty for the first thread.
     pub started: String,
-    /// What it waits for.
+    /// The event that the thread waits for.
     pub waits_for: String,
-    /// Its latest step.
+    /// The place of the thread's latest step.
     pub place: String,
-    /// Its stack: without names, if the program has no debug information.
+    /// The thread's stack: without names, if the program has no debug information.
     pub backtrace: String,
 }
 
@@ -217,11 +218,11 @@ pub(crate) struct Machine {
     pub(crate) threads: Vec<Thread>,
     /// The thread that runs.
     pub(crate) current: ThreadId,
-    /// The clock of its processor, in cycles; in nanoseconds, if schedules are explored.
+    /// The clock of the processor that runs, in cycles; in nanoseconds, if schedules are explored.
     pub(crate) clock: u64,
-    /// Threads that sleep on a futex, in the order of their coming.
+    /// The threads that sleep on each futex, by the futex's address, in the order of their arrival.
     pub(crate) sleepers: HashMap<usize, VecDeque<ThreadId>>,
-    /// Addresses that were told of, by number: addresses themselves differ between processes.
+    /// The number of each address that a report or a trace mentions: addresses themselves differ between processes.
     words: HashMap<usize, usize>,
     region: Region,
     limit: u64,
@@ -230,33 +231,33 @@ pub(crate) struct Machine {
     reports: Vec<ThreadReport>,
 }
 
-/// The machine that runs on this thread of the process.
+/// Returns the machine that runs on this thread of the process, or null.
 #[inline]
 fn current() -> *mut Machine {
     MACHINE.get()
 }
 
-/// True inside a simulation.
+/// Returns true inside a simulation.
 #[inline]
 #[must_use]
 pub fn is_simulated() -> bool {
     !current().is_null()
 }
 
-/// The machine, for as long as nothing is suspended.
+/// Calls `f` with the machine. `f` must not suspend the thread, nor call this function.
 #[inline]
 fn with<R>(f: impl FnOnce(&mut Machine) -> R) -> R {
     let machine = current();
     assert!(!machine.is_null(), "a simulation runs");
     // SAFETY:
-    // - it lives as long as the simulation, and is used by this thread alone;
-    // - `f` neither suspends nor calls this function, so this is the one reference.
+    // - the machine lives as long as the simulation, and only this thread uses it;
+    // - `f` neither suspends nor calls this function, so this is the only reference to the machine.
     f(unsafe { &mut *machine })
 }
 
-// What threads do.
+// The operations of threads.
 
-/// A step: an access to the memory at this address.
+/// Makes a step: an access to the memory at this address.
 #[inline]
 pub(crate) fn access(address: usize, kind: Access, place: &'static Location<'static>) {
     if is_simulated() {
@@ -291,11 +292,12 @@ fn access_timed(address: usize, kind: Access) {
         !machine.goes_on()
     });
     if waits {
-        suspend(0); // until it has taken effect
+        // Wait until the access has taken effect.
+        suspend(0);
     }
 }
 
-/// An access that is no step, to memory that must not be freed.
+/// Checks an access that is no step, to memory that must not be freed.
 #[inline]
 pub(crate) fn plain_access(address: usize, what: &'static str, place: &'static Location<'static>) {
     if arena::keeps() && is_simulated() {
@@ -318,7 +320,7 @@ fn plain_access_explored(address: usize, what: &'static str, place: &'static Loc
     }
 }
 
-/// Waits until this thread's step is the next. Its frames end at `frame`, if schedules are explored.
+/// Waits until this thread's step is the next. The thread's frames end at `frame`, if schedules are explored.
 fn order(address: usize, kind: Access, frame: usize) {
     loop {
         let (waits, again) = with(|machine| match &mut machine.mode {
@@ -334,7 +336,7 @@ fn order(address: usize, kind: Access, frame: usize) {
     }
 }
 
-/// A full fence.
+/// Executes a full fence.
 pub(crate) fn fence(place: &'static Location<'static>) {
     if is_simulated() {
         with(|machine| {
@@ -346,7 +348,7 @@ pub(crate) fn fence(place: &'static Location<'static>) {
     }
 }
 
-/// Work that touches no shared memory, for so many cycles.
+/// Does work that touches no shared memory, for this number of cycles.
 pub fn work(cycles: u64) {
     if is_simulated() {
         let mut left = cycles;
@@ -357,13 +359,13 @@ pub fn work(cycles: u64) {
             });
             left -= done;
             if left > 0 {
-                suspend(frame()); // the slice of time is over, and others wait
+                suspend(frame()); // the slice of time has ended, and others wait
             }
         }
     }
 }
 
-/// One pause of a spin loop.
+/// Makes one pause of a spin loop.
 pub(crate) fn pause() {
     if !is_simulated() {
         return std::hint::spin_loop();
@@ -395,7 +397,7 @@ pub fn yield_now() {
     }
 }
 
-/// The simulated time since the machine began, in nanoseconds.
+/// Returns the simulated time since the machine began, in nanoseconds.
 pub(crate) fn now_ns() -> u64 {
     with(|machine| {
         machine.here().spin.busy = true;
@@ -409,8 +411,8 @@ pub(crate) fn now_ns() -> u64 {
     })
 }
 
-/// Sleeps while `unchanged`, until a wake-up for this address or the deadline (in nanoseconds since the machine began). False: the
-/// deadline has passed.
+/// Sleeps while `unchanged`, until a wake-up for this address or the deadline (in nanoseconds since the machine began).
+/// Returns false if the deadline has passed.
 pub(crate) fn wait(
     address: usize,
     unchanged: impl FnOnce() -> bool,
@@ -439,9 +441,9 @@ pub(crate) fn wait(
 
 /// Wakes up to `n` threads that sleep on this address.
 ///
-/// The memory there may have ended: the system takes the address for a key, and does not look at the memory. A waker that stores
-/// to a word and then wakes the word's waiter can do no other, as the waiter may see the store and free the word before the
-/// wake-up.
+/// The memory at the address may not exist any more: the system uses the address as a key, and does not read the
+/// memory. A waker that stores to a word and then wakes the word's waiter cannot avoid this: the waiter may see the
+/// store and free the word before the wake-up.
 pub(crate) fn wake(address: usize, n: u32) {
     order(address, Access::Rmw, frame());
     with(|machine| {
@@ -454,7 +456,7 @@ pub(crate) fn wake(address: usize, n: u32) {
     });
 }
 
-/// Sleeps until so many nanoseconds after the machine began.
+/// Sleeps until this number of nanoseconds after the machine began.
 pub(crate) fn sleep_until(deadline: u64) {
     let frame = frame();
     order(0, Access::Load, frame);
@@ -472,18 +474,18 @@ pub(crate) fn spawn(name: Option<String>, body: Body, place: &'static Location<'
     })
 }
 
-/// The number of this thread; 0 outside a simulation.
+/// Returns the number of this thread; 0 outside a simulation.
 pub(crate) fn thread_id() -> ThreadId {
     if is_simulated() { with(|machine| machine.current) } else { 0 }
 }
 
-/// Threads that have not ended.
+/// Returns the number of threads that have not ended.
 #[must_use]
 pub fn live_threads() -> usize {
     with(|machine| machine.threads.iter().filter(|thread| thread.state != State::Done).count())
 }
 
-/// The decisions and the steps so far, if schedules are explored.
+/// Returns the decisions and the steps so far, if schedules are explored.
 pub(crate) fn explored_so_far() -> Option<(Vec<explored::Decision>, Option<Vec<explored::TraceStep>>)> {
     if !is_simulated() {
         return None;
@@ -494,7 +496,7 @@ pub(crate) fn explored_so_far() -> Option<(Vec<explored::Decision>, Option<Vec<e
     })
 }
 
-/// Processors of this machine.
+/// Returns the number of processors of this machine.
 #[must_use]
 pub(crate) fn processors() -> Option<usize> {
     is_simulated().then(|| {
@@ -505,7 +507,7 @@ pub(crate) fn processors() -> Option<usize> {
     })
 }
 
-/// The processor that runs this thread. If schedules are explored, threads are of two processors in turn.
+/// Returns the processor that runs this thread. If schedules are explored, threads alternate between two processors.
 #[must_use]
 pub(crate) fn processor() -> Option<usize> {
     is_simulated().then(|| {
@@ -516,7 +518,8 @@ pub(crate) fn processor() -> Option<usize> {
     })
 }
 
-/// The socket of the processor that runs this thread. If schedules are explored, threads are of two sockets in turn.
+/// Returns the socket of the processor that runs this thread. If schedules are explored, threads alternate between two
+/// sockets.
 #[must_use]
 pub fn socket() -> usize {
     with(|machine| match &machine.mode {
@@ -525,13 +528,13 @@ pub fn socket() -> usize {
     })
 }
 
-/// The next of a sequence of random numbers that the seed decides.
+/// Returns the next of a sequence of random numbers that the seed decides.
 #[must_use]
 pub fn random() -> u64 {
     with(Machine::random)
 }
 
-/// What accesses have cost since the machine began: all zero if schedules are explored.
+/// Returns the costs of accesses since the machine began: all zero if schedules are explored.
 #[must_use]
 pub fn traffic() -> Traffic {
     with(|machine| match &machine.mode {
@@ -540,7 +543,8 @@ pub fn traffic() -> Traffic {
     })
 }
 
-/// This thread's value for the key, from `init` at first. `init` runs outside of the machine.
+/// Returns this thread's value for the key. The first call for a key creates the value by `init`, which may call the
+/// machine.
 pub(crate) fn local<T: 'static>(key: usize, init: impl FnOnce() -> T) -> *const T {
     let find = |machine: &mut Machine| {
         let found = machine.here().locals.iter().find(|local| local.0 == key);
@@ -553,14 +557,14 @@ pub(crate) fn local<T: 'static>(key: usize, init: impl FnOnce() -> T) -> *const 
     })
 }
 
-/// Lets the machine run others until this thread's turn comes. On a machine that has stopped it says where it is, for good. The frames
-/// of the program end at `frame`: what is below is the machine's.
+/// Suspends this thread until the machine runs it again. On a machine that has stopped, the thread reports its place
+/// and never returns. The frames of the program end at `frame`: the frames below belong to the machine.
 fn suspend(frame: usize) {
     let yielder = with(|machine| {
         machine.here().frame = frame;
         machine.here().yielder
     });
-    // SAFETY: the yielder of the coroutine that this runs on, which lives as long as it runs.
+    // SAFETY: `yielder` is the yielder of the coroutine that runs this code, and lives as long as that coroutine runs.
     let yielder = unsafe { &*yielder };
     yielder.suspend(());
     while with(|machine| machine.stop.is_some()) {
@@ -592,7 +596,8 @@ impl Machine {
         &mut self.threads[self.current]
     }
 
-    /// Goes on with the access that the current thread waits for, if it does. False: it is not the turn of the next step of that.
+    /// Goes on with the pending access of the current thread, if there is one. Returns false if another processor's
+    /// step comes before the next step of that access.
     fn goes_on(&mut self) -> bool {
         while let Some(request) = self.here().request {
             let (clock, Requested { address, kind, missed }) = (self.clock, request);
@@ -602,7 +607,7 @@ impl Machine {
             }
             let answer = match missed {
                 None => timed.request(&self.preset, address, kind, clock),
-                // A thread that lost its processor meanwhile is late.
+                // A thread that lost its processor in the meantime is late.
                 Some((line, done)) => timed.reach(&self.preset, line, kind, clock, clock.max(done)),
             };
             match answer {
@@ -620,7 +625,7 @@ impl Machine {
         true
     }
 
-    /// The access of the current thread takes effect.
+    /// Records that the access of the current thread takes effect.
     fn served(&mut self, kind: Access, served: &Served, hit: bool) {
         let Mode::Timed(timed) = &mut self.mode else { return };
         self.clock = served.done;
@@ -635,13 +640,13 @@ impl Machine {
         }
     }
 
-    /// What is freed from now on is freed by this thread, after this step.
+    /// Tells the arena that blocks freed from now on are freed by this thread, after this step.
     fn tell_arena(&self) {
         let (thread, place, at) = (self.current, self.threads[self.current].place, self.clock);
         arena::step(Step { thread, place, at });
     }
 
-    /// The thread that runs next. None: no thread ever will, or the time is up.
+    /// Returns the thread that runs next. None: no thread will ever run again, or the time is up.
     fn next(&mut self) -> Option<ThreadId> {
         match self.mode {
             Mode::Timed(_) => timed::next(self),
@@ -649,7 +654,7 @@ impl Machine {
         }
     }
 
-    /// The thread that ran is suspended, or has ended.
+    /// Records that the running thread is suspended, or has ended.
     fn suspended(&mut self) {
         match self.mode {
             Mode::Timed(_) => timed::suspended(self),
@@ -657,7 +662,7 @@ impl Machine {
         }
     }
 
-    /// A time of the system, in the units of the clock.
+    /// Converts a duration of the system to the units of the clock.
     pub(crate) fn system(&self, ns: u64) -> u64 {
         match self.mode {
             Mode::Timed(_) => self.preset.cycles(ns),
@@ -665,7 +670,7 @@ impl Machine {
         }
     }
 
-    /// A point of time, in the units of the clock.
+    /// Converts a point of time to the units of the clock.
     fn at(&self, ns: u64) -> u64 {
         match self.mode {
             Mode::Timed(_) => self.preset.cycles(ns),
@@ -673,7 +678,7 @@ impl Machine {
         }
     }
 
-    /// SplitMix64.
+    /// Returns the next random number, by SplitMix64.
     pub(crate) fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -691,7 +696,7 @@ impl Machine {
         let coroutine = Coroutine::with_stack(Stack::new(self.region, id)?, move |yielder: &Yielder<(), ()>, ()| {
             with(|machine| machine.here().yielder = yielder);
             body();
-            // Destructors of thread-locals may wait, and make others.
+            // Pop the values one at a time: destructors of thread-locals may wait, and may create other thread-locals.
             while let Some((_, value)) = with(|machine| machine.here().locals.pop()) {
                 drop(value);
             }
@@ -716,7 +721,7 @@ impl Machine {
         Ok(id)
     }
 
-    /// A thread can run again, from now on.
+    /// Marks a thread as able to run again, from now on.
     fn make_ready(&mut self, id: ThreadId) {
         self.threads[id].state = State::Ready;
         match &mut self.mode {
@@ -725,7 +730,7 @@ impl Machine {
         }
     }
 
-    /// The current thread sleeps from now on.
+    /// Puts the current thread to sleep from now on.
     fn sleep(&mut self, state: State, deadline_ns: Option<u64>) {
         let deadline = deadline_ns.map(|ns| self.at(ns));
         let id = self.current;
@@ -742,14 +747,14 @@ impl Machine {
         }
     }
 
-    /// A sleeper, which is in no queue of a futex any more, goes on.
+    /// Ends the sleep of a thread that is in no queue of a futex any more.
     fn end_sleep(&mut self, id: ThreadId, ended: Ended) {
         self.threads[id].ended = ended;
         self.threads[id].deadline = None;
         self.make_ready(id);
     }
 
-    /// The deadline of a sleeper has come.
+    /// Ends the sleep of a thread whose deadline has come.
     fn time_is_up(&mut self, id: ThreadId) {
         if let State::Waits(address) = self.threads[id].state
             && let Some(queue) = self.sleepers.get_mut(&address)
@@ -759,7 +764,8 @@ impl Machine {
         self.end_sleep(id, Ended::TimeIsUp);
     }
 
-    /// A pause of the current thread: true if it is to sleep until what it looks at changes.
+    /// Records a pause of the current thread. Returns true if the thread is to sleep until a line that it reads
+    /// changes.
     fn spins_for_ever(&mut self) -> bool {
         let id = self.current;
         let clock = self.clock;
@@ -769,7 +775,7 @@ impl Machine {
             return false;
         }
         if !std::mem::take(&mut spin.looked) {
-            return false; // it waits by pauses alone, and will look later
+            return false; // the thread waits by pauses alone, and will read later
         }
         spin.rounds += 1;
         let period = clock - std::mem::replace(&mut spin.at, clock);
@@ -778,7 +784,8 @@ impl Machine {
         }
         let spin = std::mem::replace(spin, Spin { at: clock, ..Spin::default() });
         let Mode::Timed(timed) = &mut self.mode else { return false };
-        // A round may look at several lines, and others run between these looks: no write may be missed.
+        // A round may read several lines, and other threads run between these reads. Check the versions, so that no
+        // write is missed.
         let lines = &spin.lines[..spin.len];
         if lines.iter().zip(&spin.seen).any(|(line, seen)| timed.version(*line) != seen.0) {
             return false;
@@ -796,7 +803,7 @@ impl Machine {
         }
     }
 
-    /// The number of an address, from 1 on, by the order of first mention; 0 is no address.
+    /// Returns the number of an address, from 1 on, by the order of first mention; 0 is no address.
     pub(crate) fn word(&mut self, address: usize) -> usize {
         let next = self.words.len() + 1;
         if address == 0 { 0 } else { *self.words.entry(address).or_insert(next) }
@@ -819,7 +826,7 @@ impl Machine {
         self.reports.push(ThreadReport { name, started, waits_for, place: thread.place.to_string(), backtrace });
     }
 
-    /// A thread, by its number, and its name if it has one.
+    /// Describes a thread by its number, and by its name if it has one.
     fn describe(&self, id: ThreadId) -> String {
         match &self.threads[id].name {
             Some(name) => format!("thread {id} ({name})"),
@@ -830,7 +837,7 @@ impl Machine {
 
 /// Runs a thread until it suspends itself or ends.
 fn resume(id: ThreadId) {
-    // It is out of the machine while it runs, which uses the machine.
+    // Take the coroutine out of the machine: the running thread uses the machine.
     let mut coroutine = with(|machine| {
         machine.current = id;
         if matches!(machine.mode, Mode::Explored(_)) {
@@ -843,7 +850,7 @@ fn resume(id: ThreadId) {
     with(|machine| machine.threads[id].coroutine = suspended);
 }
 
-/// Runs `main` as the first thread of a machine, until it returns. Other threads are left where they are then.
+/// Runs `main` as the first thread of a machine, until `main` returns. The other threads do not run on after that.
 pub(crate) fn run<T: 'static>(
     preset: Preset,
     mode: Mode,
@@ -867,7 +874,7 @@ pub(crate) fn run<T: 'static>(
             break;
         }
         match with(|machine| if machine.clock > machine.limit { None } else { machine.next() }) {
-            // An access goes on without its thread, which costs as much as the rest.
+            // Go on with the access without switching to its thread: a switch costs as much as the rest.
             Some(id) => {
                 let goes_on = with(|machine| {
                     machine.current = id;
@@ -888,7 +895,7 @@ pub(crate) fn run<T: 'static>(
     }
     let stopped = with(|machine| machine.stop.clone()).map(|why| {
         for id in 0..with(|machine| machine.threads.len()) {
-            // One that has not begun has nothing to say.
+            // Skip a thread that has not begun: there is nothing to report.
             if with(|machine| machine.threads[id].state != State::Done && !machine.threads[id].yielder.is_null()) {
                 resume(id);
             }
@@ -897,10 +904,10 @@ pub(crate) fn run<T: 'static>(
         Stopped { why, at, threads: with(|machine| std::mem::take(&mut machine.reports)) }
     });
     MACHINE.set(ptr::null_mut());
-    // SAFETY: from `into_raw` above; nothing refers to it any more.
+    // SAFETY: the pointer is from `into_raw` above, and nothing refers to the machine any more.
     let mut machine = unsafe { Box::from_raw(machine) };
     for thread in &mut machine.threads {
-        // What is on the stacks of threads that have not ended may be named by statics.
+        // Leak the stacks and the thread-locals of threads that have not ended: statics may refer to the values there.
         std::mem::forget(thread.coroutine.take());
         std::mem::forget(std::mem::take(&mut thread.locals));
     }

@@ -1,39 +1,40 @@
-//! What things cost on a machine.
+//! The costs of a machine.
 //!
-//! Costs are cycles of its processors, unless a name says otherwise. Results of a simulation are ratios and shapes: none of
-//! them is a time to quote.
+//! Costs are cycles of the machine's processors, unless a name says otherwise. Results of a simulation are ratios and
+//! shapes: none of them is a time to quote.
 
-/// A machine: its processors, and what memory and the operating system cost there.
+/// A machine: its processors, and the costs of memory and of the operating system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preset {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub name: &'static str,
-    /// Where the numbers come from.
+    /// The source of the numbers.
     pub source: &'static str,
-    /// Processors that the system sees, hyperthreads included.
+    /// The number of processors that the system sees, hyperthreads included.
     pub processors: usize,
-    /// Hyperthreads that share a core and its caches.
+    /// The number of hyperthreads that share a core and its caches.
     pub threads_per_core: usize,
-    /// Cores of a socket. Processors are numbered thread by thread of a core, core by core, socket by socket.
+    /// The number of cores of a socket. Processors are numbered thread by thread of a core, core by core, socket by
+    /// socket.
     pub cores_per_socket: usize,
-    /// Million cycles a second.
+    /// The frequency in million cycles a second.
     pub mhz: u64,
-    /// What memory costs.
+    /// The costs of memory.
     pub memory: Memory,
-    /// What the operating system costs.
+    /// The costs of the operating system.
     pub system: System,
 }
 
 /// Costs of accesses, in cycles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
-    /// A load of a line in the own cache, with an instruction or two beside it.
+    /// A load of a line in the core's own cache, with an instruction or two beside it.
     pub load: u64,
-    /// A store to a line that is the own.
+    /// A store to a line that the core owns.
     pub store: u64,
-    /// A locked instruction on a line that is the own.
+    /// A locked instruction on a line that the core owns.
     pub rmw: u64,
-    /// One pause instruction.
+    /// A pause instruction.
     pub pause: u64,
     /// A reading of the clock.
     pub clock: u64,
@@ -43,11 +44,11 @@ pub struct Memory {
     pub far: u64,
     /// A miss that memory serves: the first use of a line.
     pub first: u64,
-    /// For how long a read miss keeps others from the line.
+    /// The time for which a read miss keeps others from the line.
     pub read_occupancy: u64,
-    /// For how long a miss to write does.
+    /// The time for which a write miss keeps others from the line.
     pub write_occupancy: u64,
-    /// More of it for each cache that loses the line.
+    /// The additional time of a write miss for each cache that loses the line.
     pub invalidation: u64,
 }
 
@@ -56,15 +57,15 @@ pub struct Memory {
 pub struct System {
     /// A system call that does nothing.
     pub syscall: u64,
-    /// Putting a thread to sleep, until another runs in its place.
+    /// The time from putting a thread to sleep until another runs in its place.
     pub switch: u64,
-    /// Waking one thread, for its waker.
+    /// The time that waking a thread takes the waker.
     pub wake: u64,
-    /// From the wake-up to the first instruction on a processor that was idle.
+    /// The time from the wake-up to the first instruction on a processor that was idle.
     pub idle_exit: u64,
-    /// How long a thread runs while others of its processor wait.
+    /// The time for which a thread runs while others of its processor wait.
     pub quantum: u64,
-    /// How long a thread runs before one that is woken takes its place.
+    /// The time for which a thread runs before a woken thread takes its place.
     pub granule: u64,
 }
 
@@ -87,7 +88,8 @@ pub const PRESETS: &[Preset] = &[
             pause: 90,
             clock: 85,
             near: 90,
-            far: 90, // never: there is one socket
+            // Never used: there is one socket.
+            far: 90,
             first: 854,
             read_occupancy: 20,
             write_occupancy: 40,
@@ -193,7 +195,7 @@ pub const PRESETS: &[Preset] = &[
 ];
 
 impl Preset {
-    /// The machine of this name.
+    /// Returns the preset of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         PRESETS.iter().find(|preset| preset.name == name)
@@ -204,7 +206,7 @@ impl Preset {
     }
 
     pub(crate) fn ns(&self, cycles: u64) -> u64 {
-        // Without an overflow for 2^64 cycles.
+        // Divide first, so that no number of cycles overflows.
         cycles / self.mhz * 1000 + cycles % self.mhz * 1000 / self.mhz
     }
 

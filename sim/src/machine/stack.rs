@@ -10,21 +10,21 @@ use corosensei::stack::{Stack as CoroutineStack, StackPointer};
 use super::ThreadId;
 use super::region::{ARENA_SIZE, Region, map};
 
-/// The size of one with its guard.
+/// The size of a stack with its guard.
 const SIZE: usize = 1 << 20;
 const GUARD: usize = 1 << 14;
 
-/// A stack with a guard below it. It is unmapped when it is dropped.
+/// A stack with a guard below it. The stack is unmapped when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Stack(usize);
 
 impl Stack {
-    /// The stack of this number in a region, which no other one has.
+    /// Maps the stack with this number in a region. No other stack of the region has the number.
     pub(crate) fn new(region: Region, number: usize) -> io::Result<Self> {
         let limit = region.stacks() + number * SIZE;
         map(limit, SIZE)?;
         let stack = Self(limit);
-        // SAFETY: the first pages of the mapping above, which nothing uses.
+        // SAFETY: the range is the first pages of the mapping above, which no code uses yet.
         if unsafe { libc::mprotect(ptr::without_provenance_mut(limit), GUARD, libc::PROT_NONE) } != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -32,7 +32,8 @@ impl Stack {
     }
 }
 
-/// The number of the stack in which this address of a region lies, and the stack without its guard.
+/// Returns the number of the stack in which this address of a region lies, and the addresses of that stack without its
+/// guard.
 pub(crate) fn owner(region: Region, address: usize) -> Option<(ThreadId, Range<usize>)> {
     let offset = address.checked_sub(region.stacks()).filter(|offset| *offset < ARENA_SIZE)?;
     let number = offset / SIZE;
@@ -42,7 +43,7 @@ pub(crate) fn owner(region: Region, address: usize) -> Option<(ThreadId, Range<u
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, whose coroutine has ended.
+        // SAFETY: `new` has mapped this range, and the coroutine on the stack has ended.
         unsafe { libc::munmap(ptr::without_provenance_mut(self.0), SIZE) };
     }
 }

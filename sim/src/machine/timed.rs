@@ -2,17 +2,17 @@
 //!
 //! | event | at | then |
 //! |---|---|---|
-//! | `Continue` | the clock of a processor | its thread goes on, until it is not the earliest any more |
-//! | `Timer` | the deadline of a sleeper | it can run again |
-//! | `Slice` | the end of a slice of time | a thread that spins, while others of its processor wait, stands behind them |
+//! | `Continue` | the clock of a processor | the processor's thread goes on, until the processor is not the earliest any more |
+//! | `Timer` | the deadline of a sleeper | the sleeper can run again |
+//! | `Slice` | the end of a slice of time | a thread that spins, while others of its processor wait, goes to the end of their queue |
 //!
-//! The system: a thread that can run again goes to the processor where it was, if that is idle; else to an idle one, near
-//! before far; else into the queue of its own processor, or of the one with the shortest. A processor without threads
-//! takes one from the longest queue. A thread runs for a quantum, if others wait; a thread that was woken takes the
-//! processor from one that has had a granule of time.
+//! The system: a thread that can run again goes to the processor on which it ran, if that is idle; else to an idle
+//! processor, near before far; else into the queue of its own processor, or into the shortest queue. A processor
+//! without threads takes a thread from the longest queue. A thread runs for a quantum, if others wait; a thread that
+//! was woken takes the processor from a thread that has had a granule of time.
 //!
-//! A thread that spins for ever on a line of its cache causes no events: its processor waits for the line to change, and
-//! then looks when it would have looked.
+//! A thread that spins for ever on a line of its cache causes no events: its processor waits until the line changes,
+//! and then reads the line at the time of the next read of the spin loop.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
@@ -21,17 +21,18 @@ use super::cache::{Access, Caches, Request, Traffic};
 use super::preset::Preset;
 use super::{Machine, Mode, State, ThreadId};
 
-/// Work is cut into pieces of so many nanoseconds, so that a queue that fills meanwhile is seen.
+/// The size of the pieces into which work is cut, in nanoseconds, so that the processor sees a queue that fills in the
+/// meantime.
 const PIECE: u64 = 5_000;
 
-/// An event but for `Continue`. In the order in which they happen, ties by processor.
+/// An event other than `Continue`. Events are ordered as they happen, ties by processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
     time: u64,
-    /// The processor; of a timer, the number of processors and the thread.
+    /// The number of the processor; for a timer, the number of all processors plus the number of the thread.
     who: usize,
     what: What,
-    /// The turn of the processor, or the sleep of the thread: events of earlier ones mean nothing.
+    /// The turn of the processor, or the sleep of the thread. Events of earlier turns or sleeps are ignored.
     number: u64,
 }
 
@@ -48,9 +49,9 @@ struct Cpu {
     queue: VecDeque<ThreadId>,
     slice_begin: u64,
     slice_end: u64,
-    /// When all its stores are done.
+    /// The time at which all stores of the processor are done.
     store_done: u64,
-    /// Events of earlier turns mean nothing.
+    /// The number of turns so far. Events of earlier turns are ignored.
     turn: u64,
 }
 
@@ -58,7 +59,7 @@ struct Cpu {
 struct Spinner {
     thread: ThreadId,
     cpu: usize,
-    /// It spins no more if its processor has had another turn.
+    /// The turn of the processor in which the thread spins. After another turn the thread spins no more.
     turn: u64,
     period: u64,
 }
@@ -67,16 +68,17 @@ pub(crate) struct Timed {
     cpus: Vec<Cpu>,
     /// The processor that runs.
     cpu: usize,
-    /// When the thread of each processor goes on.
+    /// The time at which the thread of each processor goes on.
     turns: Turns,
     events: BinaryHeap<Reverse<Event>>,
-    /// The earliest event: a step at this time, by this processor, is the last that may be taken before it.
+    /// The time of the earliest event, and the number that breaks ties. A step at this time, by this processor, is the
+    /// last that may be taken before the event.
     horizon: (u64, usize),
     caches: Caches,
     spinners: HashMap<u32, Vec<Spinner>>,
     /// The processor of each thread.
     home: Vec<usize>,
-    /// The current thread gives way.
+    /// True if the current thread gives way.
     gives_way: bool,
     preset: Preset,
     quantum: u64,
@@ -128,29 +130,29 @@ impl Timed {
         (clock, self.cpu) <= self.horizon
     }
 
-    /// An access of the running thread.
+    /// Requests an access of the running thread.
     pub(crate) fn request(&mut self, preset: &Preset, address: usize, kind: Access, clock: u64) -> Request {
         let core = preset.core(self.cpu);
         let store_done = &mut self.cpus[self.cpu].store_done;
         self.caches.request(preset, core, address, kind, clock, store_done)
     }
 
-    /// The running thread's access has missed, and takes effect now.
+    /// Lets the running thread's access, which has missed, take effect now.
     pub(crate) fn reach(&mut self, preset: &Preset, line: u32, kind: Access, clock: u64, done: u64) -> Request {
         self.caches.reach(preset.core(self.cpu), line, kind, clock, done)
     }
 
-    /// How often a line has been written.
+    /// Returns the number of writes to a line so far.
     pub(crate) fn version(&self, line: u32) -> u32 {
         self.caches.version(line)
     }
 
-    /// When the stores before are done.
+    /// Returns the time at which all earlier stores of the processor are done, but not earlier than `clock`.
     pub(crate) fn drained(&self, clock: u64) -> u64 {
         clock.max(self.cpus[self.cpu].store_done)
     }
 
-    /// A piece of work: how many cycles of it were done.
+    /// Does a piece of work. Returns the number of cycles that were done.
     pub(crate) fn work(&self, clock: &mut u64, left: u64) -> u64 {
         let done = left.min(self.piece);
         *clock += done;
@@ -162,12 +164,12 @@ impl Timed {
         self.events.push(Reverse(Event { time, who, what, number }));
     }
 
-    /// The first event but for those of `turns`: its time, and by what ties are broken.
+    /// Returns the time of the first event other than those of `turns`, and the number that breaks ties.
     fn earliest_event(&self) -> (u64, usize) {
         self.events.peek().map_or((Turns::NEVER, 0), |Reverse(event)| (event.time, event.who))
     }
 
-    /// The thread of this processor goes on at its clock.
+    /// Lets the thread of this processor go on at `clock`.
     fn continue_at(&mut self, cpu: usize, clock: u64) {
         let at = &mut self.cpus[cpu];
         at.clock = clock;
@@ -176,7 +178,7 @@ impl Timed {
         self.horizon = self.horizon.min((clock, cpu));
     }
 
-    /// The thread has the processor from now on.
+    /// Gives the processor to the thread from now on.
     fn begin(&mut self, cpu: usize, thread: ThreadId, clock: u64) {
         self.home[thread] = cpu;
         let at = &mut self.cpus[cpu];
@@ -186,7 +188,7 @@ impl Timed {
         self.continue_at(cpu, clock);
     }
 
-    /// This processor has no thread: it takes the next one, if there is one.
+    /// Lets this processor, which has no thread, take the next thread, if there is one.
     fn dispatch(&mut self, cpu: usize, clock: u64) {
         self.cpus[cpu].current = None;
         self.cpus[cpu].clock = clock;
@@ -207,7 +209,7 @@ impl Timed {
 
     pub(crate) fn make_ready(&mut self, preset: &Preset, thread: ThreadId, now: u64) {
         if thread >= self.home.len() {
-            // A new one: first a thread of each core, socket by socket, then the other hyperthreads.
+            // Place a new thread: first a thread on each core, socket by socket, then on the other hyperthreads.
             let (cpus, each) = (self.cpus.len(), preset.threads_per_core);
             let cores = cpus.div_ceil(each);
             let place = thread % cpus;
@@ -229,7 +231,7 @@ impl Timed {
         self.home[thread] = shortest;
         let at = &mut self.cpus[shortest];
         at.queue.push_back(thread);
-        // It takes the processor from one that has had its granule.
+        // The new thread takes the processor from a thread that has had its granule.
         at.slice_end = at.slice_end.min(now.max(at.slice_begin + self.granule));
         let (end, turn) = (at.slice_end, at.turn);
         if shortest == self.cpu {
@@ -243,7 +245,7 @@ impl Timed {
         self.push(at, who, What::Timer, sleep);
     }
 
-    /// The running thread spins on these lines, from the end of this turn on.
+    /// Records that the running thread spins on these lines, from the end of this turn on.
     pub(crate) fn spin(&mut self, lines: &[u32], thread: ThreadId, period: u64, clock: u64) {
         let cpu = self.cpu;
         self.cpus[cpu].clock = clock;
@@ -253,7 +255,8 @@ impl Timed {
         }
     }
 
-    /// The line changes now. Those that spin on it look again, when they would have looked.
+    /// Wakes the threads that spin on a line, as the line changes now. Each reads the line at the time of its next
+    /// read.
     pub(crate) fn wake_spinners(&mut self, line: u32, now: u64) -> Vec<ThreadId> {
         if self.spinners.is_empty() {
             return Vec::new();
@@ -277,15 +280,17 @@ impl Timed {
     }
 }
 
-/// When each processor goes on, and which is the first: a tree of winners, as most of a simulation's time goes to this choice.
+/// The time at which each processor goes on, and the first processor: a tree of winners, as this choice takes most of
+/// the time of a simulation.
 struct Turns {
     times: Vec<u64>,
-    /// Of each pair the processor that goes on first, from the root, 1, down to the processors; of a tie the lower number.
+    /// The winner of each pair: the processor that goes on first. The pairs are ordered from the root, 1, down to the
+    /// processors; of a tie, the lower number wins.
     winners: Vec<u8>,
 }
 
 impl Turns {
-    /// Not before something else happens.
+    /// The time of a processor that goes on only after another event.
     const NEVER: u64 = u64::MAX;
 
     fn new(processors: usize) -> Self {
@@ -308,14 +313,15 @@ impl Turns {
         }
     }
 
-    /// The first, and when it goes on.
+    /// Returns the time at which the first processor goes on, and that processor.
     fn first(&self) -> (u64, usize) {
         let first = usize::from(self.winners[1]);
         (self.times[first], first)
     }
 }
 
-/// The thread that goes on, with its processor and its clock. None: nothing will ever happen.
+/// Returns the thread that goes on, and sets its processor and the clock. None: no event will ever happen, or the time
+/// is up.
 pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
     loop {
         let Mode::Timed(timed) = &mut machine.mode else { unreachable!("schedules are not explored") };
@@ -334,7 +340,7 @@ pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
         let cpu = who;
         match what {
             What::Slice if timed.cpus[cpu].turn == number => {
-                // A thread that is not suspended by spinning sees the end of its slice itself.
+                // A thread that is not suspended by spinning checks the end of its slice itself.
                 let Some(thread) = timed.cpus[cpu].current else { continue };
                 if machine.threads[thread].state == State::Spins && !timed.cpus[cpu].queue.is_empty() {
                     machine.threads[thread].state = State::Ready;
@@ -358,7 +364,7 @@ pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
     }
 }
 
-/// The thread that ran is suspended, or has ended.
+/// Records that the running thread is suspended, or has ended.
 pub(crate) fn suspended(machine: &mut Machine) {
     let (id, clock) = (machine.current, machine.clock);
     let state = machine.threads[id].state;
@@ -404,7 +410,7 @@ mod tests {
             for _ in 0..4000 {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
                 let processor = (random >> 33) as usize % processors;
-                // Few times, so that many are equal; a fourth of them is never.
+                // Use few different times, so that many are equal; a fourth of them is NEVER.
                 let time = Some((random >> 20) % 8).filter(|time| *time < 6).unwrap_or(Turns::NEVER);
                 turns.set(processor, time);
                 times[processor] = time;

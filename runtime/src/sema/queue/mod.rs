@@ -1,7 +1,7 @@
-//! The queue of a bucket: its waiters by address, under the bucket's lock.
+//! The queue of a bucket: the bucket's waiters by address, under the bucket's lock.
 //!
-//! Go has had three, one after another; all of them are here. With n waiters in the bucket at m addresses, waking the
-//! first waiter of an address takes
+//! Go has had three kinds of queue, one after another; this module has all of them. With n waiters in the bucket at m
+//! addresses, waking the first waiter of an address takes
 //!
 //! | queue | in Go | steps | weakness |
 //! |---|---|---|---|
@@ -9,11 +9,11 @@
 //! | [`TwoLevelList`] | in no release: CL 36792 | O(m) | many locks in one bucket |
 //! | [`Treap`] | since 1.9 (CL 37103) | O(log m), expected | none, at 251 buckets |
 //!
-//! The default is the treap, with a place for each address that does not change; [`RotatingTreap`] is Go's to the letter,
-//! for comparison. The queue is a type parameter of [`SemTable`](super::SemTable). A waiter that times out or
-//! is cancelled leaves in O(1) in all three, and in O(log m) where the treap loses a node.
+//! The default is the treap, with a place for each address that does not change; [`RotatingTreap`] is Go's to the
+//! letter, for comparison. The queue is a type parameter of [`SemTable`](super::SemTable). A waiter that times out or
+//! is cancelled leaves in O(1) in all three kinds, and in O(log m) where the treap loses a node.
 //!
-//! `docs/mutex.md` has their cost on a real machine: the laboratory's `semtable --queue` and `collide`.
+//! `docs/mutex.md` has the cost of each on a real machine: the laboratory's `semtable --queue` and `collide`.
 //!
 //! # Examples
 //!
@@ -50,13 +50,13 @@ use super::{Order, Sudog, SudogPtr, WaitOutcome};
 ///
 /// # Safety
 ///
-/// - A waiter that it returns was given to it, and has not been returned since.
-/// - After returning a waiter the queue does not touch it.
+/// - Each waiter that the queue returns was given to the queue, and has not been returned since.
+/// - After returning a waiter the queue does not access it.
 pub unsafe trait BucketQueue: Send + 'static {
     /// A queue without waiters.
     const EMPTY: Self;
 
-    /// Work that must not be done under the bucket's lock; called before the lock is taken.
+    /// Does work that must not be done under the bucket's lock. Called before the lock is taken.
     #[doc(hidden)]
     #[inline(always)]
     fn prepare() {}
@@ -65,8 +65,8 @@ pub unsafe trait BucketQueue: Send + 'static {
     ///
     /// # Safety
     ///
-    /// - `sudog` is in no queue, and stays in place, alive, until it has been unlinked from this one.
-    /// - Until then its links are read and written only through this queue.
+    /// - `sudog` is in no queue, and stays in place, alive, until it has been unlinked from this queue.
+    /// - Until then the links of `sudog` are read and written only through this queue.
     #[doc(hidden)]
     unsafe fn queue(&mut self, sudog: &Sudog, order: Order);
 
@@ -78,11 +78,11 @@ pub unsafe trait BucketQueue: Send + 'static {
     ///
     /// # Safety
     ///
-    /// It is queued here.
+    /// `s` is queued in this queue.
     #[doc(hidden)]
     unsafe fn unlink(&mut self, s: SudogPtr, outcome: WaitOutcome);
 
-    /// How many waiters an address has.
+    /// Returns the number of waiters of an address.
     #[doc(hidden)]
     fn len(&self, addr: usize) -> usize;
 }

@@ -1,4 +1,4 @@
-//! One list of all waiters of a bucket, whatever their address: Go's queue until 1.8.
+//! A list of all waiters of a bucket, whatever their address: Go's queue until 1.8.
 //!
 //! ```text
 //!   head ─▶ A ⇄ A ⇄ B ⇄ A ⇄ C ◀─ tail        the first B is found by walking past two As
@@ -8,22 +8,24 @@
 
 use super::{BucketQueue, Link, Order, Sudog, SudogPtr, WaitOutcome};
 
-/// Waiters in the order in which they came.
+/// A list of waiters in the order in which they came.
 pub struct OneLevelList {
     pub(super) head: Link,
     pub(super) tail: Link,
 }
 
-// SAFETY: only the holder of the list touches the sudogs that it links (the contract of `queue`), on whatever thread;
-// and a sudog's fields may be used from any thread.
+// SAFETY: only the holder of the list accesses the sudogs that the list links (the contract of `queue`), on whatever
+// thread; and a sudog's fields may be used from any thread.
 unsafe impl Send for OneLevelList {}
 
-// SAFETY: it returns what it finds in the list, and unlinks it.
+// SAFETY: the queue returns a waiter that it has found in the list, and unlinks the waiter, so it does not return or
+// access the waiter again.
 unsafe impl BucketQueue for OneLevelList {
     const EMPTY: Self = Self { head: None, tail: None };
 
     unsafe fn queue(&mut self, sudog: &Sudog, order: Order) {
-        // SAFETY: lives as long as it is linked, and is reached through this list only, by the contract.
+        // SAFETY: `sudog` lives in place as long as it is linked, and its links are used through this list only, by the
+        // contract of `BucketQueue::queue`.
         let s = unsafe { sudog.as_queued() };
         debug_assert_ne!(s.outcome.get(), WaitOutcome::Queued);
         s.outcome.set(WaitOutcome::Queued);
@@ -39,7 +41,7 @@ unsafe impl BucketQueue for OneLevelList {
         let mut at = self.head;
         while let Some(s) = at {
             if s.addr == addr {
-                // SAFETY: found here.
+                // SAFETY: `s` was found in this list.
                 unsafe { self.unlink(s, outcome) };
                 return Some(s);
             }

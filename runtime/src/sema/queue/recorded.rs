@@ -1,12 +1,12 @@
-//! A queue that records what it does: see [`event`].
+//! A queue that records its waiters' steps: see [`event`].
 
 use super::{BucketQueue, Order, Sudog, SudogPtr, WaitOutcome};
 use crate::event::{self, Kind};
 
-/// Another queue that records its waiters' steps as events: going to sleep ([`Kind::Sleep`], [`Kind::Requeue`]), being
-/// woken ([`Kind::Wake`]) or given a permit ([`Kind::Handoff`]), and giving up ([`Kind::Leave`]).
+/// A queue of type `Q` that records its waiters' steps as events: going to sleep ([`Kind::Sleep`], [`Kind::Requeue`]),
+/// being woken ([`Kind::Wake`]) or given a permit ([`Kind::Handoff`]), and giving up ([`Kind::Leave`]).
 ///
-/// They are recorded under the bucket's lock, so those of one bucket are in the order in which they happened.
+/// The events are recorded under the bucket's lock, so the events of a bucket are in the order in which they happened.
 ///
 /// # Examples
 ///
@@ -19,18 +19,20 @@ use crate::event::{self, Kind};
 /// ```
 pub struct Recorded<Q>(Q);
 
-/// The id of a waiter in the events of its wait.
+/// Returns the id of a waiter in the events of its wait.
 fn waiter(sudog: &Sudog) -> usize {
     std::ptr::from_ref(sudog).addr()
 }
 
-// SAFETY: as for the inner queue.
+// SAFETY: each waiter is given to the inner queue and returned by it, and the inner queue keeps the contract of
+// `BucketQueue`.
 unsafe impl<Q: BucketQueue> BucketQueue for Recorded<Q> {
     const EMPTY: Self = Self(Q::EMPTY);
 
     #[inline]
     fn prepare() {
-        event::prepare(); // making a ring allocates
+        // Make the ring before the lock is taken, as making a ring allocates.
+        event::prepare();
         Q::prepare();
     }
 
@@ -41,7 +43,7 @@ unsafe impl<Q: BucketQueue> BucketQueue for Recorded<Q> {
             Order::Lifo => Kind::Requeue,
         };
         event::record_if_prepared(kind, sudog.addr, waiter(sudog));
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `BucketQueue::queue` for `sudog`.
         unsafe { self.0.queue(sudog, order) };
     }
 
@@ -56,7 +58,7 @@ unsafe impl<Q: BucketQueue> BucketQueue for Recorded<Q> {
     #[inline]
     unsafe fn unlink(&mut self, s: SudogPtr, outcome: WaitOutcome) {
         event::record_if_prepared(Kind::Leave, s.addr, waiter(&s));
-        // SAFETY: by the contract.
+        // SAFETY: `s` is queued in the inner queue, by the contract of `BucketQueue::unlink`.
         unsafe { self.0.unlink(s, outcome) };
     }
 

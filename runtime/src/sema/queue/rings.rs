@@ -1,5 +1,5 @@
-//! A ring of waiters for each address, which a [`TwoLevelList`](super::TwoLevelList) or a [`Treap`](super::Treap) finds
-//! by its head.
+//! A ring of waiters for each address. A [`TwoLevelList`](super::TwoLevelList) or a [`Treap`](super::Treap) finds a
+//! ring by its head.
 //!
 //! ```text
 //!   head ⇄ second ⇄ ... ⇄ last ⇄ head         the head has a priority other than 0, and only the head is a node
@@ -8,7 +8,7 @@
 //! `head.prev` is the last waiter, so both ends are reachable in one step, and any waiter is unlinked in O(1), except
 //! the last waiter of an address, whose node is removed too.
 //!
-//! Go's ring is a singly linked list with a tail pointer, so it can remove only its head; deadlines need to remove any
+//! Go's ring is a singly linked list with a tail pointer, so only its head can be removed; deadlines need to remove any
 //! waiter.
 
 use super::{BucketQueue, Order, Sudog, SudogPtr, WaitOutcome};
@@ -17,35 +17,38 @@ use super::{BucketQueue, Order, Sudog, SudogPtr, WaitOutcome};
 ///
 /// # Safety
 ///
-/// - `find` returns the head of this address that was inserted, or substituted for it, and has not been removed.
-/// - A sudog's priority is not 0 exactly while it is such a head.
+/// - `find` returns the head of this address that was inserted, or substituted for the inserted head, and has not been
+///   removed.
+/// - A sudog's priority is not 0 exactly while the sudog is such a head.
 pub unsafe trait RingIndex: Send + 'static {
     /// An index without heads.
     const NONE: Self;
 
-    /// Where a missing address would be inserted.
+    /// The place at which a missing address would be inserted.
     type Place;
 
-    /// The head of an address's ring.
+    /// Returns the head of an address's ring.
     fn find(&self, addr: usize) -> Result<SudogPtr, Self::Place>;
 
-    /// Inserts a head there; its priority is 0 before, and is not after.
+    /// Inserts a head at `place`. The head's priority is 0 before, and is not 0 afterwards.
     fn insert(&mut self, s: SudogPtr, place: Self::Place);
 
-    /// Removes a head; its priority is 0 then.
+    /// Removes a head. The head's priority is 0 afterwards.
     fn remove(&mut self, s: SudogPtr);
 
-    /// Replaces `old` by `new`, of the same address; `old`'s priority is 0 then.
+    /// Replaces `old` by `new`, which has the same address. The priority of `old` is 0 afterwards.
     fn substitute(&mut self, old: SudogPtr, new: SudogPtr);
 }
 
-// SAFETY: it returns what it finds in a ring, and unlinks it.
+// SAFETY: the queue returns a waiter that it has found in a ring, and unlinks the waiter, so it does not return or
+// access the waiter again.
 unsafe impl<H: RingIndex> BucketQueue for H {
     const EMPTY: Self = H::NONE;
 
     #[inline]
     unsafe fn queue(&mut self, sudog: &Sudog, order: Order) {
-        // SAFETY: lives as long as it is linked, and is reached through this queue only, by the contract.
+        // SAFETY: `sudog` lives in place as long as it is linked, and its links are used through this queue only, by
+        // the contract of `BucketQueue::queue`.
         let s = unsafe { sudog.as_queued() };
         debug_assert_ne!(s.outcome.get(), WaitOutcome::Queued);
         s.outcome.set(WaitOutcome::Queued);
@@ -67,7 +70,7 @@ unsafe impl<H: RingIndex> BucketQueue for H {
     #[inline]
     fn dequeue(&mut self, addr: usize, outcome: WaitOutcome) -> Option<SudogPtr> {
         let head = self.find(addr).ok()?;
-        // SAFETY: found here.
+        // SAFETY: `head` was found in this queue.
         unsafe { self.unlink(head, outcome) };
         Some(head)
     }

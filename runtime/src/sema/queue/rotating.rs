@@ -1,4 +1,4 @@
-//! The treap as Go has it: rotations, and random priorities. For comparison with [`Treap`], which is the default.
+//! The treap as in Go: rotations, and random priorities. For comparison with [`Treap`], which is the default.
 //!
 //! ```text
 //!        x                y          while the parent's priority is the larger one, a new leaf goes up;
@@ -8,20 +8,21 @@
 //!        b   c        a   b
 //! ```
 //!
-//! Source: `semaRoot` of Go's `runtime/sema.go` (queue, dequeue, rotateLeft, rotateRight), CL 37103. A waiter that is
-//! not the first of its address can leave here, which it cannot there.
+//! Source: `semaRoot` of Go's `runtime/sema.go` (queue, dequeue, rotateLeft, rotateRight), CL 37103. Unlike in Go, a
+//! waiter that is not the first of its address can leave.
 
 use super::rings::RingIndex;
 use super::treap::{Treap, side_of};
 use super::{Link, SudogPtr};
 
-/// Addresses in a tree that is balanced in expectation, by a priority that is drawn each time that one is inserted.
+/// A set of addresses in a tree that is balanced in expectation, by a priority that is drawn at each insertion.
 pub struct RotatingTreap {
     pub(super) tree: Treap,
     random: u64,
 }
 
-// SAFETY: `find` returns what is in the tree.
+// SAFETY: `find` returns a head that is in the tree. `insert` and `substitute` set the priority of a head, and `remove`
+// and `substitute` set the priority of a former head to 0.
 unsafe impl RingIndex for RotatingTreap {
     const NONE: Self = Self { tree: Treap::NONE, random: 0 };
 
@@ -73,7 +74,7 @@ impl RotatingTreap {
         self.tree.link(above, place, Some(s));
     }
 
-    /// Wang Yi's wyrand, as Go's `cheaprand`. Never 0.
+    /// Draws a priority, which is never 0: Wang Yi's wyrand, as Go's `cheaprand`.
     fn draw(&mut self) -> u32 {
         self.random = self.random.wrapping_add(0xA076_1D64_78BD_642F);
         let product = u128::from(self.random) * u128::from(self.random ^ 0xE703_7ED1_A0B4_28DB);

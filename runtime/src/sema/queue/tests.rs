@@ -9,7 +9,7 @@ use super::*;
 use crate::G;
 use crate::profile::QueuedWait;
 
-/// Few enough addresses that their queues grow and vanish, enough for a tree of some shape.
+/// The addresses: few enough that their queues grow and vanish, enough for a tree of some shape.
 const ADDRS: std::ops::Range<usize> = 1..13;
 
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The expected queues. A waiter is its index among the sudogs.
+/// The expected queues. A waiter is represented by its index among the sudogs.
 type Lines = BTreeMap<usize, VecDeque<usize>>;
 
 fn sudog(addr: usize) -> Sudog {
@@ -42,7 +42,7 @@ fn is(link: SudogPtr, sudog: &Sudog) -> bool {
 
 /// The internal structure of a queue.
 trait Inspect: BucketQueue {
-    /// Checks the invariants of its links, and returns the waiters, queue by queue in the order of addresses.
+    /// Checks the invariants of the queue's links, and returns the waiters, queue by queue in the order of addresses.
     fn inspect(&self) -> Vec<(usize, Vec<SudogPtr>)>;
 }
 
@@ -91,7 +91,8 @@ impl Inspect for RotatingTreap {
     }
 }
 
-/// Visits the nodes in the order of the tree, checks the invariants between neighbours, and returns its depth.
+/// Visits the nodes in the order of the tree, checks the invariants between neighbours, and returns the depth of the
+/// tree.
 fn walk(at: Link, parent: Link, visit: &mut impl FnMut(SudogPtr)) -> usize {
     let Some(node) = at else { return 0 };
     assert_eq!(node.parent.get(), parent, "a child's parent");
@@ -149,8 +150,8 @@ fn is_a_line_for_each_address<Q: Inspect>(ops: Vec<Op>) {
         match op {
             Op::Queue(addr, order) => {
                 let waiter = fresh.next().expect("one for each of these");
-                // SAFETY: queued for the first time; the vector does not change, and nothing touches the links but the
-                // queue, which is dropped first and does not touch its sudogs then.
+                // SAFETY: the sudog is queued for the first time; the vector does not change; and only the queue
+                // accesses the links. The queue is dropped first and does not access its sudogs then.
                 unsafe { queue.queue(&sudogs[waiter], order) };
                 let line = lines.entry(addr).or_default();
                 if order == Order::Fifo { line.push_back(waiter) } else { line.push_front(waiter) }
@@ -168,7 +169,8 @@ fn is_a_line_for_each_address<Q: Inspect>(ops: Vec<Op>) {
                 let queued: Vec<_> = lines.values().flatten().copied().collect();
                 if !queued.is_empty() {
                     let waiter = *which.get(&queued);
-                    // SAFETY: alive and still, and this thread is the only one; queued, as the model says.
+                    // SAFETY: the sudog is alive and does not move, and this thread is the only thread; the sudog is
+                    // queued, as the model says.
                     unsafe { queue.unlink(sudogs[waiter].as_queued(), WaitOutcome::Cancelled) };
                     assert_eq!(sudogs[waiter].outcome.get(), WaitOutcome::Cancelled);
                     lines.values_mut().for_each(|line| line.retain(|&other| other != waiter));
@@ -210,14 +212,16 @@ fn ascending_addresses_make_no_list_of_a_treap() {
     ten_thousand_ascending_addresses_make_no_list::<RotatingTreap>(|treap| treap.tree.root);
 }
 
-/// The worst order for a tree without balancing. A random one does not reach a depth of 64: the mean is near 30.
+/// Inserts in the worst order for a tree without balancing. A random tree does not reach a depth of 64: the mean is
+/// near 30.
 fn ten_thousand_ascending_addresses_make_no_list<Q: BucketQueue>(root: fn(&Q) -> Link) {
     const N: usize = 10_000;
     const DEPTH: usize = 64;
     let sudogs: Vec<_> = (0..N).map(|i| sudog(8 * i)).collect();
     let mut treap = Q::EMPTY;
     for sudog in &sudogs {
-        // SAFETY: as in the test against the model.
+        // SAFETY: the sudog is queued for the first time; the vector does not change; and only the queue accesses the
+        // links.
         unsafe { treap.queue(sudog, Order::Fifo) };
     }
     let mut nodes = 0;

@@ -1,4 +1,4 @@
-//! A treap of addresses; each node is the head of that address's ring of waiters.
+//! A treap of addresses. Each node is the head of its address's ring of waiters.
 //!
 //! ```text
 //!             [ 0x40 | prio 3 ]⇄ s ⇄ s      binary tree by address: left is smaller
@@ -6,30 +6,31 @@
 //!  [ 0x08 | prio 9 ]   [ 0x90 | prio 5 ]⇄ s
 //! ```
 //!
-//! A ring: see `rings.rs`. Finding an address is O(log n) expected, with n the number of distinct addresses; so is
-//! inserting an address, and removing its last waiter.
+//! `rings.rs` describes a ring. Finding an address is O(log n) expected, with n the number of distinct addresses; so is
+//! inserting an address, and removing the last waiter of an address.
 //!
 //! Source: `semaRoot` of Go's `runtime/sema.go` (queue, dequeue), CL 37103. Two differences:
 //!
 //! * Go rotates the tree, node by node, to move a node to its place or down to a leaf. Here the path is split, or
 //!   joined, which changes a third of the links.
-//! * Go draws a node's priority at random, each time. Here it is a hash of the address, so an address that is inserted
-//!   and removed repeatedly, as a contended lock's is, gets the same place each time, and the processor predicts the
-//!   path.
+//! * Go draws a node's priority at random, each time. Here the priority is a hash of the address. So an address that is
+//!   inserted and removed repeatedly, as a contended lock's is, gets the same place each time, and the processor
+//!   predicts the path.
 
 use super::rings::RingIndex;
 use super::{Link, SudogPtr};
 
-/// Addresses in a tree that is balanced in expectation.
+/// A set of addresses in a tree that is balanced in expectation.
 pub struct Treap {
     pub(super) root: Link,
 }
 
-// SAFETY: only the holder of the treap touches the sudogs that it links, on whatever thread; and a sudog's fields may
-// be used from any thread.
+// SAFETY: only the holder of the treap accesses the sudogs that the treap links, on whatever thread; and a sudog's
+// fields may be used from any thread.
 unsafe impl Send for Treap {}
 
-// SAFETY: `find` returns what is in the tree.
+// SAFETY: `find` returns a head that is in the tree. `insert` and `substitute` set the priority of a head, and `remove`
+// and `substitute` set the priority of a former head to 0.
 unsafe impl RingIndex for Treap {
     const NONE: Self = Self { root: None };
 
@@ -48,8 +49,8 @@ unsafe impl RingIndex for Treap {
         Err(parent)
     }
 
-    /// Goes up from the leaf position to where the priority belongs. The nodes on the path become descendants of the
-    /// new node, each with its subtree on the far side:
+    /// Goes up from the leaf position to the place where the priority belongs. The nodes on the path become descendants
+    /// of the new node, each with its subtree on the far side:
     ///
     /// ```text
     ///      p                  p
@@ -77,8 +78,8 @@ unsafe impl RingIndex for Treap {
         self.link(Some(s), 1, under[1]);
     }
 
-    /// Its subtrees are merged in its place: the root with the smaller priority comes first, then the remaining two are
-    /// merged below it.
+    /// Merges the subtrees of `s` in the place of `s`: the root with the smaller priority comes first, then the
+    /// remaining two subtrees are merged below it.
     fn remove(&mut self, s: SudogPtr) {
         s.priority.set(0);
         let mut at = s.parent.replace(None);
@@ -99,7 +100,7 @@ unsafe impl RingIndex for Treap {
         }
     }
 
-    /// The shape does not change, because priority and address do not.
+    /// Keeps the shape of the tree, because priority and address stay the same.
     fn substitute(&mut self, old: SudogPtr, new: SudogPtr) {
         new.priority.set(old.priority.replace(0));
         let parent = old.parent.replace(None);
@@ -124,12 +125,12 @@ impl Treap {
     }
 }
 
-/// Which child of `p` it is.
+/// Returns the side of `p` on which its child `s` is: the index of the child.
 pub(super) fn side_of(s: SudogPtr, p: SudogPtr) -> usize {
     usize::from(p.child[1].get() == Some(s))
 }
 
-/// Which child of `node` an address belongs under.
+/// Returns the side of `node` to which an address belongs: the index of the child.
 fn side(addr: usize, node: SudogPtr) -> usize {
     usize::from(addr > node.addr)
 }

@@ -10,13 +10,13 @@
 //!
 //! `child[0]` of a head is the previous head, `child[1]` the next.
 //!
-//! Source: `semaRoot` of Go's `runtime/sema.go` between CL 36792 and CL 37103. (It had no lifo waiters, and put each at
-//! the end.)
+//! Source: `semaRoot` of Go's `runtime/sema.go` between CL 36792 and CL 37103. (Go's list had no lifo waiters, and put
+//! each waiter at the end.)
 
 use super::rings::RingIndex;
 use super::{Link, SudogPtr};
 
-/// Addresses in the order in which each got its first waiter.
+/// A list of addresses in the order in which each got its first waiter.
 pub struct TwoLevelList {
     pub(super) first: Link,
     pub(super) last: Link,
@@ -25,15 +25,16 @@ pub struct TwoLevelList {
 const BEFORE: usize = 0;
 const AFTER: usize = 1;
 
-// SAFETY: only the holder of the list touches the sudogs that it links, on whatever thread; and a sudog's fields may be
-// used from any thread.
+// SAFETY: only the holder of the list accesses the sudogs that the list links, on whatever thread; and a sudog's fields
+// may be used from any thread.
 unsafe impl Send for TwoLevelList {}
 
-// SAFETY: `find` returns what is in the list.
+// SAFETY: `find` returns a head that is in the list. `insert` and `substitute` set the priority of a head, and `remove`
+// and `substitute` set the priority of a former head to 0.
 unsafe impl RingIndex for TwoLevelList {
     const NONE: Self = Self { first: None, last: None };
 
-    /// New heads go to the end.
+    /// Nothing, as new heads go to the end.
     type Place = ();
 
     fn find(&self, addr: usize) -> Result<SudogPtr, ()> {
