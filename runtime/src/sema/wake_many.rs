@@ -82,9 +82,9 @@ impl<'a, Q: BucketQueue> WakeBatch<'a, Q> {
         self.released.settle(self.addr);
         let mut ready = ReadyBatch::new();
         self.wakers = batch.map(|s| {
-                // SAFETY: this call has unlinked `s`, and its G is not readied yet, so the waiter still waits and `s`
-                // is alive; `s` is not used afterwards. `ready` is dropped below, with no user code and no wait before
-                // that.
+            // SAFETY: this call has unlinked `s`, and its G is not readied yet, so the waiter still waits and `s`
+            // is alive; `s` is not used afterwards. `ready` is dropped below, with no user code and no wait before
+            // that.
             s.and_then(|s| unsafe { ready.mark_ready(s.g()) })
         });
     }
