@@ -29,6 +29,7 @@
 //! * Waiting allocates nothing: a waiter is a sudog on the waiter's own stack. (A worker's heap of deadlines, and the
 //!   list of sleeping workers, grow when they exceed their largest size so far.) Waiters are woken while no bucket lock
 //!   is held.
+//!
 //! The counter may be freed or moved when no call on it is under way; the table keeps no reference to the counter.
 //!
 //! Source: Go's `runtime/sema.go`, in the development tree of 1.28; the treap is CL 37103. Orderings:
