@@ -8,7 +8,7 @@
 //! | a goroutine never ends | the wait never ends either |
 //! | a [`ScopedJoinHandle`] is leaked | the count does not depend on the handle |
 //!
-//! An async task has no such scope: a future can be leaked or dropped while it waits.
+//! An async task has no such scope: a waiting future can be leaked or dropped.
 
 use crate::shim::system::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::shim::system::thread;
@@ -306,7 +306,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     pub fn join(self) -> thread::Result<T> {
         let result = self.handle.join();
         if is_panic(&result) {
-            // Relaxed: the goroutine raised the count before it sent the result.
+            // Relaxed: the goroutine raised the count before sending the result.
             self.state.panics.fetch_sub(1, Ordering::Relaxed);
         }
         result

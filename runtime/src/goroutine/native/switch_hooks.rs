@@ -83,7 +83,7 @@ impl std::error::Error for TooManySwitchHooks {}
 /// runs already is not affected. Hooks of the first caller enter first and leave last. Without hooks a switch costs one
 /// look more.
 ///
-/// A hook runs on the goroutine's stack. It must not wait, lock a contended mutex of this library, start goroutines, or
+/// A hook runs on the goroutine's stack. A hook must not wait, lock a contended mutex of this library, start goroutines, or
 /// panic: each of these ends the process with a `fatal error`, as the goroutine is between two states.
 ///
 /// # Errors

@@ -13,7 +13,7 @@
 //! Work for any worker makes no wake-up while a worker is *searching*: a searcher is awake, and looks for work
 //! everywhere before it sleeps, after it has ceased to be a searcher. That is the same pair with `searching` in the
 //! place of `asleep`. If the worker finds work in this last look, whatever work, it is a searcher again
-//! ([`Idle::abort`]). A searcher that finds work and was the last searcher wakes another worker in its place: where
+//! ([`Idle::abort`]). A searcher that finds work and was the last searcher wakes another worker instead: where
 //! there was one piece of work there may be more. If the searcher was not the last, the fence is that of another
 //! searcher, whose step off `searching` comes after (Release in [`Idle::end_search`]).
 //!
@@ -67,7 +67,7 @@ impl State {
     }
 }
 
-// SAFETY: a listed sleeper is alive (it leaves the list before it dies), and each of its fields is either atomic, or
+// SAFETY: a listed sleeper is alive (sleepers leave the list before they die), and each field is either atomic, or
 // touched under the lock, or a parker, which is made for two threads.
 unsafe impl Send for State {}
 
@@ -132,9 +132,10 @@ impl Sleeper {
     ///
     /// # Safety
     ///
-    /// The sleeper outlives this call, and this is the one unpark of its sleep.
+    /// The sleeper outlives this call, and no other call unparks the same sleep.
     unsafe fn unpark(this: *const Self) {
-        // SAFETY: by the contract of `Sleeper::unpark` the sleeper is alive, and its parker is unparked once a sleep.
+        // SAFETY: by the contract of `Sleeper::unpark` the sleeper is alive, and each sleep is unparked once. The `park` of
+        // each earlier sleep has consumed its unpark.
         unsafe { Parker::unpark(&raw const (*this).parker) };
         // (In models a sleeper may be gone by now, and no sleeper polls: see the model of `PollSleep`.)
         #[cfg(all(unix, not(sudog_loom)))]
@@ -204,7 +205,7 @@ impl Idle {
         self.state.lock().outside += 1;
     }
 
-    /// Ends the count of a source that has brought its work, and brings no more.
+    /// Takes a source off the count. The source has brought its work, and brings no more.
     pub(crate) fn external_ends(&self) {
         self.state.lock().outside -= 1;
     }
@@ -217,7 +218,7 @@ impl Idle {
     /// Returns the source of the work that the only worker of a scheduler may still run before the scheduler's clock
     /// jumps. `has_work` returns whether work is queued.
     ///
-    /// The order of the two looks matters: a source outside queues the work that it brings, and ends after that. So if
+    /// The order of the two looks matters: a source outside queues its work, and ends after that. So if
     /// the source has ended, `has_work` sees that work: the lock makes the source's stores visible.
     #[cfg_attr(not(unix), allow(dead_code))]
     pub(crate) fn left(&self, has_work: impl FnOnce() -> bool) -> Left {
@@ -269,7 +270,7 @@ impl Idle {
     }
 
     /// Ends the search of a searcher that has found work. Returns true if this was the last searcher: then another
-    /// worker must search in its place.
+    /// worker must search instead.
     #[must_use]
     pub(crate) fn end_search(&self) -> bool {
         // The last searcher goes on to `wake_any`, which has the fence. Release: if this is not the last searcher, the
@@ -336,8 +337,8 @@ impl Idle {
     fn sleep_by(&self, sleeper: &Sleeper, park: impl FnOnce() -> bool) -> Woken {
         let mut state = self.state.lock();
         if sleeper.asleep.load(Ordering::Relaxed) {
-            // The sleeper is still listed. Count it as asleep only now that it has looked once more: a scheduler with
-            // work is not at rest.
+            // The sleeper is still listed. Count the sleeper as asleep only now, after the last look for work: a
+            // scheduler with work is not at rest.
             sleeper.asleep_for_good.set(true);
             state.awake -= 1;
             state.timed += u32::from(sleeper.timed.get());
@@ -364,14 +365,14 @@ impl Idle {
         if sleeper.to_search.replace(false) { Woken::ToSearch } else { Woken::ForWork }
     }
 
-    /// Takes a sleeper off the list and counts it as awake. Returns false if another thread has done so.
+    /// Takes a sleeper off the list and counts the sleeper as awake. Returns false if another thread has done so.
     fn remove(&self, state: &mut State, sleeper: *const Sleeper) -> bool {
         let Some(at) = state.sleepers.iter().position(|&s| s == sleeper) else { return false };
         self.take(state, at);
         true
     }
 
-    /// Takes the sleeper at place `at` off the list, and counts it as awake (again); after a nap as a searcher.
+    /// Takes the sleeper at place `at` off the list, and counts the sleeper as awake (again); after a nap as a searcher.
     fn take(&self, state: &mut State, at: usize) -> *const Sleeper {
         let sleeper = state.sleepers.swap_remove(at);
         // SAFETY: the sleeper was listed, so it is alive, and the lock is held, by the caller's borrow of `state`.
@@ -398,7 +399,7 @@ impl Idle {
 
     // ---- waking -------------------------------------------------------------------------------------------------
 
-    /// Wakes this worker for work that it alone can do: waker, steps 2 and 3.
+    /// Wakes this worker for work that no other worker can do: waker, steps 2 and 3.
     #[inline]
     pub(crate) fn wake(&self, sleeper: &Sleeper) {
         full_fence();
@@ -451,8 +452,8 @@ impl Idle {
             }
             // Do not advance `at`: another sleeper takes this place in the list.
             self.take(&mut state, at);
-            // Unpark under the lock: these sleepers are few, and rarely woken in this way. SAFETY: only this call has
-            // taken the sleeper off the list, so this is the one unpark of its sleep.
+            // Unpark under the lock: these sleepers are few, and rarely woken in this way.
+            // SAFETY: only this call has taken the sleeper off the list, so no other call unparks the same sleep.
             unsafe { Sleeper::unpark(sleeper) };
         }
     }
@@ -461,7 +462,7 @@ impl Idle {
     fn wake_listed(&self, sleeper: &Sleeper) {
         let unlisted = self.remove(&mut self.state.lock(), sleeper);
         if unlisted {
-            // SAFETY: only this call has taken the sleeper off the list, so this is the one unpark of its sleep; and
+            // SAFETY: only this call has taken the sleeper off the list, so no other call unparks the same sleep; and
             // sleepers outlive every call that names them.
             unsafe { Sleeper::unpark(sleeper) };
         }
@@ -470,20 +471,20 @@ impl Idle {
     #[cold]
     fn wake_searcher(&self, is_fresh: bool) -> Wanted {
         let mut state = self.state.lock();
-        // Look again under the lock, so that a burst of wakers wakes one worker.
+        // Look again under the lock, so that a burst of wakers wakes a single worker.
         if self.is_looked_for(is_fresh) {
             return Wanted::Nobody;
         }
-        // The last worker to fall asleep: its caches are warm. SAFETY: each listed sleeper is alive, and the lock is
-        // held.
+        // Choose the worker that fell asleep last: its caches are warm.
+        // SAFETY: each listed sleeper is alive, and the lock is held.
         let Some(last) = state.sleepers.iter().rposition(|&s| unsafe { (*s).any.get() }) else {
             return Wanted::AnotherWorker;
         };
         let sleeper = self.take(&mut state, last);
-        // SAFETY: the sleeper was listed, so it is alive, and the lock is held.
+        // SAFETY: the sleeper was listed, so the sleeper is alive, and the lock is held.
         self.make_searcher(unsafe { &*sleeper });
         drop(state);
-        // SAFETY: only this call has taken the sleeper off the list, so this is the one unpark of its sleep; and
+        // SAFETY: only this call has taken the sleeper off the list, so no other call unparks the same sleep; and
         // sleepers outlive every call that names them.
         unsafe { Sleeper::unpark(sleeper) };
         Wanted::Nobody
@@ -573,7 +574,7 @@ mod model {
         woken
     }
 
-    /// Work for one worker: that worker is never asleep for ever while there is work for it.
+    /// Work for one worker: that worker is never asleep for ever while there is such work.
     #[test]
     fn a_wake_up_for_one_worker_is_not_lost() {
         check(4, &[FINDS_WORK, FINDS_WORK_UNLISTED, SLEPT, WOKEN_IN_TIME], || {
@@ -700,7 +701,7 @@ mod model {
         });
     }
 
-    /// Two wakers at once wake one searcher: the searcher will wake the next worker, if there is work for that one.
+    /// Two wakers at once wake one searcher: the searcher will wake the next worker, if there is work for the next.
     /// Workers that do their own work only are not woken.
     #[test]
     fn a_burst_of_wakers_wakes_one() {
@@ -716,7 +717,7 @@ mod model {
             for (sleeper, any) in &sleepers {
                 idle.prepare(sleeper, false, *any, false);
             }
-            // This atomic is not one of loom's: it orders nothing.
+            // An atomic of `std`, not of loom: in the model this atomic orders nothing.
             let through = Arc::new(std::sync::atomic::AtomicBool::new(false));
             let waker = {
                 let (idle, through) = (idle.clone(), through.clone());
@@ -737,7 +738,7 @@ mod model {
             assert!(!idle.end_search() || idle.wake_any() == Wanted::Nobody);
             assert_eq!(idle.abort(&sleepers[0].0, false), Woken::ToSearch);
             assert!(idle.end_search());
-            // The third does its own work only.
+            // The third worker does its own work only.
             assert_eq!(idle.wake_any(), Wanted::AnotherWorker);
             assert_eq!(idle.abort(&sleepers[2].0, false), Woken::ForWork);
             assert_eq!(idle.awake(), 3);

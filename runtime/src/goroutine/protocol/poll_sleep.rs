@@ -7,7 +7,7 @@
 //! | 3. unless the parker is ready: polls, until an event or an interrupt | 3. if `polling` is true: interrupts the poller |
 //!
 //! Steps 1 and 2 are a Dekker pair, with a sequentially consistent fence between 1 and 2 on both sides: the sleeper
-//! finds its parker ready, or the waker finds the sleeper polling. An interrupt stays until a sleeper has taken it, so
+//! finds its parker ready, or the waker finds the sleeper polling. An interrupt stays until a sleeper takes it, so
 //! an interrupt that comes between 2 and 3 of the sleeper ends the poll at once. An interrupt that comes too late ends
 //! the next poll, for nothing.
 //!
@@ -38,7 +38,7 @@ impl PollSleep {
         parker.is_ready() && parker.park(None)
     }
 
-    /// Interrupts the sleeper's poll. Called by the waker, after its unpark.
+    /// Interrupts the sleeper's poll. Called by the waker, after the unpark.
     #[inline]
     pub(crate) fn interrupt(&self, interrupt: impl FnOnce()) {
         full_fence();
