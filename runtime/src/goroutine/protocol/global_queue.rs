@@ -1,7 +1,7 @@
 //! The work that any worker of a scheduler may do: work that found no room in a ring, or came from outside.
 //!
-//! All of this work is under one lock. `len` is a hint, read without the lock;
-//! [`idle`](crate::goroutine::protocol::idle) ensures that no wake-up is lost.
+//! A lock guards all of this work. `len` is a hint, read without the lock; [`idle`](crate::goroutine::protocol::idle)
+//! ensures that no wake-up is lost.
 
 use std::collections::VecDeque;
 

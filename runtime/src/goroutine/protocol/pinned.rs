@@ -6,7 +6,7 @@
 //! | `push` | any thread | the first push since the last `note_read` sends the owner a note |
 //! | `take` | the owner, when it finds the note in its inbox | |
 //!
-//! All works are under one lock: placing is rare, and starts a goroutine anyway.
+//! A lock guards all works: placing is rare, and starts a goroutine anyway.
 //!
 //! The note is a link in the owner's inbox, which the owner looks at before each choice: so placed work waits no longer
 //! than a wake-up would. The note is sent under the lock: a second pusher counts on the note that the first pusher
