@@ -19,7 +19,7 @@ use crate::shim::system;
 
 /// Declares values that each goroutine has for itself. A thread that is no goroutine has values of its own, too.
 ///
-/// In a stackless goroutine a value lasts for one poll: after an `.await` it is made anew.
+/// In a stackless goroutine a value lasts for one poll: after an `.await` the value is made anew.
 ///
 /// # Examples
 ///
@@ -98,7 +98,7 @@ impl Drop for Lent {
 }
 
 system::thread_local! {
-    // `OF_THREAD` has no destructor, so that destructors can still use it.
+    // `OF_THREAD` has no destructor, so that destructors can still use the locals.
     static OF_THREAD: Cell<Option<NonNull<Locals>>> = const { Cell::new(None) };
     static CLEANER: Cleaner = const { Cleaner };
 }
@@ -152,11 +152,11 @@ impl<T: 'static> LocalKey<T> {
     fn insert(&'static self, value: Box<dyn Any>) -> Lent {
         let mut new = Some(value);
         let lent = with_locals(|of, values| {
-            // If `init` itself has inserted a value, that first value stays: it may have been lent.
+            // If `init` itself has inserted a value, that first value stays, because the value may have been lent.
             let value = values.entry(self.key()).or_insert_with(|| new.take().expect("put in once"));
             Lent::new(of, &**value)
         });
-        drop(new); // a second value, outside of all borrows: its destructor is user code
+        drop(new); // a second value: drop after all borrows, as the destructor is user code
         lent
     }
 }

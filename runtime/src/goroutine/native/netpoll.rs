@@ -68,7 +68,7 @@ impl NetWait {
         fork::forbid_in_child();
         WAITERS.fetch_add(1, Ordering::Relaxed);
         match current::worker() {
-            // Count the event for a bubble, which waits for it. The process's scheduler is looked at by `is_awaited`.
+            // Count the event for a bubble. For the scheduler of the process, `is_awaited` tells.
             Some(worker) => {
                 let bubble = Some(worker.sched()).filter(|sched| sched.is_bubble());
                 if let Some(sched) = bubble {

@@ -40,7 +40,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 struct State {
     /// Number of goroutines that have not ended; and one more for the owner, until the owner waits.
     pending: AtomicUsize,
-    /// A permit once all goroutines have ended, released by the last goroutine if the owner waits.
+    /// A permit once all goroutines have ended: the last goroutine releases the permit, if the owner waits.
     done: AtomicU32,
     /// Number of panics, of goroutines with a handle, that no join has returned.
     panics: AtomicUsize,

@@ -168,7 +168,7 @@ fn forget_result<T>(result: thread::Result<T>) {
     }
 }
 
-/// Counts the task's end when it is dropped, whatever the reason of the end.
+/// Counts the task's end by a drop, whatever the reason of the end.
 struct Live(&'static Sched);
 
 impl Drop for Live {
