@@ -1,4 +1,4 @@
-//! Where there are no goroutines: on loom, and on systems that are no Unix.
+//! Stubs for builds without goroutines: on loom, and on systems other than Unix.
 
 use crate::shim::system;
 use crate::shim::system::atomic::AtomicU64;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::{Instant, ParkResult};
 
-/// There is none.
+/// The type of a goroutine, without values: there is no goroutine.
 #[derive(Clone, Copy)]
 pub(crate) enum FibreRef {}
 
@@ -28,7 +28,7 @@ impl FibreRef {
     }
 }
 
-/// Of none.
+/// An empty batch: there is no goroutine to make ready.
 pub(crate) struct ReadyBatch;
 
 impl ReadyBatch {
@@ -47,7 +47,7 @@ pub(crate) fn current() -> Option<FibreRef> {
     None
 }
 
-/// The time.
+/// Returns the time.
 pub fn now() -> Instant {
     system::now()
 }
@@ -68,7 +68,7 @@ pub(crate) fn safepoint_is_asked_for() -> bool {
     false
 }
 
-/// A future's part in a budget that no task has here.
+/// The counterpart of a future's share in a task's budget. No task has a budget here.
 #[derive(Debug, Default)]
 pub struct Coop;
 
@@ -85,12 +85,12 @@ impl Coop {
     }
 }
 
-/// Just calls `f`: no future is refused.
+/// Calls `f` only: no future is refused.
 pub(crate) fn unconstrained<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Just calls `f`: no goroutine switches.
+/// Calls `f` only: no goroutine switches.
 pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
@@ -99,14 +99,14 @@ pub(crate) fn may_spin(_iter: u32) -> bool {
     true
 }
 
-/// No: a thread that a model takes for a goroutine has a busy scheduler.
+/// Returns false: a thread that stands for a goroutine in a model has a busy scheduler.
 pub(crate) fn any_worker_sleeps() -> bool {
     false
 }
 
 pub(crate) fn note_wait(_: &'static str, _: *const AtomicU64) {}
 
-/// Just calls `wait`.
+/// Calls `wait` only.
 pub(crate) fn in_place<T>(wait: impl FnOnce() -> T) -> T {
     wait()
 }
@@ -115,7 +115,7 @@ pub(crate) fn id() -> u64 {
     0
 }
 
-/// Returns null, as there are no goroutines; in a model, what the calling thread has set.
+/// Returns null, as there are no goroutines; in a model, the pointer that the calling thread has set.
 #[must_use]
 pub fn active_set() -> *const () {
     #[cfg(sudog_loom)]
@@ -125,11 +125,11 @@ pub fn active_set() -> *const () {
     set
 }
 
-/// Sets the [`active_set`] of the calling thread, in a model. Else nothing.
+/// Sets the [`active_set`] of the calling thread in a model. Elsewhere does nothing.
 ///
 /// # Safety
 ///
-/// `set` is null, or points to a set of `sudog-csp` that is alive until the thread calls this again.
+/// `set` is null, or points to a set of `sudog-csp` that is alive until the thread calls this function again.
 pub unsafe fn set_active_set(set: *const ()) {
     #[cfg(sudog_loom)]
     crate::shim::model::set_active_set(set);
@@ -137,5 +137,5 @@ pub unsafe fn set_active_set(set: *const ()) {
     let _ = set;
 }
 
-/// No child is forked in a model.
+/// Does nothing: no child is forked in a model.
 pub fn forbid_in_child() {}

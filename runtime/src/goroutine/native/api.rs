@@ -1,4 +1,4 @@
-//! The short calls.
+//! Functions that start, end and count goroutines, and that set limits.
 
 use crate::G;
 use crate::goroutine::native::builder;
@@ -10,12 +10,13 @@ use crate::goroutine::native::stack;
 
 /// Runs `f` as a goroutine: Go's `go` statement.
 ///
-/// It starts on some worker, as soon as one has time, and stays there. (The process ends if there is no memory for a
-/// stack, or no thread for a first worker.) A panic in it ends the process, as in Go; for a result, or a panic that can
-/// be caught, use [`spawn`].
+/// The goroutine starts on some worker, as soon as a worker has time, and stays there. (The process ends if there is no
+/// memory for a stack, or no thread for a first worker.) A panic of the goroutine ends the process, as in Go; for a
+/// result, or a panic that can be caught, use [`spawn`].
 ///
-/// What `f` calls may wait, with [two exceptions](crate::goroutine#what-a-goroutine-may-not-do): the initialiser of a
-/// lazy `std::thread_local!` must not (it would be undefined behaviour), nor that of a `std::sync::LazyLock`.
+/// Functions that `f` calls may wait, with [two exceptions](crate::goroutine#what-a-goroutine-may-not-do): the
+/// initialiser of a lazy `std::thread_local!` must not (a wait would be undefined behaviour), nor that of a
+/// `std::sync::LazyLock`.
 ///
 /// # Examples
 ///
@@ -35,14 +36,14 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
     builder::start(f, None, Placement::Any);
 }
 
-/// [`go`](fn@go) as a statement. A closure that is written out is called; any other expression is evaluated in the
-/// goroutine, which takes what it uses by move. `go!(f)` would call nothing, and does not compile: write `go!(f())` or
-/// `go(f)`.
+/// The statement form of [`go`](fn@go). A closure literal is called; any other expression is evaluated in the
+/// goroutine, which takes the variables of the expression by move. `go!(f)` would call nothing, and does not compile:
+/// write `go!(f())` or `go(f)`.
 ///
 /// Unlike in Go, arguments are evaluated in the goroutine too: Go's `go f(g())` is `let x = g(); go!(f(x))`.
 ///
-/// `go!(clone a, b; f(a, b, c))` gives the goroutine clones of the variables `a` and `b`, which the caller goes on using:
-/// channels, `Arc`s, contexts. The caller makes the clones, before the goroutine starts.
+/// `go!(clone a, b; f(a, b, c))` gives the goroutine clones of the variables `a` and `b`, which the caller goes on
+/// using: channels, `Arc`s, contexts. The caller makes the clones, before the goroutine starts.
 ///
 /// # Examples
 ///
@@ -102,7 +103,7 @@ macro_rules! go {
     };
 }
 
-/// [`go`] with a handle for the result.
+/// Runs `f` as a goroutine, as [`go`] does, and returns a handle for the result.
 ///
 /// # Examples
 ///
@@ -121,15 +122,16 @@ where
     Builder::new().spawn(f)
 }
 
-/// Lets the other goroutines of this worker run first. For a thread, gives up its processor. Go's `runtime.Gosched`.
+/// Lets the other goroutines of this worker run first. On a thread, gives up the processor. Go's `runtime.Gosched`.
 ///
-/// When this returns, each goroutine and each task that was ready on this worker has had a turn, or has been taken by
-/// another worker. That goes for goroutines whose timers were due as well, unless calls follow each other fast: then every
-/// 16th looks at the clock.
+/// When this function returns, each goroutine and each task that was ready on this worker has had a turn, or has been
+/// taken by another worker. The same holds for goroutines whose timers were due, unless calls follow each other fast:
+/// then every 16th call looks at the clock.
 ///
-/// Different from Go: there the caller goes to the end of the global queue, and any worker may run it next. Here a
-/// started goroutine stays on its worker, so it goes to the end of that worker's queue, behind the worker's share of the
-/// global queue. What finds no room in the queue of a worker, which holds 256, stays in the global queue for any worker.
+/// Different from Go: there the caller goes to the end of the global queue, and any worker may run the caller next.
+/// Here a started goroutine stays on its worker, so the caller goes to the end of that worker's queue, behind the
+/// worker's share of the global queue. Work that finds no room in the queue of a worker, which holds 256, stays in the
+/// global queue for any worker.
 ///
 /// # Examples
 ///
@@ -152,14 +154,14 @@ pub fn gosched() {
     G::yield_now();
 }
 
-/// Ends the calling goroutine: unwinds it, so that its destructors run. Go's `runtime.Goexit`.
+/// Ends the calling goroutine: unwinds its stack, so that its destructors run. Go's `runtime.Goexit`.
 ///
-/// Unlike in Go, `catch_unwind` can stop it; a caller that does should `resume_unwind` with the payload.
+/// Unlike in Go, `catch_unwind` can stop the unwinding; a caller that does so should `resume_unwind` with the payload.
 ///
 /// # Panics
 ///
 /// If the caller is no goroutine (inside [`blocking`](fn@crate::goroutine::blocking), for instance). Where panics abort
-/// the process, this ends it with a fatal error.
+/// the process, this function ends the process with a fatal error.
 ///
 /// # Examples
 ///
@@ -208,21 +210,21 @@ pub fn current_goroutine() -> Option<String> {
     current::describe()
 }
 
-/// Returns the number of goroutines of the process, stackful and stackless ones, that have not ended; in a bubble of
-/// [`synctest`](crate::goroutine::synctest), of those in the bubble. Go's `runtime.NumGoroutine`.
+/// Returns the number of goroutines of the process, stackful and stackless, that have not ended; in a bubble of
+/// [`synctest`](crate::goroutine::synctest), the number of those in the bubble. Go's `runtime.NumGoroutine`.
 #[must_use]
 pub fn num_goroutine() -> usize {
     Sched::here().live()
 }
 
-/// Returns what the idle workers have done. For tests of this project.
+/// Returns counts of the idle workers' searches. For tests of this project.
 #[doc(hidden)]
 #[must_use]
 pub fn searches() -> Searches {
     Sched::here().searches()
 }
 
-/// Returns how many workers run goroutines at a time, at most: 1 in a bubble of
+/// Returns the largest number of workers that run goroutines at a time: 1 in a bubble of
 /// [`synctest`](crate::goroutine::synctest). Go's `runtime.GOMAXPROCS(0)`.
 #[must_use]
 pub fn max_procs() -> usize {
@@ -231,8 +233,8 @@ pub fn max_procs() -> usize {
 
 /// Sets [`max_procs`] of the process, and returns the number before. Go's `runtime.GOMAXPROCS`.
 ///
-/// If the number becomes less, goroutines that have started on a worker which is now too many stay there: that worker
-/// runs them, but takes no others. More than 256 counts as 256. In a bubble the call changes nothing.
+/// If the number becomes less, some workers are too many. Goroutines that have started on such a worker stay there: the
+/// worker runs them, but takes no others. More than 256 counts as 256. In a bubble the call changes nothing.
 ///
 /// # Panics
 ///
@@ -255,21 +257,22 @@ pub fn set_max_procs(n: usize) -> usize {
     Sched::here().set_procs(n.min(MAX_WORKERS))
 }
 
-/// How large the stacks of goroutines are that do not ask by [`Builder::stack_size`](crate::goroutine::Builder::stack_size):
-/// 256 KiB at first; in builds with debug assertions 2 MiB, as frames are larger there. To be called before the first
-/// goroutine starts.
+/// Sets the stack size of goroutines that set no size of their own by
+/// [`Builder::stack_size`](crate::goroutine::Builder::stack_size). The size is 256 KiB at first; in builds with debug
+/// assertions 2 MiB, as frames are larger there. Call this function before the first goroutine starts.
 ///
-/// Stacks are addresses: memory comes when it is touched. So a larger one costs nothing until it is used, but for
-/// addresses, of which there are 4 TiB for all stacks together (on 32-bit systems 512 MiB: 1,900 stacks of 256 KiB). The stack of `main` in [`run`](fn@crate::goroutine::run) is 8 MiB
-/// in any case. Go's stacks grow to 1 GB; here the limit of the deepest goroutine must be known beforehand.
+/// A stack reserves addresses: memory comes when it is touched. So until it is used, a larger stack costs only
+/// addresses, of which there are 4 TiB for all stacks together (on 32-bit systems 512 MiB: 1,900 stacks of 256 KiB).
+/// The stack of `main` in [`run`](fn@crate::goroutine::run) is 8 MiB in any case. Go's stacks grow to 1 GB; here the
+/// limit of the deepest goroutine must be known beforehand.
 ///
 /// # Errors
 ///
-/// If goroutines have started, or another size has been set: the size is fixed then.
+/// If goroutines have started, or another size has been set: then the size is fixed.
 ///
 /// # Panics
 ///
-/// If the size is absurd: more than 64 GiB.
+/// If `bytes` is more than 64 GiB.
 ///
 /// # Examples
 ///
@@ -295,7 +298,7 @@ pub fn set_stack_size(bytes: usize) -> Result<(), StackSizeIsFixed> {
     }
 }
 
-/// The size of stacks cannot be set any more.
+/// The error of [`set_stack_size`]: the size of stacks cannot be set any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StackSizeIsFixed;
 

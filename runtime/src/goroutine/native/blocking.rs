@@ -1,10 +1,10 @@
-//! Calls that block a thread, or compute for long, made elsewhere while the goroutine waits.
+//! Calls that block a thread, or compute for long, and are made on another thread while the goroutine waits.
 //!
 //! | | [`blocking`] | [`compute`] |
 //! |---|---|---|
-//! | for | what waits: files, sockets, foreign locks | what computes for more than 5 ms |
+//! | for | calls that wait: files, sockets, foreign locks | computations of more than 5 ms |
 //! | threads at most | 512, or [`set_max_blocking`] | as many as processors |
-//! | more calls | wait for a thread, first come, first served | the same |
+//! | further calls | wait for a thread, first come, first served | the same |
 //!
 //! The closure may borrow: its goroutine waits, so the frames of that goroutine stay until the closure has returned.
 
@@ -24,10 +24,10 @@ use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stall;
 use crate::sema::{self, Wake};
 
-/// For how long an idle thread stays.
+/// The time for which an idle thread stays.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// A call that its goroutine waits for.
+/// A call for which a goroutine waits.
 struct Call {
     /// A `Frame<F, T>` on that goroutine's stack.
     frame: *mut (),
@@ -37,7 +37,8 @@ struct Call {
     sched: &'static Sched,
 }
 
-// SAFETY: the frame holds an `F: Send` and is to hold a `T: Send`; its goroutine does not touch it until `done`.
+// SAFETY: the frame holds an `F: Send` and is to hold a `T: Send`; the waiting goroutine does not touch the frame until
+// `done`.
 unsafe impl Send for Call {}
 
 struct Frame<F, T> {
@@ -45,17 +46,17 @@ struct Frame<F, T> {
     result: Option<thread::Result<T>>,
 }
 
-/// Threads for one kind of calls.
+/// The threads for one kind of calls.
 struct Pool {
     state: Mutex<State>,
     called: Condvar,
-    /// Of its threads.
+    /// The name of the threads.
     name: &'static str,
-    /// What the deadlock report calls the wait.
+    /// The name of the wait, for the deadlock report.
     what: &'static str,
-    /// How many threads there are at most. More calls wait for one.
+    /// Returns the largest number of threads. Further calls wait for a thread.
     limit: fn() -> usize,
-    /// A call has had to wait for a thread.
+    /// True if a call has had to wait for a thread, under the present limit.
     full: AtomicBool,
 }
 
@@ -69,20 +70,21 @@ static BLOCKING: Pool = Pool::new("sudog-blocking", "blocking call", || MAX_BLOC
 static MAX_BLOCKING: AtomicUsize = AtomicUsize::new(512);
 static COMPUTE: Pool = Pool::new("sudog-compute", "computation", || Sched::process().procs());
 
-/// Runs `f` on another thread, and lets other goroutines run here until it returns.
+/// Runs `f` on another thread, and lets other goroutines run here until `f` returns.
 ///
-/// For what blocks its thread: file and network I/O, foreign functions, `std`'s locks, long computations. `f` may
-/// borrow from the caller, whose stack stays. A caller that is no goroutine, or may not switch, runs `f` itself.
+/// For calls that block their thread: file and network I/O, foreign functions, `std`'s locks, long computations. `f`
+/// may borrow from the caller, whose stack stays. A caller that is no goroutine, or may not switch, runs `f` on its own
+/// stack.
 ///
-/// `f` is not on a goroutine. At most 512 calls run at a time, or [`set_max_blocking`]; more wait. The process ends if no
-/// thread can be had at all.
+/// `f` is not on a goroutine. At most 512 calls run at a time, or [`set_max_blocking`]; further calls wait. The process
+/// ends if no thread can be had at all.
 ///
 /// A call that never returns, such as a read from an idle connection, keeps its thread and its goroutine, but not the
-/// process: that ends with its `main`, as in Go.
+/// process: the process ends with `main`, as in Go.
 ///
 /// # Panics
 ///
-/// As `f` does.
+/// If `f` panics.
 ///
 /// # Examples
 ///
@@ -99,11 +101,11 @@ pub fn blocking<T: Send>(f: impl FnOnce() -> T + Send) -> T {
     BLOCKING.call(f)
 }
 
-/// Sets how many calls of [`blocking`] may run at a time, each on a thread, and returns the former number, 512 at first. Go's
-/// `debug.SetMaxThreads`, but that more calls wait, where Go ends the process.
+/// Sets the largest number of calls of [`blocking`] that run at a time, each on a thread, and returns the former
+/// number, 512 at first. Go's `debug.SetMaxThreads`, but further calls wait, where Go ends the process.
 ///
-/// If all threads are taken and a call has to wait, a line on standard error says so, once for each limit: in builds with
-/// debug assertions, or if `SUDOG_STALLS` is set and not `0`.
+/// If all threads are taken and a call has to wait, a line on standard error says so, once for each limit: in builds
+/// with debug assertions, or if `SUDOG_STALLS` is set and not `0`.
 ///
 /// # Panics
 ///
@@ -126,26 +128,29 @@ pub fn set_max_blocking(n: usize) -> usize {
     before
 }
 
-/// Runs `f`, which computes for long, on another thread, and lets other goroutines run here until it returns.
+/// Runs `f`, which computes for long, on another thread, and lets other goroutines run here until `f` returns.
 ///
-/// A goroutine keeps its worker for as long as it makes no call into the runtime. All goroutines that have started there
-/// wait meanwhile, however many processors are idle. What takes longer than they should wait belongs in here: as a rule
-/// what takes more than 5 ms. A loop may call [`gosched`](crate::goroutine::gosched) now and then instead. (If one handler in
-/// twenty computes for 10 ms, a tenth of the others take more than 9 ms, and a hundredth more than 17 ms. With `compute`
-/// these are 1 and 4 ms: `cargo lab tail`.)
+/// A goroutine keeps its worker for as long as it makes no call into the runtime. Meanwhile all goroutines that have
+/// started on that worker wait, however many processors are idle. Use this function for computations that take longer
+/// than the other goroutines should wait: as a rule more than 5 ms. A loop may call
+/// [`gosched`](crate::goroutine::gosched) now and then instead. (If one handler in twenty computes for 10 ms, a tenth
+/// of the others take more than 9 ms, and a hundredth more than 17 ms. With `compute` these are 1 and 4 ms:
+/// `cargo lab tail`.)
 ///
-/// There are as many threads for these calls as [`max_procs`](crate::goroutine::max_procs) says, so that computations do not
-/// take the processors from each other; more calls wait for a thread. `f` must not wait for another computation: that
-/// might wait for its thread. For what waits there is [`blocking`], whose threads are many.
+/// There are as many threads for these calls as [`max_procs`](crate::goroutine::max_procs) says, so that computations
+/// do not take the processors from each other; further calls wait for a thread. `f` must not wait for another
+/// computation, which might wait for the thread of `f`. For calls that wait there is [`blocking`], whose threads are
+/// many.
 ///
-/// The rest is as with [`blocking`]: `f` may borrow from the caller, whose stack stays; it is not on a goroutine; a caller
-/// that is no goroutine, or may not switch, runs `f` itself (so `f` runs at once inside `blocking` or another `compute`).
+/// The rest is as with [`blocking`]: `f` may borrow from the caller, whose stack stays; `f` is not on a goroutine; a
+/// caller that is no goroutine, or may not switch, runs `f` on its own stack (so `f` runs at once inside `blocking` or
+/// another `compute`).
 ///
-/// Go interrupts a goroutine that computes, and needs nothing of the kind.
+/// Go interrupts a goroutine that computes, and needs no such function.
 ///
 /// # Panics
 ///
-/// As `f` does.
+/// If `f` panics.
 ///
 /// # Examples
 ///
@@ -164,7 +169,7 @@ pub fn compute<T: Send>(f: impl FnOnce() -> T + Send) -> T {
 
 fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, f: F) -> T {
     box_if_large!(f: F as dyn FnOnce() -> T + Send + '_ => elsewhere(pool, f));
-    // Before any lock: another thread of the parent may have held it at the fork.
+    // Check before any lock: another thread of the parent may have held that lock at the fork.
     fork::forbid_in_child();
     let done = AtomicU32::new(0);
     let mut frame = Frame { f: Some(f), result: None };
@@ -172,7 +177,7 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, f: F) -> T {
     sched.idle.external_begins();
     pool.submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
     current::note_wait(pool.what, ptr::null());
-    sema::semacquire(&done); // the call uses this frame until then
+    sema::semacquire(&done); // until then the call uses this frame
     match frame.result.take().expect("the call is done") {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
@@ -183,7 +188,7 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, f: F) -> T {
 ///
 /// `frame` points to a live `Frame<F, T>`, and no other thread uses it meanwhile.
 unsafe fn run<F: FnOnce() -> T, T>(frame: *mut ()) {
-    // SAFETY: by the contract.
+    // SAFETY: by the contract of `run`, `frame` points to a live `Frame<F, T>` that no other thread uses meanwhile.
     let frame = unsafe { &mut *frame.cast::<Frame<F, T>>() };
     let f = frame.f.take().expect("run once");
     frame.result = Some(catch_unwind(AssertUnwindSafe(f)));
@@ -209,9 +214,10 @@ impl Pool {
         self.start_if_needed(state);
     }
 
-    /// After the limit has been raised: threads for the calls that wait.
+    /// Starts threads for the calls that wait, after the limit has been raised.
     fn serve_waiting(&'static self) {
-        // One for each: threads that have been started, and have not come yet, take calls off the queue later.
+        // Start a thread for each: threads that have been started, and have not come yet, take calls off the queue
+        // later.
         let waiting = self.lock().calls.len();
         for _ in 0..waiting {
             if !self.start_if_needed(self.lock()) {
@@ -220,7 +226,7 @@ impl Pool {
         }
     }
 
-    /// Sees to it that a thread comes for the last call: whether one was started.
+    /// Ensures that a thread comes for the last call. Returns whether a thread was started.
     fn start_if_needed(&'static self, mut state: MutexGuard<'_, State>) -> bool {
         if state.idle >= state.calls.len() {
             self.called.notify_one();
@@ -250,7 +256,7 @@ impl Pool {
     fn serve(&self) {
         let mut state = self.lock();
         loop {
-            // The limit may have been lowered. What this thread was called for is another's then, or waits for one.
+            // The limit may have been lowered. Then end this thread: another thread takes the call, or the call waits.
             if state.threads > (self.limit)() {
                 state.threads -= 1;
                 self.called.notify_one();
@@ -258,9 +264,11 @@ impl Pool {
             }
             if let Some(call) = state.calls.pop_front() {
                 drop(state);
-                // SAFETY: its goroutine keeps the frame, and its hands off, until `done`.
+                // SAFETY: the frame is alive, and this thread's alone: the waiting goroutine keeps the frame, and does
+                // not touch the frame until `done`.
                 unsafe { (call.run)(call.frame) };
-                // SAFETY: `done` is alive until the permit is there; the release then uses it as an address only.
+                // SAFETY: `done` is alive until the permit is there; from then on the release uses `done` as an address
+                // only.
                 sema::semrelease(unsafe { &*call.done }, Wake::Normal);
                 call.sched.idle.external_ends();
                 state = self.lock();
@@ -278,7 +286,7 @@ impl Pool {
     }
 }
 
-/// How many threads there are.
+/// Returns the number of threads for these calls.
 pub(crate) fn threads() -> usize {
     BLOCKING.lock().threads + COMPUTE.lock().threads
 }

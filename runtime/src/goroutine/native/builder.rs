@@ -24,7 +24,7 @@ use crate::panics::drop_payload;
 use crate::sema::{self, WaitError, WaitLimit, Wake};
 use crate::shim::Mutex;
 
-/// How a goroutine is started: its name, its stack, its place.
+/// Settings for the start of a goroutine: a name, a stack size, a place, the effect of a panic.
 ///
 /// # Examples
 ///
@@ -44,11 +44,11 @@ pub struct Builder {
     placement: Placement,
 }
 
-/// Which worker starts a goroutine, and so runs it to its end.
+/// The worker that starts a goroutine, and so runs the goroutine to its end.
 ///
 /// # Examples
 ///
-/// Two that talk to each other a lot are better off on one worker. (For more than two:
+/// Two goroutines that talk to each other a lot are better off on one worker. (For more than two:
 /// [`together`](fn@crate::goroutine::together).)
 ///
 /// ```
@@ -63,38 +63,41 @@ pub struct Builder {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Placement {
-    /// Whichever has time for it; the caller's under [`together`](fn@crate::goroutine::together).
+    /// Any worker that has time; under [`together`](fn@crate::goroutine::together) the caller's worker.
     #[default]
     Any,
-    /// The one that the caller runs on. For a caller that is no goroutine: any.
+    /// The caller's worker. For a caller that is no goroutine: any worker.
     Here,
-    /// The one that the caller runs on, and there before the caller: it begins at once, and the caller goes to the end of
-    /// its worker's run queue. (If the caller's time slice is over, those in the run queue have their turn first.) For a
-    /// caller that is no goroutine: any. The order of a call in Skaller's *Communicating Sequential Processes in C++*.
+    /// The caller's worker, and there before the caller: the goroutine begins at once, and the caller goes to the end
+    /// of the worker's run queue. (If the caller's time slice is over, the goroutines in the run queue have their turn
+    /// first.) For a caller that is no goroutine: any worker. The order of a call in Skaller's *Communicating
+    /// Sequential Processes in C++*.
     First,
-    /// The one with this number, from 0 to [`max_procs`](crate::goroutine::max_procs)` - 1`.
+    /// The worker with this number, from 0 to [`max_procs`](crate::goroutine::max_procs)` - 1`.
     Worker(usize),
 }
 
 impl Builder {
-    /// A goroutine without a name, with a stack of the [default size](crate::goroutine::set_stack_size), on any worker.
+    /// Creates a builder for a goroutine without a name, with a stack of the
+    /// [default size](crate::goroutine::set_stack_size), on any worker.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Names it, for the reports of panics, deadlocks and stack overflows.
+    /// Names the goroutine, for the reports of panics, deadlocks and stack overflows.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.details.name = Some(name.into());
         self.any_details = true;
         self
     }
 
-    /// Gives it a stack of at least this many bytes, with a guard below. Stacks do not grow. One that is not of the
-    /// default size is made for this goroutine, which costs two system calls, and freed after it.
+    /// Gives the goroutine a stack of at least this many bytes, with a guard below. Stacks do not grow. A stack that is
+    /// not of the default size is made for this goroutine, which costs two system calls, and freed after the
+    /// goroutine's end.
     ///
     /// # Panics
     ///
-    /// If the size is absurd: more than 64 GiB.
+    /// If `bytes` is more than 64 GiB.
     #[track_caller]
     pub fn stack_size(mut self, bytes: usize) -> Self {
         if let Err(error) = stack::check(bytes) {
@@ -105,24 +108,24 @@ impl Builder {
         self
     }
 
-    /// Says where it runs.
+    /// Sets the place where the goroutine runs.
     pub fn on(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// Says what a panic does without a joiner.
+    /// Sets the effect of a panic that has no joiner.
     pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
         self.details.on_panic = on_panic;
         self.any_details = true;
         self
     }
 
-    /// Starts it: [`go`](crate::goroutine::go).
+    /// Starts the goroutine, as [`go`](crate::goroutine::go) does.
     ///
     /// # Panics
     ///
-    /// If it is placed on a worker that does not exist.
+    /// If the goroutine is placed on a worker that does not exist.
     #[track_caller]
     pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {
         let details = self.any_details.then(|| Box::new(self.details));
@@ -133,20 +136,20 @@ impl Builder {
     ///
     /// # Safety
     ///
-    /// What the closure borrows stands for as long as the closure uses it; and from then on the closure holds no reference
-    /// to it that the compiler could take for alive.
+    /// The values that the closure borrows live for as long as the closure uses them. After that, the closure holds no
+    /// reference to those values that the compiler could take for alive.
     #[track_caller]
     pub(crate) unsafe fn go_unchecked<F: FnOnce() + Send>(self, f: F) {
         let details = self.any_details.then(|| Box::new(self.details));
-        // SAFETY: by the contract.
+        // SAFETY: the caller keeps the contract of `go_unchecked`, which is that of `start_unchecked` too.
         unsafe { start_unchecked(f, details, self.placement) };
     }
 
-    /// Starts it, with a handle for its result: [`spawn`](crate::goroutine::spawn).
+    /// Starts the goroutine, and returns a handle for its result, as [`spawn`](crate::goroutine::spawn) does.
     ///
     /// # Panics
     ///
-    /// If it is placed on a worker that does not exist.
+    /// If the goroutine is placed on a worker that does not exist.
     #[track_caller]
     pub fn spawn<T, F>(self, f: F) -> JoinHandle<T>
     where
@@ -161,13 +164,13 @@ impl Builder {
 }
 
 impl Builder {
-    /// [`run`](fn@crate::goroutine::run) with a name and a stack size of one's own for the main goroutine, which starts
-    /// on any worker, whatever [`Builder::on`] said. A panic of that goroutine is the caller's, whatever
-    /// [`Builder::on_panic`] said. On a goroutine it just calls `main`.
+    /// Runs `main`, as [`run`](fn@crate::goroutine::run) does, with this builder's name and stack size for the main
+    /// goroutine. The main goroutine starts on any worker, whatever [`Builder::on`] said. A panic of the main goroutine
+    /// is the caller's, whatever [`Builder::on_panic`] said. On a goroutine this function just calls `main`.
     ///
     /// # Panics
     ///
-    /// As `main` does.
+    /// If `main` panics.
     pub fn run<T: Send>(self, main: impl FnOnce() -> T + Send) -> T {
         run::run_with(main, Box::new(self.details))
     }
@@ -188,7 +191,7 @@ impl std::fmt::Debug for Builder {
 #[track_caller]
 pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
     box_if_large!(f: F as dyn FnOnce() + Send => start(f, details, placement));
-    // SAFETY: the closure borrows nothing.
+    // SAFETY: `f` is `'static`, so everything that `f` borrows lives for ever.
     unsafe { start_unchecked(f, details, placement) }
 }
 
@@ -196,7 +199,7 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
 ///
 /// # Safety
 ///
-/// As for [`Builder::go_unchecked`].
+/// The contract of [`Builder::go_unchecked`].
 #[inline]
 #[track_caller]
 unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>>, placement: Placement) {
@@ -204,18 +207,20 @@ unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>
     match (placement, current::worker()) {
         (Placement::Any, Some(worker)) if !together::is_here() => {
             worker.count_made();
-            // SAFETY: the closure is `Send`, and what it borrows stands, by the contract.
+            // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that
+            // `f` borrows live for as long as `f` uses them.
             worker.submit(unsafe { job::pack_unchecked(f, details, Some(worker)) });
         }
         (placement, worker) => {
             let place = Place::of(placement);
-            // SAFETY: the closure is `Send`, and what it borrows stands, by the contract.
+            // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that
+            // `f` borrows live for as long as `f` uses them.
             start_at(unsafe { job::pack_unchecked(f, details, worker) }, place);
         }
     }
 }
 
-/// Notes the call that starts a goroutine, if the caller may start any.
+/// Notes the location of the call that starts a goroutine. Ends the process if the caller is in a switch hook.
 #[cold]
 fn note_start(details: Option<Box<Details>>, caller: &'static Location<'static>) -> Option<Box<Details>> {
     switch_hooks::forbid_start_in_hook();
@@ -227,18 +232,18 @@ fn note_start(details: Option<Box<Details>>, caller: &'static Location<'static>)
 /// The place at which a goroutine starts.
 enum Place {
     Any,
-    /// At the end of this worker's run queue.
+    /// The end of this worker's run queue.
     Here(&'static Worker),
-    /// On this worker, before the caller.
+    /// The front of this worker's run queue: the goroutine begins before the caller goes on.
     First(&'static Worker),
-    /// On another worker.
+    /// The worker that [`Placement::Worker`] names.
     There(&'static Worker),
 }
 
 impl Place {
     /// # Panics
     ///
-    /// If there is no such worker.
+    /// If `placement` names a worker that does not exist.
     #[cold]
     #[track_caller]
     fn of(placement: Placement) -> Self {
@@ -266,7 +271,7 @@ fn start_at(work: Work, place: Place) {
     sched.count_made();
     match place {
         Place::Any => sched.submit(work),
-        // With a stack, work is its worker's.
+        // Work with a stack is bound to its worker.
         Place::Here(worker) => worker.start_on(work, false).together.set(together::is_here()),
         Place::First(worker) => {
             worker.start_on(work, true).together.set(together::is_here());
@@ -276,39 +281,40 @@ fn start_at(work: Work, place: Place) {
     }
 }
 
-/// The result of a goroutine to come.
+/// A handle for a goroutine's result to come.
 ///
-/// Dropped without a [`join`](JoinHandle::join), it lets the goroutine run on; if that panics, or has panicked, it ends
-/// the process (unless the [`Builder`] said otherwise).
+/// Dropping the handle without a [`join`](JoinHandle::join) lets the goroutine run on; if the goroutine panics, or has
+/// panicked, this ends the process (unless the [`Builder`] said otherwise).
 ///
-/// It is a future too, so that an async task can wait for a goroutine.
+/// The handle is a future too, so that an async task can wait for a goroutine.
 pub struct JoinHandle<T> {
     packet: Option<Arc<Packet<T>>>,
 }
 
-/// Where a goroutine leaves its result.
+/// The state that a goroutine shares with its handle, for the result.
 struct Packet<T> {
-    /// A permit once the result is there.
+    /// A permit, released by the sender once the result is there, and taken by the joiner.
     done: AtomicU32,
-    /// `DETACHED | PANICKED`.
+    /// The flags `DETACHED`, set when the handle is dropped, and `PANICKED`, set by the sender.
     fate: AtomicU32,
     on_panic: OnPanic,
+    /// The waker of the task that polls the handle.
     waker: Mutex<Option<Waker>>,
-    /// The payload of a panic is inside a [`Panicked`].
-    /// Of the handle as a future.
+    /// The budget of the handle as a future.
     coop: Coop,
+    /// The result, written by the sender, once. The payload of a panic is inside a [`Panicked`].
     result: UnsafeCell<Option<thread::Result<T>>>,
 }
 
-/// A panic, in the place of its payload: only what panics pays for the name of its goroutine.
+/// The payload of a panic, with the name of its goroutine. Only a goroutine that panics pays for the name.
 struct Panicked {
     payload: Box<dyn Any + Send>,
-    /// Number and name, for the report.
+    /// Number and name of the goroutine, for the report.
     goroutine: Option<String>,
 }
 
-// SAFETY: the result is written by the sender before the permit is released, and read by the taker of the permit, or by
-// the last owner.
+// SAFETY: the sender writes `result` before it releases the permit. The only readers are the taker of the permit, and the
+// last owner of the packet.
 unsafe impl<T: Send> Sync for Packet<T> {}
 
 const DETACHED: u32 = 1;
@@ -332,7 +338,7 @@ pub(crate) fn packet<T>(on_panic: OnPanic) -> (Sender<T>, JoinHandle<T>) {
 }
 
 impl<T> Sender<T> {
-    /// By the goroutine that ends with this result.
+    /// Hands the result over to the handle. Called by the goroutine that ends with this result.
     pub(crate) fn send(mut self, result: thread::Result<T>) {
         if let Some(packet) = self.packet.take() {
             packet.complete(result);
@@ -341,7 +347,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Drop for Sender<T> {
-    /// The goroutine was unwound: by `goexit`, or a task has been dropped.
+    /// Sends [`Goexit`]: the goroutine was unwound by `goexit`, or the task has been dropped.
     fn drop(&mut self) {
         if let Some(packet) = self.packet.take() {
             packet.complete(Err(Box::new(Goexit)));
@@ -355,17 +361,19 @@ impl<T> Packet<T> {
         if panicked {
             result = result.map_err(|payload| Box::new(Panicked { payload, goroutine: current::describe() }) as _);
         }
-        // SAFETY: the one sender writes, once, and no reader comes before the permit below.
+        // SAFETY: the packet has one sender, which writes `result` once, and no reader comes before the permit below.
         unsafe { *self.result.get() = Some(result) };
-        // AcqRel: whichever of us comes second sees what the other did.
+        // AcqRel: the second of the sender and the handle's drop sees the writes of the first.
         if panicked && self.fate.fetch_or(PANICKED, Ordering::AcqRel) & DETACHED != 0 {
-            // SAFETY: the handle is gone, and this is the sender, which writes no more.
+            // SAFETY: the handle is dropped, so no joiner reads the result. This is the sender, which has written the
+            // result, and writes no more.
             unsafe { self.die() };
         }
-        // The goroutine that joins is woken before another has a turn here.
+        // Do not switch: the goroutine that joins is woken before another has a turn on this worker.
         current::without_switching(|| sema::semrelease(&self.done, Wake::Normal));
         let waker = self.waker.lock().take();
-        // User code, which may wait; and this may be a destructor's call, out of which no panic may come.
+        // The waker is user code, which may wait. Catch its panic: a destructor may have called this function, and no
+        // panic may leave a destructor.
         if let Some(waker) = waker
             && let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake()))
         {
@@ -379,7 +387,8 @@ impl<T> Packet<T> {
     ///
     /// The sender has written the result, and no other call reads or writes it meanwhile.
     unsafe fn die(&self) {
-        // SAFETY: by the contract.
+        // SAFETY: by the contract of `die` the sender has written the result, and no other call reads or writes it
+        // meanwhile.
         let result = unsafe { &*self.result.get() };
         if let (OnPanic::Abort, Some(Err(payload))) = (self.on_panic, result)
             && let Some(Panicked { payload, goroutine }) = payload.downcast_ref()
@@ -396,9 +405,10 @@ impl<T> Packet<T> {
         }
     }
 
-    /// The result, for the taker of the permit.
+    /// Returns the result. Called by the taker of the permit.
     fn take(&self) -> thread::Result<T> {
-        // SAFETY: written before the permit was released, and the taker of the permit is the only reader.
+        // SAFETY: the sender wrote `result` before it released the permit, and the taker of the permit is the only
+        // reader.
         let result = unsafe { (*self.result.get()).take() }.expect("a permit means a result");
         result.map_err(|payload| match payload.downcast::<Panicked>() {
             Ok(panicked) => panicked.payload,
@@ -412,7 +422,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](crate::goroutine::goexit).
+    /// The payload of the panic that ended the goroutine; or [`Goexit`] if the goroutine called
+    /// [`goexit`](crate::goroutine::goexit).
     pub fn join(mut self) -> thread::Result<T> {
         let packet = self.packet.take().expect("joined once");
         packet.forbid_wait_in_child();
@@ -421,15 +432,15 @@ impl<T> JoinHandle<T> {
         packet.take()
     }
 
-    /// [`join`](Self::join) that gives up at a [`WaitLimit`]. The handle can be used again then.
+    /// Waits for the goroutine's result until a [`WaitLimit`]. After a limit, the handle can be used again.
     ///
     /// # Errors
     ///
-    /// Which limit came first; inside, what `join` returns.
+    /// The limit that came first. The inner result is that of [`join`](Self::join).
     ///
     /// # Panics
     ///
-    /// If it has returned the result before.
+    /// If the handle has returned the result before.
     ///
     /// # Examples
     ///
@@ -455,7 +466,7 @@ impl<T> JoinHandle<T> {
         Ok(packet.take())
     }
 
-    /// Whether the goroutine has ended.
+    /// Returns whether the goroutine has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.packet.as_ref().is_none_or(|packet| packet.done.load(Ordering::Acquire) != 0)
@@ -472,7 +483,8 @@ impl<T> Future for JoinHandle<T> {
             let waker = cx.waker().clone();
             let old = packet.waker.lock().replace(waker);
             drop(old);
-            // The sender releases the permit, then takes the waker: one of us sees the other, by the lock.
+            // The sender releases the permit, then takes the waker. By the lock, either this poll sees the permit, or
+            // the sender sees the waker.
             if !sema::try_semacquire(&packet.done) {
                 return Poll::Pending;
             }
@@ -487,7 +499,8 @@ impl<T> Drop for JoinHandle<T> {
         if let Some(packet) = self.packet.take()
             && packet.fate.fetch_or(DETACHED, Ordering::AcqRel) & PANICKED != 0
         {
-            // SAFETY: the sender has written and will not write again, and this was the only handle.
+            // SAFETY: the sender has set PANICKED, so it has written the result and will not write again; and this was
+            // the only handle.
             unsafe { packet.die() };
         }
     }

@@ -1,8 +1,9 @@
-//! The safepoint of a task: where a future of this project gives the worker back although it could go on.
+//! The safepoint of a task: the place where a future of this project gives the worker back although the future could go
+//! on.
 //!
-//! A task has the time slice that a goroutine has. Each future of this project asks [`Coop::poll_proceed`] before it does
-//! anything. When the slice is over, and something else waits for the worker, the future wakes its task and returns
-//! `Pending`. It has done nothing then, so nothing can be lost.
+//! A task has the time slice that a goroutine has. Each future of this project asks [`Coop::poll_proceed`] before it
+//! does anything. When the slice is over, and other work waits for the worker, the future wakes its task and returns
+//! `Pending`. The future has done nothing then, so nothing can be lost.
 //!
 //! | budget of the poll | set by | a future that asks |
 //! |---|---|---|
@@ -10,20 +11,20 @@
 //! | `Open` | the start of a task's poll, and each poll of a `block_on` | goes on, or, at the end of the slice, makes the budget `Spent` |
 //! | `Spent` | a future that has asked at the end of the slice | is refused, but never twice in a row |
 //!
-//! `Spent` lasts until the poll of the *task* returns: of two futures in a `select`, the second would else be ready in
-//! the place of the first, and the task would go on. No future is refused twice in a row. So beside a future that uses up
-//! each slice, a timeout or a cancel is seen at the second poll; and an executor of another crate, which runs inside of the
-//! poll and polls again at once, goes on.
+//! `Spent` lasts until the poll of the *task* returns: otherwise, of two futures in a `select`, the second would be
+//! ready in the place of the first, and the task would go on. No future is refused twice in a row. So beside a future
+//! that uses up each slice, a timeout or a cancel is seen at the second poll; and an executor of another crate, which
+//! runs inside of the poll and polls again at once, goes on.
 //!
-//! `poll_proceed` is tokio's name (`tokio::task::coop`). Tokio counts operations, 128 a poll; here the slice is asked as
-//! goroutines ask, at every 64th operation.
+//! `poll_proceed` is tokio's name (`tokio::task::coop`). Tokio counts operations, 128 a poll; here futures look at the
+//! slice as goroutines do, at every 64th operation.
 
 use std::task::{Context, Poll};
 
 use crate::goroutine::native::fibre::{Fibre, current};
 use crate::shim::system::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// See the table at the top of this file.
+/// The budget of a poll: see the table at the top of this file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Budget {
     Unlimited,
@@ -34,7 +35,8 @@ pub(crate) enum Budget {
 /// A future's part in the budget of the task that polls it.
 #[derive(Debug, Default)]
 pub struct Coop {
-    /// The future was refused when it last asked. Used by the poller of the future only; atomic, so that futures are `Sync`.
+    /// True if the future was refused when it last asked. Used by the poller of the future only; atomic, so that
+    /// futures are `Sync`.
     was_refused: AtomicBool,
 }
 
@@ -45,8 +47,8 @@ impl Coop {
         Self { was_refused: AtomicBool::new(false) }
     }
 
-    /// Asks whether the future may go on. If this returns `Pending` the future has been woken, and must return `Pending` now,
-    /// before it does anything.
+    /// Asks whether the future may go on. If this returns `Pending`, the task has been woken, and the future must
+    /// return `Pending` now, before it does anything.
     ///
     /// Call this first in each `poll`. Where no task of this runtime is polled, and no `block_on` of this runtime, the
     /// future may always go on.
@@ -65,7 +67,8 @@ impl Coop {
     fn ask(&self, fibre: &Fibre, cx: &Context<'_>) -> Poll<()> {
         let asked = fibre.worker.is_asked();
         let is_spent = fibre.budget.get() == Budget::Spent || fibre.worker.ask_clock();
-        // A mark may be left from an earlier slice, in which the future went on without asking here. Then it goes on once more.
+        // A mark may be left from an earlier slice, in which the future went on without asking here. Then the future
+        // goes on once more.
         if !is_spent || self.was_refused.load(Relaxed) {
             self.was_refused.store(false, Relaxed);
             return Poll::Ready(());
@@ -73,7 +76,7 @@ impl Coop {
         if asked {
             fibre.worker.ask_again();
         }
-        // Before the waking, which may be user code.
+        // Set the budget before the waking, which may be user code.
         fibre.budget.set(Budget::Spent);
         self.was_refused.store(true, Relaxed);
         cx.waker().wake_by_ref();
@@ -81,7 +84,7 @@ impl Coop {
     }
 }
 
-/// A budget of the calling goroutine. Dropped, it restores the budget around it.
+/// A budget of the calling goroutine. The drop restores the budget around this scope.
 pub(crate) struct Scope {
     fibre: Option<&'static Fibre>,
     around: Budget,
@@ -95,8 +98,8 @@ impl Scope {
         Self { fibre, around, budget }
     }
 
-    /// Returns the budget of a `block_on`. It is unlimited where the caller may not switch, as nothing else could run at the end
-    /// of the slice.
+    /// Returns the budget of a `block_on`: unlimited where the caller may not switch, as nothing else could run at the
+    /// end of the slice.
     pub(crate) fn of_block_on() -> Self {
         Self::enter(if current::switchable().is_some() { Budget::Open } else { Budget::Unlimited })
     }

@@ -1,6 +1,6 @@
-//! How goroutines end other than by a return.
+//! The ends of goroutines other than a return: panics and `goexit`.
 
-/// What a panic does that ends a goroutine without a [`JoinHandle`](crate::goroutine::JoinHandle).
+/// The effect of a panic that ends a goroutine without a [`JoinHandle`](crate::goroutine::JoinHandle).
 ///
 /// # Examples
 ///
@@ -23,11 +23,12 @@ pub enum OnPanic {
     /// Ends the process, as in Go: `panic: ...` and status 2.
     #[default]
     Abort,
-    /// Ends the goroutine only. The panic hook has had its say.
+    /// Ends the goroutine only. The panic hook has run before.
     Unwind,
 }
 
-/// The payload with which [`goexit`](crate::goroutine::goexit) unwinds a goroutine, and which `join` returns then.
+/// The payload with which [`goexit`](crate::goroutine::goexit) unwinds a goroutine. `join` returns the payload as an
+/// error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Goexit;
 

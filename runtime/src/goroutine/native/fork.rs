@@ -1,30 +1,31 @@
-//! Children that the process forks: they have none of the runtime's threads.
+//! Children that the process forks: a child has none of the runtime's threads.
 //!
 //! A fork copies the memory and the calling thread alone. In the child, queues and pools still count workers and other
-//! threads that do not exist there, and locks may be held for ever by threads that were copied in the middle of a step. So
-//! each step that counts on another thread ends the child with a fatal error:
+//! threads that do not exist there, and locks may be held for ever by threads that were copied in the middle of a step.
+//! So each step that needs another thread ends the child with a fatal error:
 //!
 //! | step | where |
 //! |---|---|
 //! | to start a worker | `Sched::start_worker` |
-//! | to give work to workers, not being one of them | `Sched::process`, `Sched::submit`, `start_at` |
+//! | to give work to workers, as a thread that is no worker | `Sched::process`, `Sched::submit`, `start_at` |
 //! | to wait as a worker that has nothing to run | `Worker::wait_for_work` |
 //! | to wait as a thread for a goroutine | `JoinHandle::join`, `scope`, `Set::wait_for_rest` of `sudog-csp` |
 //! | to give a call, an alarm or a descriptor to another thread | `Pool::submit`, `alarms::put`, `NetWait::begin` |
 //!
-//! None of these is on the path of a switch, of a start by a goroutine, or of an uncontended lock. Each step checks before
-//! it takes a lock. A fork before the runtime has started a thread leaves nothing behind, and its child may use all.
+//! None of these steps is on the path of a switch, of a start by a goroutine, or of an uncontended lock. Each step
+//! checks before it takes a lock. A fork before the runtime has started a thread leaves nothing behind, and the child
+//! may use the whole runtime.
 
 use crate::shim::system::OnceLock;
 use crate::shim::system::atomic::{AtomicBool, Ordering};
 
 use crate::goroutine::native::fibre::current;
 
-/// This process was forked by one in which the runtime had started a thread. Written in the child by the thread that
-/// forked, before any other exists.
+/// True if this process was forked by a process in which the runtime had started a thread. Written in the child by the
+/// thread that forked, before any other thread exists.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Has children know that they are children, from now on. Before the runtime starts a thread.
+/// Makes later children know that they are children. Called before the runtime starts a thread.
 pub fn mark_children() {
     static MARKS: OnceLock<()> = OnceLock::new();
     // The simulated machine forks before each execution, and has no threads then.
@@ -41,7 +42,7 @@ pub fn mark_children() {
     });
 }
 
-/// Ends the process if it is a forked child, as the caller counts on a thread of the runtime's.
+/// Ends the process if it is a forked child, as the caller needs a thread of the runtime.
 #[inline(always)]
 pub fn forbid_in_child() {
     if FORKED.load(Ordering::Relaxed) {
@@ -49,7 +50,8 @@ pub fn forbid_in_child() {
     }
 }
 
-/// [`forbid_in_child`], by a caller that waits for a goroutine. A worker that has been copied may still run that.
+/// Ends a forked child that waits for a goroutine, unless the caller is a worker: a worker that has been copied may
+/// still run that goroutine.
 #[inline(always)]
 pub(crate) fn forbid_wait_in_child() {
     if FORKED.load(Ordering::Relaxed) {
@@ -65,12 +67,13 @@ fn die_unless_worker() {
     }
 }
 
-/// Not by [`fatal`](fn@crate::fatal): standard error's lock may have been held as the process was forked.
+/// Ends the child. Not by [`fatal`](fn@crate::fatal): standard error's lock may have been held as the process was
+/// forked.
 #[cold]
 #[inline(never)]
 fn die() -> ! {
     const TEXT: &str = "fatal error: sudog: a forked child has none of the runtime's threads: it must exec, or exit\n";
-    // SAFETY: the pointer and the length are those of a static text. An error is ignored: nothing can be done about it.
+    // SAFETY: the pointer and the length are those of a static text. Ignore an error: nothing can be done about it.
     _ = unsafe { libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len()) };
     std::process::abort()
 }

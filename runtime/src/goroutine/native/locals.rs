@@ -1,10 +1,10 @@
-//! Goroutine-locals: what `thread_local!` is to threads.
+//! Goroutine-locals: the counterpart of `thread_local!` for goroutines.
 //!
-//! Values are dropped only while no call of [`LocalKey::with`] is under way. The frames of one goroutine are nested, so at
-//! its end all its calls have returned, but for those in frames of another library's coroutine. Such a coroutine can be
-//! suspended inside `with`, leave its goroutine, and be resumed after that has ended. So the calls are counted, and values
-//! that are still lent at the end are leaked. (`std`'s `thread_local!` has no such count: a coroutine that outlives its
-//! thread's value reads freed memory.)
+//! Values are dropped only while no call of [`LocalKey::with`] is under way. The frames of one goroutine are nested, so
+//! at its end all its calls have returned, except calls in frames of another library's coroutine. Such a coroutine can
+//! be suspended inside `with`, leave its goroutine, and be resumed after the goroutine has ended. So the calls are
+//! counted, and values that are still lent at the end are leaked. (`std`'s `thread_local!` has no such count: a
+//! coroutine that outlives its thread's value reads freed memory.)
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -17,9 +17,9 @@ use crate::goroutine::native::fibre::current;
 use crate::panics::drop_payload;
 use crate::shim::system;
 
-/// Declares values that each goroutine has for itself. A thread that is no goroutine has its own, too.
+/// Declares values that each goroutine has for itself. A thread that is no goroutine has values of its own, too.
 ///
-/// In a stackless goroutine a value lasts for one poll: after an `.await` it is made anew.
+/// In a stackless goroutine a value lasts for one poll: after an `.await` the value is made anew.
 ///
 /// # Examples
 ///
@@ -55,13 +55,13 @@ macro_rules! goroutine_local {
     };
 }
 
-/// How many rounds of dropping: a destructor may make locals anew, which the next round drops.
+/// The number of rounds of dropping: a destructor may make locals anew, which the next round drops.
 const ROUNDS: usize = 8;
 
 /// A goroutine-local value: see [`goroutine_local!`](crate::goroutine_local).
 pub struct LocalKey<T: 'static> {
     init: fn() -> T,
-    /// So that two keys never have the same address.
+    /// A field that makes the addresses of two keys differ.
     _place: u8,
 }
 
@@ -82,7 +82,7 @@ struct Lent {
 
 impl Lent {
     fn new(of: NonNull<Locals>, value: &dyn Any) -> Self {
-        // SAFETY: `of` are locals that have an owner, so they are alive; they are shared by reference only.
+        // SAFETY: `of` points to locals that have an owner, so they are alive; they are shared by reference only.
         let lent = unsafe { &of.as_ref().lent };
         lent.set(lent.get() + 1);
         Self { value: NonNull::from(value), of }
@@ -98,7 +98,7 @@ impl Drop for Lent {
 }
 
 system::thread_local! {
-    // Without a destructor, so that destructors can still use it.
+    // `OF_THREAD` has no destructor, so that destructors can still use the locals.
     static OF_THREAD: Cell<Option<NonNull<Locals>>> = const { Cell::new(None) };
     static CLEANER: Cleaner = const { Cleaner };
 }
@@ -118,12 +118,11 @@ impl<T: 'static> LocalKey<T> {
         Self { init, _place: 0 }
     }
 
-    /// Calls `f` with the value of the calling goroutine, made now if this is the first time.
+    /// Calls `f` with the value of the calling goroutine. The first call makes the value.
     ///
     /// The value is dropped when the goroutine ends, after its closure. `f` may wait, and the reference stays good: no
-    /// other goroutine can get at the value.
-    /// A destructor of a local may use locals, and makes them anew if they have been dropped; after eight rounds of
-    /// that the rest is leaked.
+    /// other goroutine can get at the value. A destructor of a local may use locals, and makes them anew if they have
+    /// been dropped; after eight rounds of that the other locals are leaked.
     ///
     /// If a call has not returned when the goroutine ends, all values of the goroutine are leaked. That takes frames that
     /// are not nested: a coroutine of another library that is suspended inside `f`.
@@ -153,11 +152,11 @@ impl<T: 'static> LocalKey<T> {
     fn insert(&'static self, value: Box<dyn Any>) -> Lent {
         let mut new = Some(value);
         let lent = with_locals(|of, values| {
-            // Should `init` have come here itself, the first value stays: it may have been lent.
+            // If `init` itself has inserted a value, that first value stays, because the value may have been lent.
             let value = values.entry(self.key()).or_insert_with(|| new.take().expect("put in once"));
             Lent::new(of, &**value)
         });
-        drop(new); // a second value, outside of all borrows: its destructor is user code
+        drop(new); // a second value: drop after all borrows, as the destructor is user code
         lent
     }
 }
@@ -168,7 +167,8 @@ impl<T> std::fmt::Debug for LocalKey<T> {
     }
 }
 
-/// Calls `f` with the caller's locals. `f` is ours: it runs no user code, so it does not unwind and comes back to no local.
+/// Calls `f` with the caller's locals. `f` is code of this file: `f` runs no user code, so it does not unwind and does
+/// not come back to a local.
 fn with_locals<R>(f: impl FnOnce(NonNull<Locals>, &mut HashMap<usize, Box<dyn Any>>) -> R) -> R {
     let call = |place: &Cell<Option<NonNull<Locals>>>| {
         let locals = place.get().unwrap_or_else(|| {
@@ -177,13 +177,13 @@ fn with_locals<R>(f: impl FnOnce(NonNull<Locals>, &mut HashMap<usize, Box<dyn An
             new
         });
         // SAFETY: `place` owns these locals, so they are alive, and this thread alone uses them; no other reference to
-        // the map exists, as `f` comes back to no local.
+        // the map exists, as `f` does not come back to a local.
         f(locals, unsafe { &mut *locals.as_ref().values.get() })
     };
     match current::fibre() {
         Some(fibre) => call(&fibre.locals),
         None => {
-            _ = CLEANER.try_with(|_| ()); // to have it run; it does already if this fails
+            _ = CLEANER.try_with(|_| ()); // makes the cleaner run at the end; an error means that the cleaner runs now
             OF_THREAD.with(call)
         }
     }
@@ -197,13 +197,14 @@ pub(crate) fn clear(fibre: &Fibre) {
     }
 }
 
-/// Drops the locals in `place`. A destructor may use locals, even make new ones. One that always does is given up on, as
-/// POSIX does with its own.
+/// Drops the locals in `place`. A destructor may use locals, even make new locals. If that never ends, the rest is
+/// leaked after some rounds, as POSIX does with thread-specific data.
 #[cold]
 fn drop_rounds(place: &Cell<Option<NonNull<Locals>>>) {
     for _ in 0..ROUNDS {
         let Some(locals) = place.take() else { return };
-        // SAFETY: taken out of its place just now, so no call of `with` can find these locals any more; and they are alive.
+        // SAFETY: these locals were taken out of `place` just now, so no call of `with` can find them any more; and
+        // they are alive.
         if unsafe { locals.as_ref() }.lent.get() > 0 {
             return; // leaked: a frame that has not returned uses a value
         }
@@ -215,5 +216,5 @@ fn drop_rounds(place: &Cell<Option<NonNull<Locals>>>) {
             }
         }
     }
-    place.set(None); // leaked
+    place.set(None); // the other locals are leaked
 }

@@ -6,11 +6,11 @@ use std::ptr::NonNull;
 use crate::goroutine::native::fibre::{current, job};
 use crate::sema::{self, Wake};
 
-/// Numbers of main goroutines: the deadlock report's.
+/// Numbers of main goroutines, for the deadlock report.
 pub(crate) struct Mains {
-    /// Main goroutines that have begun and not ended. The callers of `run` wait for them.
+    /// Number of main goroutines that have begun and not ended. The callers of `run` wait for them.
     pub(super) running: AtomicUsize,
-    /// Main goroutines that have called `goexit`. The callers of `run` wait for ever.
+    /// Number of main goroutines that have called `goexit`. The callers of `run` wait for ever.
     pub(super) exited: AtomicUsize,
 }
 
@@ -18,7 +18,7 @@ pub(crate) static MAINS: Mains = Mains { running: AtomicUsize::new(0), exited: A
 
 impl Mains {
     /// Number of threads that wait in `run` for a main goroutine that has begun. A thread that is on its way into the
-    /// wait or out of it is not counted, as it may do something else.
+    /// wait or out of the wait is not counted, as that thread may do something else.
     pub(crate) fn callers(&self) -> usize {
         self.running() + self.exited()
     }
@@ -35,17 +35,18 @@ impl Mains {
 /// The stack size that the main thread of a process has as a rule: programs were written for that size.
 const MAIN_STACK: usize = 8 << 20;
 
-/// Adds the name and the stack size of a main goroutine to what its starter asks for.
+/// Adds the name and the stack size of a main goroutine, where the starter has set none.
 pub(crate) fn as_main(mut details: Box<job::Details>) -> Box<job::Details> {
     details.name.get_or_insert_with(|| "main".into());
     details.stack_size.get_or_insert(MAIN_STACK);
     details
 }
 
-/// Lets the caller of [`run`](fn@crate::goroutine::run) go on. By the fibre of the main goroutine, which has been counted off.
+/// Lets the caller of [`run`](fn@crate::goroutine::run) go on. Called by the fibre of the main goroutine, which has
+/// been counted off.
 pub(crate) fn release_caller(done: NonNull<AtomicU32>) {
-    // Before the release: from then on the caller's thread does not wait any more.
+    // Subtract before the release: from the release on, the caller's thread does not wait any more.
     MAINS.running.fetch_sub(1, Ordering::Relaxed);
-    // SAFETY: alive until the permit is there; the release then uses `done` as an address only.
+    // SAFETY: `done` is alive until the permit is there; from then on the release uses `done` as an address only.
     current::without_switching(|| sema::semrelease(unsafe { done.as_ref() }, Wake::Normal));
 }

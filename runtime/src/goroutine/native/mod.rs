@@ -1,12 +1,13 @@
-//! Goroutines on Unix, but in models: what users call is here, and below it
+//! Goroutines on Unix, except in models. The files of this folder hold the functions that users call; the folders
+//! below:
 //!
-//! * [`sched`]: workers, what runs next, timers, the thread that watches;
-//! * [`fibre`]: a goroutine's stack with what runs on it, and how it ends;
+//! * [`sched`]: workers, the choice of the next goroutine, timers, the watcher thread;
+//! * [`fibre`]: a goroutine's stack, the code that runs on the stack, and the goroutine's end;
 //! * [`stack`]: memory for stacks, and the report of an overflow;
 //! * [`mod@alarm`]: threads that run users' code when its time comes.
 //!
 //! Most of these files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler
-//! starts workers and the watcher, and the watcher reads schedulers and alarms; all of them report what waits.
+//! starts workers and the watcher, and the watcher reads schedulers and alarms; all of them report waiting goroutines.
 
 mod alarm;
 mod api;

@@ -1,20 +1,21 @@
-//! The network poller, as workers see it: which of them polls, and when. Go's `netpoll` in `runtime/proc.go`.
+//! The network poller, as workers see it: the threads that poll, and when they do. Go's `netpoll` in `runtime/proc.go`.
 //!
-//! What polls is in the crate `sudog-net`, which gives itself as a [`NetPoller`] when it is first used. A poll wakes
-//! goroutines by semaphores; it runs no user code. These poll:
+//! The poller is in the crate `sudog-net`, which registers a [`NetPoller`] when the crate is first used. A poll wakes
+//! goroutines by semaphores, and runs no user code. These threads poll:
 //!
-//! | who | when | waits |
+//! | thread | when | waits |
 //! |---|---|---|
-//! | a worker without work | while it looks for some | no |
-//! | one of the workers that sleep: the *holder* | in place of its parker | until an event, its timer, or an interrupt by a waker |
+//! | a worker without work | while it looks for work | no |
+//! | a sleeping worker, at most a single one: the *holder* | in place of its parker | until an event, its timer, or an interrupt by a waker |
 //! | a busy worker | at every 64th choice, and at the first after a tick of the watcher | no |
 //! | the watcher | each tick, if there is no holder | no |
-//! | a thread of its own | from the first wait of a thread that is no worker on | yes; it is the holder from then on |
+//! | a thread of the poller | from the first wait of a thread that is no worker on | yes; the thread is the holder from then on |
 //!
-//! So there is no thread in between, as a rule. A worker takes the place of the holder, if it is free, before it sleeps,
-//! and leaves it when it wakes: so if all workers of a program sleep, the last to do so is the holder, or found one that
-//! still sleeps. One exception: the holder is the worker of a bubble, and ends with the bubble, while other workers sleep.
-//! The watcher sees that there is no holder, though something is awaited, and wakes one of them.
+//! So as a rule there is no thread between the system and the workers. A worker takes the place of the holder, if the
+//! place is free, before the worker sleeps, and leaves the place when the worker wakes. So if all workers of a program
+//! sleep, the last worker that fell asleep is the holder, or found a holder that still sleeps. One exception: the
+//! holder is the worker of a bubble, and ends with the bubble, while other workers sleep. The watcher sees that there
+//! is no holder, though an event is awaited, and wakes a sleeping worker.
 
 use crate::shim::system;
 use crate::shim::system::OnceLock;
@@ -25,48 +26,49 @@ use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::scheduler::Sched;
 
-/// What polls.
+/// A poller of network events.
 pub trait NetPoller: Sync {
-    /// Wakes those for whom something has happened. Waits for that until a timeout (none: for ever), or an interrupt.
-    /// With a timeout of zero it leaves an interrupt to the call that waits.
+    /// Wakes the waiters of the events that have happened. Waits for events until a timeout (none: for ever), or an
+    /// interrupt. With a timeout of zero, `poll` leaves an interrupt to the call that waits.
     fn poll(&self, timeout: Option<Duration>);
 
-    /// Ends the call that waits, or the next one that would.
+    /// Ends the `poll` that waits, or the next `poll` that would.
     fn interrupt(&self);
 }
 
 static POLLER: OnceLock<&'static dyn NetPoller> = OnceLock::new();
-/// A caller may wait in the poller.
+/// True while there is a [`Holder`], which may wait in the poller.
 static HELD: AtomicBool = AtomicBool::new(false);
-/// A thread of its own waits there, from now on.
+/// True once the thread of the poller has been started, which waits in the poller from then on.
 static BY_THREAD: AtomicBool = AtomicBool::new(false);
-/// How many wait for an event.
+/// Number of callers that wait for an event.
 static WAITERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets what polls, for the rest of the process. Once.
+/// Sets the poller for the rest of the process. Called once.
 ///
 /// # Safety
 ///
-/// `poll` and `interrupt` do not panic, and do not wait otherwise than in the system. A worker calls them outside of all
-/// goroutines: a panic would free the stacks of the goroutines that it runs, while others refer to them.
+/// `poll` and `interrupt` do not panic, and wait in the system only. A worker calls them outside of all goroutines: a
+/// panic would free the stacks of the goroutines that the worker runs, while other code refers to those stacks.
 pub unsafe fn set_net_poller(poller: &'static dyn NetPoller) {
     _ = POLLER.set(poller);
 }
 
-/// While it lives, its maker waits for an event: somebody polls, no deadlock is reported, and no bubble is at rest.
+/// A caller's wait for an event. While this value lives, a thread polls, no deadlock is reported, and no bubble is at
+/// rest.
 pub struct NetWait {
     /// The bubble that waits for the event.
     bubble: Option<&'static Sched>,
 }
 
 impl NetWait {
-    /// By the caller that will wait.
+    /// Begins a wait of the calling goroutine or thread.
     #[must_use]
     pub fn begin() -> Self {
         fork::forbid_in_child();
         WAITERS.fetch_add(1, Ordering::Relaxed);
         match current::worker() {
-            // A bubble waits for the event; the scheduler of the process is looked at by `is_awaited`.
+            // Count the event for a bubble. For the scheduler of the process, `is_awaited` tells.
             Some(worker) => {
                 let bubble = Some(worker.sched()).filter(|sched| sched.is_bubble());
                 if let Some(sched) = bubble {
@@ -97,19 +99,19 @@ impl std::fmt::Debug for NetWait {
     }
 }
 
-/// Whether something is awaited.
+/// Returns whether an event is awaited.
 #[inline]
 pub(crate) fn is_awaited() -> bool {
     WAITERS.load(Ordering::Relaxed) > 0
 }
 
-/// Whether something is awaited, and no caller waits in the poller.
+/// Returns whether an event is awaited, and no caller waits in the poller.
 pub(crate) fn lacks_holder() -> bool {
     is_awaited() && !HELD.load(Ordering::Relaxed)
 }
 
-/// Polls, and does not wait. By a worker or the watcher, between goroutines: a fibre that has ended one goroutine and
-/// looks for the next must not switch.
+/// Polls without waiting. Called by a worker or the watcher, between goroutines: a fibre that has ended one goroutine
+/// and looks for the next must not switch.
 #[cold]
 pub(crate) fn poll_now() {
     if let Some(poller) = POLLER.get() {
@@ -117,18 +119,18 @@ pub(crate) fn poll_now() {
     }
 }
 
-/// By a waker, after its unpark.
+/// Interrupts the poll that waits. Called by a waker, after the unpark.
 pub(crate) fn interrupt() {
     if let Some(poller) = POLLER.get() {
         poller.interrupt();
     }
 }
 
-/// The place of the one that waits in the poller.
+/// The place of the thread that waits in the poller.
 pub(crate) struct Holder(&'static dyn NetPoller);
 
 impl Holder {
-    /// None if nothing is awaited, or the place is taken.
+    /// Takes the place of the holder. Returns None if no event is awaited, or the place is taken.
     pub(crate) fn take() -> Option<Self> {
         if !is_awaited() || BY_THREAD.load(Ordering::Relaxed) {
             return None;
@@ -138,13 +140,14 @@ impl Holder {
 
     fn take_place() -> Option<Self> {
         let poller = *POLLER.get()?;
-        // One at a time: an interrupt is taken by one that waits in the poller, whichever it was meant for.
-        // Acquire, and Release as it is left: no more than good manners, as the poller has its own order.
-        // Made only if it is: a holder that is dropped leaves the place.
+        // One holder at a time: any thread that waits in the poller takes an interrupt, whichever thread the interrupt
+        // was meant for.
+        // Acquire, and Release in `drop`, are not needed, as the poller has an order of its own. Make the holder only
+        // if the place was free: a holder that is dropped leaves the place.
         (!HELD.swap(true, Ordering::Acquire)).then(|| Self(poller))
     }
 
-    /// Waits.
+    /// Waits for events until `deadline`.
     pub(crate) fn poll(&self, deadline: Option<Instant>) {
         self.0.poll(deadline.map(|deadline| deadline.saturating_duration_since(system::now())));
     }
@@ -156,7 +159,7 @@ impl Drop for Holder {
     }
 }
 
-/// Starts the thread that polls from now on, as threads that are no workers wait.
+/// Starts the thread that polls from now on, because a thread that is no worker waits.
 #[cold]
 fn poll_by_thread() {
     static STARTED: OnceLock<()> = OnceLock::new();
@@ -168,7 +171,7 @@ fn poll_by_thread() {
                 if let Some(holder) = Holder::take_place() {
                     break holder;
                 }
-                interrupt(); // the worker there does not come back
+                interrupt(); // the worker that holds the place leaves, and does not come back
                 poll_now();
                 system::thread::sleep(Duration::from_micros(100));
             };
@@ -194,10 +197,10 @@ mod tests {
         fn interrupt(&self) {}
     }
 
-    /// A caller that finds the place taken leaves it to its holder.
+    /// A caller that finds the place taken leaves the place to its holder.
     #[test]
     fn there_is_one_holder() {
-        // SAFETY: the two methods do nothing.
+        // SAFETY: the two methods of `Nothing` do nothing.
         unsafe { set_net_poller(&Nothing) };
         let holder = Holder::take_place().expect("the place");
         for _ in 0..3 {

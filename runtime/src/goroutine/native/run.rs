@@ -26,29 +26,31 @@ use crate::sema;
 /// Runs `main` as a goroutine, and returns its result.
 ///
 /// The calling thread waits. `main` runs on a worker, on a stack of 8 MiB, and may borrow from the caller. Workers are
-/// threads of the process, started when there is work for them, as many as
-/// [`max_procs`](crate::goroutine::max_procs) says.
+/// threads of the process, started when there is work for them, as many as [`max_procs`](crate::goroutine::max_procs)
+/// says.
 ///
-/// When `main` returns, so does this function. Other goroutines go on, as threads of `std` do; those that wait stay as
-/// they are, and the process ends with its own `main`, whatever goroutines and [`blocking`](crate::goroutine::blocking)
-/// calls there are. In Go, too, the program ends with `main`. A caller that needs goroutines to end waits for them: by
-/// [`scope`](fn@crate::goroutine::scope), a wait group, [`join`](crate::goroutine::JoinHandle::join), or a context.
+/// When `main` returns, this function returns. Other goroutines go on, as threads of `std` do; goroutines that wait
+/// stay as they are, and the process ends with its own `main`, whatever goroutines and
+/// [`blocking`](crate::goroutine::blocking) calls there are. In Go, too, the program ends with `main`. A caller that
+/// needs goroutines to end waits for them: by [`scope`](fn@crate::goroutine::scope), a wait group,
+/// [`join`](crate::goroutine::JoinHandle::join), or a context.
 ///
-/// If `main` ends by [`goexit`](crate::goroutine::goexit), this call does not return, and the other goroutines go on, as
-/// in Go; when none is left, the process ends with a fatal error.
+/// If `main` ends by [`goexit`](crate::goroutine::goexit), this call does not return, and the other goroutines go on,
+/// as in Go; when no goroutine is left, the process ends with a fatal error.
 ///
-/// Several threads may call `run` at a time. Called from a goroutine, it just calls `main`.
+/// Several threads may call `run` at a time. On a goroutine, `run` just calls `main`.
 ///
-/// A process that [forks](crate::goroutine#what-a-forked-child-may-do) has no workers in the child: the child must exec, or
-/// exit.
+/// A process that [forks](crate::goroutine#what-a-forked-child-may-do) has no workers in the child: the child must
+/// exec, or exit.
 ///
-/// If nothing can ever wake the main goroutine, the process ends with `fatal error: all goroutines are asleep -
-/// deadlock!`, status 2, and a list of them. That can be proven only on Linux, and only if every thread of the process
-/// is one of this runtime's, or waits in this function.
+/// If nothing can ever wake the main goroutine, the process ends with
+/// `fatal error: all goroutines are asleep - deadlock!`, status 2, and a list of the goroutines. The runtime can prove
+/// such a deadlock only on Linux, and only if every thread of the process belongs to this runtime, or waits in this
+/// function.
 ///
 /// # Panics
 ///
-/// As `main` does.
+/// If `main` panics.
 ///
 /// # Examples
 ///
@@ -89,16 +91,16 @@ pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<j
     let body = move || {
         let shared = shared;
         // SAFETY: `frame` stands until `done` has a permit, which comes after this closure; and the caller touches
-        // nothing of it before.
+        // neither `main` nor `result` before.
         unsafe { main_goroutine(shared.0) };
     };
     let sched = Sched::process();
     sysmon::look_at_rest(deadlock::look);
     sched.count_made();
-    // SAFETY: the closure and what it refers to are `Send`; `frame` outlives the goroutine, as this function returns only
-    // when the goroutine has released the permit.
+    // SAFETY: the closure and the values that it refers to are `Send`; `frame` outlives the goroutine, as this function
+    // returns only when the goroutine has released the permit.
     sched.submit(unsafe { job::pack_unchecked(body, Some(as_main(details)), None) });
-    // SAFETY: the semaphore is shared by design; `frame` is a local of this function.
+    // SAFETY: `frame` is a local of this function, so `done` is alive; a semaphore is shared by design.
     sema::semacquire(unsafe { &(*place).done });
     // SAFETY: the main goroutine has ended, so this thread alone uses the frame.
     match unsafe { (*place).result.take() }.expect("the main goroutine has ended") {
@@ -110,17 +112,18 @@ pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<j
 /// A pointer to the caller's frame, on its way to the main goroutine.
 struct Shared<F, T>(*mut Frame<F, T>);
 
-// SAFETY: the frame holds an `F` and a `T`, which are `Send`, and its caller touches neither until the goroutine has ended.
+// SAFETY: the frame holds an `F` and a `T`, which are `Send`, and the caller touches neither until the goroutine has
+// ended.
 unsafe impl<F: Send, T: Send> Send for Shared<F, T> {}
 
-/// Steps 2 and 3, on the main goroutine.
+/// Does steps 2 and 3, on the main goroutine.
 ///
 /// # Safety
 ///
 /// `frame` stands until `done` has a permit, and no other thread touches `main` and `result`.
 unsafe fn main_goroutine<F: FnOnce() -> T, T>(frame: *mut Frame<F, T>) {
     MAINS.running.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: alive, and this goroutine's alone, by the contract.
+    // SAFETY: by the contract of `main_goroutine`, `frame` is alive, and `main` is this goroutine's alone.
     let main = unsafe { (*frame).main.take() }.expect("run once");
     let outcome = catch_unwind(AssertUnwindSafe(main));
     if matches!(&outcome, Err(payload) if payload.is::<Goexit>()) {
@@ -128,9 +131,9 @@ unsafe fn main_goroutine<F: FnOnce() -> T, T>(frame: *mut Frame<F, T>) {
         MAINS.running.fetch_sub(1, Ordering::Relaxed);
         return;
     }
-    // SAFETY: as for `main`.
+    // SAFETY: by the contract of `main_goroutine`, `frame` is alive, and `result` is this goroutine's alone.
     unsafe { (*frame).result = Some(outcome) };
     let fibre = current::fibre().expect("the main goroutine runs on a fibre");
-    // SAFETY: the address of a field.
+    // SAFETY: `frame` is alive, by the contract of `main_goroutine`; this takes only the address of a field.
     fibre.caller.set(NonNull::new(unsafe { &raw mut (*frame).done }));
 }

@@ -1,14 +1,14 @@
-//! Goroutines that borrow from the goroutine, or the thread, that starts them. `std`'s `thread::scope`, for goroutines.
+//! Goroutines that borrow from the goroutine or the thread that starts them: `std`'s `thread::scope`, for goroutines.
 //!
-//! The borrowed frame stands until all of them have ended. That holds whatever happens:
+//! The borrowed frame stands until all goroutines of the scope have ended. That holds in each of these cases:
 //!
-//! | what | why the frame stands |
+//! | case | why the frame stands |
 //! |---|---|
 //! | the closure of `scope` panics, or calls `goexit` | the unwinding is caught, and goes on after the wait |
-//! | a goroutine never ends | nor does the wait |
+//! | a goroutine never ends | the wait never ends either |
 //! | a [`ScopedJoinHandle`] is leaked | the count does not depend on the handle |
 //!
-//! An async task has no such scope: a future can be leaked or dropped while it waits.
+//! An async task has no such scope: a waiting future can be leaked or dropped.
 
 use crate::shim::system::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::shim::system::thread;
@@ -27,29 +27,31 @@ use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
 
-/// Where goroutines are started that may borrow: see [`scope`].
+/// A scope of goroutines that may borrow: see [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     state: State,
-    // Invariant: neither may be shortened, or a goroutine could borrow what ends before the scope.
+    // Both lifetimes are invariant: if one could be shortened, a goroutine could borrow a value that ends before the
+    // scope.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// What the goroutines of a scope share with its owner, in its frame.
+/// The state that the goroutines of a scope share with the scope's owner, in the owner's frame.
 struct State {
     /// Number of goroutines that have not ended; and one more for the owner, until the owner waits.
     pending: AtomicUsize,
-    /// A permit once all have ended.
+    /// A permit once all goroutines have ended: the last goroutine releases the permit, if the owner waits.
     done: AtomicU32,
-    /// Panics that no join has returned.
+    /// Number of panics, of goroutines with a handle, that no join has returned.
     panics: AtomicUsize,
-    /// The first panic of a goroutine without a handle.
+    /// The payload of the first panic of a goroutine without a handle.
     payload: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-/// The result of a goroutine of a scope.
+/// A handle for the result of a goroutine of a scope.
 ///
-/// Dropped without a [`join`](ScopedJoinHandle::join), it lets the goroutine run on; the scope waits for it.
+/// Dropping the handle without a [`join`](ScopedJoinHandle::join) lets the goroutine run on; the scope waits for the
+/// goroutine.
 pub struct ScopedJoinHandle<'scope, T> {
     handle: JoinHandle<T>,
     state: &'scope State,
@@ -57,14 +59,15 @@ pub struct ScopedJoinHandle<'scope, T> {
 
 /// Runs `f`, which may start goroutines that borrow from the caller's frame, and waits until all of them have ended.
 ///
-/// A goroutine that never ends keeps the caller in this function, and what the goroutine borrows, for as long.
+/// A goroutine that never ends keeps the caller in this function for ever, and so keeps the values that the goroutine
+/// borrows.
 ///
-/// Go has nothing of the kind, and needs none: what a goroutine uses there is kept by the collector.
+/// Go has no such function, and needs none: the garbage collector keeps the values that a goroutine uses.
 ///
 /// # Panics
 ///
-/// As `f` does; else with the panic of a goroutine started by [`Scope::go`]; else if a goroutine started by
-/// [`Scope::spawn`] has panicked and was not joined. In each case all goroutines have ended before.
+/// If `f` panics, with that panic; else with the panic of a goroutine started by [`Scope::go`]; else if a goroutine
+/// started by [`Scope::spawn`] has panicked and was not joined. In each case all goroutines have ended before.
 ///
 /// # Examples
 ///
@@ -82,7 +85,7 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// assert_eq!(squares, [1, 4, 9, 16]);
 /// ```
 ///
-/// What it borrows must outlive the scope:
+/// Borrowed values must outlive the scope:
 ///
 /// ```compile_fail,E0373
 /// use sudog::scope;
@@ -104,7 +107,7 @@ pub fn scope<'env, T, F>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    // `f` holds what it hands on to its goroutines.
+    // `f` may be large: `f` holds the values that it hands on to its goroutines.
     box_if_large!(f: F as dyn for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T + '_ => scope(f));
     let state = State {
         pending: AtomicUsize::new(1),
@@ -113,8 +116,8 @@ where
         payload: Mutex::new(None),
     };
     let scope = Scope { state, scope: PhantomData, env: PhantomData };
-    // Not a guard that waits in its destructor: a goroutine that panics may not switch, and would keep its worker from
-    // those that it waits for.
+    // Catch the panic, instead of a guard that waits in its destructor: a goroutine that panics may not switch, and
+    // would keep its worker from the goroutines that it waits for.
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     scope.state.wait();
     let payload = scope.state.payload.lock().take();
@@ -132,9 +135,10 @@ where
 }
 
 impl State {
-    /// Waits for the goroutines. By the owner, once.
+    /// Waits for the goroutines. Called by the owner, once.
     fn wait(&self) {
-        // Acquire: what the goroutines have done. The last one releases a permit, if it is not the owner.
+        // Acquire: the owner sees what the goroutines have done. If the owner is not the last, the last goroutine
+        // releases a permit.
         if self.pending.fetch_sub(1, Ordering::Acquire) != 1 {
             fork::forbid_wait_in_child();
             current::note_wait("scope", std::ptr::null());
@@ -143,17 +147,17 @@ impl State {
     }
 }
 
-/// A goroutine of a scope has not ended. Dropped, the goroutine has ended, and uses the scope no more.
+/// The share of a goroutine in the scope's count. Dropped when the goroutine has ended, and uses the scope no more.
 ///
-/// The state is behind a pointer and not a reference, as the owner's frame may go before the drop returns.
+/// The state is behind a pointer and not a reference, as the owner's frame may end before the drop returns.
 struct Pending(NonNull<State>);
 
-// SAFETY: a `State` is made for many threads; it stands until the last `Pending` has counted itself off.
+// SAFETY: a `State` is made for many threads; the state stands until the last `Pending` has subtracted its share.
 unsafe impl Send for Pending {}
 
 impl Pending {
     fn new(state: &State) -> Self {
-        // Relaxed: the caller is the owner, or a goroutine of the scope, so the count is not 0, and does not get there
+        // Relaxed: the caller is the owner, or a goroutine of the scope, so the count is not 0, and does not get to 0
         // before the caller's own share ends.
         state.pending.fetch_add(1, Ordering::Relaxed);
         Self(NonNull::from(state))
@@ -163,19 +167,21 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         let state = self.0.as_ptr();
-        // SAFETY: the addresses of fields of a state that stands, as this goroutine is counted.
+        // SAFETY: the state stands, as this goroutine is counted, so the addresses of its fields can be taken.
         let (pending, done) = unsafe { (&raw const (*state).pending, &raw const (*state).done) };
-        // Release: the owner sees what the goroutine has done. Acquire: the last one hands on what the others did.
+        // Release: the owner sees what the goroutine has done. Acquire: the last goroutine hands on what the others
+        // did.
         // SAFETY: `pending` is alive until the subtraction.
         if unsafe { (*pending).fetch_sub(1, Ordering::AcqRel) } == 1 {
-            // SAFETY: the owner's frame stands until the permit is there; the release then uses it as an address only.
+            // SAFETY: `done` is alive: the owner's frame stands until the permit is there. From then on the release
+            // uses `done` as an address only.
             current::without_switching(|| sema::semrelease(unsafe { &*done }, Wake::Normal));
         }
     }
 }
 
-/// A closure that frames hold while what the closure borrows may go: to the compiler, a plain `F` in an argument says that
-/// its references are alive until the function returns.
+/// A closure that frames hold while the values that the closure borrows may end. To the compiler, a plain `F` in an
+/// argument says that the closure's references are alive until the function returns.
 struct MaybeDangling<F>(MaybeUninit<F>);
 
 impl<F> MaybeDangling<F> {
@@ -184,29 +190,31 @@ impl<F> MaybeDangling<F> {
     }
 
     fn into_inner(self) -> F {
-        // SAFETY: `new` has written the closure, which is read once, as this value is not dropped.
+        // SAFETY: `new` has written the closure. The closure is read once: `ManuallyDrop` keeps `drop` from reading it
+        // again.
         unsafe { ManuallyDrop::new(self).0.assume_init_read() }
     }
 }
 
 impl<F> Drop for MaybeDangling<F> {
     fn drop(&mut self) {
-        // SAFETY: `new` has written the closure, and `into_inner` has not read it: it would have kept this value from here.
+        // SAFETY: `new` has written the closure, and `into_inner` has not read it: `into_inner` keeps its value from
+        // this drop.
         unsafe { self.0.assume_init_drop() };
     }
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Starts a goroutine, which may borrow what outlives the scope: [`go`](fn@crate::goroutine::go). Its panic becomes
-    /// that of the scope.
+    /// Starts a goroutine, which may borrow values that outlive the scope, as [`go`](fn@crate::goroutine::go) does. A
+    /// panic of the goroutine becomes a panic of the scope.
     #[track_caller]
     pub fn go<F: FnOnce() + Send + 'scope>(&'scope self, f: F) {
         box_if_large!(f: F as dyn FnOnce() + Send + 'scope => self.go(f));
         Builder::new().go_scoped(self, f);
     }
 
-    /// Starts a goroutine, which may borrow what outlives the scope, with a handle for its result:
-    /// [`spawn`](crate::goroutine::spawn).
+    /// Starts a goroutine, which may borrow values that outlive the scope, and returns a handle for its result, as
+    /// [`spawn`](crate::goroutine::spawn) does.
     #[track_caller]
     pub fn spawn<T, F>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
@@ -221,22 +229,24 @@ impl<'scope> Scope<'scope, '_> {
     fn start(&'scope self, builder: Builder, f: impl FnOnce() + Send + 'scope) {
         let (pending, f) = (Pending::new(&self.state), MaybeDangling::new(f));
         let body = move || {
-            // Ends last: what `f` has captured is dropped before.
+            // Drop the share last: the values that `f` has captured are dropped before.
             let _pending = pending;
             f.into_inner()();
         };
-        // SAFETY: the owner of the scope keeps what `f` borrows until `pending` is dropped. That comes after the call of `f`,
-        // which has dropped `f`, whether it returned or unwound. The frames around that call hold a `MaybeDangling`.
+        // SAFETY: the owner of the scope keeps the values that `f` borrows until `pending` is dropped. That drop comes
+        // after the call of `f`, which has dropped `f`, whether `f` returned or unwound. The frames around that call
+        // hold a `MaybeDangling`, which holds no reference that the compiler takes for alive.
         unsafe { builder.go_unchecked(body) };
     }
 }
 
 impl Builder {
-    /// [`Scope::go`] with a name, a stack size, a place. What [`Builder::on_panic`] said does not matter.
+    /// Starts a goroutine of `scope`, as [`Scope::go`] does, with a name, a stack size, a place. [`Builder::on_panic`]
+    /// has no effect.
     ///
     /// # Panics
     ///
-    /// If it is placed on a worker that does not exist.
+    /// If the goroutine is placed on a worker that does not exist.
     #[track_caller]
     pub fn go_scoped<'scope, F: FnOnce() + Send + 'scope>(self, scope: &'scope Scope<'scope, '_>, f: F) {
         box_if_large!(f: F as dyn FnOnce() + Send + 'scope => self.go_scoped(scope, f));
@@ -256,11 +266,12 @@ impl Builder {
         });
     }
 
-    /// [`Scope::spawn`] with a name, a stack size, a place. What [`Builder::on_panic`] said does not matter.
+    /// Starts a goroutine of `scope`, as [`Scope::spawn`] does, with a name, a stack size, a place.
+    /// [`Builder::on_panic`] has no effect.
     ///
     /// # Panics
     ///
-    /// If it is placed on a worker that does not exist.
+    /// If the goroutine is placed on a worker that does not exist.
     #[track_caller]
     pub fn spawn_scoped<'scope, T, F>(self, scope: &'scope Scope<'scope, '_>, f: F) -> ScopedJoinHandle<'scope, T>
     where
@@ -290,17 +301,18 @@ impl<T> ScopedJoinHandle<'_, T> {
     ///
     /// # Errors
     ///
-    /// The panic that ended it; or [`Goexit`] if it called [`goexit`](crate::goroutine::goexit).
+    /// The payload of the panic that ended the goroutine; or [`Goexit`] if the goroutine called
+    /// [`goexit`](crate::goroutine::goexit).
     pub fn join(self) -> thread::Result<T> {
         let result = self.handle.join();
         if is_panic(&result) {
-            // Relaxed: the count was raised before the result was there.
+            // Relaxed: the goroutine raised the count before sending the result.
             self.state.panics.fetch_sub(1, Ordering::Relaxed);
         }
         result
     }
 
-    /// Whether the goroutine has ended.
+    /// Returns whether the goroutine has ended.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()

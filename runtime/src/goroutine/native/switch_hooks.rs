@@ -1,13 +1,14 @@
-//! What is called when a goroutine gets its worker and when it gives it up: a program's hooks, and the stall report.
+//! Calls at the moments when a goroutine gets a worker and when the goroutine gives the worker up: a program's hooks,
+//! and the stall report.
 //!
-//! | a goroutine | calls | on |
+//! | a goroutine | calls, on the goroutine's stack | when |
 //! |---|---|---|
-//! | begins, or a task's poll does | `enter(Entering::Begins)` | its stack, before its closure |
-//! | waits, or gives way | `leave(Leaving::Waits)` | its stack, before the switch |
-//! | goes on | `enter(Entering::Resumes)` | its stack, after the switch |
-//! | has ended, or a task's poll has | `leave(Leaving::Ends)` | its stack, after the destructors of its locals |
+//! | begins, or a task's poll begins | `enter(Entering::Begins)` | before the closure |
+//! | waits, or gives way | `leave(Leaving::Waits)` | before the switch |
+//! | goes on | `enter(Entering::Resumes)` | after the switch |
+//! | has ended, or a task's poll has ended | `leave(Leaving::Ends)` | after the destructors of the goroutine's locals |
 //!
-//! Whether switches are observed a goroutine asks as it begins, and keeps the answer in its fibre: so without hooks and
+//! The fibre of a goroutine keeps whether switches are observed, as of the goroutine's begin. So without hooks and
 //! reports a switch costs a look at a byte that is at hand, and a branch that is not taken.
 
 use crate::shim::system;
@@ -20,12 +21,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::sched::stall;
 
-/// A bit for each that wants to know.
+/// A bit for each observer of switches.
 static OBSERVERS: AtomicU8 = AtomicU8::new(0);
 const HOOKS: u8 = 1;
 const STALLS: u8 = 2;
 
-/// Room for some libraries, each with its hooks.
+/// The sets of hooks: room for some libraries, with a set each.
 static HOOKS_SET: [OnceLock<SwitchHooks>; 4] = [const { OnceLock::new() }; 4];
 
 system::thread_local! {
@@ -35,34 +36,34 @@ system::thread_local! {
 /// Functions to be called at each switch: see [`add_switch_hooks`].
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchHooks {
-    /// A goroutine has got its worker.
+    /// Called when a goroutine has got a worker.
     pub enter: fn(Entering),
-    /// It is about to give it up.
+    /// Called when a goroutine is about to give the worker up.
     pub leave: fn(Leaving),
 }
 
-/// Why a goroutine has got its worker.
+/// The reason why a goroutine has got a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Entering {
-    /// It begins, or the poll of a task does.
+    /// The goroutine begins, or the poll of a task begins.
     Begins,
-    /// It goes on after a wait or a yield.
+    /// The goroutine goes on after a wait or a yield.
     Resumes,
 }
 
-/// Why a goroutine gives its worker up.
+/// The reason why a goroutine gives the worker up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Leaving {
-    /// It waits or yields.
+    /// The goroutine waits or yields.
     Waits,
-    /// It has ended, or the poll of a task has. Its locals have been dropped. Those that a hook uses now are dropped after all
-    /// hooks; their destructors do not switch.
+    /// The goroutine has ended, or the poll of a task has ended. The goroutine's locals have been dropped. Locals that
+    /// a hook uses now are dropped after all hooks; their destructors do not switch.
     Ends,
 }
 
-/// There are as many hooks as there is room for.
+/// The error of [`add_switch_hooks`]: there is no room for more hooks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooManySwitchHooks;
 
@@ -74,19 +75,20 @@ impl std::fmt::Display for TooManySwitchHooks {
 
 impl std::error::Error for TooManySwitchHooks {}
 
-/// Adds functions that are called whenever a goroutine gets its worker, and whenever it gives it up.
+/// Adds functions that are called whenever a goroutine gets a worker, and whenever the goroutine gives the worker up.
 ///
-/// For what a library keeps in a `thread_local!` and means for one flow of control: the hooks take it out when a
-/// goroutine leaves, put it into a [`goroutine_local!`](crate::goroutine_local), and back when it goes on. To be called
-/// before the goroutines start that it is for, once for the process: a goroutine that runs already is not affected. Hooks of
-/// the first caller enter first and leave last. Without hooks a switch costs one look more.
+/// Hooks are for values that a library keeps in a `thread_local!` and means for one flow of control. A hook moves such
+/// a value into a [`goroutine_local!`](crate::goroutine_local) when the goroutine leaves, and back when the goroutine
+/// goes on. Call this function once for the process, before the goroutines start that need the hooks: a goroutine that
+/// runs already is not affected. Hooks of the first caller enter first and leave last. Without hooks a switch costs one
+/// look more.
 ///
-/// A hook runs on the goroutine's stack. It must not wait, lock a contended mutex of this library, start goroutines, or
+/// A hook runs on the goroutine's stack. A hook must not wait, lock a contended mutex of this library, start goroutines, or
 /// panic: each of these ends the process with a `fatal error`, as the goroutine is between two states.
 ///
 /// # Errors
 ///
-/// If there are four sets of hooks.
+/// If there are four sets of hooks already.
 ///
 /// # Examples
 ///
@@ -117,25 +119,25 @@ pub fn add_switch_hooks(hooks: SwitchHooks) -> Result<(), TooManySwitchHooks> {
     Err(TooManySwitchHooks)
 }
 
-/// The stall report wants to know.
+/// Makes the stall report an observer of switches.
 pub(crate) fn observe_stalls() {
     OBSERVERS.fetch_or(STALLS, Ordering::Relaxed);
 }
 
-/// Whether anything wants to know of switches. A program that adds hooks does so before it starts goroutines: their start
-/// orders this.
+/// Returns whether switches are observed. Relaxed: a program adds hooks before it starts goroutines, and their start
+/// orders the addition before this look.
 #[inline(always)]
 pub(crate) fn is_observed() -> bool {
     OBSERVERS.load(Ordering::Relaxed) != 0
 }
 
-/// Whether the stall report wants to know.
+/// Returns whether the stall report observes switches.
 #[inline(always)]
 pub(crate) fn observes_stalls() -> bool {
     OBSERVERS.load(Ordering::Relaxed) & STALLS != 0
 }
 
-/// Whether the caller is in a hook.
+/// Returns whether the caller is in a hook.
 #[inline]
 pub(crate) fn is_in_hook() -> bool {
     is_observed() && IN_HOOK.get()

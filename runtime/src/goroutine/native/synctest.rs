@@ -1,23 +1,24 @@
 //! Tests of code that waits for the clock, without waiting: Go's package `testing/synctest`.
 //!
-//! [`test`](fn@test) runs a function in a *bubble*: a worker of its own, with a clock of its own. The clock stands still
-//! while a goroutine of the bubble can run. When all of them wait, the clock jumps to the next time for which a goroutine
-//! waits. So a day of sleeps takes no time, and each duration is exact.
+//! [`test`](fn@test) runs a function in a *bubble*: on a worker and with a clock of the bubble's own. The clock stands
+//! still while a goroutine of the bubble can run. When all goroutines of the bubble wait, the clock jumps to the next
+//! time for which a goroutine waits. So a day of sleeps takes no time, and each duration is exact.
 //!
 //! | in a bubble | is |
 //! |---|---|
-//! | [`now`](crate::goroutine::now) | the bubble's time. `Instant::now()` of `std` is not: a deadline that is made from it is wrong |
+//! | [`now`](crate::goroutine::now) | the bubble's time. `Instant::now()` of `std` is not: a deadline made from `Instant::now()` is wrong |
 //! | sleeps, timers, tickers, deadlines, contexts | by the bubble's clock |
-//! | waits for channels, locks, wait groups, semaphores, conditions | *durable*: while all goroutines are in one, the clock may jump. (In Go a wait for a mutex is not durable) |
-//! | [`blocking`](fn@crate::goroutine::blocking) calls | not durable: the clock stands still until they return |
-//! | calls of sockets | not durable either: so a deadline by the bubble's clock does not end one. (In Go neither does a context's; a socket's own deadline does, by the system's clock) |
+//! | waits for channels, locks, wait groups, semaphores, conditions | *durable*: while all goroutines are in such a wait, the clock may jump. (In Go a wait for a mutex is not durable) |
+//! | [`blocking`](fn@crate::goroutine::blocking) calls | not durable: the clock stands still until the calls return |
+//! | calls of sockets | not durable either: so a deadline by the bubble's clock does not end such a call. (In Go a context's deadline does not end the call either; a socket's own deadline does, by the system's clock) |
 //!
-//! What a thread outside of the bubble would wake is not awaited: let the test be self-contained, as in Go. Locks and
-//! semaphores over the waiting arrays of the feature `locks` are not: their buckets are shared by the process, so a release by
-//! another thread may have taken a waiter of the bubble out of a bucket, and the clock may jump before that thread readies it.
+//! The clock does not wait for a thread outside of the bubble that would wake a goroutine: let the test be
+//! self-contained, as in Go. Locks and semaphores over the waiting arrays of the feature `locks` are not
+//! self-contained: the process shares their buckets, so a release by another thread may have taken a waiter of the
+//! bubble out of a bucket, and the clock may jump before that thread readies the waiter.
 //!
-//! When main has ended time stops, and `test` waits for the other goroutines. Those that can never run again are leaks:
-//! `test` panics, and names them and what they wait for.
+//! When main has ended time stops, and `test` waits for the other goroutines. Goroutines that can never run again are
+//! leaks: `test` panics, and names these goroutines and their waits.
 //!
 //! Source: Go's `testing/synctest` and `runtime/synctest.go` (1.27).
 //!
@@ -51,15 +52,15 @@ use crate::goroutine::native::time;
 
 /// Runs `f` in a new bubble, and returns its result when all goroutines of the bubble have ended. The calling thread waits.
 ///
-/// `f` does not borrow: a test that panics because `f` waits for ever leaves `f` where it waits.
+/// `f` does not borrow: a test that panics because `f` waits for ever leaves `f` in the wait.
 ///
 /// # Panics
 ///
-/// As `f` does. Also
+/// If `f` panics. Also
 ///
-/// * `deadlock: all goroutines in bubble are blocked`, if `f` waits for what can no longer come;
+/// * `deadlock: all goroutines in bubble are blocked`, if `f` waits for an event that can no longer come;
 /// * `deadlock: main bubble goroutine has exited but blocked goroutines remain`, with a list of them, if `f` leaves
-///   goroutines behind that wait for what can no longer come, or for a time after its end;
+///   goroutines behind that wait for an event that can no longer come, or for a time after the end of `f`;
 /// * if the caller is a goroutine (of a bubble, too), or if `f` calls `goexit`.
 ///
 /// The goroutines that are left stay as they are, and their thread with them.
@@ -112,7 +113,7 @@ where
     }
 }
 
-/// Waits until every other goroutine of the bubble waits, and none can run before the clock jumps.
+/// Waits until every other goroutine of the bubble waits, and no goroutine can run before the clock jumps.
 ///
 /// # Panics
 ///
@@ -138,12 +139,12 @@ pub fn wait() {
     bubble::wait();
 }
 
-/// Sleeps, then waits for the others: [`sleep`](crate::goroutine::sleep) and [`wait`]. For a test that sleeps until the
-/// same instant as the code that it tests, and is to look afterwards.
+/// Sleeps, then waits for the other goroutines: [`sleep`](crate::goroutine::sleep) and [`wait`]. For a test that sleeps
+/// until the same instant as the code under test, and is to look afterwards.
 ///
 /// # Panics
 ///
-/// As [`wait`].
+/// If [`wait`] panics.
 #[track_caller]
 pub fn sleep(d: Duration) {
     time::sleep(d);

@@ -1,10 +1,11 @@
 //! Stackless goroutines: `Send` futures on the same workers.
 //!
-//! A task that is ready stands in a worker's ring, as a goroutine that has not started does, and may be stolen from
-//! there every time: so tasks spread over the workers whatever they waited for. Between polls it has no stack.
+//! A task that is ready stands in a worker's ring, as a goroutine that has not started does. Other workers may steal
+//! the task there every time: so tasks spread over the workers whatever they waited for. Between polls a task has no
+//! stack.
 //!
 //! A poll runs on a goroutine's stack. So a task that blocks (locks a mutex of ours the blocking way) blocks no worker:
-//! it is then a stackful goroutine until it is unblocked, pinned to where it is.
+//! until the task is unblocked it is a stackful goroutine, pinned to its worker.
 
 use crate::shim::system::thread;
 use std::any::Any;
@@ -30,22 +31,24 @@ use crate::sema::{WaitError, WaitLimit};
 
 /// Runs a future as a goroutine without a stack.
 ///
-/// Its memory is the future and some hundred bytes. Like [`go`](crate::goroutine::go), it ends the process if the
-/// future panics.
+/// The task's memory is the future and some hundred bytes. A panic of the future ends the process, as with
+/// [`go`](crate::goroutine::go).
 ///
-/// The task stays until the future is ready or panics, also if nothing keeps its waker: one that waits for ever is like a
-/// goroutine that waits for ever.
+/// The task stays until the future is ready or panics, also if nothing keeps the task's waker: a task that waits for
+/// ever is like a goroutine that waits for ever.
 ///
 /// # Giving way
 ///
-/// A task whose futures are always ready has the time slice of a goroutine. When it is over, and something else waits for
-/// the worker, the next future of this project that the task polls returns `Pending` before it does anything, and has woken
-/// the task: sends, receives, selects, locks, permits, wait groups, contexts, handles, sleeps. So a single poll of such a future
-/// (`now_or_never`) may find it pending although it could be ready. No future is refused twice in a row.
+/// A task whose futures are always ready has the time slice of a goroutine. When the slice is over, and other work
+/// waits for the worker, the next future of this project that the task polls returns `Pending` before it does anything,
+/// and has woken the task: sends, receives, selects, locks, permits, wait groups, contexts, handles, sleeps. So a
+/// single poll of such a future (`now_or_never`) may find the future pending although it could be ready. No future is
+/// refused twice in a row.
 ///
-/// This goes for tasks of this runtime and for [`block_on`], and not for tasks of other executors, which have their own
-/// ways. Tokio does the same with a budget of 128 operations (`tokio::task::coop`). Futures of other crates do not ask: a task that
-/// awaits nothing else, or computes, is not interrupted. `sleep_async(Duration::ZERO).await` in its loop does.
+/// These rules hold for tasks of this runtime and for [`block_on`], and not for tasks of other executors, which have
+/// their own rules. Tokio does the same with a budget of 128 operations (`tokio::task::coop`). Futures of other crates
+/// do not ask: a task that awaits nothing else, or computes, is not interrupted. A `sleep_async(Duration::ZERO).await`
+/// in the task's loop asks.
 ///
 /// # Examples
 ///
@@ -69,7 +72,7 @@ pub fn go_async<F: Future<Output = ()> + Send + 'static>(future: F) {
     });
 }
 
-/// [`go_async`] with a handle for the result. The future is not dropped with the handle.
+/// Runs a future as [`go_async`] does, and returns a handle for the result. The future is not dropped with the handle.
 ///
 /// # Examples
 ///
@@ -94,7 +97,7 @@ where
     F: Future + Send + 'static,
     D: FnOnce(thread::Result<F::Output>) + Send + 'static,
 {
-    // The future is moved a few times until it is where it stays: see `box_if_large!`.
+    // The future is moved a few times until it is in its place: see `box_if_large!`.
     if const { job::is_large::<F>() } {
         let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
         return start(future, done);
@@ -110,15 +113,16 @@ where
     runnable.schedule();
 }
 
-/// What a task is made of. Written out, not an `async` block: that would hold the future twice, before and in its
+/// The parts of a task. Written out, not an `async` block, which would hold the future twice, before and in the block's
 /// await.
 struct Body<F, D> {
-    /// There until it has ended.
+    /// The future, until `ended` is true.
     future: ManuallyDrop<F>,
     done: Option<D>,
     ended: bool,
-    /// The task's own waker, from the first poll that returned `Pending`. By this reference the task stays until it ends, even
-    /// if nothing can wake it: else `async-task` would drop the future with the last waker, and `join` would return.
+    /// The task's own waker, from the first poll that returned `Pending`. This reference keeps the task until the
+    /// task's end, even if nothing can wake the task: else `async-task` would drop the future with the last waker, and
+    /// `join` would return.
     own_waker: Option<Waker>,
     _live: Live,
 }
@@ -129,7 +133,8 @@ impl<F, D> Body<F, D> {
         if std::mem::replace(&mut self.ended, true) {
             return Ok(());
         }
-        // SAFETY: not dropped before, and not used after; it is dropped where it was pinned.
+        // SAFETY: `ended` was false, so the future was not dropped before; now `ended` is true, so the future is not
+        // used after. The future is dropped where it was pinned.
         let drops = || unsafe { ManuallyDrop::drop(&mut self.future) };
         catch_unwind(AssertUnwindSafe(drops))
     }
@@ -163,7 +168,7 @@ fn forget_result<T>(result: thread::Result<T>) {
     }
 }
 
-/// Counts the task's end, however it ends.
+/// Counts the task's end by a drop, whatever the reason of the end.
 struct Live(&'static Sched);
 
 impl Drop for Live {
@@ -176,12 +181,13 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // SAFETY: nothing is moved out of the pin but `done`, which is never pinned.
+        // SAFETY: only `done` is moved out of the pin, and `done` is never pinned.
         let this = unsafe { self.get_unchecked_mut() };
         if this.ended {
             return Poll::Ready(());
         }
-        // SAFETY: the projection of a pin to a field that is always pinned: it is dropped in place, and never moved.
+        // SAFETY: `future` is always pinned: the future is dropped in place, and never moved. So the pin may be
+        // projected to that field.
         let future = unsafe { Pin::new_unchecked(&mut *this.future) };
         let result = match catch_unwind(AssertUnwindSafe(|| future.poll(cx))) {
             Ok(Poll::Pending) => {
@@ -191,7 +197,7 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
             Ok(Poll::Ready(output)) => Ok(output),
             Err(payload) => Err(payload),
         };
-        // A panic as it is dropped is a panic of the task, like one of a closure that has returned.
+        // A panic in the future's drop is a panic of the task, like a panic in the drop of a closure that has returned.
         let result = match this.end() {
             Ok(()) => result,
             Err(payload) => {
@@ -200,7 +206,7 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
             }
         };
         let done = this.done.take();
-        // An unwanted result is dropped there, and wakers are woken: all of it user code.
+        // `done` drops an unwanted result, and wakes wakers: all of this is user code.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| done.map(|done| done(result)))) {
             die_of(payload);
         }
@@ -208,10 +214,10 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
     }
 }
 
-/// Runs a future on the calling goroutine or thread, which waits whenever it does.
+/// Runs a future on the calling goroutine or thread, which waits whenever the future waits.
 ///
-/// A goroutine that has run for long gives way here before the first poll, also if the future is ready; and while it polls
-/// futures that are always ready, as a task does ([`go_async`]).
+/// A goroutine that has run for long gives way here before the first poll, also if the future is ready; and while it
+/// polls futures that are always ready, as a task does ([`go_async`]).
 ///
 /// # Examples
 ///
@@ -228,12 +234,13 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// [`block_on`] that gives up at a [`WaitLimit`]: a deadline, a [`Cancel`](crate::sema::Cancel), or both. The future is
-/// polled at least once. The limit is looked at when the future waits; one that is always ready goes on.
+/// Runs a future as [`block_on`] does, but gives up at a [`WaitLimit`]: a deadline, a [`Cancel`](crate::sema::Cancel),
+/// or both. The future is polled at least once. The limit is looked at when the future waits; a future that is always
+/// ready goes on.
 ///
 /// # Errors
 ///
-/// Which limit came first. The future has been dropped then.
+/// The limit that came first. The future has been dropped then.
 ///
 /// # Examples
 ///
@@ -251,7 +258,7 @@ pub fn block_on_limited<F: Future>(future: F, limit: &WaitLimit<'_>) -> Result<F
     block_on_what("block_on", future.as_mut(), limit)
 }
 
-/// [`block_on_limited`] by a caller that keeps the future, and has a word for the wait.
+/// Runs a future as [`block_on_limited`] does, for a caller that keeps the future. `what` names the wait.
 pub(crate) fn block_on_what<F: Future>(
     what: &'static str,
     mut future: Pin<&mut F>,
@@ -267,7 +274,7 @@ pub(crate) fn block_on_what<F: Future>(
             return Ok(output);
         }
         if polls.is_spent() {
-            // Poll again before the limit is looked at: the future was refused, and may be ready.
+            // Poll again before looking at the limit: the future was refused, and may be ready.
             current::give_way();
             continue;
         }
@@ -277,12 +284,12 @@ pub(crate) fn block_on_what<F: Future>(
         } else {
             signal.0.wait_limited(limit)?;
         }
-        // A future that wakes itself never waits here.
+        // Give way here: a future that wakes itself never waits above.
         current::safepoint();
     }
 }
 
-/// Wakes a `block_on`.
+/// The waker of a `block_on`.
 struct Unblock(Signal);
 
 impl Wake for Unblock {

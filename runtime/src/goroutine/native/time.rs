@@ -8,9 +8,10 @@
 //! | [`Timer::recv_async`], [`Ticker::recv_async`], `recv(timer)` in a `select_async!` | an alarm | a waker in [`State::tasks`] |
 //! | the call of [`after_func`] | an alarm | `stop` cancels the alarm |
 //!
-//! Nothing runs for a timer or ticker that no receive waits for: it is a time in memory, and a receive compares that time
-//! with the clock. So no value is stored anywhere, and no receive returns a time from before a `stop` or `reset`. (As of Go
-//! 1.23 a timer is in a heap only while a receive waits for it, and `stop` and `reset` discard the value in its channel.)
+//! Nothing runs for a timer or ticker for which no receive waits: such a timer is a time in memory, and a receive
+//! compares that time with the clock. So no value is stored anywhere, and no receive returns a time from before a
+//! `stop` or `reset`. (As of Go 1.23 a timer is in a heap only while a receive waits for the timer, and `stop` and
+//! `reset` discard the value in the timer's channel.)
 //!
 //! Source: Go's `time/sleep.go`, `time/tick.go` and `runtime/time.go`, 1.27.
 
@@ -36,9 +37,10 @@ use crate::goroutine::native::sched::stall;
 use crate::panics::Panics;
 use crate::sema::Cancel;
 
-/// The time. In a bubble of [`synctest`](crate::goroutine::synctest) it is the bubble's; else `std`'s `Instant::now()`.
+/// Returns the time: in a bubble of [`synctest`](crate::goroutine::synctest) the bubble's, else `std`'s
+/// `Instant::now()`.
 ///
-/// Code that makes deadlines from it can be tested in a bubble.
+/// Code that makes deadlines from this time can be tested in a bubble.
 ///
 /// # Examples
 ///
@@ -58,8 +60,8 @@ pub fn now() -> Instant {
 
 /// Blocks the calling goroutine, or thread, for at least `d`. Go's `time.Sleep`.
 ///
-/// In a goroutine less than a microsecond, zero included, is a [`gosched`](crate::goroutine::gosched), and may be over
-/// sooner. (In a bubble of [`synctest`](crate::goroutine::synctest) each sleep is exact.)
+/// In a goroutine a sleep of less than a microsecond, zero included, is a [`gosched`](crate::goroutine::gosched), and
+/// may be over sooner. (In a bubble of [`synctest`](crate::goroutine::synctest) each sleep is exact.)
 ///
 /// # Examples
 ///
@@ -75,15 +77,15 @@ pub fn sleep(d: Duration) {
         return stall::in_place(|| thread::sleep(d));
     }
     if d.is_zero() || d < Duration::from_micros(1) && !bubble::is_here() {
-        return G::yield_now(); // it would be over before it begins, and no other goroutine would have run
+        return G::yield_now(); // the sleep would be over before it begins, and no other goroutine would have run
     }
     current::note_wait("sleep", std::ptr::null());
-    // No other thread knows this G, so it is not readied. A sleep past the end of time has no end.
+    // No other thread knows this G, so no thread readies it. A sleep past the end of time has no end.
     G::current().park_unprofiled(now().checked_add(d), || ());
 }
 
-/// A future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`]. More than the
-/// clock can count is for ever.
+/// Returns a future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`]. A
+/// time that the clock cannot count is for ever.
 ///
 /// # Examples
 ///
@@ -99,10 +101,10 @@ pub fn sleep_async(d: Duration) -> SleepAsync {
     SleepAsync { when: now().checked_add(d), timer: None, coop: Coop::new() }
 }
 
-/// See [`sleep_async`].
+/// The future of [`sleep_async`].
 #[derive(Debug)]
 pub struct SleepAsync {
-    /// None: never.
+    /// The time when the future is ready. None: never.
     when: Option<Instant>,
     timer: Option<alarms::Key>,
     coop: Coop,
@@ -141,12 +143,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 // ---- calls at a time --------------------------------------------------------------------------------------------------
 
-/// Calls `f` in a goroutine of its own after `d`, unless the call is stopped before. Go's `time.AfterFunc`; as `f` can be
-/// called once only, the call cannot be set anew.
+/// Calls `f` in a goroutine of its own after `d`, unless the call is stopped before. Go's `time.AfterFunc`; as `f` can
+/// be called once only, the call cannot be set anew.
 ///
-/// The goroutine is started when the time has come; until then [`num_goroutine`](crate::goroutine::num_goroutine) does not
-/// count it. No deadlock is reported before the call has been made or stopped. A call that is set in a bubble of
-/// [`synctest`](crate::goroutine::synctest) is not made if the bubble ends before.
+/// The goroutine is started when the time has come; until then [`num_goroutine`](crate::goroutine::num_goroutine) does
+/// not count the goroutine. No deadlock is reported before the call has been made or stopped. A call that is set in a
+/// bubble of [`synctest`](crate::goroutine::synctest) is not made if the bubble ends before.
 ///
 /// # Examples
 ///
@@ -170,26 +172,26 @@ pub fn after_func<F: FnOnce() + Send + 'static>(d: Duration, f: F) -> AfterFunc 
     AfterFunc(Some((call, alarm)))
 }
 
-/// A call to come: made by [`after_func`]. Dropped, it lets the call happen.
+/// A call to come: made by [`after_func`]. Dropping this handle does not stop the call.
 pub struct AfterFunc(Option<(Arc<Call>, Option<alarms::Key>)>);
 
-/// Stored in an alarm, and in the handle that can stop it.
+/// A call to come, stored in an alarm, and in the handle that can stop the call.
 struct Call {
     /// The function, until it is started or stopped.
     f: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// Whether the call was set in a bubble: it is made there or nowhere.
+    /// True if the call was set in a bubble: then the call is made in that bubble or nowhere.
     of_bubble: bool,
 }
 
 impl AfterFunc {
-    /// Keeps the call from happening, and drops the function: true. Returns false if the call's goroutine has been
-    /// started, or if the call was stopped before.
+    /// Keeps the call from happening, drops the function, and returns true. Returns false if the call's goroutine
+    /// has been started, or if the call was stopped before.
     ///
     /// A call that is under way is not waited for. A goroutine that has run for long gives way here.
     ///
     /// # Panics
     ///
-    /// If the function's destructor does.
+    /// If the function's destructor panics.
     pub fn stop(&self) -> bool {
         let Some((call, alarm)) = &self.0 else { return false };
         let f = call.take();
@@ -197,7 +199,7 @@ impl AfterFunc {
         if stopped && let Some(alarm) = *alarm {
             alarms::cancel(alarm);
         }
-        drop(f); // after the unlock: its destructor is user code
+        drop(f); // drop after the unlock: the destructor is user code
         current::safepoint();
         stopped
     }
@@ -215,11 +217,11 @@ impl Call {
     }
 }
 
-/// The time has come.
+/// Starts the call: its time has come.
 impl Wake for Call {
     fn wake(self: Arc<Self>) {
         if let Some(f) = self.take() {
-            // A goroutine drops what is not called, too: the destructor is user code.
+            // A goroutine drops a function that is not called, too: the destructor is user code.
             if self.of_bubble && !bubble::is_here() { api::go(move || drop(f)) } else { api::go(f) }
         }
     }
@@ -227,7 +229,7 @@ impl Wake for Call {
 
 // ---- timers and tickers -----------------------------------------------------------------------------------------------
 
-/// Fires once, after a while, unless it is stopped. Go's `time.Timer`.
+/// A timer that fires once, after a while, unless stopped before. Go's `time.Timer`.
 ///
 /// | Go | here |
 /// |---|---|
@@ -235,11 +237,11 @@ impl Wake for Call {
 /// | `case at := <-timer.C:` in a `select` | `recv(timer) -> at => ..` in [`select!`](crate::select); in a [`Select`](crate::chan::Select) `future(timer.recv_async(), ..)` |
 /// | `timer.Stop()`, `timer.Reset(d)` | [`stop`](Timer::stop), [`reset`](Timer::reset) |
 ///
-/// One receive gets the time at which the timer has fired; every other one waits until the timer is set anew and fires
-/// again. As of Go 1.23, no receive that begins after a `stop` or `reset` gets a time from before.
+/// One receive gets the time at which the timer has fired; every other receive waits until the timer is set anew and
+/// fires again. As of Go 1.23, no receive that begins after a `stop` or `reset` gets a time from before.
 ///
-/// A timer allocates nothing, and costs nothing while no receive waits for it. It may be shared between threads and
-/// goroutines: by reference, or in an `Arc` (`recv(*timer)` in a `select!`).
+/// A timer allocates nothing, and costs nothing while no receive waits for the timer. A timer may be shared between
+/// threads and goroutines: by reference, or in an `Arc` (`recv(*timer)` in a `select!`).
 ///
 /// # Examples
 ///
@@ -262,7 +264,7 @@ impl Wake for Call {
 #[derive(Debug)]
 pub struct Timer(Times);
 
-/// Fires at regular intervals. Go's `time.Ticker`. Ticks that are not received in time are dropped.
+/// A ticker, which fires at regular intervals. Go's `time.Ticker`. Ticks that are not received in time are dropped.
 ///
 /// | Go | here |
 /// |---|---|
@@ -270,8 +272,8 @@ pub struct Timer(Times);
 /// | `case at := <-ticker.C:` in a `select` | `recv(ticker) -> at => ..` in [`select!`](crate::select); in a [`Select`](crate::chan::Select) `future(ticker.recv_async(), ..)` |
 /// | `ticker.Stop()`, `ticker.Reset(d)` | [`stop`](Ticker::stop), [`reset`](Ticker::reset) |
 ///
-/// Each tick is for one receive. As of Go 1.23, no receive that begins after a `stop` or `reset` gets a tick from before. A
-/// ticker costs nothing while no receive waits for it.
+/// Each tick is for one receive. As of Go 1.23, no receive that begins after a `stop` or `reset` gets a tick from
+/// before. A ticker costs nothing while no receive waits for the ticker.
 ///
 /// # Examples
 ///
@@ -285,7 +287,7 @@ pub struct Timer(Times);
 #[derive(Debug)]
 pub struct Ticker(Times);
 
-/// A [`Timer`] that fires after `d`. Go's `time.After`.
+/// Returns a [`Timer`] that fires after `d`. Go's `time.After`.
 ///
 /// # Examples
 ///
@@ -305,11 +307,11 @@ pub fn after(d: Duration) -> Timer {
     Timer::new(d)
 }
 
-/// A [`Ticker`] with this period. Go's `time.Tick`.
+/// Returns a [`Ticker`] with this period. Go's `time.Tick`.
 ///
 /// # Panics
 ///
-/// If the period is zero: `non-positive interval for NewTicker`. (Go's `Tick` returns nil for it.)
+/// If the period is zero: `non-positive interval for NewTicker`. (Go's `Tick` returns nil for a zero period.)
 ///
 /// # Examples
 ///
@@ -326,14 +328,14 @@ pub fn tick(period: Duration) -> Ticker {
 }
 
 impl Timer {
-    /// A timer that fires after `d`; one past the end of time never does.
+    /// Creates a timer that fires after `d`. A timer past the end of time never fires.
     #[must_use]
     pub fn new(d: Duration) -> Self {
         Self(Times::new(d, None))
     }
 
-    /// Waits until the timer fires, and returns the time for which it was set. Go's `<-timer.C`: if the timer is stopped,
-    /// or another receive has got the time, this waits until the timer is set anew.
+    /// Waits until the timer fires, and returns the time for which the timer was set. Go's `<-timer.C`: if the timer is
+    /// stopped, or another receive has got the time, this call waits until the timer is set anew.
     ///
     /// A goroutine that has run for long gives way first.
     pub fn recv(&self) -> Instant {
@@ -344,31 +346,32 @@ impl Timer {
         &self.0
     }
 
-    /// [`recv`](Timer::recv) as a future, for async tasks. A future that is dropped has received nothing.
+    /// Returns a future that receives as [`recv`](Timer::recv) does, for async tasks. A future that is dropped has received
+    /// nothing.
     pub fn recv_async(&self) -> TimerFuture<'_> {
         TimerFuture::new(&self.0)
     }
 
-    /// Keeps the timer from firing. True: it was set, and no receive has got or will get its time. False: a receive has got
-    /// the time, or the timer was stopped before. Go's `timer.Stop()`.
+    /// Keeps the timer from firing. Returns true if the timer was set, and no receive has got or will get its time.
+    /// Returns false if a receive has got the time, or if the timer was stopped before. Go's `timer.Stop()`.
     ///
     /// A goroutine that has run for long gives way here.
     ///
     /// # Panics
     ///
-    /// If the waker of a task that waits for the timer does; after all of them have been woken.
+    /// If the waker of a task that waits for the timer panics; all such tasks have been woken before.
     pub fn stop(&self) -> bool {
         self.0.change(State::stop)
     }
 
-    /// Lets the timer fire `d` from now, whatever it did before. The result is that of [`Timer::stop`]. Go's
+    /// Lets the timer fire `d` from now, whatever the timer did before. The result is that of [`Timer::stop`]. Go's
     /// `timer.Reset(d)`.
     ///
     /// A goroutine that has run for long gives way here.
     ///
     /// # Panics
     ///
-    /// As [`Timer::stop`].
+    /// If [`Timer::stop`] panics.
     pub fn reset(&self, d: Duration) -> bool {
         let when = now().checked_add(d);
         self.0.change(|state| state.set(when))
@@ -376,7 +379,7 @@ impl Timer {
 }
 
 impl Ticker {
-    /// A ticker whose first tick comes after one period.
+    /// Creates a ticker whose first tick comes after one period.
     ///
     /// # Panics
     ///
@@ -387,11 +390,11 @@ impl Ticker {
         Self(Times::new(period, Some(period)))
     }
 
-    /// Waits for the next tick, and returns the time for which it was set. Go's `<-ticker.C`: while the ticker is stopped,
-    /// this waits.
+    /// Waits for the next tick, and returns the time for which that tick was set. Go's `<-ticker.C`: while the ticker
+    /// is stopped, this call waits.
     ///
-    /// A goroutine that has run for long gives way first: so one whose work takes longer than the period does not keep
-    /// its neighbours out.
+    /// A goroutine that has run for long gives way first: so a goroutine whose work takes longer than the period does
+    /// not keep its neighbours out.
     pub fn recv(&self) -> Instant {
         chan::recv_time(&self.0, "ticker")
     }
@@ -400,18 +403,19 @@ impl Ticker {
         &self.0
     }
 
-    /// [`recv`](Ticker::recv) as a future, for async tasks. A future that is dropped has taken no tick.
+    /// Returns a future that receives as [`recv`](Ticker::recv) does, for async tasks. A future that is dropped has taken no
+    /// tick.
     pub fn recv_async(&self) -> TimerFuture<'_> {
         TimerFuture::new(&self.0)
     }
 
-    /// No more ticks, until a [`reset`](Ticker::reset). Go's `ticker.Stop()`.
+    /// Stops the ticks, until a [`reset`](Ticker::reset). Go's `ticker.Stop()`.
     ///
     /// A goroutine that has run for long gives way here.
     ///
     /// # Panics
     ///
-    /// As [`Timer::stop`].
+    /// If [`Timer::stop`] panics.
     pub fn stop(&self) {
         self.0.change(State::stop);
     }
@@ -422,7 +426,7 @@ impl Ticker {
     ///
     /// # Panics
     ///
-    /// If the period is zero: `non-positive interval for Ticker.Reset`, as in Go. And as [`Timer::stop`].
+    /// If the period is zero: `non-positive interval for Ticker.Reset`, as in Go. And if [`Timer::stop`] panics.
     pub fn reset(&self, period: Duration) {
         assert!(!period.is_zero(), "non-positive interval for Ticker.Reset");
         let when = now().checked_add(period);
@@ -433,33 +437,34 @@ impl Ticker {
     }
 }
 
-/// The times at which a timer or a ticker fires, and what waits for them.
+/// The times at which a timer or a ticker fires, and the waits for these times.
 pub(crate) struct Times {
     state: Mutex<State>,
-    /// Ends the waits of goroutines and threads at a change of the state: they look at it anew.
+    /// Ends the waits of goroutines and threads at a change of the state: the waiters look at the state anew.
     changed: Cancel,
 }
 
-// Whatever panics, it stays whole: no user code runs under the lock.
+// A panic leaves these types whole: no user code runs under the lock.
 impl UnwindSafe for Times {}
 impl RefUnwindSafe for Times {}
 
 struct State {
-    /// Whether the timer is to fire: false once it is stopped, or its time has been received.
+    /// True if the timer is to fire: false once the timer is stopped, or its time has been received.
     is_set: bool,
-    /// When the timer fires, while it is set. None: past the end of time.
+    /// The time when the timer fires, while `is_set`. None: past the end of time.
     when: Option<Instant>,
-    /// The time between two ticks. None: of a timer.
+    /// The time between two ticks. None: this is a timer.
     period: Option<Duration>,
-    /// Wakers of futures that wait, by the number that each future has been given. A change of the state wakes all.
+    /// Wakers of futures that wait, by the number that each future has been given. A change of the state wakes all of
+    /// them.
     tasks: BTreeMap<u64, Waker>,
     /// The number of the last future that has waited.
     last_task: u64,
 }
 
 impl State {
-    /// Receives, if the time has come. The next tick is set from the time of this one, so that ticks do not drift; those
-    /// that were missed are left out.
+    /// Receives, if the time has come. The next tick is set from the time of this tick, so that ticks do not drift;
+    /// ticks that were missed are left out.
     fn receive(&mut self, now: Instant) -> Option<Instant> {
         let when = self.due().filter(|&when| when <= now)?;
         match self.period {
@@ -474,7 +479,7 @@ impl State {
         Some(when)
     }
 
-    /// When a receive need not wait any more. None: only after a change.
+    /// Returns the time from which a receive need not wait any more. None: only after a change.
     fn due(&self) -> Option<Instant> {
         self.when.filter(|_| self.is_set)
     }
@@ -500,18 +505,18 @@ impl Times {
         lock(&self.state).receive(now())
     }
 
-    /// When a receive need not wait any more. None: only after a change.
+    /// Returns the time from which a receive need not wait any more. None: only after a change.
     pub(crate) fn due(&self) -> Option<Instant> {
         lock(&self.state).due()
     }
 
-    /// Takes the claim of a wait that has registered, when the state has changed. A waiter looks at the state after it has
-    /// registered, so it misses no change.
+    /// Returns the cancel that takes the claim of a registered wait when the state has changed. A waiter looks at the
+    /// state after it has registered, so the waiter misses no change.
     pub(crate) fn changed(&self) -> &Cancel {
         &self.changed
     }
 
-    /// Changes the state, and lets all waits look at it again. Returns whether the timer was set.
+    /// Changes the state, and lets all waits look at the state again. Returns whether the timer was set.
     fn change(&self, f: impl FnOnce(&mut State)) -> bool {
         let mut state = lock(&self.state);
         let was_set = state.is_set;
@@ -534,14 +539,14 @@ impl std::fmt::Debug for Times {
     }
 }
 
-/// Receives from a timer or a ticker: made by [`Timer::recv_async`] and [`Ticker::recv_async`].
+/// A future that receives from a timer or a ticker: made by [`Timer::recv_async`] and [`Ticker::recv_async`].
 ///
-/// A future that is dropped before it was ready has received nothing. While a future waits an alarm is set, so no deadlock
-/// is reported.
+/// A future that is dropped before it was ready has received nothing. While a future waits an alarm is set, so no
+/// deadlock is reported.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct TimerFuture<'a> {
     times: &'a Times,
-    /// Its number in [`State::tasks`], once it has waited.
+    /// The future's number in [`State::tasks`], once the future has waited.
     number: Option<u64>,
     alarm: Option<alarms::Key>,
     coop: Coop,
@@ -567,7 +572,7 @@ impl Future for TimerFuture<'_> {
         ready!(this.coop.poll_proceed(cx));
         let times = this.times;
         this.cancel_alarm();
-        // Wakers are user code: they are cloned and dropped without the lock.
+        // Wakers are user code: clone and drop them without the lock.
         let waker = cx.waker().clone();
         let mut state = lock(&times.state);
         if let Some(when) = state.receive(now()) {
@@ -582,7 +587,7 @@ impl Future for TimerFuture<'_> {
         let due = state.due();
         drop(state);
         drop(listed);
-        // A change from now on wakes the task, which then polls again: an alarm for a time that is out of date does no harm.
+        // A change from now on wakes the task, which then polls again: an alarm for an outdated time does no harm.
         this.alarm = due.map(|due| alarms::set(due, cx.waker().clone()));
         Poll::Pending
     }

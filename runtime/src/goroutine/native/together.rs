@@ -1,36 +1,37 @@
 //! Goroutines that stay on one worker because they talk to each other.
 //!
-//! A fibre has a mark, `together`, which [`together`] sets, and which a goroutine that is started under the mark inherits. The
-//! end of the goroutine takes the mark back.
+//! A fibre has a mark, `together`, which [`together`] sets, and which a goroutine that is started under the mark
+//! inherits. The end of the goroutine takes the mark back.
 
 use crate::goroutine::native::fibre::current;
 
 /// Runs `f`, and keeps the goroutines that `f` starts, and those that these start, on the caller's worker.
 ///
-/// For goroutines that mostly talk to each other: the publisher and the subscribers of a topic, actors in a ring, clients
-/// of one server. Goroutines that have started do not move, and a family of them is spread over idle workers as it begins
-/// (see [`Placement`](crate::goroutine::Placement)), for nothing tells it from a pool whose members compute. Four publishers
-/// and eight subscribers take 0.90 us for each value when they are spread over two workers, and 0.26 us together.
+/// For goroutines that mostly talk to each other: the publisher and the subscribers of a topic, actors in a ring,
+/// clients of a server. Goroutines that have started do not move, and a family of goroutines is spread over idle
+/// workers as it begins (see [`Placement`](crate::goroutine::Placement)), because the runtime cannot tell the family
+/// from a pool whose members compute. Four publishers and eight subscribers take 0.90 us for each value when they are
+/// spread over two workers, and 0.26 us together.
 ///
-/// Not for goroutines that compute: all of them share one processor, for as long as they live. Nor for very many that are
-/// started at once: each has its stack from its start on, where a goroutine that any worker may take has a stack when it
-/// begins.
+/// Not for goroutines that compute: all of them share a processor, for as long as they live. Nor for very many
+/// goroutines that are started at once: each has a stack from its start on, where a goroutine that any worker may take
+/// has a stack when the goroutine begins.
 ///
 /// | started | stays |
 /// |---|---|
 /// | by [`go`](fn@crate::goroutine::go), [`spawn`](crate::goroutine::spawn), [`scope`](fn@crate::goroutine::scope), wait groups, error groups | yes |
-/// | with a [`Placement::Worker`](crate::goroutine::Placement::Worker) | on that worker; what such a goroutine starts goes anywhere |
+/// | with a [`Placement::Worker`](crate::goroutine::Placement::Worker) | on that worker; the goroutines that such a goroutine starts go anywhere |
 /// | by a goroutine that cancels a context: the context's callbacks | as if that goroutine had started them |
 /// | by a timer, or inside of [`blocking`](fn@crate::goroutine::blocking) and `compute` | no |
 /// | async tasks | no: they move between workers |
 ///
-/// On a thread that runs no goroutine this is a call of `f`.
+/// On a thread that runs no goroutine, `together` only calls `f`.
 ///
 /// Go has no such call: there, goroutines move.
 ///
 /// # Panics
 ///
-/// As `f` does.
+/// If `f` panics.
 ///
 /// # Examples
 ///
@@ -64,7 +65,7 @@ pub fn together<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Gives the mark of the calling goroutine back as `together` has found it, also when `f` panics.
+/// Restores the mark of the calling goroutine to the state before `together`, also when `f` panics.
 struct Restore(bool);
 
 impl Drop for Restore {
@@ -75,7 +76,7 @@ impl Drop for Restore {
     }
 }
 
-/// Whether goroutines that the caller starts stay on its worker.
+/// Returns whether goroutines that the caller starts stay on the caller's worker.
 #[inline]
 pub(crate) fn is_here() -> bool {
     current::fibre().is_some_and(|fibre| fibre.together.get())

@@ -1,14 +1,14 @@
 //! Spans of `tracing` that belong to goroutines.
 //!
-//! A subscriber keeps the spans that are entered in a `thread_local!`. Goroutines of one worker interleave, so what one of
-//! them logs would be in the spans of the others. [`PerGoroutine`] exits a goroutine's spans when it leaves its worker, and
-//! enters them again when it goes on.
+//! A subscriber keeps the entered spans in a `thread_local!`. Goroutines of one worker interleave, so the log lines of
+//! one goroutine would be in the spans of the others. [`PerGoroutine`] exits a goroutine's spans when the goroutine
+//! leaves the worker, and enters them again when the goroutine goes on.
 //!
-//! | where | what is there |
+//! | place | content |
 //! |---|---|
-//! | [`ENTERED`], of the thread | the spans that the flow of control has entered that runs there: the goroutine, or the thread itself |
-//! | [`WAITING`], of a goroutine that waits | its spans, and the dispatcher that they are of |
-//! | [`OUTER`], of a worker's thread | the spans in which it called `run` |
+//! | [`ENTERED`], of the thread | the spans that the running flow of control has entered: the goroutine, or the thread itself |
+//! | [`WAITING`], of a goroutine that waits | the goroutine's spans, and the dispatcher of these spans |
+//! | [`OUTER`], of a worker's thread | the spans in which the thread called `run` |
 
 use crate::shim::system;
 use crate::shim::system::OnceLock;
@@ -24,7 +24,7 @@ use super::switch_hooks::{Entering, Leaving, SwitchHooks, add_switch_hooks};
 system::thread_local! {
     static ENTERED: RefCell<Vec<Id>> = const { RefCell::new(Vec::new()) };
     static OUTER: RefCell<Vec<Id>> = const { RefCell::new(Vec::new()) };
-    /// The hooks enter and exit spans, not the program.
+    /// True while the hooks enter and exit spans, not the program.
     static SWITCHING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -34,11 +34,11 @@ crate::goroutine_local! {
 
 /// A subscriber whose spans belong to goroutines, not to the threads on which they take turns.
 ///
-/// Wraps another subscriber; to be installed for the process, before goroutines start. Spans of threads and, by their
-/// `Instrument`, of async tasks are as without it. A subscriber that is only set for a scope (`set_default`,
-/// `with_default`) stays the thread's, as `tracing` keeps it there.
+/// Wraps another subscriber. Install this subscriber for the process, before goroutines start. Spans of threads and, by
+/// their `Instrument`, of async tasks are as without `PerGoroutine`. A subscriber that is only set for a scope
+/// (`set_default`, `with_default`) stays the thread's, as `tracing` keeps that subscriber in a thread-local.
 ///
-/// The wrapped subscriber is called at switches as a [hook](add_switch_hooks): it must not wait.
+/// The wrapped subscriber is called at switches as a [hook](add_switch_hooks): the subscriber must not wait.
 ///
 /// # Examples
 ///
@@ -79,7 +79,7 @@ impl<S: Subscriber> PerGoroutine<S> {
     ///
     /// # Panics
     ///
-    /// If there is [no room](super::TooManySwitchHooks) for its switch hooks.
+    /// If there is [no room](super::TooManySwitchHooks) for the switch hooks of this type.
     pub fn new(inner: S) -> Self {
         static HOOKED: OnceLock<()> = OnceLock::new();
         HOOKED.get_or_init(|| {
@@ -89,7 +89,7 @@ impl<S: Subscriber> PerGoroutine<S> {
         Self { inner }
     }
 
-    /// The wrapped subscriber.
+    /// Returns the wrapped subscriber.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
@@ -203,7 +203,8 @@ impl<S: Subscriber> Subscriber for PerGoroutine<S> {
         if id == TypeId::of::<Self>() {
             return Some(std::ptr::from_ref(self).cast());
         }
-        // SAFETY: as the caller's: the pointer is to a value of this type, and lives as long as `self`.
+        // SAFETY: the caller keeps the contract of `downcast_raw` for `self.inner` too: the pointer is to a value of
+        // the type `id`, and lives as long as `self`.
         unsafe { self.inner.downcast_raw(id) }
     }
 }

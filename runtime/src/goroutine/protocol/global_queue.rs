@@ -1,7 +1,7 @@
 //! The work that any worker of a scheduler may do: work that found no room in a ring, or came from outside.
 //!
-//! All of it is under one lock. `len` is for a look in passing; that no wake-up is lost is ensured by
-//! [`idle`](crate::goroutine::protocol::idle).
+//! A lock guards all of this work. `len` is a hint, read without the lock; [`idle`](crate::goroutine::protocol::idle)
+//! ensures that no wake-up is lost.
 
 use std::collections::VecDeque;
 
@@ -10,10 +10,10 @@ use crossbeam_utils::CachePadded;
 use crate::goroutine::protocol::runq::BATCH;
 use crate::shim::{AtomicUsize, Mutex, Ordering};
 
-/// See the top of this file.
+/// The queue: see the top of this file.
 pub(crate) struct GlobalQueue<W> {
     works: CachePadded<Mutex<VecDeque<W>>>,
-    /// Number of works. Written under the lock.
+    /// Number of works. Written under the lock, read without.
     len: CachePadded<AtomicUsize>,
 }
 
@@ -37,13 +37,13 @@ impl<W: Copy> GlobalQueue<W> {
         self.len.store(works.len(), Ordering::Relaxed);
     }
 
-    /// Whether there is none, in passing.
+    /// Returns whether the queue is empty. A hint: the look takes no lock.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.len.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes one worker's share, if there are so many: at least one piece, if there is one, and at most `most`.
+    /// Takes one worker's share: at least one piece of work, if there is any, and at most `most`.
     pub(crate) fn pop(&self, most: usize, workers: usize) -> impl Iterator<Item = W> + use<W> {
         let mut works = self.works.lock();
         let share = (works.len() / workers.max(1) + 1).min(most).min(works.len());

@@ -4,46 +4,48 @@
 //! |---|---|
 //! | 1. [`Idle::prepare`]: lists itself, `asleep = true`, `sleeping += 1` | 1. puts work where a sleeper will look |
 //! | 2. looks for work once more | 2. reads `asleep` (work for one worker) or `sleeping` (work for any) |
-//! | 3. none: [`Idle::sleep`]. Some: [`Idle::abort`] | 3. takes a sleeper off the list, and unparks it |
+//! | 3. without work: [`Idle::sleep`]; with work: [`Idle::abort`] | 3. takes a sleeper off the list, and unparks that sleeper |
 //!
-//! Sleeper 1, 2 against waker 1, 2 is a Dekker pair: each writes, then reads what the other writes, with a sequentially
-//! consistent fence between (on the waker's side in [`Idle::wake`] and [`Idle::wake_any`]). So the sleeper finds the
-//! work or the waker finds the sleeper: no wake-up is lost.
+//! Steps 1 and 2 of the sleeper and of the waker are a Dekker pair: each side writes, then reads the word that the
+//! other side writes, with a sequentially consistent fence between (on the waker's side in [`Idle::wake`] and
+//! [`Idle::wake_any`]). So the sleeper finds the work or the waker finds the sleeper: no wake-up is lost.
 //!
 //! Work for any worker makes no wake-up while a worker is *searching*: a searcher is awake, and looks for work
 //! everywhere before it sleeps, after it has ceased to be a searcher. That is the same pair with `searching` in the
-//! place of `asleep`. If it finds work then, whatever work, it is a searcher again ([`Idle::abort`]). A searcher that finds
-//! work and was the last wakes another in its place: where there was one there may be more. If it was not the last, the
-//! fence is that of another searcher, whose step off `searching` comes after (Release in [`Idle::end_search`]).
+//! place of `asleep`. If the worker finds work in this last look, whatever work, it is a searcher again
+//! ([`Idle::abort`]). A searcher that finds work and was the last searcher wakes another worker instead: where
+//! there was one piece of work there may be more. If the searcher was not the last, the fence is that of another
+//! searcher, whose step off `searching` comes after (Release in [`Idle::end_search`]).
 //!
-//! A searcher that has seen fresh work, which is not to be taken yet, and no other *naps*: it sleeps for a short while, and
-//! does not look at fresh work before. While a worker naps, more fresh work makes no wake-up
-//! ([`Idle::wake_any_for_fresh`]). Other work wakes a sleeper, which may be this one. Whatever ends the nap makes the
-//! worker a searcher in the same step, under the lock. So the pair is the waker's push, fence and look at `napping` against
-//! the end of the nap and the fence with which that search ends.
+//! A searcher that has seen fresh work, which is not to be taken yet, and no other work *naps*: it sleeps for a short
+//! while, and does not look at fresh work before. While a worker naps, more fresh work makes no wake-up
+//! ([`Idle::wake_any_for_fresh`]). Other work wakes a sleeper, which may be the napping worker. Whatever ends the nap
+//! makes the worker a searcher in the same step, under the lock. So the pair is the waker's push, fence and look at
+//! `napping` against the end of the nap and the fence with which that search ends.
 //!
 //! A sleeper may be listed for work of its own only, as the scheduler has more workers than it is to use. When that
-//! changes, [`Idle::wake_own_only`] wakes all of these. A worker reads once more whether it may do any work after it has
-//! been listed. The lock orders that: a worker that is not found there reads what was written before.
+//! changes, [`Idle::wake_own_only`] wakes all of these sleepers. A worker reads once more whether it may do any work
+//! after it has been listed. The lock orders that: a worker that `wake_own_only` does not find in the list reads what
+//! was written before `wake_own_only`.
 //!
 //! The list, and the counts that tell whether the scheduler is at rest, are under a lock: to sleep and to wake cost
-//! microseconds anyway. A sleeper counts as awake until step 3: work that it might find in step 2 is still to be done. A
-//! thread that takes a sleeper off the list counts that sleeper as awake, before its own share in the counts can end. So
-//! `awake == 0` means that nothing is left that could wake a worker, except the clock (`timed`) and the world outside
-//! (`outside`: blocking calls, sockets).
+//! microseconds anyway. A sleeper counts as awake until step 3: work that the sleeper might find in step 2 is still to
+//! be done. A thread that takes a sleeper off the list counts that sleeper as awake, before the thread's own share in
+//! the counts can end. So `awake == 0` means that nothing is left that could wake a worker, except the clock (`timed`)
+//! and the world outside (`outside`: blocking calls, sockets).
 
 use crossbeam_utils::CachePadded;
 
 use crate::goroutine::protocol::poll_sleep::PollSleep;
 use crate::shim::{AtomicBool, AtomicU32, Cell, Instant, Mutex, Ordering, Parker, full_fence};
 
-/// The workers of one scheduler that sleep, and how many do not.
+/// The sleeping workers of one scheduler, and the number of workers that are awake.
 pub(crate) struct Idle {
-    /// How many are listed that do any work. Written under the lock; read by wakers without it.
+    /// Number of listed sleepers that do any work. Written under the lock; read by wakers without the lock.
     sleeping: AtomicU32,
-    /// How many look for work at this moment.
+    /// Number of workers that look for work at this moment.
     searching: AtomicU32,
-    /// How many of the listed nap. Written under the lock; read by wakers without it.
+    /// Number of listed sleepers that nap. Written under the lock; read by wakers without the lock.
     napping: AtomicU32,
     /// Number of workers that have joined, or are about to. Written under the lock.
     workers: CachePadded<AtomicU32>,
@@ -53,7 +55,7 @@ pub(crate) struct Idle {
 struct State {
     sleepers: Vec<*const Sleeper>,
     awake: u32,
-    /// Sleepers that will wake by themselves, for something that matters.
+    /// Number of sleepers that will wake by themselves, for something that matters.
     timed: u32,
     /// Number of other sources of work: blocking calls, sockets.
     outside: u32,
@@ -65,23 +67,24 @@ impl State {
     }
 }
 
-// SAFETY: a listed sleeper is alive (it leaves the list before it dies), and what is in it is either atomic, or touched
-// under the lock, or a parker, which is made for two threads.
+// SAFETY: a listed sleeper is alive (sleepers leave the list before they die), and each field is either atomic, or
+// touched under the lock, or a parker, which is made for two threads.
 unsafe impl Send for State {}
 
-/// What a worker sleeps on.
+/// The state of a worker as a sleeper.
 pub(crate) struct Sleeper {
     asleep: AtomicBool,
     parker: Parker,
-    /// The rest is under the lock of `Idle`. It will wake by itself, for something that matters.
+    /// True if the sleeper will wake by itself, for something that matters. Under the lock of `Idle`, as all cells
+    /// here.
     timed: Cell<bool>,
-    /// It does work that any worker can do.
+    /// True if the sleeper does work that any worker can do.
     any: Cell<bool>,
-    /// It naps.
+    /// True if the sleeper naps.
     naps: Cell<bool>,
-    /// It has looked once more and found nothing: it counts as awake no more.
+    /// True if the sleeper has looked once more and found nothing, and counts as awake no more.
     asleep_for_good: Cell<bool>,
-    /// It is a searcher since it was taken off the list.
+    /// True if the sleeper has been a searcher since it was taken off the list.
     to_search: Cell<bool>,
     poll: PollSleep,
 }
@@ -89,25 +92,25 @@ pub(crate) struct Sleeper {
 // SAFETY: the cells are touched under the lock of `Idle`; the rest is made for several threads.
 unsafe impl Sync for Sleeper {}
 
-/// How a sleep ended.
+/// The reason why a sleep ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Woken {
     /// There is work for this worker, or was.
     ForWork,
-    /// There is work for any worker, or was, or a nap is over: this one is searching now.
+    /// There is work for any worker, or was, or a nap is over: the worker is searching now.
     ToSearch,
     /// The time is up.
     ByClock,
 }
 
-/// What may still run.
+/// The source of the next work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
     /// A source outside may bring work.
     Outside,
     /// Work is queued.
     Work,
-    /// What waits for the clock.
+    /// Only waits for the clock are left.
     Nothing,
 }
 
@@ -125,21 +128,22 @@ impl Sleeper {
         }
     }
 
-    /// Ends a sleep, in whatever it sleeps.
+    /// Ends a sleep, in the parker or in the poller.
     ///
     /// # Safety
     ///
-    /// It outlives this call, and this is the one unpark of its sleep.
+    /// The sleeper outlives this call, and no other call unparks the same sleep.
     unsafe fn unpark(this: *const Self) {
-        // SAFETY: alive, and unparked once.
+        // SAFETY: by the contract of `Sleeper::unpark` the sleeper is alive, and each sleep is unparked once. The `park` of
+        // each earlier sleep has consumed its unpark.
         unsafe { Parker::unpark(&raw const (*this).parker) };
-        // (In models a sleeper may be gone by now, and none polls: see the model of `PollSleep`.)
+        // (In models a sleeper may be gone by now, and no sleeper polls: see the model of `PollSleep`.)
         #[cfg(all(unix, not(sudog_loom)))]
-        // SAFETY: it outlives this call.
+        // SAFETY: by the contract of `Sleeper::unpark` the sleeper outlives this call.
         unsafe { &(*this).poll }.interrupt(crate::goroutine::native::netpoll::interrupt);
     }
 
-    /// Whether it is listed as asleep at this moment.
+    /// Returns whether the sleeper is listed as asleep at this moment.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed)
     }
@@ -160,7 +164,8 @@ impl Idle {
         Self { sleeping, searching, napping, workers: CachePadded::new(workers), state }
     }
 
-    /// Announces a worker that is about to be started, if there are fewer than `limit`: returns how many there were.
+    /// Announces a worker that is about to be started, if there are fewer than `limit`: returns the number of workers
+    /// before.
     pub(crate) fn expect(&self, limit: usize) -> Option<usize> {
         let _state = self.state.lock();
         let before = self.workers();
@@ -177,43 +182,44 @@ impl Idle {
         self.workers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A worker that was expected joins, awake.
+    /// Counts a worker that was expected, and now joins, awake.
     pub(crate) fn join(&self) {
         self.state.lock().awake += 1;
     }
 
-    /// A worker leaves, awake. Of a bubble only.
+    /// Removes a worker, awake. Only workers of a bubble leave.
     pub(crate) fn leave(&self) {
         let mut state = self.state.lock();
         state.awake -= 1;
         self.workers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many workers there are, those that are about to join included.
+    /// Returns the number of workers, those that are about to join included.
     #[inline]
     pub(crate) fn workers(&self) -> usize {
         self.workers.load(Ordering::Relaxed) as usize
     }
 
-    /// A source outside of the scheduler may bring work from now on.
+    /// Counts a source outside of the scheduler, which may bring work from now on.
     pub(crate) fn external_begins(&self) {
         self.state.lock().outside += 1;
     }
 
-    /// That source has brought its work, and brings no more.
+    /// Takes a source off the count. The source has brought its work, and brings no more.
     pub(crate) fn external_ends(&self) {
         self.state.lock().outside -= 1;
     }
 
-    /// How many external sources of work there are.
+    /// Returns the number of external sources of work.
     pub(crate) fn outside(&self) -> u32 {
         self.state.lock().outside
     }
 
-    /// What the only worker of a scheduler may still run before its clock jumps. `has_work`: whether something is queued.
+    /// Returns the source of the work that the only worker of a scheduler may still run before the scheduler's clock
+    /// jumps. `has_work` returns whether work is queued.
     ///
-    /// In this order: a source outside queues what it brings, and ends after that. So if it has ended, `has_work` sees
-    /// what it has brought: the lock makes its stores visible.
+    /// The order of the two looks matters: a source outside queues its work, and ends after that. So if
+    /// the source has ended, `has_work` sees that work: the lock makes the source's stores visible.
     #[cfg_attr(not(unix), allow(dead_code))]
     pub(crate) fn left(&self, has_work: impl FnOnce() -> bool) -> Left {
         if self.outside() > 0 {
@@ -231,54 +237,57 @@ impl Idle {
         }
     }
 
-    /// How many workers are awake.
+    /// Returns the number of workers that are awake.
     pub(crate) fn awake(&self) -> u32 {
         self.state.lock().awake
     }
 
-    /// Whether a worker beside the caller's runs a goroutine. Go: not if `gomaxprocs <= npidle + nmspinning + 1`.
+    /// Returns whether a worker beside the caller's runs a goroutine. Go: not if
+    /// `gomaxprocs <= npidle + nmspinning + 1`.
     ///
-    /// Three Relaxed loads, which are not one snapshot: a hint. A worker that sleeps although it takes no shared work
+    /// Three Relaxed loads, which are not one snapshot: a hint. A sleeping worker that takes no shared work
     /// (`set_max_procs` has taken it out) counts as running.
     pub(crate) fn others_run(&self) -> bool {
         let quiet = self.sleeping.load(Ordering::Relaxed) + self.searching.load(Ordering::Relaxed);
         self.workers() > quiet as usize + 1
     }
 
-    /// Whether a worker sleeps. A hint.
+    /// Returns whether a worker sleeps. A hint.
     pub(crate) fn any_sleeps(&self) -> bool {
         self.sleeping.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a worker sleeps, or looks for work. A hint.
+    /// Returns whether a worker sleeps, or looks for work. A hint.
     pub(crate) fn any_is_idle(&self) -> bool {
         self.any_sleeps() || self.searching.load(Ordering::Relaxed) != 0
     }
 
     // ---- searching ----------------------------------------------------------------------------------------------
 
-    /// An awake worker becomes a searcher.
+    /// Makes an awake worker a searcher.
     pub(crate) fn begin_search(&self) {
         self.searching.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A searcher has found work. If it was the last one, another must search in its place: true.
+    /// Ends the search of a searcher that has found work. Returns true if this was the last searcher: then another
+    /// worker must search instead.
     #[must_use]
     pub(crate) fn end_search(&self) -> bool {
-        // If it was the last the caller goes on to `wake_any`, which has the fence. Release: if not, what the caller did
-        // before, as the end of a nap, comes before the fence of the searcher that is left.
+        // The last searcher goes on to `wake_any`, which has the fence. Release: if this is not the last searcher, the
+        // steps that the caller did before, as the end of a nap, come before the fence of the searcher that is left.
         self.searching.fetch_sub(1, Ordering::Release) == 1
     }
 
     // ---- sleeping -----------------------------------------------------------------------------------------------
 
-    /// Sleeper, step 1; a searcher is none from now on. `timed` if it will wake by itself for something that matters;
-    /// `any` if it can be woken for work that is not its own.
+    /// Lists the sleeper: step 1. A searcher is none from now on. `timed`: the sleeper will wake by itself for
+    /// something that matters. `any`: the sleeper can be woken for work that is not its own.
     pub(crate) fn prepare(&self, sleeper: &Sleeper, timed: bool, any: bool, searching: bool) {
         self.list(sleeper, timed, any, false, searching);
     }
 
-    /// [`prepare`](Self::prepare) of a searcher that has seen fresh work only, and will search again soon.
+    /// Lists a searcher that has seen fresh work only, and will search again soon. Otherwise as
+    /// [`prepare`](Self::prepare).
     pub(crate) fn prepare_nap(&self, sleeper: &Sleeper, timed: bool) {
         self.list(sleeper, timed, true, true, true);
     }
@@ -297,12 +306,12 @@ impl Idle {
             self.searching.fetch_sub(1, Ordering::Relaxed);
         }
         drop(state);
-        // Between the stores above and the look for work that follows.
+        // The fence of the Dekker pair, between the stores above and the look for work that follows.
         full_fence();
     }
 
-    /// Sleeper, step 3, when there was work after all. With `searched` the sleeper was a searcher until step 1, and is a
-    /// searcher again, to end its search as any searcher does.
+    /// Takes a sleeper for which there was work after all off the list: step 3. With `searched` the sleeper was a
+    /// searcher until step 1, and is a searcher again, to end its search as any searcher does.
     pub(crate) fn abort(&self, sleeper: &Sleeper, searched: bool) -> Woken {
         match self.unlist(sleeper, Woken::ForWork) {
             Woken::ForWork if searched => {
@@ -313,23 +322,23 @@ impl Idle {
         }
     }
 
-    /// Sleeper, step 3.
+    /// Sleeps until a waker or the deadline comes: step 3.
     pub(crate) fn sleep(&self, sleeper: &Sleeper, deadline: Option<Instant>) -> Woken {
         self.sleep_by(sleeper, || sleeper.parker.park(deadline))
     }
 
-    /// [`sleep`](Self::sleep) in the network poller: `poll` waits there until an event, a deadline, or an interrupt.
+    /// Sleeps in the network poller: step 3. `poll` waits there until an event, a deadline, or an interrupt.
     #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
     pub(crate) fn sleep_polling(&self, sleeper: &Sleeper, poll: impl FnOnce()) -> Woken {
         self.sleep_by(sleeper, || sleeper.poll.sleep(&sleeper.parker, poll))
     }
 
-    /// `park` returns whether the sleeper was unparked.
+    /// Sleeps by `park`, which returns whether the sleeper was unparked.
     fn sleep_by(&self, sleeper: &Sleeper, park: impl FnOnce() -> bool) -> Woken {
         let mut state = self.state.lock();
         if sleeper.asleep.load(Ordering::Relaxed) {
-            // Still listed. Count the sleeper as asleep only now that it has looked once more: a scheduler with work is
-            // not at rest.
+            // The sleeper is still listed. Count the sleeper as asleep only now, after the last look for work: a
+            // scheduler with work is not at rest.
             sleeper.asleep_for_good.set(true);
             state.awake -= 1;
             state.timed += u32::from(sleeper.timed.get());
@@ -338,35 +347,35 @@ impl Idle {
         if park() { self.why(sleeper) } else { self.unlist(sleeper, Woken::ByClock) }
     }
 
-    /// The sleeper takes itself off the list, for its own reason, unless a waker has taken it off for another.
+    /// Takes the sleeper off the list for its own reason, unless a waker has taken it off for another reason.
     fn unlist(&self, sleeper: &Sleeper, reason: Woken) -> Woken {
         let mut state = self.state.lock();
         if self.remove(&mut state, sleeper) {
             return if sleeper.to_search.replace(false) { Woken::ToSearch } else { reason };
         }
         drop(state);
-        // The waker unparks the sleeper: that must be over before the next sleep.
+        // A waker has taken the sleeper off the list, and unparks it. That unpark must be over before the next sleep.
         sleeper.parker.park(None);
         self.why(sleeper)
     }
 
-    /// Why a waker has taken it off the list.
+    /// Returns the reason for which a waker has taken the sleeper off the list.
     fn why(&self, sleeper: &Sleeper) -> Woken {
         let _state = self.state.lock();
         if sleeper.to_search.replace(false) { Woken::ToSearch } else { Woken::ForWork }
     }
 
-    /// Takes a sleeper off the list and counts it as awake. False if another thread has.
+    /// Takes a sleeper off the list and counts the sleeper as awake. Returns false if another thread has done so.
     fn remove(&self, state: &mut State, sleeper: *const Sleeper) -> bool {
         let Some(at) = state.sleepers.iter().position(|&s| s == sleeper) else { return false };
         self.take(state, at);
         true
     }
 
-    /// Off the list, and counted as awake (again); from a nap as a searcher.
+    /// Takes the sleeper at place `at` off the list, and counts the sleeper as awake (again); after a nap as a searcher.
     fn take(&self, state: &mut State, at: usize) -> *const Sleeper {
         let sleeper = state.sleepers.swap_remove(at);
-        // SAFETY: it was listed, so it is alive, and the lock is held, by the caller's borrow.
+        // SAFETY: the sleeper was listed, so it is alive, and the lock is held, by the caller's borrow of `state`.
         let it = unsafe { &*sleeper };
         it.asleep.store(false, Ordering::Relaxed);
         self.sleeping.fetch_sub(u32::from(it.any.get()), Ordering::Relaxed);
@@ -381,7 +390,7 @@ impl Idle {
         sleeper
     }
 
-    /// A sleeper that is being taken off the list becomes a searcher. The caller holds the lock.
+    /// Makes a sleeper that is being taken off the list a searcher. The caller holds the lock.
     fn make_searcher(&self, sleeper: &Sleeper) {
         if !sleeper.to_search.replace(true) {
             self.searching.fetch_add(1, Ordering::Relaxed);
@@ -390,7 +399,7 @@ impl Idle {
 
     // ---- waking -------------------------------------------------------------------------------------------------
 
-    /// Waker, steps 2 and 3, for work that this worker alone can do.
+    /// Wakes this worker for work that no other worker can do: waker, steps 2 and 3.
     #[inline]
     pub(crate) fn wake(&self, sleeper: &Sleeper) {
         full_fence();
@@ -399,14 +408,14 @@ impl Idle {
         }
     }
 
-    /// Waker, steps 2 and 3, for work that any worker can do.
+    /// Wakes a worker for work that any worker can do: waker, steps 2 and 3.
     #[inline]
     pub(crate) fn wake_any(&self) -> Wanted {
         self.wake_one(false)
     }
 
-    /// [`wake_any`](Self::wake_any) for fresh work, which its maker is likely to begin before any other worker may: not
-    /// while a worker naps.
+    /// Wakes a worker for fresh work, as [`wake_any`](Self::wake_any), but not while a worker naps. The maker of fresh
+    /// work is likely to begin that work before any other worker may.
     #[inline]
     pub(crate) fn wake_any_for_fresh(&self) -> Wanted {
         self.wake_one(true)
@@ -424,27 +433,27 @@ impl Idle {
         }
     }
 
-    /// Whether a worker looks for work, or will before it sleeps for longer.
+    /// Returns whether a worker looks for work, or will look before it sleeps for longer.
     #[inline]
     fn is_looked_for(&self, is_fresh: bool) -> bool {
-        // In this order: a nap ends as a search, which is counted first.
+        // Read in this order: the end of a nap first counts the search, then uncounts the nap.
         is_fresh && self.napping.load(Ordering::Relaxed) != 0 || self.searching.load(Ordering::Relaxed) != 0
     }
 
-    /// Wakes all sleepers that do work of their own only: they may do any from now on.
+    /// Wakes all sleepers that do work of their own only: from now on they may do any work.
     pub(crate) fn wake_own_only(&self) {
         let mut state = self.state.lock();
         let mut at = 0;
         while let Some(&sleeper) = state.sleepers.get(at) {
-            // SAFETY: listed, so alive, and the lock is held.
+            // SAFETY: the sleeper is listed, so it is alive, and the lock is held.
             if unsafe { (*sleeper).any.get() } {
                 at += 1;
                 continue;
             }
-            // Another sleeper takes this place in the list.
+            // Do not advance `at`: another sleeper takes this place in the list.
             self.take(&mut state, at);
-            // Under the lock: they are few, and rarely woken so.
-            // SAFETY: taken off the list by us alone, so this is the one unpark of its sleep.
+            // Unpark under the lock: these sleepers are few, and rarely woken in this way.
+            // SAFETY: only this call has taken the sleeper off the list, so no other call unparks the same sleep.
             unsafe { Sleeper::unpark(sleeper) };
         }
     }
@@ -453,8 +462,8 @@ impl Idle {
     fn wake_listed(&self, sleeper: &Sleeper) {
         let unlisted = self.remove(&mut self.state.lock(), sleeper);
         if unlisted {
-            // SAFETY: taken off the list by us alone, so this is the one unpark of its sleep; and sleepers outlive
-            // every call that names them.
+            // SAFETY: only this call has taken the sleeper off the list, so no other call unparks the same sleep; and
+            // sleepers outlive every call that names them.
             unsafe { Sleeper::unpark(sleeper) };
         }
     }
@@ -462,26 +471,27 @@ impl Idle {
     #[cold]
     fn wake_searcher(&self, is_fresh: bool) -> Wanted {
         let mut state = self.state.lock();
-        // Looked at again under the lock, so that a burst of wakers wakes one.
+        // Look again under the lock, so that a burst of wakers wakes a single worker.
         if self.is_looked_for(is_fresh) {
             return Wanted::Nobody;
         }
-        // The last to fall asleep: its caches are warm.
-        // SAFETY: listed, so alive, and the lock is held.
+        // Choose the worker that fell asleep last: its caches are warm.
+        // SAFETY: each listed sleeper is alive, and the lock is held.
         let Some(last) = state.sleepers.iter().rposition(|&s| unsafe { (*s).any.get() }) else {
             return Wanted::AnotherWorker;
         };
         let sleeper = self.take(&mut state, last);
-        // SAFETY: it was listed, so it is alive, and the lock is held.
+        // SAFETY: the sleeper was listed, so the sleeper is alive, and the lock is held.
         self.make_searcher(unsafe { &*sleeper });
         drop(state);
-        // SAFETY: as in `wake_listed`.
+        // SAFETY: only this call has taken the sleeper off the list, so no other call unparks the same sleep; and
+        // sleepers outlive every call that names them.
         unsafe { Sleeper::unpark(sleeper) };
         Wanted::Nobody
     }
 }
 
-/// Whether a waker should start another worker.
+/// Tells a waker whether it should start another worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wanted {
     /// A worker will take the work.
@@ -503,7 +513,7 @@ mod model {
     use loom::sync::Arc;
     use loom::thread;
 
-    // What can become of a sleeper.
+    // The states that a sleeper can come to.
     const FINDS_WORK: &str = "a sleeper finds work when it looks once more";
     const FINDS_WORK_UNLISTED: &str = "it finds work, but a waker has taken it off the list";
     const SLEPT: &str = "a sleeper is woken from its sleep";
@@ -511,7 +521,7 @@ mod model {
     const TO_SEARCH: &str = "a sleeper is woken to search";
     const TO_SEARCH_IN_ABORT: &str = "a sleeper that finds work is to search";
 
-    /// Where work is put: the number of pieces not taken.
+    /// A queue of work: the number of pieces not taken.
     struct Queue(AtomicU32);
 
     impl Queue {
@@ -531,7 +541,7 @@ mod model {
         }
     }
 
-    /// In every interleaving; among them must be some that reach these states.
+    /// Runs the model in every interleaving; among these must be some that reach the states.
     fn check(preemptions: usize, states: &[&'static str], model: impl Fn() + Send + Sync + 'static) {
         must_reach(states, || {
             let mut builder = loom::model::Builder::new();
@@ -540,7 +550,7 @@ mod model {
         });
     }
 
-    /// Sleeper, steps 2 and 3.
+    /// Does the sleeper's steps 2 and 3.
     fn look_and_sleep(idle: &Idle, queue: &Queue, sleeper: &Sleeper, searched: bool) -> Woken {
         if queue.0.load(Ordering::Relaxed) > 0 {
             let (woken, seen) = during(|| idle.abort(sleeper, searched));
@@ -564,7 +574,7 @@ mod model {
         woken
     }
 
-    /// Work for one worker: it is never asleep for ever while there is some.
+    /// Work for one worker: that worker is never asleep for ever while there is such work.
     #[test]
     fn a_wake_up_for_one_worker_is_not_lost() {
         check(4, &[FINDS_WORK, FINDS_WORK_UNLISTED, SLEPT, WOKEN_IN_TIME], || {
@@ -623,8 +633,8 @@ mod model {
         });
     }
 
-    /// The deadlock report finds a scheduler at rest only when all work has been done: none is queued, or under way on a
-    /// worker that counts as asleep.
+    /// The deadlock report finds a scheduler at rest only when all work has been done: no work is queued, or under way
+    /// on a worker that counts as asleep.
     #[test]
     fn nothing_is_under_way_at_rest() {
         const BEFORE: &str = "the scheduler is not at rest";
@@ -666,7 +676,8 @@ mod model {
         });
     }
 
-    /// A clock that jumps when nothing can run does not jump past what a source outside has brought and ended.
+    /// A clock that jumps when nothing can run does not jump past work that a source outside has brought before its
+    /// end.
     #[test]
     fn what_ends_outside_has_left_its_work() {
         const STILL_OUTSIDE: &str = "a source outside is left";
@@ -690,8 +701,8 @@ mod model {
         });
     }
 
-    /// Two wakers at once wake one searcher: it will wake the next, should there be work for that one. Workers that do
-    /// their own work only are not woken.
+    /// Two wakers at once wake one searcher: the searcher will wake the next worker, if there is work for the next.
+    /// Workers that do their own work only are not woken.
     #[test]
     fn a_burst_of_wakers_wakes_one() {
         const BEFORE: &str = "the second waker comes when the first is through";
@@ -706,7 +717,7 @@ mod model {
             for (sleeper, any) in &sleepers {
                 idle.prepare(sleeper, false, *any, false);
             }
-            // Not one of loom's: it orders nothing.
+            // An atomic of `std`, not of loom: in the model this atomic orders nothing.
             let through = Arc::new(std::sync::atomic::AtomicBool::new(false));
             let waker = {
                 let (idle, through) = (idle.clone(), through.clone());
@@ -727,7 +738,7 @@ mod model {
             assert!(!idle.end_search() || idle.wake_any() == Wanted::Nobody);
             assert_eq!(idle.abort(&sleepers[0].0, false), Woken::ToSearch);
             assert!(idle.end_search());
-            // The third does its own work only.
+            // The third worker does its own work only.
             assert_eq!(idle.wake_any(), Wanted::AnotherWorker);
             assert_eq!(idle.abort(&sleepers[2].0, false), Woken::ForWork);
             assert_eq!(idle.awake(), 3);
@@ -794,7 +805,8 @@ mod model {
         });
     }
 
-    /// A nap ends by work of the worker's own: another looks for what has come meanwhile, though none was woken for it.
+    /// Work of the worker's own ends a nap: another worker looks for the work that has come meanwhile, though no worker
+    /// was woken for that work.
     #[test]
     fn a_worker_that_naps_and_is_busy_then_wakes_another() {
         const LEFT_TO_THE_NAP: &str = "fresh work wakes nobody, because of the nap";
@@ -842,8 +854,8 @@ mod model {
         });
     }
 
-    /// A worker searches, and finds work of its own when it looks once more: another looks for what was made while it
-    /// searched, though none was woken for it.
+    /// A worker searches, and finds work of its own when it looks once more: another worker looks for the work that was
+    /// made during the search, though no worker was woken for that work.
     #[test]
     fn a_searcher_that_finds_its_own_work_wakes_another() {
         const LEFT_TO_THE_SEARCHER: &str = "work wakes nobody, because of the searcher";
@@ -901,7 +913,7 @@ mod model {
                 };
                 searching = woken == Woken::ToSearch;
             }
-            // From here on it is busy.
+            // From here on the searcher is busy.
             if searching && idle.end_search() && idle.wake_any() == Wanted::Nobody {
                 mark(ANOTHER);
             }
@@ -911,7 +923,7 @@ mod model {
         });
     }
 
-    /// A worker that may do work of its own only learns that it may do any, at whatever step of its sleep it is.
+    /// A worker that may do work of its own only learns that it may do any work, in whatever step of its sleep it is.
     #[test]
     fn a_worker_that_is_taken_out_is_let_in_again() {
         const KNOWS: &str = "the worker knows when it goes to sleep";
@@ -948,8 +960,8 @@ mod model {
         });
     }
 
-    /// A searcher that finds work and was the last wakes another: two pieces of work, of which each keeps its worker
-    /// until the other has begun, are both begun.
+    /// A searcher that finds work and was the last searcher wakes another worker: two pieces of work, of which each
+    /// keeps its worker until the other has begun, are both begun.
     #[test]
     fn where_one_piece_of_work_was_there_may_be_more() {
         const ANOTHER: &str = "the last searcher has found work, and wakes another";

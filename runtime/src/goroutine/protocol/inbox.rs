@@ -1,20 +1,20 @@
-//! Wake-ups from elsewhere: a stack that many push on, and one takes away whole.
+//! Wake-ups from other threads: a stack that many threads push on, and that one thread takes away whole.
 //!
 //! ```text
 //!  top ──▶ third ──▶ second ──▶ first ──▶ null        take_all: swaps null in, turns the list round
 //! ```
 //!
-//! The links are in what is pushed, so a push allocates nothing. No thread takes a single link off, so it does no harm
-//! if between a pusher's two steps the top is taken, and is pushed again: it is on top again, and the new link points
-//! to it.
+//! The links are in the pushed items, so a push allocates nothing. No thread takes a single link off. So no harm is
+//! done if the top is taken, and pushed again, between a pusher's two steps: the same link is on top again, and the new
+//! link points to that link.
 //!
-//! *No wake-up is lost*, if the taker also sleeps. It is a Dekker pair with a full fence on each side, of which both
-//! are in `idle.rs`:
+//! *No wake-up is lost*, if the taker also sleeps. The steps are a Dekker pair with a full fence on each side; both
+//! fences are in `idle.rs`:
 //!
 //! | pusher | sleeper |
 //! |---|---|
-//! | P1: `push`: an RMW of the top | S1: says that it sleeps |
-//! | P2: a full fence, then looks whether the other sleeps: `Idle::wake` | S2: a full fence: `Idle::prepare`; then `is_empty` |
+//! | P1: `push`: an RMW of the top | S1: notes that the sleeper sleeps |
+//! | P2: a full fence, then looks whether the sleeper sleeps: `Idle::wake` | S2: a full fence: `Idle::prepare`; then `is_empty` |
 //!
 //! If S2 does not see P1, the sleeper's fence is before the pusher's in the order of all sequentially consistent
 //! operations, so P2 sees S1. The accesses themselves may be of any ordering.
@@ -23,18 +23,18 @@ use std::{mem, ptr};
 
 use crate::shim::{AtomicPtr, Cell, Ordering, mark};
 
-/// What stands in an inbox.
+/// A link of the list in an inbox, part of the pushed item.
 pub(crate) struct Link {
-    /// The pusher's before the push, the drainer's after.
+    /// The next link. The pusher's before the push, the drainer's after.
     next: Cell<*mut Link>,
 }
 
-/// See the top of this file.
+/// The stack of pushed links: see the top of this file.
 pub(crate) struct Inbox {
     top: AtomicPtr<Link>,
 }
 
-/// Links that one pusher puts in at once: a stack, too.
+/// A stack of links that one pusher pushes at once.
 pub(crate) struct Chain {
     top: *mut Link,
     bottom: *mut Link,
@@ -49,12 +49,12 @@ impl Chain {
     ///
     /// # Safety
     ///
-    /// As for [`Inbox::push`]. The caller has the link until it pushes the chain.
+    /// The contract of [`Inbox::push`]. The caller has the link until it pushes the chain.
     pub(crate) unsafe fn add(&mut self, link: *mut Link) {
         if self.top.is_null() {
             self.bottom = link;
         } else {
-            // SAFETY: alive and ours, by the contract.
+            // SAFETY: by the contract of `add` the link is alive, and the caller's alone.
             unsafe { (*link).next.set(self.top) };
         }
         self.top = link;
@@ -84,39 +84,42 @@ impl Inbox {
         Self { top: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Puts a link in. What the caller wrote before, the drainer sees.
+    /// Puts a link in. The drainer sees the writes that the caller made before.
     ///
     /// # Safety
     ///
     /// - The link is alive until a [`Drain`] has given it back.
-    /// - From this call until then, no other thread touches it, and it is in no inbox. The caller has lost it as soon
-    ///   as this call has begun: it may be drained, and what it is in run, moved on or freed, before the call returns.
+    /// - From this call until then, no other thread touches the link, and the link is in no inbox. The caller has lost
+    ///   the link as soon as this call has begun: the link may be drained, and the item that it is in run, moved on or
+    ///   freed, before the call returns.
     #[inline]
     pub(crate) unsafe fn push(&self, link: *mut Link) {
-        // SAFETY: by the contract.
+        // SAFETY: `link` is a chain of a single link, for which the caller keeps the contract of `push`.
         unsafe { self.push_between(link, link) };
     }
 
-    /// Puts the links of a chain in, in one step; and empties the chain. Nothing, if that is empty.
+    /// Puts the links of a chain in, in one step; and empties the chain. Does nothing if the chain is empty.
     pub(crate) fn push_all(&self, chain: &mut Chain) {
         let Chain { top, bottom } = mem::replace(chain, Chain::new());
         if !top.is_null() {
-            // SAFETY: their pushers have promised it to `Chain::add`.
+            // SAFETY: both links are of one chain. For each link of that chain, the caller of `Chain::add` has kept the
+            // contract of `push`.
             unsafe { self.push_between(top, bottom) };
         }
     }
 
     /// # Safety
     ///
-    /// Both are of one chain, whose links are as [`push`](Self::push) wants them.
+    /// Both links are the ends of one chain, for whose links the caller keeps the contract of [`push`](Self::push).
     #[inline]
     unsafe fn push_between(&self, highest: *mut Link, lowest: *mut Link) {
         let mut top = self.guess_top();
         loop {
-            // SAFETY: alive and ours, by the contract, until the compare-exchange below succeeds.
+            // SAFETY: by the contract of `push_between`, `lowest` is alive and the caller's alone, until the
+            // compare-exchange below succeeds.
             unsafe { (*lowest).next.set(top) };
-            // Release, for the drainer. It sees what is further down too: every change of the top is an RMW,
-            // so the pushes before ours head release sequences that ours continues.
+            // Release, for the drainer. The drainer sees the links further down too: every change of the top is an RMW,
+            // so the pushes before this push head release sequences that this push continues.
             match self.top.compare_exchange_weak(top, highest, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => {
@@ -127,37 +130,37 @@ impl Inbox {
         }
     }
 
-    /// It need not be right. Relaxed: no thread looks into the link because of this.
+    /// Returns a guess at the top, which need not be right. Relaxed: no thread looks into the link because of a guess.
     ///
-    /// To a model any guess is as good, and no load is better: loom remembers one access to an atomic, the last, so
-    /// that it does not try the interleavings in which a load comes later if another thread's load came in between.
+    /// In a model any guess is as good, and no load is better: loom remembers only the last access to an atomic. So if
+    /// another thread's load comes in between, loom does not try the interleavings in which a load comes later.
     #[inline]
     fn guess_top(&self) -> *mut Link {
         if cfg!(sudog_loom) { ptr::null_mut() } else { self.top.load(Ordering::Relaxed) }
     }
 
-    /// Takes all links out, in the order in which they were pushed. They are lost if they are not taken from the
-    /// [`Drain`].
+    /// Takes all links out, in the order in which they were pushed. Links that are not taken from the [`Drain`] are
+    /// lost.
     ///
-    /// It is no look before sleeping: that is [`is_empty`](Self::is_empty).
+    /// This is no look before sleeping: that is [`is_empty`](Self::is_empty).
     #[inline]
     pub(crate) fn take_all(&self) -> Drain {
-        // The usual case costs no write to a line that the pushers want.
+        // The usual case, an empty inbox, costs no write to a line that the pushers want.
         if !cfg!(sudog_loom) && self.guess_top().is_null() {
             return Drain { first: ptr::null_mut() };
         }
         Drain::of_stack(self.top.swap(ptr::null_mut(), Ordering::Acquire))
     }
 
-    /// Whether there was nothing in it: the sleeper's half of the Dekker pair, after its fence. Relaxed: a worker that
-    /// finds something takes it, and acquires it by that.
+    /// Returns whether the inbox was empty: the sleeper's half of the Dekker pair, after the sleeper's fence. Relaxed:
+    /// a worker that finds links takes them, and acquires them by that.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.top.load(Ordering::Relaxed).is_null()
     }
 }
 
-/// What was in an inbox. Each link belongs to the caller again as it is returned.
+/// The links that were in an inbox. Each link belongs to the caller again as it is returned.
 #[must_use = "what is in it is in the inbox no more"]
 pub(crate) struct Drain {
     first: *mut Link,
@@ -167,7 +170,8 @@ impl Drain {
     fn of_stack(mut top: *mut Link) -> Self {
         let mut first = ptr::null_mut();
         while !top.is_null() {
-            // SAFETY: pushed and not yet given back, so alive, and ours alone since the swap.
+            // SAFETY: `top` was pushed and not yet given back, so it is alive; since the swap it belongs to this drain
+            // alone.
             let below = unsafe { (*top).next.replace(first) };
             first = top;
             top = below;
@@ -185,7 +189,8 @@ impl Iterator for Drain {
         if link.is_null() {
             return None;
         }
-        // SAFETY: as above. It is read before the caller gets the link, and may push it again.
+        // SAFETY: `link` was pushed and not yet given back, so it is alive, and belongs to this drain alone. Read
+        // `next` before the caller gets the link, as the caller may push the link again.
         self.first = unsafe { (*link).next.get() };
         Some(link)
     }
@@ -202,13 +207,13 @@ mod tests {
         for _ in 0..2 {
             assert!(inbox.is_empty() && inbox.take_all().next().is_none());
             for link in links {
-                // SAFETY: alive to the end of the test, and in no inbox.
+                // SAFETY: the link is alive to the end of the test, and in no inbox.
                 unsafe { inbox.push(link) };
                 assert!(!inbox.is_empty());
             }
             assert!(inbox.take_all().eq(links));
         }
-        // SAFETY: they come from boxes, and are in no inbox.
+        // SAFETY: the links come from boxes, and are in no inbox.
         links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
     }
 
@@ -220,17 +225,17 @@ mod tests {
         inbox.push_all(&mut chain);
         assert!(inbox.is_empty());
         for len in 1..=4 {
-            // SAFETY: alive to the end of the test, and in no inbox.
+            // SAFETY: the link is alive to the end of the test, and in no inbox.
             unsafe { inbox.push(links[0]) };
-            // SAFETY: as above.
+            // SAFETY: the link is alive to the end of the test, and in no inbox.
             links[1..=len].iter().for_each(|link| unsafe { chain.add(*link) });
             inbox.push_all(&mut chain);
-            inbox.push_all(&mut chain); // it is empty
-            // SAFETY: as above.
+            inbox.push_all(&mut chain); // the chain is empty
+            // SAFETY: the link is alive to the end of the test, and in no inbox.
             unsafe { inbox.push(links[5]) };
             assert!(inbox.take_all().eq(links[..=len].iter().chain([&links[5]]).copied()));
         }
-        // SAFETY: they come from boxes, and are in no inbox.
+        // SAFETY: the links come from boxes, and are in no inbox.
         links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
     }
 
@@ -238,17 +243,17 @@ mod tests {
     fn a_link_may_be_pushed_again_while_the_rest_is_drained() {
         let inbox = Inbox::new();
         let links: [_; 3] = std::array::from_fn(|_| Box::into_raw(Box::new(Link::new())));
-        // SAFETY: alive to the end of the test, and in no inbox.
+        // SAFETY: the link is alive to the end of the test, and in no inbox.
         links.into_iter().for_each(|link| unsafe { inbox.push(link) });
         let mut seen = Vec::new();
         for link in inbox.take_all() {
             seen.push(link);
-            // SAFETY: alive to the end of the test, and given back.
+            // SAFETY: the link is alive to the end of the test, and the drain has given it back.
             unsafe { inbox.push(link) };
         }
         assert_eq!(seen, links);
         assert!(inbox.take_all().eq(links));
-        // SAFETY: they come from boxes, and are in no inbox.
+        // SAFETY: the links come from boxes, and are in no inbox.
         links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
     }
 }
@@ -280,10 +285,10 @@ mod models {
             Arc::new(Self { inbox: Inbox::new(), letters })
         }
 
-        /// Each is sent by one thread, once.
+        /// Sends a letter. Each letter is sent by one thread.
         fn send(&self, n: usize) {
             self.letters[n].text.set(n * n);
-            // SAFETY: alive as long as the world is, and in no inbox.
+            // SAFETY: the letter is alive as long as the world is, and in no inbox.
             unsafe { self.inbox.push((&raw const self.letters[n]).cast::<Link>().cast_mut()) };
         }
 
@@ -298,7 +303,7 @@ mod models {
         }
     }
 
-    /// In every interleaving; among them must be some that reach these states.
+    /// Runs the model in every interleaving; among these must be some that reach the states.
     fn explore(states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
         must_reach(states, || loom::model(move || model(World::new())));
     }
@@ -354,7 +359,7 @@ mod models {
                 let mut chain = Chain::new();
                 for n in [0, 1] {
                     w.letters[n].text.set(n * n);
-                    // SAFETY: alive as long as the world is, and in no inbox.
+                    // SAFETY: the letter is alive as long as the world is, and in no inbox.
                     unsafe { chain.add((&raw const w.letters[n]).cast::<Link>().cast_mut()) };
                 }
                 w.inbox.push_all(&mut chain);
@@ -374,7 +379,8 @@ mod models {
         });
     }
 
-    /// The drainer takes a link, and sends it again: to a pusher that has seen it on top nothing has changed.
+    /// The drainer takes a link, and sends the link again: to a pusher that has seen the link on top nothing has
+    /// changed.
     #[test]
     fn a_link_that_comes_back_deceives_no_pusher() {
         const BEFORE: &str = "the pusher is through before the first look";
@@ -385,7 +391,7 @@ mod models {
             let before = times(PUSHES_AGAIN);
             let pusher = spawn(&world, |w| w.send(1));
             let mut got = world.receive();
-            // A pusher looks by a compare-exchange that fails, in a model.
+            // In a model, a pusher looks by a compare-exchange that fails.
             let looked = times(PUSHES_AGAIN) > before;
             if got == [0, 1] {
                 mark(BEFORE);
@@ -408,7 +414,8 @@ mod models {
 
     const SEEN: &str = "the sleeper sees what was pushed";
 
-    /// A pusher that does not see the sleeper asleep has been seen by it. A wake-up that is lost is a deadlock.
+    /// A pusher that does not see the sleeper asleep has been seen by the sleeper. A wake-up that is lost is a
+    /// deadlock.
     #[test]
     fn the_pusher_sees_the_sleeper_or_is_seen() {
         let test = concat!(module_path!(), "::the_pusher_sees_the_sleeper_or_is_seen");

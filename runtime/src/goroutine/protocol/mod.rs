@@ -1,5 +1,4 @@
-//! What the threads of a scheduler share: queues, the idle protocol. Each file has its loom
-//! model.
+//! The state that the threads of a scheduler share: queues, the idle protocol. Each file has a loom model.
 
 pub(crate) mod global_queue;
 pub(crate) mod idle;

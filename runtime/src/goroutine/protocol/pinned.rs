@@ -1,15 +1,16 @@
-//! Goroutines that have not begun and asked for one worker: [`Placement::Worker`](crate::goroutine::Placement), from
-//! elsewhere; and goroutines of a family that are spread.
+//! Goroutines that have not begun and that must begin on one worker: those that other threads have placed by
+//! [`Placement::Worker`](crate::goroutine::Placement), and goroutines of a family that is spread.
 //!
 //! | step | by | |
 //! |---|---|---|
 //! | `push` | any thread | the first push since the last `note_read` sends the owner a note |
 //! | `take` | the owner, when it finds the note in its inbox | |
 //!
-//! All of it is under one lock: placing is rare, and starts a goroutine anyway.
+//! A lock guards all works: placing is rare, and starts a goroutine anyway.
 //!
 //! The note is a link in the owner's inbox, which the owner looks at before each choice: so placed work waits no longer
-//! than a wake-up would. It is sent under the lock: a second pusher counts on the note that the first one sends.
+//! than a wake-up would. The note is sent under the lock: a second pusher counts on the note that the first pusher
+//! sends.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -17,7 +18,7 @@ use std::ptr;
 use crate::goroutine::protocol::inbox::{Inbox, Link};
 use crate::shim::{AtomicU32, Mutex, Ordering};
 
-/// See the top of this file.
+/// The work placed on one worker: see the top of this file.
 pub(crate) struct PinnedWork<W> {
     state: Mutex<State<W>>,
     /// Number of works, as a hint. Written under the lock.
@@ -27,7 +28,7 @@ pub(crate) struct PinnedWork<W> {
 
 struct State<W> {
     works: VecDeque<W>,
-    /// Whether the note is in the inbox, or has been taken from it and not been read yet.
+    /// True if the note is in the inbox, or has been taken from the inbox and not been read yet.
     noted: bool,
 }
 
@@ -62,18 +63,20 @@ impl<W> PinnedWork<W> {
         state.works.push_back(work);
         self.len.store(state.works.len() as u32, Ordering::Relaxed);
         if !std::mem::replace(&mut state.noted, true) {
-            // SAFETY: `note` is alive, by the contract; and in no inbox, as `noted` was false and this call has set it.
+            // SAFETY: `note` is alive, by the contract of `push`; and in no inbox, as `noted` was false and this call
+            // has set `noted`.
             unsafe { inbox.push((&raw const self.note).cast_mut()) };
         }
     }
 
-    /// Whether a link of the owner's inbox is the note.
+    /// Returns whether a link of the owner's inbox is the note.
     #[inline]
     pub(crate) fn is_note(&self, link: *const Link) -> bool {
         ptr::eq(link, &self.note)
     }
 
-    /// The inbox has given the note back: it may be sent again. Before the owner takes.
+    /// Allows the note to be sent again, as the inbox has given the note back. Called by the owner before it takes
+    /// work.
     pub(crate) fn note_read(&self) {
         self.state.lock().noted = false;
     }
@@ -85,7 +88,7 @@ impl<W> PinnedWork<W> {
         work
     }
 
-    /// Number of works, now or a moment ago.
+    /// Returns the number of works, now or a moment ago.
     #[cfg(not(sudog_loom))]
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed) as usize
@@ -109,7 +112,7 @@ mod models {
     }
 
     /// Two threads place work on a worker that looks for work only when it has read a note, and sleeps while there is
-    /// none.
+    /// no note.
     #[test]
     fn placed_work_is_found() {
         const ONE_NOTE: &str = "one note stands for both pieces of work";

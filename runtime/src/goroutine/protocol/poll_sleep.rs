@@ -1,20 +1,21 @@
-//! A worker that sleeps in the network poller, in place of its parker: how a waker gets it out of there.
+//! The sleep of a worker in the network poller, in place of its parker, and the way in which a waker ends that sleep.
 //!
 //! | sleeper | waker |
 //! |---|---|
-//! | 1. `polling = true` | 1. unparks the parker: it is ready |
-//! | 2. is the parker ready? | 2. reads `polling` |
-//! | 3. no: polls, until an event or an interrupt. Yes: does not | 3. it is true: interrupts the poller |
+//! | 1. `polling = true` | 1. unparks the parker, which is ready then |
+//! | 2. looks whether the parker is ready | 2. reads `polling` |
+//! | 3. unless the parker is ready: polls, until an event or an interrupt | 3. if `polling` is true: interrupts the poller |
 //!
-//! A Dekker pair, with a sequentially consistent fence between 1 and 2 on both sides: the sleeper finds its parker ready,
-//! or the waker finds it polling. An interrupt stays until a sleeper has taken it, so one that comes between 2 and 3 of
-//! the sleeper ends the poll at once. One that comes too late ends the next poll, for nothing.
+//! Steps 1 and 2 are a Dekker pair, with a sequentially consistent fence between 1 and 2 on both sides: the sleeper
+//! finds its parker ready, or the waker finds the sleeper polling. An interrupt stays until a sleeper takes it, so
+//! an interrupt that comes between 2 and 3 of the sleeper ends the poll at once. An interrupt that comes too late ends
+//! the next poll, for nothing.
 //!
 //! Go: `netpollBreak` of `runtime/netpoll_epoll.go` (1.27).
 
 use crate::shim::{AtomicBool, Ordering, Parker, full_fence};
 
-/// Whether a worker sleeps in the poller.
+/// A flag that is true while a worker sleeps in the poller.
 pub(crate) struct PollSleep {
     polling: AtomicBool,
 }
@@ -24,8 +25,8 @@ impl PollSleep {
         Self { polling: AtomicBool::new(false) }
     }
 
-    /// Sleeper: polls, unless the parker is ready, and until a waker interrupts it. Whether the parker was readied; then
-    /// it can be used again.
+    /// Polls, until an event or until a waker interrupts, unless the parker is ready. Returns whether the parker was
+    /// readied; then the parker can be used again. Called by the sleeper.
     pub(crate) fn sleep(&self, parker: &Parker, poll: impl FnOnce()) -> bool {
         self.polling.store(true, Ordering::Relaxed);
         full_fence();
@@ -33,11 +34,11 @@ impl PollSleep {
             poll();
         }
         self.polling.store(false, Ordering::Relaxed);
-        // Ready, so it returns at once. It has the Acquire.
+        // The parker is ready, so `park` returns at once. `park` has the Acquire.
         parker.is_ready() && parker.park(None)
     }
 
-    /// Waker, after its unpark.
+    /// Interrupts the sleeper's poll. Called by the waker, after the unpark.
     #[inline]
     pub(crate) fn interrupt(&self, interrupt: impl FnOnce()) {
         full_fence();
@@ -54,7 +55,7 @@ mod tests {
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
-    /// An eventfd in an epoll: an interrupt stays until it is taken.
+    /// A model of an eventfd in an epoll: an interrupt stays until a poll takes it.
     struct Poller(Mutex<bool>, Condvar);
 
     impl Poller {
@@ -83,7 +84,7 @@ mod tests {
                 let waker = thread::spawn({
                     let (poller, sleeper) = (poller.clone(), sleeper.clone());
                     move || {
-                        // SAFETY: alive, and unparked once.
+                        // SAFETY: the parker is alive, and unparked once.
                         unsafe { Parker::unpark(&raw const sleeper.1) };
                         sleeper.0.interrupt(|| {
                             mark("it is interrupted");

@@ -12,16 +12,17 @@
 //!
 //! | access | ordering | pairs with | why |
 //! |---|---|---|---|
-//! | `push` stores tail | Release | thief's load of tail | it sees the slots, and what the work points to |
-//! | taker moves head | Release | owner's load of head in `push` | the slots have been read when they are written anew |
+//! | `push` stores tail | Release | thief's load of tail | the thief sees the slots, and the memory that the work points to |
+//! | taker moves head | Release | owner's load of head in `push` | the taker has read the slots before the owner writes them anew |
 //! | thief loads head, then tail | Acquire, Acquire | any move of head | tail is never behind head; see `is_empty` |
-//! | slots | Relaxed | | ordered by the above; atomic because a thief may read what the owner writes, to throw it away |
+//! | slots | Relaxed | | ordered by the above; atomic because a thief may read a word that the owner writes, and then discards that word |
 //!
 //! A taker reads the slots first and moves the head after. The owner does not write to a slot before it has seen the
-//! head move past it. So if the compare-exchange finds the head where it was, what was read is what was queued.
+//! head move past that slot. So if the compare-exchange finds the head unmoved, the words that were read are the words
+//! that were queued.
 //!
 //! *Ageing*: goroutines that talk to each other wake each other all the time, and should stay on one worker. A thief
-//! notes the tail when it first passes by, and takes later only what was put in before that and is still there.
+//! notes the tail when it first passes by. Later the thief takes only work that was put in before and is still there.
 
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
@@ -30,20 +31,20 @@ use crossbeam_utils::CachePadded;
 
 use crate::shim::{AtomicUsize, Ordering, mark};
 
-/// Something to run. To the queues it is a word that is not zero.
+/// A goroutine or task to run. To the queues a work is a word that is not zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Work(pub(crate) NonZeroUsize);
 
-/// How much is taken at once, at most.
+/// The largest number of works that are taken at once.
 pub(crate) const BATCH: usize = 128;
 
-/// Room for what is taken at once.
+/// Room for the works that are taken at once.
 pub(crate) type Batch = [MaybeUninit<Work>; BATCH];
 
-/// See the top of this file. The owner is the one thread that may put in.
+/// The queue: see the top of this file. The owner is the one thread that may put work in.
 pub(crate) struct Ring<const N: usize = 256> {
-    // Indices are words so that on 64 bits they never come round: a taker that slept meanwhile cannot be deceived by a
-    // head that is where it was. (Go's have 32 bits.)
+    // Indices are words so that on 64 bits they never wrap around: a head with an unchanged value has not moved, even
+    // for a taker that slept meanwhile. (Go's have 32 bits.)
     head: CachePadded<AtomicUsize>,
     tail: CachePadded<AtomicUsize>,
     slots: [AtomicUsize; N],
@@ -72,14 +73,14 @@ impl<const N: usize> Ring<N> {
         }
     }
 
-    /// Puts in at the tail. Gives the work back if the ring is full.
+    /// Puts work in at the tail. Gives the work back if the ring is full.
     ///
     /// # Safety
     ///
     /// The caller is the owner.
     #[inline]
     pub(crate) unsafe fn push(&self, work: Work) -> Result<(), Work> {
-        let tail = self.tail.load(Ordering::Relaxed); // our own
+        let tail = self.tail.load(Ordering::Relaxed); // only the owner writes the tail
         if tail.wrapping_sub(self.head.load(Ordering::Acquire)) == N {
             return Err(work);
         }
@@ -88,19 +89,19 @@ impl<const N: usize> Ring<N> {
         Ok(())
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest work.
     ///
     /// # Safety
     ///
     /// The caller is the owner.
     #[inline]
     pub(crate) unsafe fn pop(&self) -> Option<Work> {
-        let tail = self.tail.load(Ordering::Relaxed); // our own
-        // Relaxed: all that is in the slots we have written ourselves, and the compare-exchange tells if it is too
-        // late.
+        let tail = self.tail.load(Ordering::Relaxed); // only the owner writes the tail
+        // Relaxed: the owner itself has written all words in the slots, and the compare-exchange tells if the head has
+        // moved.
         let mut head = self.head.load(Ordering::Relaxed);
         while head != tail {
-            // SAFETY: between head and our own tail.
+            // SAFETY: `head` lies before `tail`, which this caller, the owner, has written.
             let work = unsafe { self.read(head) };
             let next = head.wrapping_add(1);
             match self.head.compare_exchange(head, next, Ordering::Release, Ordering::Relaxed) {
@@ -114,17 +115,17 @@ impl<const N: usize> Ring<N> {
         None
     }
 
-    /// Takes the older half, rounded up, to make room; how many that is. 0 if there is nothing, or if a thief has just
-    /// made room itself.
+    /// Takes the older half, rounded up, to make room, and returns the number of works taken: 0 if the ring is empty,
+    /// or if a thief has just made room.
     ///
     /// # Safety
     ///
     /// The caller is the owner.
     #[cold]
     pub(crate) unsafe fn take_half(&self, out: &mut Batch) -> usize {
-        let head = self.head.load(Ordering::Relaxed); // as in `pop`
+        let head = self.head.load(Ordering::Relaxed); // Relaxed as in `pop`
         let n = self.tail.load(Ordering::Relaxed).wrapping_sub(head).div_ceil(2);
-        // SAFETY: between head and our own tail.
+        // SAFETY: `head..head + n` lies before the tail, which this caller, the owner, has written.
         if unsafe { self.claim(head, n, out) }.is_ok() {
             return n;
         }
@@ -132,25 +133,26 @@ impl<const N: usize> Ring<N> {
         0
     }
 
-    /// For thieves: takes up to half, rounded up, of what is queued, oldest first, and nothing that was put in since
-    /// [`tail`](Self::tail) said `older_than`. Returns how many; 0 only if there is nothing of that age.
+    /// Takes up to half of the queued work, rounded up, oldest first, and no work that was put in since
+    /// [`tail`](Self::tail) returned `older_than`. For thieves. Returns the number of works taken; 0 only if there is
+    /// no work of that age.
     pub(crate) fn steal(&self, older_than: u32, out: &mut Batch) -> usize {
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             let queued = self.tail.load(Ordering::Acquire).wrapping_sub(head);
             if queued > N {
-                // The head has moved on since we read it.
+                // The head has moved on since the thief read it.
                 mark("a thief reads a head that is too old");
                 head = self.head.load(Ordering::Acquire);
                 continue;
             }
-            // Negative if the head has passed that point. Modulo 2^32, for an age is only a hint.
+            // Negative if the head has passed `older_than`. Modulo 2^32, for an age is only a hint.
             let aged = older_than.wrapping_sub(head as u32).cast_signed().max(0) as usize;
             let n = queued.div_ceil(2).min(aged);
             if n == 0 {
                 return 0;
             }
-            // SAFETY: between head and a tail that was loaded with Acquire.
+            // SAFETY: `head..head + n` lies before a tail that was loaded with Acquire.
             match unsafe { self.claim(head, n, out) } {
                 Ok(()) => return n,
                 Err(now) => {
@@ -161,39 +163,41 @@ impl<const N: usize> Ring<N> {
         }
     }
 
-    /// Where the next one will be put: what is queued at this moment is older.
+    /// Returns the index where the next work will be put: all work that is queued at this moment is older.
     #[inline]
     pub(crate) fn tail(&self) -> u32 {
         self.tail.load(Ordering::Relaxed) as u32
     }
 
-    /// For the owner: where the next one is taken, or was, if a thief has been there since. All that is queued is younger.
+    /// Returns the index where the next work is taken, or was taken, if a thief has been there since. All queued work
+    /// is younger. For the owner.
     #[cfg(not(sudog_loom))]
     #[inline]
     pub(crate) fn head(&self) -> u16 {
         self.head.load(Ordering::Relaxed) as u16
     }
 
-    /// For the owner: whether something is queued that was put in before [`tail`](Self::tail) said `tail`, of which the
-    /// caller has kept 16 bits. A thief may have taken it by the time the caller looks.
+    /// Returns whether work is queued that was put in before [`tail`](Self::tail) returned `tail`, of which the caller
+    /// has kept 16 bits. For the owner. A thief may have taken that work by the time the caller looks.
     ///
-    /// Should the head have passed `tail` by almost 2^16, the answer is wrong, until the owner has taken `N` more.
+    /// If the head has passed `tail` by almost 2^16, the answer is wrong, until the owner has taken `N` more.
     #[cfg(not(sudog_loom))]
     #[inline]
     pub(crate) fn holds_older_than(&self, tail: u16) -> bool {
-        // Such work is one of the `N` after the head. Relaxed: thieves move the head forward only, and a head of earlier
-        // finds the ring empty, or newer work, once.
+        // Such work is in one of the `N` slots after the head. Relaxed: thieves move the head forward only. An outdated
+        // head means that the owner finds the ring empty, or newer work, once.
         let ahead = tail.wrapping_sub(self.head());
         ahead.wrapping_sub(1) < N as u16
     }
 
-    /// For the owner: how much can be put in, at least.
+    /// Returns the number of works that can be put in, at least. For the owner.
     #[cfg(not(sudog_loom))]
     pub(crate) fn room(&self) -> usize {
         N - self.len()
     }
 
-    /// How much was queued at some moment during the call, if the caller is the owner; else about that.
+    /// Returns the number of works queued at some moment during the call, if the caller is the owner; else about that
+    /// number.
     #[cfg(not(sudog_loom))]
     pub(crate) fn len(&self) -> usize {
         // Acquire, as in `is_empty`: the tail is not behind the head.
@@ -201,18 +205,18 @@ impl<const N: usize> Ring<N> {
         self.tail.load(Ordering::Relaxed).wrapping_sub(head)
     }
 
-    /// Whether nothing was queued at some moment during the call.
+    /// Returns whether the ring was empty at some moment during the call.
     ///
     /// The last look before sleeping must come after a full fence, and the look for sleepers after a `push` too.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        // Acquire, so that the tail is of the same time or later. Had anything been queued when the head was read, the
-        // tail would have been past the head already, and it does not go back.
+        // Acquire, so that the tail is of the same time or later. If work had been queued when the head was read, the
+        // tail would have been past the head already, and the tail does not go back.
         let head = self.head.load(Ordering::Acquire);
         head == self.tail.load(Ordering::Relaxed)
     }
 
-    /// Takes `n` from `head` on, or says where the head is instead. `out` may be written to in both cases.
+    /// Takes `n` works from `head` on, or returns the head if it has moved. `out` may be written to in both cases.
     ///
     /// # Safety
     ///
@@ -221,14 +225,15 @@ impl<const N: usize> Ring<N> {
     unsafe fn claim(&self, head: usize, n: usize, out: &mut Batch) -> Result<(), usize> {
         debug_assert!(n <= N / 2, "{n} of {N}");
         for (i, out) in out[..n].iter_mut().enumerate() {
-            // SAFETY: by the contract.
+            // SAFETY: `head + i` is one of `head..head + n`, so it lies before the tail that the contract of `claim`
+            // names.
             out.write(unsafe { self.read(head.wrapping_add(i)) });
         }
-        // Acquire for a thief that fails and tries again from there.
+        // Acquire for a thief that fails and tries again from the head that this returns.
         self.head.compare_exchange(head, head.wrapping_add(n), Ordering::Release, Ordering::Acquire).map(drop)
     }
 
-    /// What is in the slot of `index`: it may be newer than that if the head has passed `index`.
+    /// Returns the work in the slot of `index`: newer work than that of `index`, if the head has passed `index`.
     ///
     /// # Safety
     ///
@@ -236,7 +241,8 @@ impl<const N: usize> Ring<N> {
     #[inline]
     unsafe fn read(&self, index: usize) -> Work {
         let word = self.slot(index).load(Ordering::Relaxed);
-        // SAFETY: the slot has been written to before that tail, and only words that are not zero are.
+        // SAFETY: by the contract of `read` the slot has been written to before that tail, and only words that are not
+        // zero are written to slots.
         Work(unsafe { NonZeroUsize::new_unchecked(word) })
     }
 
@@ -245,7 +251,7 @@ impl<const N: usize> Ring<N> {
         &self.slots[index & (N - 1)]
     }
 
-    /// A ring that looks as if a lot had been through it.
+    /// Returns a ring that looks as if a lot of work had been through the ring.
     #[cfg(test)]
     fn starting_at(index: usize) -> Self {
         let ring = Self::new();

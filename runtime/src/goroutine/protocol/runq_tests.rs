@@ -10,13 +10,13 @@ fn batch() -> Batch {
     [MaybeUninit::uninit(); BATCH]
 }
 
-/// The numbers of the first `n`.
+/// Returns the numbers of the first `n` works.
 fn taken(n: usize, out: &Batch) -> Vec<usize> {
-    // SAFETY: the ring said that it has written so many.
+    // SAFETY: `ring.steal` or `ring.take_half` returned `n`, so the ring has written the first `n` works.
     out[..n].iter().map(|work| unsafe { work.assume_init() }.0.get()).collect()
 }
 
-/// With everything as old as it may be.
+/// Steals with an age limit that excludes no queued work.
 fn steal<const N: usize>(ring: &Ring<N>) -> Vec<usize> {
     let mut out = batch();
     let n = ring.steal(ring.tail(), &mut out);
@@ -27,20 +27,20 @@ fn steal<const N: usize>(ring: &Ring<N>) -> Vec<usize> {
 mod alone {
     use super::*;
 
-    // SAFETY, for all of these: one thread, which is the owner.
+    // In each of these tests only the test's main thread, the owner, calls the next three functions.
     fn push<const N: usize>(ring: &Ring<N>, n: usize) -> Result<(), Work> {
-        // SAFETY: as above.
+        // SAFETY: the caller is the owner, the test's main thread.
         unsafe { ring.push(work(n)) }
     }
 
     fn pop<const N: usize>(ring: &Ring<N>) -> Option<usize> {
-        // SAFETY: as above.
+        // SAFETY: the caller is the owner, the test's main thread.
         unsafe { ring.pop() }.map(|work| work.0.get())
     }
 
     fn take_half<const N: usize>(ring: &Ring<N>) -> Vec<usize> {
         let mut out = batch();
-        // SAFETY: as above.
+        // SAFETY: the caller is the owner, the test's main thread.
         let n = unsafe { ring.take_half(&mut out) };
         taken(n, &out)
     }
@@ -164,7 +164,7 @@ mod models {
     use loom::sync::Arc;
     use loom::thread;
 
-    // What can happen. The ring itself marks lost races.
+    // The events that can happen. The ring itself marks lost races.
     const FINDS_NOTHING: &str = "a thief finds nothing";
     const STEALS: &str = "a thief takes one";
     const STEALS_TWO: &str = "a thief takes two at once";
@@ -175,18 +175,18 @@ mod models {
     const OLD_HEAD: &str = "a thief reads a head that is too old";
     const ROOM: &str = "a thief makes room for the owner";
 
-    /// What a word stands for is written before the push, and must be seen by the taker of the word. Loom's cells check
-    /// that the one happens before the other.
+    /// The meaning of a word is written before the push, and must be seen by the taker of the word. Loom's cells check
+    /// that the write happens before the read.
     struct World<const N: usize> {
         ring: Ring<N>,
         means: [Cell<usize>; 8],
     }
 
     impl<const N: usize> World<N> {
-        /// Only the model's main thread calls the owner's functions.
+        /// Pushes a word with its meaning. Only the model's main thread calls the owner's functions.
         fn push(&self, n: usize) -> bool {
             self.means[n].set(n * n);
-            // SAFETY: the owner's thread.
+            // SAFETY: only the model's main thread, the owner, calls this function.
             let pushed = unsafe { self.ring.push(work(n)) }.is_ok();
             if !pushed {
                 mark(FULL);
@@ -195,13 +195,13 @@ mod models {
         }
 
         fn pop(&self) -> Option<usize> {
-            // SAFETY: the owner's thread.
+            // SAFETY: only the model's main thread, the owner, calls this function.
             unsafe { self.ring.pop() }.map(|work| work.0.get()).inspect(|&n| self.check(n))
         }
 
         fn take_half(&self) -> Vec<usize> {
             let mut out = batch();
-            // SAFETY: the owner's thread.
+            // SAFETY: only the model's main thread, the owner, calls this function.
             let n = unsafe { self.ring.take_half(&mut out) };
             taken(n, &out)
         }
@@ -222,8 +222,9 @@ mod models {
         }
     }
 
-    /// `owner` runs beside so many thieves that steal so many times each, on a ring that has `queued` in it. It says
-    /// what it took and what it has pushed last. Then everything must have come out once, and in order for each taker.
+    /// Runs `owner` beside `thieves` thieves that steal `steals` times each, on a ring with `queued` works. `owner`
+    /// returns the words that it took and the last word that it pushed. Then every word must have come out once, and in
+    /// order for each taker.
     fn explore<const N: usize>(
         preemptions: usize,
         [thieves, steals]: [usize; 2],
@@ -315,7 +316,7 @@ mod models {
     const BETWEEN: &str = "the pop comes while the other looks";
     const AFTER: &str = "the look comes after the pop";
 
-    /// `look` runs beside a push and a pop, on a ring that has `queued` in it.
+    /// Runs `look` beside a push and a pop, on a ring with `queued` works.
     fn beside_a_push_and_a_pop(queued: usize, states: &[&'static str], look: fn(&World<4>)) {
         let run = move || {
             let ring = Ring::starting_at(usize::MAX);
@@ -324,7 +325,7 @@ mod models {
             let popped = Arc::new(std::sync::atomic::AtomicBool::new(false));
             let other = thread::spawn({
                 let world = world.clone();
-                // No step of the model: whether the other is before its pop, or after.
+                // No step of the model: tells whether the main thread is before its pop, or after.
                 let popped = popped.clone();
                 move || {
                     let before = popped.load(Ordering::Relaxed);
@@ -343,7 +344,7 @@ mod models {
         must_reach(states, || loom::model(run));
     }
 
-    /// As idle workers do before they sleep.
+    /// Looks at the ring as idle workers do before they sleep.
     #[test]
     fn what_is_never_empty_never_looks_empty() {
         beside_a_push_and_a_pop(1, &[BEFORE, BETWEEN, AFTER], |world| assert!(!world.ring.is_empty()));
@@ -356,7 +357,7 @@ mod models {
         });
     }
 
-    /// What the thief has seen at first it may take, not what came after.
+    /// A thief may take the work that it has seen at first, not the work that came after.
     #[test]
     fn a_thief_takes_only_what_is_old() {
         const OLD_ONLY: &str = "the thief comes before the others are pushed";
