@@ -1,4 +1,4 @@
-//! Unix sockets.
+//! Unix sockets: `UnixStream`, `UnixListener` and `UnixDatagram`.
 
 use std::io;
 use std::os::unix::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::common::{listener, socket, stream, writes};
 use crate::dial::{Dial, dial};
 use crate::fd::NetFd;
 
-/// A connection of Unix sockets. Go's `net.UnixConn`, of network `unix`. As a [`TcpStream`](crate::TcpStream).
+/// A connection of Unix sockets, used like a [`TcpStream`](crate::TcpStream). Go's `net.UnixConn`, of network `unix`.
 ///
 /// # Examples
 ///
@@ -40,16 +40,16 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// The system's. `WouldBlock`: the listener has a full queue.
+    /// The system's. `WouldBlock` means that the listener has a full queue.
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::connect_limited(path.as_ref(), &Dial::Limited(WaitLimit::default()))
     }
 
-    /// A [`connect`](UnixStream::connect) that fails if a context is done.
+    /// Connects as [`connect`](UnixStream::connect) does, but fails if a context is done.
     ///
     /// # Errors
     ///
-    /// As those of `connect`, and the context's.
+    /// The same as those of `connect`, and the context's.
     pub fn connect_ctx(ctx: &Context, path: impl AsRef<Path>) -> io::Result<Self> {
         Self::connect_limited(path.as_ref(), &Dial::Context(ctx))
     }
@@ -63,7 +63,7 @@ impl UnixStream {
         Ok(Self { fd: dial(socket, &SockAddr::unix(path)?, how)? })
     }
 
-    /// Two that are connected to each other. Go's `net.Pipe`, with a buffer.
+    /// Creates two streams that are connected to each other. Go's `net.Pipe`, with a buffer.
     ///
     /// # Errors
     ///
@@ -74,9 +74,9 @@ impl UnixStream {
     }
 }
 
-/// Waits for connections at a path. Go's `net.UnixListener`.
+/// A listener, which waits for connections at a path. Go's `net.UnixListener`.
 ///
-/// Different from Go: the path stays when it is closed, as with `std`'s.
+/// Different from Go: the path stays when the listener is closed, as with the listener of `std`.
 pub struct UnixListener {
     fd: NetFd<std::os::unix::net::UnixListener>,
 }
@@ -84,11 +84,11 @@ pub struct UnixListener {
 listener!(UnixListener, std::os::unix::net::UnixListener, UnixStream, SocketAddr);
 
 impl UnixListener {
-    /// Listens at a path, where nothing must be.
+    /// Listens at a path, at which no file may exist.
     ///
     /// # Errors
     ///
-    /// The system's: `AddrInUse`, if there is something.
+    /// The system's: `AddrInUse`, if the path exists.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_std(std::os::unix::net::UnixListener::bind(path)?)
     }
@@ -103,7 +103,7 @@ socket!(UnixDatagram, std::os::unix::net::UnixDatagram);
 writes!(UnixDatagram, std::os::unix::net::UnixDatagram);
 
 impl UnixDatagram {
-    /// A socket at a path, where nothing must be.
+    /// Creates a socket at a path, at which no file may exist.
     ///
     /// # Errors
     ///
@@ -112,7 +112,7 @@ impl UnixDatagram {
         Self::from_std(std::os::unix::net::UnixDatagram::bind(path)?)
     }
 
-    /// Two that are connected to each other.
+    /// Creates two sockets that are connected to each other.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl UnixDatagram {
         self.fd.call(Side::Write, &WaitLimit::default(), |socket| socket.send_to(buf, path))
     }
 
-    /// Waits for a packet: its length, and where it came from.
+    /// Waits for a packet. Returns the number of bytes stored in `buf`, and the sender's address.
     ///
     /// # Errors
     ///
@@ -141,11 +141,11 @@ impl UnixDatagram {
         self.fd.call(Side::Read, &WaitLimit::default(), |socket| socket.recv_from(buf))
     }
 
-    /// Sends a packet to the other of a [`pair`](UnixDatagram::pair).
+    /// Sends a packet to the other socket of a [`pair`](UnixDatagram::pair).
     ///
     /// # Errors
     ///
-    /// As those of [`send_to`](UnixDatagram::send_to).
+    /// The same as those of [`send_to`](UnixDatagram::send_to).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.fd.call(Side::Write, &WaitLimit::default(), |socket| socket.send(buf))
     }
@@ -154,7 +154,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// As those of [`recv_from`](UnixDatagram::recv_from).
+    /// The same as those of [`recv_from`](UnixDatagram::recv_from).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.fd.call(Side::Read, &WaitLimit::default(), |socket| socket.recv(buf))
     }
