@@ -1,4 +1,4 @@
-//! Connecting a stream: the only call that is begun before its wait.
+//! Connecting a stream: the only call that is begun before the wait.
 
 use std::io;
 use std::os::fd::AsFd;
