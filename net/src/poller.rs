@@ -92,8 +92,7 @@ impl Direction {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        // Acquire: pairs with the Release of `set_deadline`, so that the lock below finds the deadline that its caller
-        // stored.
+        // Acquire: pairs with the Release of `set_deadline`, which has stored the deadline before.
         if !self.has_deadline.load(Ordering::Acquire) {
             return None;
         }

@@ -5,9 +5,9 @@
 //! | the last [`Sender`] | the channel is closed: receivers get the values that are left, then an error |
 //! | the last [`Receiver`] | the channel is closed: sends fail, and return their values, also those that wait; values that are left are dropped |
 //!
-//! The count of an end orders all that its user did before the drop before the close: each drop decrements with
-//! Release, and the last drop also with Acquire. A clone is made from an existing end, so the count is not 0, and the
-//! increment orders nothing.
+//! The counts order a close after the use of the ends: all that the user of an end did before its drop happens before
+//! the close. Each drop decrements the count with Release, and the last drop also with Acquire. A clone is made from an
+//! existing end, so the count is not 0, and the increment orders nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -242,7 +242,7 @@ impl<T> Receiver<T> {
     }
 
     /// Receives as [`recv`](Self::recv) does, as a future, for async tasks. A future that is dropped before it was
-    /// ready has taken nothing: another receiver receives a value that the future had just been given, also if the
+    /// ready has taken nothing: a value that the future had just been given goes to another receiver, also if the
     /// channel has been closed meanwhile.
     pub fn recv_async(&self) -> RecvFuture<'_, Self> {
         RecvFuture::new(self)

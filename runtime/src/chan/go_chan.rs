@@ -426,7 +426,7 @@ macro_rules! methods {
             }
 
             /// Receives as [`recv`](Self::recv) does, as a future, for async tasks. A future that is dropped before it
-            /// was ready has taken nothing: another receiver receives a value that the future had just been given, also
+            /// was ready has taken nothing: a value that the future had just been given goes to another receiver, also
             /// if the channel has been closed meanwhile.
             pub fn recv_async(&self) -> RecvFuture<'_, Self> {
                 RecvFuture::new(self)

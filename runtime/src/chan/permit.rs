@@ -58,7 +58,7 @@ impl<'a, P: SendPort> Permit<'a, P> {
         let node = (core.raw.capacity() == 0).then(Node::new);
         let value = ManuallyDrop::new(value);
         let mut locked = core.raw.lock();
-        // SAFETY: `locked` is the lock of this channel. The permit had a place, and has given the place away above.
+        // SAFETY: `locked` is the lock of this channel. The permit had a place, and `has_place` is false from now on.
         // `value` is a value, which is not used after `Sent`.
         let (offer, next) = unsafe { core.send_reserved(&mut locked, &raw const *value) };
         let offer = match (offer, node) {
