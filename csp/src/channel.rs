@@ -12,7 +12,7 @@
 //!
 //! At zero no partner can ever reach the fibres in the list, and the channel is *dead* for good. The step that brings
 //! the count to zero takes the list, and wakes each fibre in the list after the unlock. Two steps can bring the count
-//! to zero: the last end that does not hang is dropped, or its fibre is about to hang.
+//! to zero: the last end that does not hang is dropped, or its fibre is about to hang without a limit.
 //!
 //! Each fibre in the list of a dead channel has reduced the count: a fibre with a limit would still be counted, and the
 //! count would not be zero.
@@ -45,7 +45,7 @@ struct State {
 }
 
 // SAFETY: only the owner of the lock reads or writes the list and the waiters in the list. A waiter that has been taken
-// out is used by a single G, which took it out.
+// out is used once, by the G that took the waiter out.
 unsafe impl Send for Channel {}
 // SAFETY: the same reason as for `Send`.
 unsafe impl Sync for Channel {}

@@ -5,7 +5,7 @@ use sudog_runtime::goroutine::{Builder, JoinHandle, Placement};
 use crate::set::{Body, Member};
 
 /// Starts a fibre that runs at once. A caller that is a goroutine goes to the end of its worker's run queue. The
-/// source's `spawn_fibre`. Different from that, Go's `go`, and `spawn`, queue the child, and the caller goes on.
+/// source's `spawn_fibre`. By contrast, Go's `go`, and `spawn`, queue the child, and the caller goes on.
 ///
 /// The fibre belongs to the caller's [`ActiveSet`](crate::ActiveSet), if the caller belongs to an active set, and stays
 /// on the caller's worker. If the caller's time slice is over, the fibres in the run queue have their turn first. A

@@ -91,8 +91,8 @@ impl<T> End<T> {
                 Ok(value)
             }
             Met::Nobody(locked) => {
-                // SAFETY: `locked` is the lock of this channel, from a `Met::Nobody` for reading. The slot has room for
-                // a value, and is read after `Ok` only.
+                // SAFETY: `locked` is the lock of this channel, from a `meet` for reading that found no partner. The
+                // slot has room for a value, and is read after `Ok` only.
                 match unsafe { hang(&self.channel, locked, Dir::Read, slot.as_mut_ptr().cast(), limit) } {
                     // SAFETY: after `Ok` the slot has a value, by the contract of `hang`.
                     Ok(()) => Ok(unsafe { slot.assume_init() }),

@@ -87,8 +87,8 @@ impl<T> End<T> {
             Met::Nobody(locked) => {
                 let mut value = ManuallyDrop::new(value);
                 let slot = (&raw mut value).cast();
-                // SAFETY: `locked` is the lock of this channel, from a `Met::Nobody` for writing. The slot has a value,
-                // which is used after `Err` only.
+                // SAFETY: `locked` is the lock of this channel, from a `meet` for writing that found no partner. The
+                // slot has a value, which is used after `Err` only.
                 match unsafe { hang(&self.channel, locked, Dir::Write, slot, limit) } {
                     Ok(()) => Ok(()),
                     Err(why) => Err(Unwritten { value: ManuallyDrop::into_inner(value), why }),

@@ -185,7 +185,7 @@ impl Raw {
     ///
     /// # Safety
     ///
-    /// The waiter is alive, and has been put into a queue of this channel last.
+    /// The waiter is alive, and the last queue that it was put into belongs to this channel.
     pub(super) unsafe fn leave(&self, waiter: &Waiter) -> bool {
         let mut locked = self.lock();
         let queued = waiter.outcome.get() == Outcome::Queued;
@@ -473,8 +473,8 @@ impl State {
         self.word / ONE
     }
 
-    /// Returns whether a receive from this channel, which is open, would find neither a value nor a sender with a
-    /// value, and no owner of the lock is about to change the state.
+    /// Returns whether the channel is open, a receive would find neither a value nor a sender with a value, and no owner
+    /// of the lock is about to change that.
     #[inline]
     pub(super) fn is_empty_for_certain(self) -> bool {
         self.word & !(RECEIVERS | RESERVERS | HELD) == 0
@@ -487,8 +487,8 @@ impl State {
         self.word & !(RECEIVERS | SENDERS | RESERVERS) == CLOSED
     }
 
-    /// Returns whether a send to this channel, which is open, would find neither room nor a receiver, and no owner of
-    /// the lock is about to change the state.
+    /// Returns whether the channel is open, a send would find neither room nor a receiver, and no owner of the lock is
+    /// about to change that.
     #[inline]
     pub(super) fn is_full_for_certain(self) -> bool {
         self.word & (LOCKED | CLOSED | RECEIVERS) == 0 && self.len() >= self.capacity

@@ -48,8 +48,8 @@ pub(super) struct Waiter {
     pub(super) g: *const G,
     /// The address of a sender's value, or of the room for a receiver's value.
     pub(super) slot: *mut (),
-    /// The claim that a peer must take before it takes the waiter. If null, a peer takes the waiter
-    /// by unlinking.
+    /// The claim that a peer must take before it takes the waiter. If null, a peer takes the waiter by
+    /// unlinking the waiter.
     claim: *const Claim,
     /// The number that is stored in the claim when this waiter is taken.
     case: u32,
