@@ -32,8 +32,8 @@ use crate::list::{Chain, InSet, Waiter};
 /// A set of fibres that run until none of them can run: the source's scheduler, which can be run again.
 ///
 /// The fibres of a set are those that [`run`](ActiveSet::run) starts, and those that a fibre of the set starts by
-/// [`spawn_fibre`](crate::spawn_fibre) or [`spawn_fibre_on`](crate::spawn_fibre_on). They are goroutines, on any workers. A
-/// goroutine that a fibre starts by `go` or `spawn` is outside of the set.
+/// [`spawn_fibre`](crate::spawn_fibre) or [`spawn_fibre_on`](crate::spawn_fibre_on). The fibres are goroutines, on any
+/// workers. A goroutine that a fibre starts by `go` or `spawn` is outside of the set.
 ///
 /// The set is at rest when each of its fibres has ended or hangs on a channel of this crate. A fibre that waits
 /// elsewhere (that sleeps, or waits for a mutex, for a goroutine, for a blocking call) or that reads or writes with a
@@ -144,8 +144,8 @@ impl Set {
     ///
     /// # Safety
     ///
-    /// The lock of the waiter's channel is held. The waiter belongs to this set and is not listed; it stays alive and in
-    /// place until [`unlist`](Self::unlist).
+    /// The lock of the waiter's channel is held. The waiter belongs to this set and is not listed. The waiter stays
+    /// alive and in place until [`unlist`](Self::unlist).
     #[inline(never)] // keeps the saving of registers out of the path of fibres without a set
     pub(crate) unsafe fn list(&self, waiter: &Waiter) -> Result<Option<Runner>, Closed> {
         let state = &mut *self.state.lock();

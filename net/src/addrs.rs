@@ -14,7 +14,7 @@ pub trait ToAddrs {
     ///
     /// # Errors
     ///
-    /// The resolver's; `InvalidInput` for a text that is no address.
+    /// The resolver's error; `InvalidInput` for a text that is no address.
     fn to_addrs(&self) -> io::Result<Vec<SocketAddr>>;
 }
 

@@ -8,7 +8,7 @@ macro_rules! socket {
             ///
             /// # Errors
             ///
-            /// The system's. The socket has been closed then.
+            /// An error of the system. The socket has been closed then.
             pub fn from_std(socket: $Std) -> std::io::Result<Self> {
                 socket.set_nonblocking(true)?;
                 Ok(Self { fd: crate::fd::NetFd::new(socket)? })
@@ -60,7 +60,7 @@ macro_rules! socket {
             ///
             /// # Errors
             ///
-            /// The system's, and [`Closed`](crate::Closed).
+            /// An error of the system, or [`Closed`](crate::Closed).
             pub fn local_addr(&self) -> std::io::Result<<$Std as crate::common::Addressed>::Addr> {
                 self.fd.with(crate::common::Addressed::local)
             }
@@ -101,7 +101,7 @@ macro_rules! writes {
             ///
             /// # Errors
             ///
-            /// The system's, and [`Closed`](crate::Closed).
+            /// An error of the system, or [`Closed`](crate::Closed).
             pub fn peer_addr(&self) -> std::io::Result<<$Std as crate::common::Addressed>::Addr> {
                 self.fd.with(crate::common::Addressed::peer)
             }
@@ -120,8 +120,8 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// The system's, [`Closed`](crate::Closed), and the context's: of kind `TimedOut` after the context's
-            /// deadline, else `Other`.
+            /// An error of the system, [`Closed`](crate::Closed), or the context's error: of kind `TimedOut` after the
+            /// context's deadline, else `Other`.
             pub fn read_ctx(&self, ctx: &sudog_sync::context::Context, buf: &mut [u8]) -> std::io::Result<usize> {
                 self.fd.call_ctx(ctx, crate::Side::Read, |socket| crate::common::read(socket, buf))
             }
@@ -140,7 +140,7 @@ macro_rules! stream {
             ///
             /// # Errors
             ///
-            /// The system's, and [`Closed`](crate::Closed).
+            /// An error of the system, or [`Closed`](crate::Closed).
             pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
                 self.fd.with(|socket| socket.shutdown(how))
             }
@@ -218,7 +218,7 @@ macro_rules! listener {
             ///
             /// # Errors
             ///
-            /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+            /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
             pub fn accept(&self) -> std::io::Result<($Stream, $Addr)> {
                 let limit = sudog_runtime::sema::WaitLimit::default();
                 let (socket, addr) =
@@ -230,8 +230,8 @@ macro_rules! listener {
             ///
             /// # Errors
             ///
-            /// The same as those of `accept`, and the context's: of kind `TimedOut` after the context's deadline, else
-            /// `Other`.
+            /// The same as those of `accept`, or the context's error: of kind `TimedOut` after the context's deadline,
+            /// else `Other`.
             pub fn accept_ctx(&self, ctx: &sudog_sync::context::Context) -> std::io::Result<($Stream, $Addr)> {
                 let call = |socket: &$Std| crate::common::once(socket.accept());
                 let (socket, addr) = self.fd.call_ctx(ctx, crate::Side::Read, call)?;

@@ -56,7 +56,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's for the last address; `InvalidInput` for a text that is no address.
+    /// The system's error for the last address; `InvalidInput` for a text that is no address.
     pub fn connect(addr: impl ToAddrs) -> io::Result<Self> {
         Self::connect_limited(&addr, &Dial::Limited(WaitLimit::default()))
     }
@@ -76,7 +76,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The same as those of `connect`, and the context's: of kind `TimedOut` after the context's deadline, else
+    /// The same as those of `connect`, or the context's error: of kind `TimedOut` after the context's deadline, else
     /// `Other`.
     pub fn connect_ctx(ctx: &Context, addr: impl ToAddrs) -> io::Result<Self> {
         Self::connect_limited(&addr, &Dial::Context(ctx))
@@ -108,7 +108,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's, and [`Closed`](crate::Closed).
+    /// An error of the system, or [`Closed`](crate::Closed).
     pub fn nodelay(&self) -> io::Result<bool> {
         self.fd.with(std::net::TcpStream::nodelay)
     }
@@ -117,7 +117,7 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's, and [`Closed`](crate::Closed).
+    /// An error of the system, or [`Closed`](crate::Closed).
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.fd.with(|socket| socket.set_nodelay(nodelay))
     }
@@ -143,7 +143,7 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// The system's for the last address (`AddrInUse`, ...); `InvalidInput` for a text that is no address.
+    /// The system's error for the last address (`AddrInUse`, ...); `InvalidInput` for a text that is no address.
     pub fn bind(addr: impl ToAddrs) -> io::Result<Self> {
         let mut last = None;
         for addr in addr.to_addrs()? {

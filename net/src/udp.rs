@@ -36,7 +36,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's for the last address; `InvalidInput` for a text that is no address.
+    /// The system's error for the last address; `InvalidInput` for a text that is no address.
     pub fn bind(addr: impl ToAddrs) -> io::Result<Self> {
         Self::from_std(std::net::UdpSocket::bind(&*addr.to_addrs()?)?)
     }
@@ -46,7 +46,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's for the last address, and [`Closed`](crate::Closed).
+    /// The system's error for the last address, or [`Closed`](crate::Closed).
     pub fn connect(&self, addr: impl ToAddrs) -> io::Result<()> {
         let addrs = addr.to_addrs()?;
         self.fd.with(|socket| socket.connect(&*addrs))
@@ -56,7 +56,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+    /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
     pub fn send_to(&self, buf: &[u8], addr: impl ToAddrs) -> io::Result<usize> {
         let addr = *addr.to_addrs()?.first().ok_or(io::ErrorKind::InvalidInput)?;
         self.fd.call(Side::Write, &WaitLimit::default(), |socket| socket.send_to(buf, addr))
@@ -67,7 +67,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+    /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.fd.call(Side::Read, &WaitLimit::default(), |socket| socket.recv_from(buf))
     }
@@ -76,7 +76,7 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The same as those of `recv_from`, and the context's: of kind `TimedOut` after the context's deadline, else
+    /// The same as those of `recv_from`, or the context's error: of kind `TimedOut` after the context's deadline, else
     /// `Other`.
     pub fn recv_from_ctx(&self, ctx: &Context, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.fd.call_ctx(ctx, Side::Read, |socket| socket.recv_from(buf))

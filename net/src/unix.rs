@@ -40,7 +40,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// The system's. `WouldBlock` means that the listener has a full queue.
+    /// An error of the system. `WouldBlock` means that the listener has a full queue.
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::connect_limited(path.as_ref(), &Dial::Limited(WaitLimit::default()))
     }
@@ -49,7 +49,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// The same as those of `connect`, and the context's.
+    /// The same as those of `connect`, or the context's error.
     pub fn connect_ctx(ctx: &Context, path: impl AsRef<Path>) -> io::Result<Self> {
         Self::connect_limited(path.as_ref(), &Dial::Context(ctx))
     }
@@ -67,7 +67,7 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An error of the system.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = std::os::unix::net::UnixStream::pair()?;
         Ok((Self::from_std(one)?, Self::from_std(other)?))
@@ -88,7 +88,7 @@ impl UnixListener {
     ///
     /// # Errors
     ///
-    /// The system's: `AddrInUse`, if the path exists.
+    /// An error of the system: `AddrInUse`, if the path exists.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_std(std::os::unix::net::UnixListener::bind(path)?)
     }
@@ -107,7 +107,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An error of the system.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_std(std::os::unix::net::UnixDatagram::bind(path)?)
     }
@@ -116,7 +116,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An error of the system.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = std::os::unix::net::UnixDatagram::pair()?;
         Ok((Self::from_std(one)?, Self::from_std(other)?))
@@ -126,7 +126,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+    /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
     pub fn send_to(&self, buf: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
         self.fd.call(Side::Write, &WaitLimit::default(), |socket| socket.send_to(buf, path))
@@ -136,7 +136,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+    /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.fd.call(Side::Read, &WaitLimit::default(), |socket| socket.recv_from(buf))
     }

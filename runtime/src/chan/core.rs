@@ -70,8 +70,8 @@ pub(super) enum Offer {
 
 /// The result of a receive under the lock.
 pub(super) enum Take {
-    /// The value is there. The caller must wake the peer, if there is a peer: the blocked sender whose value this was, or a
-    /// waiter for the place that became free.
+    /// The value is there. The caller must wake the peer, if there is a peer: the blocked sender whose value this was,
+    /// or a waiter for the place that became free.
     Got(Option<Peer>),
     Empty,
     Closed,
@@ -306,8 +306,8 @@ impl<T> Core<T> {
         unsafe { self.take(locked, to) }
     }
 
-    /// Undoes the receive of a task that was readied and will return nothing: a value that the task holds goes to the next
-    /// receiver, or stays in the channel.
+    /// Undoes the receive of a task that was readied and will return nothing: a value that the task holds goes to the
+    /// next receiver, or stays in the channel.
     ///
     /// # Safety
     ///

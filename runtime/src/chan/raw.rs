@@ -473,8 +473,8 @@ impl State {
         self.word / ONE
     }
 
-    /// Returns whether the channel is open, a receive would find neither a value nor a sender with a value, and no owner
-    /// of the lock is about to change that.
+    /// Returns whether the channel is open, a receive would find neither a value nor a sender with a value, and no
+    /// owner of the lock is about to change that.
     #[inline]
     pub(super) fn is_empty_for_certain(self) -> bool {
         self.word & !(RECEIVERS | RESERVERS | HELD) == 0

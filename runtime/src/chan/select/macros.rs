@@ -1,7 +1,8 @@
 //! `select!` and `select_async!`: both have the same grammar, which `__select_arm!` munches. `__select_emit!` makes the
 //! code.
 
-/// Does the first of several sends and receives that can be done, or futures that are ready, and then its arm. Go's `select`.
+/// Does the first of several sends, receives and futures that is possible or ready, and then evaluates its arm. Go's
+/// `select`.
 ///
 /// | arm | the arm is ready when | the value of the pattern |
 /// |---|---|---|

@@ -513,8 +513,8 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         Self::try_with_locks(list)
     }
 
-    /// Calls `try_with_locks`. Not inlined: so the values that this call keeps in memory stay in registers in the caller, if
-    /// a look is enough.
+    /// Calls `try_with_locks`. Not inlined: so the values that this call keeps in memory stay in registers in the
+    /// caller, if a look is enough.
     #[inline(never)]
     #[track_caller]
     fn try_apart(list: L) -> Option<L::Output> {
