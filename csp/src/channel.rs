@@ -197,10 +197,10 @@ impl State {
         if !waiter.limited {
             self.count += 1;
         }
-        // SAFETY: the fibre has not been readied, and keeps its set alive.
+        // SAFETY: the fibre has not been readied, and keeps the set alive.
         if let Some(set) = unsafe { waiter.set.as_ref() } {
             self.of_sets -= 1;
-            // SAFETY: the waiter was in the list of this channel, so its set lists it.
+            // SAFETY: the waiter was in the list of this channel, so the waiter's set lists the waiter.
             unsafe { set.unlist(waiter) };
         }
     }
@@ -210,9 +210,9 @@ impl State {
         let taken = self.list.take();
         if std::mem::take(&mut self.of_sets) > 0 {
             taken.for_each(|waiter| {
-                // SAFETY: the fibre has not been readied, and keeps its set alive.
+                // SAFETY: the fibre has not been readied, and keeps the set alive.
                 if let Some(set) = unsafe { waiter.set.as_ref() } {
-                    // SAFETY: the waiter was in the list of this channel, so its set lists it.
+                    // SAFETY: the waiter was in the list of this channel, so the waiter's set lists the waiter.
                     unsafe { set.unlist(waiter) };
                 }
             });
@@ -272,7 +272,7 @@ impl Listed<'_> {
 impl Partner {
     /// Returns the address of the partner's value, or of the room for the value.
     pub(crate) fn slot(self) -> *mut () {
-        // SAFETY: the partner waits for `wake`, so its waiter is alive, and nothing writes to the field `slot`.
+        // SAFETY: the partner waits for `wake`, so the waiter is alive, and nothing writes to the field `slot`.
         unsafe { (*self.0.as_ptr()).slot }
     }
 
@@ -283,7 +283,7 @@ impl Partner {
     ///
     /// The caller calls this once for a partner, and uses nothing of the partner afterwards.
     pub(crate) unsafe fn wake(self, first: bool) {
-        // SAFETY: the partner waits for this call, so its waiter is alive, and nothing writes to the field `g`.
+        // SAFETY: the partner waits for this call, so the waiter is alive, and nothing writes to the field `g`.
         let g = unsafe { (*self.0.as_ptr()).g };
         // SAFETY:
         // - `g` points to a live G, because the partner waits for this call.

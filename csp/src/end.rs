@@ -36,7 +36,7 @@ pub struct End<T> {
 impl<T> UnwindSafe for End<T> {}
 impl<T> RefUnwindSafe for End<T> {}
 
-/// Makes a channel, and returns its `N` ends.
+/// Makes a channel, and returns the channel's `N` ends.
 ///
 /// The text of the source says that its `make_channel` returns several ends, but that function returns a single end.
 ///
@@ -54,7 +54,7 @@ pub fn make_channel<T, const N: usize>() -> [End<T>; N] {
     std::array::from_fn(|_| End { channel: channel.clone(), values: PhantomData })
 }
 
-/// Makes a channel, and returns its `n` ends.
+/// Makes a channel, and returns the channel's `n` ends.
 ///
 /// # Examples
 ///

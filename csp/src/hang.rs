@@ -97,7 +97,7 @@ fn park_cancellable(
     // - `wait` and `g` outlive `entry`.
     // - A cancel readies the waiter that it takes out, and this function waits for that.
     // - `waiter` belongs to this wait. `entry` is pinned in this frame, entered once, below, and is the newest entry
-    //   until its drop.
+    //   until the drop.
     let entry = pin!(unsafe { cancel.registration_of(&wait, g) });
     if !entry.as_ref().enter() {
         // SAFETY: `waiter` is alive, and was put into this channel's list.

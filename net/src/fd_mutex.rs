@@ -64,7 +64,7 @@ impl Side {
         }
     }
 
-    /// The state's unit of this side's waiter count: one waiter.
+    /// The state's unit of this side's waiter count.
     const fn waiter(self) -> u64 {
         match self {
             Self::Read => 1 << 23,

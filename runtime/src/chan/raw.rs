@@ -48,7 +48,7 @@ pub(super) const RECEIVERS: usize = 4;
 pub(super) const SENDERS: usize = 8;
 pub(super) const RESERVERS: usize = 16;
 pub(super) const HELD: usize = 32;
-/// The word's unit of `len`: one value.
+/// The word's unit of `len`: a single value.
 pub(super) const ONE: usize = 64;
 
 /// The maximum number of values that the word can count.

@@ -1,8 +1,8 @@
 //! `select!` and `select_async!`: both have the same grammar, which `__select_arm!` munches. `__select_emit!` makes the
 //! code.
 
-/// Does the first of several sends, receives and futures that is possible or ready, and then evaluates its arm. Go's
-/// `select`.
+/// Does the first of several cases that is ready (a send, a receive or a future), and then evaluates the arm of that
+/// case. Go's `select`.
 ///
 /// | arm | the arm is ready when | the value of the pattern |
 /// |---|---|---|
