@@ -1,23 +1,25 @@
 //! A channel: a lock, the count of ends, and the list of fibres that hang. All steps under the lock are in this file.
 //!
-//! The *count* is the number of ends through which the channel may still be served: those that exist, without those whose
-//! fibre hangs on this channel without a limit.
+//! The *count* is the number of ends through which the channel may still be served: all existing ends, without those
+//! whose fibre hangs on this channel without a limit.
 //!
 //! | step | condition | count |
 //! |---|---|---|
 //! | an end is made, or duplicated | | +1 |
-//! | a fibre hangs by its end | without a limit; with a limit | -1; 0, as the fibre comes back by itself |
-//! | a fibre that hangs leaves: met, reclaimed with its set, timed out, cancelled | | gives back what it took |
-//! | an end is dropped | on a channel that lives | -1 |
+//! | a fibre hangs by its end | without a limit; with a limit | -1; 0, because the fibre comes back by itself |
+//! | a hanging fibre leaves the list: met, reclaimed with its set, timed out, cancelled | | undoes the change that the hang made |
+//! | an end is dropped | the channel is not dead | -1 |
 //!
-//! At zero no partner can ever reach the fibres in the list, and the channel is dead for good. The step that brings the
-//! count to zero takes the list, and wakes each fibre in it after the unlock. A step would bring the count to zero if the
-//! last end but those that hang is dropped, or is about to hang.
+//! At zero no partner can ever reach the fibres in the list, and the channel is *dead* for good. The step that brings
+//! the count to zero takes the list, and wakes each fibre in the list after the unlock. Two steps can bring the count
+//! to zero: the last end that does not hang is dropped, or its fibre is about to hang without a limit.
 //!
-//! Each fibre in the list of a dead channel has been discounted: a fibre with a limit is counted, so the count is not zero.
+//! Each fibre in the list of a dead channel has reduced the count: a fibre with a limit would still be counted, and the
+//! count would not be zero.
 //!
-//! A fibre of an active set enters and leaves the set's list together with the channel's list, under the channel's lock. So
-//! a waiter that its set lists is in the list of a channel that lives. Order of locks: channel, then set.
+//! A fibre of an active set enters and leaves the set's list together with the channel's list, under the channel's
+//! lock. So a waiter that is in a set's list is also in the list of a channel that is not dead. Order of locks:
+//! channel, then set.
 //!
 //! No user code runs under the lock, nothing waits, and nothing allocates.
 
@@ -29,60 +31,61 @@ use sudog_runtime::shim::{Mutex, MutexGuard, mark};
 use crate::list::{Dir, List, Place, Taken, Waiter};
 use crate::set::{Runner, Set};
 
-/// A channel without its values, which are in the frames of those that read and write them.
+/// The shared part of a channel. The values are in the frames of the fibres that read and write them.
 pub(crate) struct Channel {
     state: Mutex<State>,
 }
 
 struct State {
-    /// The count of ends: see the top of this file. Zero: the channel is dead.
+    /// The count of ends: see the top of this file. At zero the channel is dead. Changed under the channel's lock.
     count: usize,
     list: List,
-    /// Number of waiters in the list that belong to active sets.
+    /// The number of waiters in the list that belong to active sets. Changed under the channel's lock.
     of_sets: usize,
 }
 
-// SAFETY: the list, and the waiters in it, are touched by the owner of the lock only; and by the G that has taken a waiter
-// out, once.
+// SAFETY: only the owner of the lock reads or writes the list and the waiters in the list. A waiter that has been taken
+// out is used once, by the G that took the waiter out.
 unsafe impl Send for Channel {}
-// SAFETY: the same.
+// SAFETY: the same reason as for `Send`.
 unsafe impl Sync for Channel {}
 
-/// The channel's lock.
+/// The guard of the channel's lock.
 pub(crate) struct Locked<'a>(MutexGuard<'a, State>);
 
-/// Result of the first step of a read or a write.
+/// The result of the first step of a read or a write.
 pub(crate) enum Met<'a> {
-    /// A partner, taken out of the list.
+    /// A partner, which has been taken out of the list.
     Partner(Partner),
-    /// No partner. The lock is held still: the caller hangs, or goes.
+    /// There is no partner. The lock is still held: the caller hangs or gives up.
     Nobody(Locked<'a>),
     Dead,
 }
 
-/// Result of an attempt to hang.
+/// The result of an attempt to hang.
 pub(crate) enum Hung<'a> {
     Listed(Listed<'a>),
-    /// The fibre's end was the last that counts. The caller is to wake those that hang.
+    /// The fibre's end was the last one that counted, so the channel is dead now. The caller must wake the fibres that
+    /// hang.
     Last(Hanging),
     /// The fibre's active set has been dropped.
     SetIsClosed,
 }
 
-/// A channel's lock, whose list has the caller's waiter.
+/// The guard of a channel's lock, while the channel's list contains the caller's waiter.
 #[must_use = "the caller is in the list: unlock in the commit of its wait"]
 pub(crate) struct Listed<'a> {
     locked: Locked<'a>,
-    /// The G that waits for the rest of the caller's set, which has come.
+    /// The G that waits for the caller's set to rest, if this hang has brought the set to rest.
     runner: Option<Runner>,
 }
 
-/// A fibre that has been taken out of the list, and waits for its wake-up.
+/// A fibre that has been taken out of the list, and that waits for its wake-up.
 #[must_use = "the fibre sleeps for ever"]
 #[derive(Clone, Copy)]
 pub(crate) struct Partner(NonNull<Waiter>);
 
-/// The fibres of a channel that is dead.
+/// The fibres that hang on a channel that has just died.
 #[must_use = "the fibres sleep for ever"]
 pub(crate) struct Hanging(Taken);
 
@@ -95,7 +98,7 @@ impl Channel {
         Locked(self.state.lock())
     }
 
-    /// Takes a partner out, if there is one: the first step of a read or a write.
+    /// Takes a partner out of the list, if there is one: the first step of a read or a write.
     pub(crate) fn meet(&self, dir: Dir) -> Met<'_> {
         let mut locked = self.lock();
         let state = &mut *locked.0;
@@ -116,7 +119,8 @@ impl Channel {
         }
     }
 
-    /// Takes a waiter out that gives up. Returns false if another G has taken the waiter, and readies it.
+    /// Takes a waiter that gives up out of the list. Returns false if another G has taken the waiter; that G readies
+    /// the waiter.
     ///
     /// # Safety
     ///
@@ -126,20 +130,22 @@ impl Channel {
         let state = &mut *locked.0;
         let listed = state.count > 0 && waiter.place.get() == Place::Listed;
         if listed {
-            // SAFETY: the lock is held; the list of a channel that lives has each waiter that is `Listed`.
+            // SAFETY: the lock is held. The channel is not dead, and the list of such a channel contains each waiter
+            // whose place is `Listed`.
             unsafe { state.list.remove(waiter) };
             state.left(waiter);
         }
         listed
     }
 
-    /// Takes the first waiter of `set` out, if that waiter hangs on this channel, for its wake-up.
+    /// Takes the first waiter of `set` out of this channel's list, if that waiter hangs on this channel. The caller
+    /// must wake the returned fibre.
     pub(crate) fn reclaim(&self, set: &Set) -> Option<Partner> {
         let mut locked = self.lock();
         let state = &mut *locked.0;
         let first = set.first_on(self)?;
-        // SAFETY: the set lists the waiter, and cannot unlist it without this channel's lock: the waiter is alive, and in
-        // this channel's list.
+        // SAFETY: the set lists the waiter, and cannot unlist the waiter without this channel's lock. So the waiter is
+        // alive, and in this channel's list.
         let waiter = unsafe { first.as_ref() };
         // SAFETY: the lock is held, and the waiter is in the list.
         unsafe { state.list.remove(waiter) };
@@ -148,7 +154,7 @@ impl Channel {
         Some(Partner(first))
     }
 
-    /// Counts one end more, made from an end that does not hang. On a dead channel the new end is dead too.
+    /// Adds an end, made from an end that does not hang, to the count. The new end of a dead channel is dead too.
     pub(crate) fn add_end(&self) {
         let state = &mut *self.lock().0;
         if state.count > 0 {
@@ -156,7 +162,8 @@ impl Channel {
         }
     }
 
-    /// Counts one end less. If that ends the channel, the caller is to wake those that hang.
+    /// Removes an end from the count. If the channel dies by that, returns the fibres that hang, which the caller must
+    /// wake.
     pub(crate) fn drop_end(&self) -> Option<Hanging> {
         let mut locked = self.lock();
         let state = &mut *locked.0;
@@ -177,7 +184,7 @@ impl Channel {
         self.lock().0.count == 0
     }
 
-    /// Returns what the waiters hang for, their number, and the count of ends.
+    /// Returns the operation for which the waiters hang, the number of waiters, and the count of ends.
     pub(crate) fn look(&self) -> (Option<Dir>, usize, usize) {
         let state = &*self.lock().0;
         (state.list.dir(), state.list.len(), state.count)
@@ -185,15 +192,15 @@ impl Channel {
 }
 
 impl State {
-    /// Counts a fibre that does not hang any more. Its waiter has just been taken out of the list.
+    /// Updates the counts after a waiter has been taken out of the list: its fibre hangs no more.
     fn left(&mut self, waiter: &Waiter) {
         if !waiter.limited {
             self.count += 1;
         }
-        // SAFETY: the fibre has not been readied, and keeps its set.
+        // SAFETY: the fibre has not been readied, and keeps the set alive.
         if let Some(set) = unsafe { waiter.set.as_ref() } {
             self.of_sets -= 1;
-            // SAFETY: the waiter was in the list of this channel, so its set lists it.
+            // SAFETY: the waiter was in the list of this channel, so the waiter's set lists the waiter.
             unsafe { set.unlist(waiter) };
         }
     }
@@ -203,9 +210,9 @@ impl State {
         let taken = self.list.take();
         if std::mem::take(&mut self.of_sets) > 0 {
             taken.for_each(|waiter| {
-                // SAFETY: the fibre has not been readied, and keeps its set.
+                // SAFETY: the fibre has not been readied, and keeps the set alive.
                 if let Some(set) = unsafe { waiter.set.as_ref() } {
-                    // SAFETY: the waiter was in the list of this channel, so its set lists it.
+                    // SAFETY: the waiter was in the list of this channel, so the waiter's set lists the waiter.
                     unsafe { set.unlist(waiter) };
                 }
             });
@@ -219,8 +226,8 @@ impl<'a> Locked<'a> {
     ///
     /// # Safety
     ///
-    /// - The waiter is in no list. It stays alive and in place until it is in none again, and has been readied unless its
-    ///   own fibre has taken it out. So does its set.
+    /// - The waiter is in no list. The waiter and its set stay alive and in place until the waiter is in no list again,
+    ///   and until the waiter has been readied, unless its own fibre has taken it out.
     /// - The waiter names this channel.
     /// - The caller comes from [`Met::Nobody`] for this direction.
     pub(crate) unsafe fn hang(mut self, dir: Dir, waiter: &Waiter) -> Hung<'a> {
@@ -229,9 +236,10 @@ impl<'a> Locked<'a> {
             return Hung::Last(state.die());
         }
         let mut runner = None;
-        // SAFETY: the set is alive, by the contract.
+        // SAFETY: the set is null or alive, by the contract of this function.
         if let Some(set) = unsafe { waiter.set.as_ref() } {
-            // SAFETY: the waiter is in no list, and alive for as long as needed, by the contract.
+            // SAFETY: this channel's lock is held. The waiter is in no list, and stays alive while it is listed, by the
+            // contract of this function.
             match unsafe { set.list(waiter) } {
                 Ok(at_rest) => runner = at_rest,
                 Err(_) => return Hung::SetIsClosed,
@@ -241,8 +249,8 @@ impl<'a> Locked<'a> {
         if !waiter.limited {
             state.count -= 1;
         }
-        // SAFETY: the lock is held; the waiter is in no list, and alive for as long as needed, by the contract. This does
-        // not panic: the caller has found no waiter of the other kind.
+        // SAFETY: the lock is held. The waiter is in no channel's list, and stays alive while it is listed, by the
+        // contract of this function. The push does not panic: the caller has found no waiter of the other kind.
         unsafe { state.list.push(dir, waiter) };
         Hung::Listed(Listed { locked: self, runner })
     }
@@ -253,7 +261,7 @@ impl Listed<'_> {
     #[inline]
     pub(crate) fn unlock(self) {
         drop(self.locked);
-        // Wake without the lock, as a waking may take microseconds.
+        // Wake the runner without the lock, because a wake-up may take microseconds.
         if let Some(runner) = self.runner {
             mark("a fibre that hangs brings rest");
             runner.wake();
@@ -262,41 +270,45 @@ impl Listed<'_> {
 }
 
 impl Partner {
-    /// Returns where the partner's value is, or is to be.
+    /// Returns the address of the partner's value, or of the room for the value.
     pub(crate) fn slot(self) -> *mut () {
-        // SAFETY: the partner waits for `wake`, so its waiter is alive; and nothing writes to the slot pointer.
+        // SAFETY: the partner waits for `wake`, so the waiter is alive, and nothing writes to the field `slot`.
         unsafe { (*self.0.as_ptr()).slot }
     }
 
-    /// Wakes the partner. If it is to be `first`, and is a fibre of the caller's worker, it runs before the caller goes on.
+    /// Wakes the partner. If `first` is true and the partner is a fibre of the caller's worker, the partner runs before
+    /// the caller goes on.
     ///
     /// # Safety
     ///
-    /// The caller calls this once for a partner, and uses nothing of the partner after.
+    /// The caller calls this once for a partner, and uses nothing of the partner afterwards.
     pub(crate) unsafe fn wake(self, first: bool) {
-        // SAFETY: the partner waits for this call, so its waiter is alive; and nothing writes to `g`.
+        // SAFETY: the partner waits for this call, so the waiter is alive, and nothing writes to the field `g`.
         let g = unsafe { (*self.0.as_ptr()).g };
         // SAFETY:
-        // - the G is alive, as the partner waits for this call;
-        // - the caller has taken the waiter out of its list, so this is the only `ready`, by the contract;
-        // - its G was found by this list alone, and waits for nothing else: it was listed just before its `park`.
+        // - `g` points to a live G, because the partner waits for this call.
+        // - The waiter has been taken out of its list and this function is called once, by its contract, so this is the
+        //   only `ready`.
+        // - Only this list led to the G, which was listed just before its `park` and waits for nothing else.
+        // - The caller uses nothing of the partner afterwards, by the contract of this function.
         unsafe { if first { G::ready_first(g) } else { G::ready(g) } }
     }
 }
 
 impl Hanging {
-    /// Wakes the fibres: each finds the channel dead, and returns an error to its caller, on its own worker.
+    /// Wakes the fibres. Each fibre finds the channel dead, and returns an error to its caller, on its own worker.
     ///
-    /// The ends that a fibre holds are dropped when it returns, and may be the last of the next channel. That happens on the
-    /// fibre's stack, and by the workers' run queues one fibre after the other: the queue is the worklist, and nothing
-    /// recurses.
+    /// A fibre drops the ends that it holds when it returns, and such an end may be the last one of another channel.
+    /// That drop happens on the fibre's own stack. The workers' run queues hold the woken fibres and run them one after
+    /// the other, so nothing recurses.
     pub(crate) fn wake(mut self) {
-        // SAFETY: the waiters were taken along with the list, so they are readied here only.
+        // SAFETY: the waiters were taken together with the list, so only this loop readies them.
         while let Some(g) = unsafe { self.0.next() } {
             // SAFETY:
-            // - the G is alive: its fibre waits for this call. One that gives up finds the channel dead, and waits too;
-            // - the caller has taken the waiter out of its list, and does not use it after: this is the only `ready`;
-            // - its G was found by this list alone, and waits for nothing else.
+            // - `g` points to a live G: its fibre waits for this call. A fibre that gives up finds the channel dead,
+            //   and waits too.
+            // - The waiter has been taken out of its list, and is not used afterwards, so this is the only `ready`.
+            // - Only this list led to the G, which waits for nothing else.
             unsafe { G::ready(g) };
         }
     }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use crate::channel::Channel;
 use crate::list::Dir;
 
-/// One end of a channel, to read and to write by: see the [crate].
+/// An end of a channel, to read and to write by: see the [crate].
 ///
-/// It belongs to one fibre, or to one thread, at a time. It moves from one to another as any value does, over a channel
-/// too, even over its own. It is not `Sync`, and not `Clone`: for a second fibre there is [`dup`](End::dup). A read or a
-/// write borrows it mutably, so an end that hangs serves nothing else; by that its channel can count on it.
+/// An end belongs to a single fibre or thread at a time, and moves between fibres as any value does, even over a
+/// channel, or over its own channel. `End` is neither `Sync` nor `Clone`: a second fibre gets another end from
+/// [`dup`](End::dup). A read or a write borrows the end mutably, so an end that hangs serves nothing else. The channel
+/// relies on that when it counts its ends.
 ///
 /// # Examples
 ///
@@ -27,17 +28,17 @@ use crate::list::Dir;
 /// ```
 pub struct End<T> {
     pub(crate) channel: Arc<Channel>,
-    /// Values go through it, and it is `Send` if they are; never `Sync`.
+    /// Values go through an end, so `End` is `Send` if the values are; `End` is never `Sync`.
     values: PhantomData<Cell<T>>,
 }
 
-// Whatever panics, the channel stays whole.
+// A panic in user code leaves the channel consistent.
 impl<T> UnwindSafe for End<T> {}
 impl<T> RefUnwindSafe for End<T> {}
 
-/// Makes a channel, and returns its `N` ends.
+/// Makes a channel, and returns the channel's `N` ends.
 ///
-/// The source's `make_channel` says in its text that it returns several, and returns one.
+/// The text of the source says that its `make_channel` returns several ends, but that function returns a single end.
 ///
 /// # Examples
 ///
@@ -53,7 +54,7 @@ pub fn make_channel<T, const N: usize>() -> [End<T>; N] {
     std::array::from_fn(|_| End { channel: channel.clone(), values: PhantomData })
 }
 
-/// Makes a channel, and returns its `n` ends.
+/// Makes a channel, and returns the channel's `n` ends.
 ///
 /// # Examples
 ///
@@ -83,7 +84,7 @@ impl<T> End<T> {
         Self { channel: self.channel.clone(), values: PhantomData }
     }
 
-    /// Returns whether the two are ends of one channel.
+    /// Returns whether both are ends of the same channel.
     #[must_use]
     pub fn same_channel(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.channel, &other.channel)
@@ -95,13 +96,13 @@ impl<T> End<T> {
         self.channel.is_dead()
     }
 
-    /// Returns how many fibres hang on the channel to read.
+    /// Returns the number of fibres that hang on the channel to read.
     #[must_use]
     pub fn readers(&self) -> usize {
         self.hanging(Dir::Read)
     }
 
-    /// Returns how many fibres hang on the channel to write.
+    /// Returns the number of fibres that hang on the channel to write.
     #[must_use]
     pub fn writers(&self) -> usize {
         self.hanging(Dir::Write)
@@ -114,7 +115,7 @@ impl<T> End<T> {
 }
 
 impl<T> Drop for End<T> {
-    /// The last end through which a partner could come ends the channel: the fibres that hang get
+    /// Ends the channel, if this is the last end through which a partner could come. The fibres that hang get
     /// [`Reclaimed`](crate::Reclaimed), each on its own worker when its turn comes, not in this call.
     fn drop(&mut self) {
         if let Some(hanging) = self.channel.drop_end() {

@@ -1,11 +1,11 @@
-//! Why a read or a write has failed.
+//! The errors of reads and writes.
 
 use std::fmt;
 
-/// No partner can come: no end is left through which one could, or the caller's [`ActiveSet`](crate::ActiveSet) has been
-/// dropped.
+/// The error that no partner can come: no end is left through which a partner could come, or the caller's
+/// [`ActiveSet`](crate::ActiveSet) has been dropped.
 ///
-/// A fibre that gets this is to return. That is what `?` does: a read's and a write's error both convert to `Reclaimed`.
+/// A fibre that gets this error should return, by `?`: the errors of a read and of a write both convert to `Reclaimed`.
 ///
 /// # Examples
 ///
@@ -37,10 +37,10 @@ impl fmt::Display for Reclaimed {
 
 impl std::error::Error for Reclaimed {}
 
-/// Why a read or a write with a limit has failed.
+/// The reason why a read or a write with a limit has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failed {
-    /// See [`Reclaimed`].
+    /// No partner can come: see [`Reclaimed`].
     Reclaimed,
     /// The deadline has come before a partner.
     TimedOut,
@@ -61,7 +61,7 @@ impl fmt::Display for Failed {
 impl std::error::Error for Failed {}
 
 impl Failed {
-    /// The error of a read or a write without a limit.
+    /// Converts to the error of a read or a write without a limit.
     pub(crate) fn without_limit(self) -> Reclaimed {
         debug_assert_eq!(self, Self::Reclaimed, "no limit was set");
         Reclaimed
@@ -74,12 +74,12 @@ impl From<Reclaimed> for Failed {
     }
 }
 
-/// A value that was not written, and why.
+/// A value that was not written, with the reason.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Unwritten<T, W = Reclaimed> {
     /// The value.
     pub value: T,
-    /// Why it was not written.
+    /// The reason why the value was not written.
     pub why: W,
 }
 

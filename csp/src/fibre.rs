@@ -1,17 +1,17 @@
-//! Starting fibres: in the order of a call, or anywhere.
+//! Starting fibres: in the order of a call, or on any worker.
 
 use sudog_runtime::goroutine::{Builder, JoinHandle, Placement};
 
 use crate::set::{Body, Member};
 
-/// Starts a fibre that runs at once; a caller that is a goroutine goes to the end of its worker's run queue. The
-/// source's `spawn_fibre`. Go's `go`, and `spawn`, queue the child, and the caller goes on.
+/// Starts a fibre that runs at once. A caller that is a goroutine goes to the end of its worker's run queue. The
+/// source's `spawn_fibre`. By contrast, Go's `go`, and `spawn`, queue the child, and the caller goes on.
 ///
-/// The fibre belongs to the caller's [`ActiveSet`](crate::ActiveSet), if the caller belongs to one, and stays on the
-/// caller's worker. If the caller's time slice is over, the fibres in the run queue have their turn first. A caller that is
-/// a thread goes on, and any worker runs the fibre.
+/// The fibre belongs to the caller's [`ActiveSet`](crate::ActiveSet), if the caller belongs to an active set, and stays
+/// on the caller's worker. If the caller's time slice is over, the fibres in the run queue have their turn first. A
+/// caller that is a thread goes on, and any worker runs the fibre.
 ///
-/// The handle may be dropped: the fibre runs on.
+/// The handle may be dropped: the fibre goes on.
 ///
 /// # Examples
 ///
@@ -36,8 +36,8 @@ where
     spawn_fibre_on(Placement::First, f)
 }
 
-/// [`spawn_fibre`] with a choice of the worker: with [`Placement::Any`] the child is queued, and any worker may take it, so
-/// that several threads serve one set.
+/// Starts a fibre as [`spawn_fibre`] does, on a chosen worker. With [`Placement::Any`] the child is queued, and any
+/// worker may take the child, so that several threads serve a set.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! To hang on a channel until a partner comes, or none can come.
+//! `hang`: waits on a channel until a partner comes, or until no partner can come.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::error::Failed;
 use crate::list::{Dir, Place, Waiter};
 use crate::set::Set;
 
-/// Hangs until a partner has moved the value out of `slot`, or into it: then returns `Ok`.
+/// Hangs until a partner has moved the value out of `slot`, or into `slot`, and then returns `Ok`.
 ///
 /// # Safety
 ///
 /// - `locked` is the lock of `channel`, from a `Met::Nobody` for `dir`.
-/// - `slot` is the caller's own. To write, it has a value, which after `Ok` is gone, and after `Err` is still the caller's.
-///   To read, it has room, and after `Ok` a value.
+/// - `slot` belongs to the caller. To write: `slot` has a value, which has been moved out after `Ok`, and still belongs
+///   to the caller after `Err`. To read: `slot` has room for a value, and has a value after `Ok`.
 pub(crate) unsafe fn hang(
     channel: &Arc<Channel>,
     locked: Locked<'_>,
@@ -30,10 +30,11 @@ pub(crate) unsafe fn hang(
     let limited = limit.deadline.is_some() || limit.cancel.is_some();
     let waiter = Waiter::new(&raw const g, slot, limited, Arc::as_ptr(channel), Set::of_caller());
     // SAFETY:
-    // - `waiter` is new, so no list has it. This function returns only after the waiter has left its lists (`leave`), or
-    //   after another G has taken it out and readied `g` (`park`). `g` and `slot` live as long, and so does the caller's set;
-    // - `waiter` names `channel`, whose lock is `locked`, by the contract;
-    // - `locked` is from a `Met::Nobody` for `dir`, by the contract.
+    // - `waiter` is new, so no list contains it. This function returns only after `waiter` has left its lists
+    //   (`leave`), or after another G has taken `waiter` out and readied `g` (`park`). `g`, `slot` and the caller's set
+    //   live longer than that.
+    // - `waiter` names `channel`, whose lock is `locked`, by the contract of this function.
+    // - `locked` is from a `Met::Nobody` for `dir`, by the contract of this function.
     let listed = match unsafe { locked.hang(dir, &waiter) } {
         Hung::Listed(listed) => listed,
         Hung::Last(hanging) => {
@@ -43,7 +44,7 @@ pub(crate) unsafe fn hang(
         }
         Hung::SetIsClosed => return Err(Failed::Reclaimed),
     };
-    // SAFETY: a note without a holder.
+    // SAFETY: the holder is null.
     unsafe { sudog_runtime::note_wait(if dir == Dir::Read { "csp read" } else { "csp write" }, std::ptr::null()) };
     let left = match limit.cancel {
         None => park(channel, &waiter, &g, limit, listed),
@@ -60,9 +61,11 @@ pub(crate) unsafe fn hang(
     }
 }
 
-/// Waits until the waiter is in no list, and has been readied unless it has left by itself. Returns why it has left.
+/// Waits until the waiter is in no list, and has been readied, unless the waiter has left by itself. If the waiter has
+/// left by itself, returns the reason.
 fn park(channel: &Channel, waiter: &Waiter, g: &G, limit: &WaitLimit<'_>, listed: Listed<'_>) -> Option<Failed> {
-    // A partner or the end of the set may have taken the waiter, and then still uses this frame.
+    // A partner or the drop of the set may have taken the waiter, and then still uses this frame. Then `leave` returns
+    // false, and the G waits for the `ready`.
     let leave = || {
         // SAFETY: `waiter` is alive, and was put into this channel's list.
         let left = unsafe { channel.leave(waiter) };
@@ -75,7 +78,7 @@ fn park(channel: &Channel, waiter: &Waiter, g: &G, limit: &WaitLimit<'_>, listed
     }
 }
 
-/// [`park`], which a cancel ends too.
+/// Waits as [`park`] does, until a cancel at the latest.
 #[cold]
 fn park_cancellable(
     channel: &Channel,
@@ -86,13 +89,15 @@ fn park_cancellable(
 ) -> Option<Failed> {
     let Some(cancel) = limit.cancel else { return park(channel, waiter, g, limit, listed) };
     let wait = CancelListed { channel, waiter };
-    // Register once the list has the waiter: a cancel finds it there, or is found by `enter`. Unlock before: a cancel holds
-    // its own lock when it takes the channel's. A `ready` that comes before the `park` ends that.
+    // Register after the waiter is listed: either a cancel finds the waiter in the list, or `enter` finds the cancel.
+    // Unlock before registering, because a cancel takes the channel's lock while it holds its own. A `ready` that comes
+    // before the `park` below ends that `park`.
     listed.unlock();
     // SAFETY:
-    // - both outlive this frame;
-    // - a cancel readies the waiter that it takes out, and this function waits for that;
-    // - `waiter` is this wait's; the entry is pinned here, entered once below, and the newest until it is dropped.
+    // - `wait` and `g` outlive `entry`.
+    // - A cancel readies the waiter that it takes out, and this function waits for that.
+    // - `waiter` belongs to this wait. `entry` is pinned in this frame, entered once, below, and is the newest entry
+    //   until the drop.
     let entry = pin!(unsafe { cancel.registration_of(&wait, g) });
     if !entry.as_ref().enter() {
         // SAFETY: `waiter` is alive, and was put into this channel's list.
@@ -104,13 +109,15 @@ fn park_cancellable(
         g.park(None, || ());
         return None;
     }
-    // The lock is not held any more: the waiter may be taken while this looks at the deadline, and then waits again.
+    // The lock is not held any more, so another G may take the waiter while this G looks at the deadline. Then `leave`
+    // returns false, and this G waits again, for the `ready`.
     // SAFETY: `waiter` is alive, and was put into this channel's list.
     let leave = || unsafe { channel.leave(waiter) };
     if g.park_queued_spinning(limit.deadline, || (), leave) == ParkResult::TimedOut {
         return Some(Failed::TimedOut);
     }
-    // Met; or reclaimed with the set; or out of the list by the cancel. A dead channel has no waiter with a limit.
+    // The waiter was met by a partner, or reclaimed with its set, or taken out by the cancel. A dead channel has no
+    // waiter with a limit.
     if waiter.place.get() == Place::Nowhere {
         mark("a cancel ends a wait");
         return Some(Failed::Cancelled);
@@ -118,7 +125,7 @@ fn park_cancellable(
     None
 }
 
-/// A fibre in the list, for a cancel.
+/// A listed waiter, as a cancel sees it.
 struct CancelListed<'a> {
     channel: &'a Channel,
     waiter: &'a Waiter,

@@ -3,20 +3,22 @@
 //! After John Skaller, *Communicating Sequential Processes in C++* (2021), chapters 5 and 6. What differs and why, the
 //! defects of the printed code, and figures are in `docs/csp.md`.
 //!
-//! A channel has no buffer: a reader and a writer meet. It is known by its [ends](End) only. A fibre does not end by
-//! itself, as a rule: it reads, or writes, for ever, and is *reclaimed* when it hangs on a channel and no partner can come:
-//! its own read or write returns [`Reclaimed`], and the fibre returns, by `?`. Two things tell that no partner can come:
+//! A channel has no buffer: a reader and a writer meet. Only the channel's [ends](End) give access to the channel. As a
+//! rule, a fibre does not end by itself: the fibre reads, or writes, for ever, and is *reclaimed* when it hangs on a
+//! channel and no partner can come. Then the fibre's own read or write returns [`Reclaimed`], and the fibre returns, by
+//! `?`. Two counts show that no partner can come:
 //!
-//! * A channel counts the ends through which it may still be served. When the last of these goes, or hangs too, the channel
-//!   is dead, and all that hang on it are reclaimed. What they drop when they return may end others.
-//! * An [`ActiveSet`] counts its fibres. [`run`] reclaims those that hang when none of them can run.
+//! * A channel counts the ends through which it may still be served. When the last such end is dropped, or hangs too,
+//!   the channel is dead, and all fibres that hang on the channel are reclaimed. The ends that these fibres drop when
+//!   they return may end other channels.
+//! * An [`ActiveSet`] counts its fibres. When none of them can run, [`run`] reclaims those that hang.
 //!
-//! The fibres are goroutines, of any kind; threads may take part. Nothing is unwound. A fibre that swallows its end just
-//! goes on.
+//! The fibres are goroutines, of any kind; threads may take part. Nothing is unwound. A fibre that ignores
+//! [`Reclaimed`] just goes on.
 //!
 //! # Examples
 //!
-//! The source's program: a list of squares. Neither the transducer nor the consumer knows when to stop.
+//! The source's program, a list of squares. Neither the transducer nor the consumer knows when to stop.
 //!
 //! ```
 //! # #[cfg(unix)] {
@@ -41,11 +43,12 @@
 //! # }
 //! ```
 //!
-//! # What counting ends cannot see
+//! # Limits of counting ends
 //!
-//! Channels that cross (A hangs on one, with an end of the other, and B the other way round); both ends in one fibre,
-//! which then hangs; an end that is leaked, or in the hands of a fibre that waits for something else for ever. The fibres of
-//! an [`ActiveSet`] are reclaimed all the same, when the set is dropped; other goroutines and threads hang for ever.
+//! Counting ends does not detect: channels that cross (fibre A hangs on a channel and holds an end of another, fibre B
+//! the other way round); both ends in a single fibre, which then hangs; an end that is leaked, or held by a fibre that
+//! waits for something else for ever. The fibres of an [`ActiveSet`] are reclaimed all the same, when the set is
+//! dropped; other goroutines and threads hang for ever.
 
 mod channel;
 mod end;
@@ -55,7 +58,7 @@ mod fibre;
 mod hang;
 mod list;
 mod read;
-#[cfg_attr(not(unix), allow(dead_code))] // sets have no fibres there
+#[cfg_attr(not(unix), allow(dead_code))] // sets have no fibres on other systems
 mod set;
 mod write;
 

@@ -1,4 +1,5 @@
-//! The waiters of fibres that hang, and the lists that link them: the list of a channel, and that of an active set.
+//! The waiters of fibres that hang, and the lists that link the waiters: the list of a channel, and the list of an
+//! active set.
 //!
 //! The list of a channel is empty, or all readers, or all writers. First in, first out. Each waiter is on the stack of its
 //! own fibre.
@@ -6,16 +7,16 @@
 //! | field of a waiter | read and written |
 //! |---|---|
 //! | `g`, `slot`, `limited`, `channel`, `set` | fixed before the waiter is pushed |
-//! | `place`, `in_channel` | by the owner of the channel's lock while the waiter is listed; then by the G that has taken it out |
+//! | `place`, `in_channel` | by the owner of the channel's lock while the waiter is listed; then by the G that has taken the waiter out |
 //! | `in_set` | by the owner of the set's lock |
-//! | the value at `slot` | by the waiter's fibre before the push and after its `ready`; between by the partner that has taken it |
+//! | the value at `slot` | by the waiter's fibre before the push and after the waiter's `ready`; in between by the partner that has taken the waiter |
 //!
 //! | place | the waiter is | next |
 //! |---|---|---|
-//! | `Nowhere` | in no list: new, or its fibre or a cancel has taken it out | `Listed` |
-//! | `Listed` | in the channel's list; or, if the channel is dead, in the hands of the G that ended the channel | `Met`, `Reclaimed`, `Nowhere` |
-//! | `Met` | taken out by a partner, which readies it | |
-//! | `Reclaimed` | taken out by the end of its active set, which readies it | |
+//! | `Nowhere` | in no list: new, or taken out by its own fibre or by a cancel | `Listed` |
+//! | `Listed` | in the channel's list; or, if the channel is dead, held by the G that ended the channel | `Met`, `Reclaimed`, `Nowhere` |
+//! | `Met` | taken out by a partner, which readies the waiter | |
+//! | `Reclaimed` | taken out by the end of its active set, which readies the waiter | |
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -52,7 +53,7 @@ pub(crate) enum Place {
 
 type Link = Option<NonNull<Waiter>>;
 
-/// The neighbours of a waiter in one list.
+/// The neighbours of a waiter in a list.
 pub(crate) struct Links {
     next: Cell<Link>,
     prev: Cell<Link>,
@@ -64,16 +65,17 @@ impl Links {
     }
 }
 
-/// One fibre that hangs.
+/// The record of a fibre that hangs. On the stack of the fibre.
 pub(crate) struct Waiter {
     pub(crate) g: *const G,
-    /// Address of a writer's value, or of the room for a reader's.
+    /// The address of a writer's value, or of the room for a reader's value.
     pub(crate) slot: *mut (),
-    /// The wait has a deadline or a cancel: the fibre comes back by itself, so its end counts and its set stays awake.
+    /// True if the wait has a deadline or a cancel. Then the fibre comes back by itself, so its end counts and its set
+    /// stays awake.
     pub(crate) limited: bool,
     /// The channel, from [`Arc::as_ptr`](std::sync::Arc::as_ptr).
     pub(crate) channel: *const Channel,
-    /// The active set that the fibre belongs to; null if there is none.
+    /// The active set that the fibre belongs to; null if the fibre belongs to none.
     pub(crate) set: *const Set,
     pub(crate) place: Cell<Place>,
     in_channel: Links,
@@ -107,7 +109,7 @@ impl Which for InSet {
     }
 }
 
-/// A list of waiters, linked through themselves, under a lock of its owner's.
+/// A list of waiters, linked through fields of the waiters, under the lock of the list's owner.
 pub(crate) struct Chain<W> {
     first: Link,
     last: Link,
@@ -128,33 +130,33 @@ impl<W: Which> Chain<W> {
     /// # Safety
     ///
     /// - The chain's lock is held, as for all methods.
-    /// - No chain of this kind has the waiter. The waiter stays alive and in place until this chain has it no more.
+    /// - No chain of this kind contains the waiter. The waiter stays alive and in place until it has left this chain.
     pub(crate) unsafe fn push(&mut self, waiter: &Waiter) {
         let this = Some(NonNull::from(waiter));
         let last = std::mem::replace(&mut self.last, this);
         W::links(waiter).next.set(None);
         W::links(waiter).prev.set(last);
         match last {
-            // SAFETY: `last` is in this chain, hence alive, and the lock is held.
+            // SAFETY: `last` is in this chain, hence alive, and the chain's lock is held.
             Some(last) => W::links(unsafe { last.as_ref() }).next.set(this),
             None => self.first = this,
         }
     }
 
-    /// Takes a waiter out.
+    /// Takes a waiter out of the chain.
     ///
     /// # Safety
     ///
-    /// The chain's lock is held, and this chain has the waiter.
+    /// The chain's lock is held, and this chain contains the waiter.
     pub(crate) unsafe fn remove(&mut self, waiter: &Waiter) {
         let (prev, next) = (W::links(waiter).prev.get(), W::links(waiter).next.get());
         match prev {
-            // SAFETY: `prev` is in this chain, hence alive, and the lock is held.
+            // SAFETY: `prev` is in this chain, hence alive, and the chain's lock is held.
             Some(prev) => W::links(unsafe { prev.as_ref() }).next.set(next),
             None => self.first = next,
         }
         match next {
-            // SAFETY: `next` is in this chain, hence alive, and the lock is held.
+            // SAFETY: `next` is in this chain, hence alive, and the chain's lock is held.
             Some(next) => W::links(unsafe { next.as_ref() }).prev.set(prev),
             None => self.last = prev,
         }
@@ -174,7 +176,7 @@ impl List {
         Self { dir: Dir::Read, chain: Chain::new(), len: 0 }
     }
 
-    /// Returns the operation for which the waiters hang; `None` if there are none.
+    /// Returns the operation for which the waiters hang, or `None` if there are no waiters.
     pub(crate) fn dir(&self) -> Option<Dir> {
         self.chain.first().map(|_| self.dir)
     }
@@ -188,18 +190,19 @@ impl List {
     /// # Safety
     ///
     /// - The channel's lock is held, as for all methods.
-    /// - The waiter is in no channel's list. It stays alive and in place until it is in none again, and has been readied
-    ///   unless its own fibre has taken it out.
+    /// - The waiter is in no channel's list. The waiter stays alive and in place until it is in no list again, and
+    ///   until it has been readied, unless its own fibre has taken it out.
     pub(crate) unsafe fn push(&mut self, dir: Dir, waiter: &Waiter) {
         assert!(self.dir().is_none_or(|there| there == dir), "a channel's list is empty, all readers, or all writers");
         self.dir = dir;
         waiter.place.set(Place::Listed);
-        // SAFETY: the lock is held; the waiter is in no channel's list, and stays alive while it is in this one.
+        // SAFETY: the lock is held. The waiter is in no channel's list, and stays alive while this list contains the
+        // waiter.
         unsafe { self.chain.push(waiter) };
         self.len += 1;
     }
 
-    /// Takes the oldest waiter out, if the waiters hang for `dir`.
+    /// Takes the oldest waiter out of the list, if the waiters hang for `dir`.
     ///
     /// # Safety
     ///
@@ -211,7 +214,7 @@ impl List {
         Some(first)
     }
 
-    /// Takes a waiter out. Its place is `Nowhere` then.
+    /// Takes a waiter out of the list. Its place is `Nowhere` then.
     ///
     /// # Safety
     ///
@@ -223,7 +226,7 @@ impl List {
         waiter.place.set(Place::Nowhere);
     }
 
-    /// Empties the list, and returns the waiters that were in it, as they stand.
+    /// Empties the list, and returns the waiters that were in the list. Does not change the waiters.
     pub(crate) fn take(&mut self) -> Taken {
         self.len = 0;
         Taken(std::mem::replace(&mut self.chain, Chain::new()).first())
@@ -234,28 +237,30 @@ impl List {
     }
 }
 
-/// The waiters of a list that its owner has taken, the oldest first. They stand still until each has been readied.
+/// The waiters that the owner of a list's lock has taken out of the list, the oldest first. A waiter does not change
+/// until it has been readied.
 pub(crate) struct Taken(Link);
 
 impl Taken {
-    /// Returns the G of the next waiter, to be readied once. The waiter is not used again.
+    /// Returns the G of the next waiter, which the caller must ready once. The waiter is not used again.
     ///
     /// # Safety
     ///
-    /// The waiters have been readied in no other way.
+    /// Only the results of this function are readied: the waiters have been readied in no other way.
     pub(crate) unsafe fn next(&mut self) -> Option<*const G> {
-        // SAFETY: the waiter has not been readied yet, by the contract, hence it is alive; and nothing writes to its links.
+        // SAFETY: the waiter has not been readied yet, by the contract of this function, hence the waiter is alive; and
+        // nothing writes to its links.
         let waiter = unsafe { self.0?.as_ref() };
         self.0 = waiter.in_channel.next.get();
         Some(waiter.g)
     }
 
-    /// Calls `f` with each waiter. None of them has been readied yet.
+    /// Calls `f` with each waiter. None of these waiters has been readied yet.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Waiter)) {
         let mut at = self.0;
         while let Some(waiter) = at {
-            // SAFETY: no waiter has been readied, as `next` hands out each once and drops it from this list; so each is
-            // alive, and nothing writes to its links.
+            // SAFETY: `next` removes each waiter that it hands out from this list, so no waiter in the list has been
+            // readied. So each of these waiters is alive, and nothing writes to its links.
             let waiter = unsafe { waiter.as_ref() };
             f(waiter);
             at = waiter.in_channel.next.get();
@@ -296,8 +301,8 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a queue of the standard library: the same entries in the same order, never of two kinds; a push of the
-        /// other kind is refused, and changes nothing.
+        /// Compares the list with a queue of the standard library: the same entries in the same order, never of two
+        /// kinds. A push of the other kind is refused, and changes nothing.
         #[test]
         fn the_list_is_empty_or_all_readers_or_all_writers(steps in prop::collection::vec(step(), 0..60)) {
             let waiters: Vec<_> = (0..60).map(|_| unlisted()).collect();
@@ -316,7 +321,7 @@ mod tests {
                         }
                     }
                     Step::Pop(dir) => {
-                        // SAFETY: no other thread.
+                        // SAFETY: no other thread uses the list.
                         let popped = unsafe { list.pop(dir) }.map(|waiter| waiter.as_ptr().cast_const());
                         let expected = if kind == Some(dir) { model.pop_front() } else { None };
                         prop_assert_eq!(popped, expected.map(|i| &raw const waiters[i]));
@@ -324,12 +329,12 @@ mod tests {
                     Step::Remove(_) if model.is_empty() => {}
                     Step::Remove(at) => {
                         let i = model.remove(at % model.len()).unwrap();
-                        // SAFETY: it is in the list.
+                        // SAFETY: the model says that the waiter is in the list.
                         unsafe { list.remove(&waiters[i]) };
                     }
                     Step::Take => {
                         let mut taken = list.take();
-                        // SAFETY: nothing is readied here.
+                        // SAFETY: this test readies no waiter.
                         let count = std::iter::from_fn(|| unsafe { taken.next() }).count();
                         prop_assert_eq!(count, model.len());
                         model.clear();

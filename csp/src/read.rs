@@ -1,4 +1,4 @@
-//! Reading.
+//! Reading from an end.
 
 use std::mem::MaybeUninit;
 
@@ -12,13 +12,14 @@ use crate::hang::hang;
 use crate::list::Dir;
 
 impl<T> End<T> {
-    /// Reads a value; hangs until there is a writer. The reader goes on, and the writer is queued on its own worker.
+    /// Reads a value, and hangs until there is a writer. The reader goes on, and the writer is queued on its own
+    /// worker.
     ///
     /// # Errors
     ///
-    /// If no writer can come: the channel is dead, and each further operation on it fails likewise; or the caller is a fibre
-    /// of an [`ActiveSet`](crate::ActiveSet) that has been dropped, and no writer is there. A fibre is to return then. One
-    /// that swallows the error just goes on.
+    /// If no writer can come: the channel is dead, and each further operation on the channel fails likewise; or the
+    /// caller is a fibre of an [`ActiveSet`](crate::ActiveSet) that has been dropped, and no writer is there. The fibre
+    /// should return then. A fibre that ignores the error just goes on.
     ///
     /// # Examples
     ///
@@ -33,12 +34,12 @@ impl<T> End<T> {
         self.read_limited(&WaitLimit::default()).map_err(Failed::without_limit)
     }
 
-    /// [`read`](End::read) that gives up at a deadline. Until then its end counts as one that may serve others, as it will
-    /// be back: so it keeps a writer that hangs from being reclaimed.
+    /// Reads as [`read`](End::read) does, but gives up at a deadline. Until then the end of the reader counts as an end
+    /// that may serve others, because the reader will come back. So a hanging writer is not reclaimed meanwhile.
     ///
     /// # Errors
     ///
-    /// If the deadline comes first; or as [`read`](End::read).
+    /// If the deadline comes first, and in the cases of [`read`](End::read).
     ///
     /// # Examples
     ///
@@ -54,11 +55,12 @@ impl<T> End<T> {
         self.read_limited(&WaitLimit::until(deadline))
     }
 
-    /// [`read`](End::read) that gives up at a [`WaitLimit`], as [`read_until`](End::read_until) does at a deadline.
+    /// Reads as [`read`](End::read) does, but gives up at a [`WaitLimit`], as [`read_until`](End::read_until) does at a
+    /// deadline.
     ///
     /// # Errors
     ///
-    /// If the limit comes first; or as [`read`](End::read).
+    /// If the limit comes first, and in the cases of [`read`](End::read).
     ///
     /// # Examples
     ///
@@ -80,17 +82,19 @@ impl<T> End<T> {
         let mut slot = MaybeUninit::<T>::uninit();
         match self.channel.meet(Dir::Read) {
             Met::Partner(writer) => {
-                // SAFETY: a writer of this channel has a value of this type in its slot, and believes that it is gone
-                // when it has been woken. The lock is not needed: the writer waits for its wake-up.
+                // SAFETY: a writer of this channel has a value of this type in its slot, and treats the value as moved
+                // out once the writer has been woken. The lock is not needed: the writer waits for its wake-up.
                 let value = unsafe { writer.slot().cast::<T>().read() };
-                // SAFETY: taken out here, and not used after. It runs no user code, so the value is not lost.
+                // SAFETY: `writer` was taken out here, is woken once, and is not used afterwards. `wake` runs no user
+                // code, so the value is not lost.
                 unsafe { writer.wake(false) };
                 Ok(value)
             }
             Met::Nobody(locked) => {
-                // SAFETY: the lock is this channel's; the slot has room, and is used after `Ok` only.
+                // SAFETY: `locked` is the lock of this channel, from a `meet` for reading that found no partner. The
+                // slot has room for a value, and is read after `Ok` only.
                 match unsafe { hang(&self.channel, locked, Dir::Read, slot.as_mut_ptr().cast(), limit) } {
-                    // SAFETY: there is a value, after `Ok`.
+                    // SAFETY: after `Ok` the slot has a value, by the contract of `hang`.
                     Ok(()) => Ok(unsafe { slot.assume_init() }),
                     Err(why) => Err(why),
                 }

@@ -1,21 +1,22 @@
 //! Active sets: fibres that are counted together, so that a caller learns when none of them can run.
 //!
-//! A set is at *rest* when each of its fibres has ended or hangs on a channel of this crate. The set knows two numbers, and
-//! the waiters of those that hang, all under one lock:
+//! A set is at *rest* when each of its fibres has ended or hangs on a channel of this crate. One lock guards two
+//! numbers, and the list of the waiters of all fibres that hang:
 //!
 //! | step | members | hanging | the list |
 //! |---|---|---|---|
-//! | a fibre is made, by a caller that is no fibre of the set, or by one that is awake | +1 | | |
-//! | it hangs without a limit; with a limit | | +1; 0, as it comes back by itself | gets its waiter |
-//! | its partner takes it out, before the `ready`; its channel dies; its limit comes; the drop of the set takes it out | | gives back what it took | loses its waiter |
-//! | it ends | -1 | | |
+//! | a fibre is made, by a caller outside of the set, or by an awake fibre of the set | +1 | | |
+//! | a fibre hangs without a limit; with a limit | | +1; 0, because the fibre comes back by itself | gets the fibre's waiter |
+//! | a waiter is taken out: by its partner, before the `ready`; by the death of its channel; by its limit; by the drop of the set | | undoes the change that the hang made | loses the waiter |
+//! | a fibre ends | -1 | | |
 //!
 //! At rest `members == hanging`. Only a fibre that hangs or ends brings the set to rest, and wakes the caller of
 //! [`ActiveSet::run`]. From then on only a partner outside of the set could meet a fibre of the set.
 //!
-//! The drop of an [`ActiveSet`] closes the set, and takes each waiter in the list out of its channel. In a closed set no
-//! fibre hangs. A fibre that was taken out returns [`Reclaimed`](crate::Reclaimed) from its own read or write, as if its
-//! channel had died. The ends that the fibre drops may end other channels: by the run queues, as in a channel's death.
+//! The drop of an [`ActiveSet`] closes the set, and takes each waiter in the list out of its channel. In a closed set
+//! no fibre hangs. A fibre that was taken out returns [`Reclaimed`](crate::Reclaimed) from its own read or write, as if
+//! its channel had died. The ends that the fibre drops may end other channels. The run queues hold the woken fibres, as
+//! when a channel dies.
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -28,22 +29,24 @@ use sudog_runtime::{G, goroutine};
 use crate::channel::Channel;
 use crate::list::{Chain, InSet, Waiter};
 
-/// Fibres that run until none of them can: the source's scheduler, which can be run again.
+/// A set of fibres that run until none of them can run: the source's scheduler, which can be run again.
 ///
 /// The fibres of a set are those that [`run`](ActiveSet::run) starts, and those that a fibre of the set starts by
-/// [`spawn_fibre`](crate::spawn_fibre) or [`spawn_fibre_on`](crate::spawn_fibre_on). They are goroutines, on any workers. A
-/// goroutine that a fibre starts by `go` or `spawn` is outside of the set.
+/// [`spawn_fibre`](crate::spawn_fibre) or [`spawn_fibre_on`](crate::spawn_fibre_on). The fibres are goroutines, on any
+/// workers. A goroutine that a fibre starts by `go` or `spawn` is outside of the set.
 ///
-/// The set is at rest when each of its fibres has ended or hangs on a channel of this crate. A fibre that waits elsewhere (it
-/// sleeps, or waits for a mutex, for a goroutine, for a blocking call) or that reads or writes with a limit keeps the set
-/// awake.
+/// The set is at rest when each of its fibres has ended or hangs on a channel of this crate. A fibre that waits
+/// elsewhere (that sleeps, or waits for a mutex, for a goroutine, for a blocking call) or that reads or writes with a
+/// limit keeps the set awake.
 ///
-/// A fibre has ended when its closure has returned, with all that the closure held but its result.
+/// A fibre has ended when its closure has returned, and all that the closure held, except for the result, has been
+/// dropped.
 ///
-/// A fibre that hangs when `run` returns goes on in a later `run`, if that brings its partner. Different from the source: a
-/// partner outside of the set may meet a fibre at any time, and the fibre then goes on at once, `run` or not.
+/// A fibre that hangs when `run` returns goes on in a later `run`, if the later `run` brings its partner. Different
+/// from the source: a partner outside of the set may meet a fibre at any time. The fibre then goes on at once, whether
+/// `run` is active or not.
 ///
-/// The drop of a set reclaims the fibres that hang, also those whose channels cross.
+/// The drop of a set reclaims all fibres that hang, also those whose channels cross.
 ///
 /// # Examples
 ///
@@ -76,43 +79,44 @@ pub(crate) struct Set {
 }
 
 struct State {
-    /// Number of fibres that have been made and have not ended.
+    /// The number of fibres that have been made and have not ended.
     members: usize,
-    /// Number of fibres that hang without a limit.
+    /// The number of fibres that hang without a limit.
     hanging: usize,
     /// The waiters of all fibres that hang.
     listed: Chain<InSet>,
-    /// True once the [`ActiveSet`] has been dropped: no fibre hangs any more.
+    /// True once the [`ActiveSet`] has been dropped. From then on no fibre hangs.
     closed: bool,
-    /// The G that waits for rest, if there is one.
+    /// The G that waits for the set to rest, if there is one.
     runner: Option<Runner>,
 }
 
-// SAFETY: the list, and the links of the waiters in it, are touched by the owner of the lock only; the runner by the G that
-// has taken it out, once.
+// SAFETY: only the owner of the lock reads or writes the list and the links of the waiters in the list. The runner is
+// used once, by the G that has taken it out.
 unsafe impl Send for Set {}
-// SAFETY: the same.
+// SAFETY: the same reason as for `Send`.
 unsafe impl Sync for Set {}
 
-/// Error: the set has been closed.
+/// The error of a set that has been closed.
 pub(crate) struct Closed;
 
-/// The G that waits for the rest of a set, to be woken once.
+/// The G that waits for a set to rest, to be woken once.
 #[must_use = "the G sleeps for ever"]
 pub(crate) struct Runner(*const G);
 
 impl Runner {
     pub(crate) fn wake(self) {
         // SAFETY:
-        // - the G is alive: `wait_for_rest` returns after this call only;
-        // - the caller has taken the runner out of its set, so this is the only `ready`;
-        // - the G was put there just before its `park`, and waits for nothing else.
+        // - The G is alive: `wait_for_rest` returns only after this call.
+        // - The caller has taken the runner out of its set, so this is the only `ready`.
+        // - The G was stored in the set just before its `park`, and waits for nothing else.
+        // - Nothing uses the G after this call.
         unsafe { G::ready(self.0) };
     }
 }
 
 impl State {
-    /// Takes the runner out if the set is at rest. To be called by a step that may have brought the set there.
+    /// Takes the runner out if the set is at rest. A step that may have brought the set to rest calls this.
     fn runner_at_rest(&mut self) -> Option<Runner> {
         if self.members == self.hanging { self.runner.take() } else { None }
     }
@@ -124,7 +128,8 @@ impl Set {
         Self { state: Mutex::new(state) }
     }
 
-    /// Returns the set that the calling fibre belongs to, or null. The set is alive while the caller's [`Entered`] is.
+    /// Returns the set that the calling fibre belongs to, or null. The set is alive while the caller's [`Entered`] is
+    /// alive.
     #[inline]
     pub(crate) fn of_caller() -> *const Self {
         goroutine::active_set().cast()
@@ -134,13 +139,14 @@ impl Set {
         ptr::eq(self, Self::of_caller())
     }
 
-    /// Lists the waiter of a fibre that hangs. Returns the runner, to be woken, if that brings the set to rest.
+    /// Lists the waiter of a fibre that hangs. If that brings the set to rest, returns the runner, which the caller
+    /// must wake.
     ///
     /// # Safety
     ///
-    /// The lock of the waiter's channel is held. The waiter belongs to this set and is not listed; it stays alive and in
-    /// place until [`unlist`](Self::unlist).
-    #[inline(never)] // fibres of no set must not pay for the registers
+    /// The lock of the waiter's channel is held. The waiter belongs to this set and is not listed. The waiter stays
+    /// alive and in place until [`unlist`](Self::unlist).
+    #[inline(never)] // keeps the saving of registers out of the path of fibres without a set
     pub(crate) unsafe fn list(&self, waiter: &Waiter) -> Result<Option<Runner>, Closed> {
         let state = &mut *self.state.lock();
         if state.closed {
@@ -148,7 +154,8 @@ impl Set {
             return Err(Closed);
         }
         state.hanging += usize::from(!waiter.limited);
-        // SAFETY: the lock is held; no set lists the waiter, which stays alive while this one does.
+        // SAFETY: the set's lock is held. No set lists the waiter, which stays alive until `unlist`, by the contract of
+        // this function.
         unsafe { state.listed.push(waiter) };
         Ok(state.runner_at_rest())
     }
@@ -158,11 +165,11 @@ impl Set {
     /// # Safety
     ///
     /// The lock of the waiter's channel is held, and this set lists the waiter.
-    #[inline(never)] // as for `list`
+    #[inline(never)] // for the same reason as `list`
     pub(crate) unsafe fn unlist(&self, waiter: &Waiter) {
         let state = &mut *self.state.lock();
         state.hanging -= usize::from(!waiter.limited);
-        // SAFETY: the lock is held, and this set lists the waiter.
+        // SAFETY: the set's lock is held, and this set lists the waiter, by the contract of this function.
         unsafe { state.listed.remove(waiter) };
     }
 
@@ -178,28 +185,30 @@ impl Set {
         let state = &*self.state.lock();
         // SAFETY: the set lists the waiter, so the waiter is alive while the lock is held.
         let channel = unsafe { state.listed.first()?.as_ref() }.channel;
-        // SAFETY: the pointer is from `Arc::as_ptr`. The fibre that hangs has an end of the channel, and cannot go on
-        // before the waiter has been unlisted, which takes the lock: so the count is at least one.
+        // SAFETY: the pointer is from `Arc::as_ptr`. The fibre that hangs holds an end of the channel, and cannot go on
+        // before the waiter has been unlisted, which takes this set's lock. So the reference count is at least one.
         unsafe {
             Arc::increment_strong_count(channel);
             Some(Arc::from_raw(channel))
         }
     }
 
-    /// Closes the set, and takes all waiters out of their channels. A loop: the fibres end on their own workers.
+    /// Closes the set, and takes all waiters out of their channels. Each fibre ends on its own worker, so this is a
+    /// plain loop.
     fn close(&self) {
         self.state.lock().closed = true;
         while let Some(channel) = self.first_channel() {
-            // None: a partner has been faster, and has unlisted the waiter.
+            // With None, a partner has been faster, and has unlisted the waiter.
             if let Some(fibre) = channel.reclaim(self) {
                 mark("a set reclaims a fibre");
-                // SAFETY: taken out just now, and not used after.
+                // SAFETY: `fibre` was taken out of its list just now, is woken once, and is not used afterwards.
                 unsafe { fibre.wake(false) };
             }
         }
     }
 
-    /// Waits until the set is at rest; a closed set: until all its fibres have ended. One caller at a time.
+    /// Waits until the set is at rest, or, if the set is closed, until all its fibres have ended. Only one caller at a
+    /// time.
     pub(crate) fn wait_for_rest(&self) {
         let g = G::current();
         let mut state = self.state.lock();
@@ -209,23 +218,23 @@ impl Set {
         }
         forbid_in_child();
         state.runner = Some(Runner(&raw const g));
-        // SAFETY: a note without a holder.
+        // SAFETY: the holder is null.
         unsafe { sudog_runtime::note_wait("csp active set", ptr::null()) };
         g.park(None, || drop(state));
     }
 }
 
-/// A fibre of a set, from when it is made until it has ended.
+/// A fibre of a set. Exists from the making of the fibre until the fibre has ended.
 pub(crate) struct Member(Arc<Set>);
 
 impl Member {
-    /// Counts a further fibre of the set.
+    /// Counts another fibre of the set.
     fn of(set: &Arc<Set>) -> Self {
         set.state.lock().members += 1;
         Self(set.clone())
     }
 
-    /// Counts a further fibre of the set to which the caller belongs.
+    /// Counts another fibre of the set to which the caller belongs.
     #[cfg(all(unix, not(sudog_loom)))]
     pub(crate) fn of_caller() -> Option<Self> {
         let set = NonNull::new(Set::of_caller().cast_mut())?;
@@ -251,14 +260,14 @@ impl Drop for Member {
     }
 }
 
-/// The calling goroutine is a fibre of a set, until this is dropped.
+/// A guard: until its drop, the calling goroutine is a fibre of a set.
 struct Entered {
     _member: Member,
 }
 
 impl Entered {
     fn new(member: Member) -> Self {
-        // SAFETY: the member keeps the set alive, until the drop of this value resets the goroutine's set.
+        // SAFETY: the member keeps the set alive until the drop of this guard resets the goroutine's set to null.
         unsafe { goroutine::set_active_set(Arc::as_ptr(&member.0).cast()) };
         Self { _member: member }
     }
@@ -266,25 +275,26 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // SAFETY: null.
+        // SAFETY: the set is null.
         unsafe { goroutine::set_active_set(ptr::null()) };
     }
 }
 
-/// The closure of a fibre. The fibre ends when the closure's captures are gone, whether the closure was called or dropped.
+/// The closure of a fibre. The fibre ends when the closure's captures have been dropped, whether the closure was called
+/// or not.
 pub(crate) struct Body<F> {
-    // In the order in which they are dropped.
+    // The order matters: `f` is dropped before `member`.
     f: F,
     member: Option<Member>,
 }
 
 impl<F> Body<F> {
-    /// Makes a closure for a fibre of `member`'s set, or of none.
+    /// Makes a closure for a fibre of `member`'s set, or, if `member` is None, for a fibre without a set.
     pub(crate) fn new(f: F, member: Option<Member>) -> Self {
         Self { f, member }
     }
 
-    /// Runs the closure as the calling goroutine, which runs nothing else.
+    /// Runs the closure on the calling goroutine, which runs nothing else.
     pub(crate) fn run<T>(self) -> T
     where
         F: FnOnce() -> T,
@@ -306,7 +316,7 @@ impl ActiveSet {
         Body::new(f, Some(Member::of(&self.set)))
     }
 
-    /// Starts `main` as a fibre of the set, and waits until the set is at rest. What `main` returns is dropped.
+    /// Starts `main` as a fibre of the set, and waits until the set is at rest. Drops the result of `main`.
     ///
     /// The caller may be a goroutine or a thread. A panic in a fibre that `run` has started ends the process, as in
     /// [`go`](fn@sudog_runtime::goroutine::go).
@@ -324,8 +334,9 @@ impl ActiveSet {
 }
 
 impl Drop for ActiveSet {
-    /// Reclaims the fibres that hang, and waits until all fibres of the set have ended. A fibre that swallows its end, and
-    /// goes on, is waited for. If a fibre of the set itself is the caller, this does not wait.
+    /// Reclaims the fibres that hang, and waits until all fibres of the set have ended. A fibre that ignores its
+    /// [`Reclaimed`](crate::Reclaimed) and goes on delays this call. If the caller is a fibre of the set itself, this
+    /// call does not wait.
     fn drop(&mut self) {
         self.set.close();
         if !self.set.is_of_caller() {
@@ -366,14 +377,14 @@ impl ActiveSet {
 
 /// Runs `main` as the first fibre of a new [`ActiveSet`], and returns its result when all fibres of the set have ended.
 ///
-/// When the set is at rest, the fibres that still hang are reclaimed, `main` too. So a program whose fibres wait for each
-/// other for ever ends: each of them gets [`Reclaimed`](crate::Reclaimed).
+/// When the set is at rest, all fibres that still hang are reclaimed, `main` too. So a program whose fibres wait for
+/// each other for ever ends: each fibre gets [`Reclaimed`](crate::Reclaimed).
 ///
 /// `main` may borrow from the caller. The caller may be a goroutine or a thread.
 ///
 /// # Panics
 ///
-/// As `main` does. If `main` calls `goexit`, the caller is unwound likewise.
+/// If `main` panics. If `main` calls `goexit`, the caller is unwound likewise.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Writing.
+//! Writing to an end.
 
 use std::mem::ManuallyDrop;
 
@@ -12,12 +12,12 @@ use crate::hang::hang;
 use crate::list::Dir;
 
 impl<T> End<T> {
-    /// Writes a value; hangs until there is a reader. A reader of the same worker runs first, and the writer is queued;
-    /// if the reader is foreign, the writer goes on.
+    /// Writes a value, and hangs until there is a reader. A reader of the same worker runs first, and the writer is
+    /// queued. If the reader belongs to another worker, the writer goes on.
     ///
     /// # Errors
     ///
-    /// If no reader can come, with the value: under the conditions of [`read`](End::read).
+    /// If no reader can come, under the conditions of [`read`](End::read). The error contains the value.
     ///
     /// # Examples
     ///
@@ -33,12 +33,12 @@ impl<T> End<T> {
             .map_err(|Unwritten { value, why }| Unwritten { value, why: why.without_limit() })
     }
 
-    /// [`write`](End::write) that gives up at a deadline. Until then its end counts, as that of
-    /// [`read_until`](End::read_until).
+    /// Writes as [`write`](End::write) does, but gives up at a deadline. Until then the end of the writer counts, like
+    /// that of a [`read_until`](End::read_until).
     ///
     /// # Errors
     ///
-    /// If the deadline comes first; or as [`write`](End::write). The value comes back.
+    /// If the deadline comes first, and in the cases of [`write`](End::write). The error contains the value.
     ///
     /// # Examples
     ///
@@ -54,11 +54,11 @@ impl<T> End<T> {
         self.write_limited(value, &WaitLimit::until(deadline))
     }
 
-    /// [`write`](End::write) that gives up at a [`WaitLimit`]: see [`read_limited`](End::read_limited).
+    /// Writes as [`write`](End::write) does, but gives up at a [`WaitLimit`]: see [`read_limited`](End::read_limited).
     ///
     /// # Errors
     ///
-    /// If the limit comes first; or as [`write`](End::write). The value comes back.
+    /// If the limit comes first, and in the cases of [`write`](End::write). The error contains the value.
     ///
     /// # Examples
     ///
@@ -77,17 +77,18 @@ impl<T> End<T> {
         sudog_runtime::safepoint();
         match self.channel.meet(Dir::Write) {
             Met::Partner(reader) => {
-                // SAFETY: a reader of this channel has room for a value of this type in its slot, and touches it when it
-                // has been woken. The lock is not needed: the reader waits for its wake-up.
+                // SAFETY: a reader of this channel has room for a value of this type in its slot, and touches the slot
+                // only after its wake-up. The lock is not needed: the reader waits for its wake-up.
                 unsafe { reader.slot().cast::<T>().write(value) };
-                // SAFETY: taken out here, and not used after.
+                // SAFETY: `reader` was taken out here, is woken once, and is not used afterwards.
                 unsafe { reader.wake(true) };
                 Ok(())
             }
             Met::Nobody(locked) => {
                 let mut value = ManuallyDrop::new(value);
                 let slot = (&raw mut value).cast();
-                // SAFETY: the lock is this channel's; the slot has a value, which is used after `Err` only.
+                // SAFETY: `locked` is the lock of this channel, from a `meet` for writing that found no partner. The
+                // slot has a value, which is used after `Err` only.
                 match unsafe { hang(&self.channel, locked, Dir::Write, slot, limit) } {
                     Ok(()) => Ok(()),
                     Err(why) => Err(Unwritten { value: ManuallyDrop::into_inner(value), why }),

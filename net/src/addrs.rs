@@ -1,24 +1,24 @@
-//! What can be dialled or bound: addresses, and names that are looked up.
+//! `ToAddrs`: the types that can be dialled or bound, namely addresses, and names that are looked up.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
 
 use sudog_runtime::goroutine::blocking;
 
-/// What names one or more addresses: an address itself, or `"host:port"`, or `("host", port)`.
+/// A value that names one or more addresses: an address itself, or `"host:port"`, or `("host", port)`.
 ///
-/// A name is looked up by the system's resolver, in a [`blocking`] call; a literal address is not. As
+/// The system's resolver looks a name up in a [`blocking`] call; a literal address needs no look-up. The counterpart of
 /// [`std::net::ToSocketAddrs`], which would keep the worker waiting.
 pub trait ToAddrs {
-    /// The addresses, at least one.
+    /// Returns the addresses, at least one.
     ///
     /// # Errors
     ///
-    /// The resolver's; `InvalidInput` for what is no address.
+    /// The resolver's error; `InvalidInput` for a text that is no address.
     fn to_addrs(&self) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// Looked up, unless the text is a literal.
+/// Looks a name up in a blocking call. The callers have handled literal addresses already.
 fn resolve(name: &(impl ToSocketAddrs + Sync + ?Sized)) -> io::Result<Vec<SocketAddr>> {
     let addrs: Vec<_> = blocking(|| name.to_socket_addrs().map(Iterator::collect))?;
     if addrs.is_empty() {
@@ -61,7 +61,7 @@ impl<T: ToAddrs + ?Sized> ToAddrs for &T {
     }
 }
 
-/// What is one address.
+/// Implements `ToAddrs` for types that hold a single address.
 macro_rules! one {
     ($($Addr:ty: $it:ident => $addr:expr;)+) => {$(
         impl ToAddrs for $Addr {

@@ -1,15 +1,15 @@
-//! Files, standard input, pipes: what no poller tells of.
+//! `BlockingIo`: readers and writers that no poller can watch, such as files, standard input and pipes.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 
 use sudog_runtime::goroutine::blocking;
 
-/// Makes each call to a reader or a writer in a [`blocking`] call: so that a goroutine may use a file, or standard input,
+/// A reader or a writer whose calls are made in [`blocking`] calls. So a goroutine may use a file, or standard input,
 /// and only that goroutine waits. Go's runtime does the same for files.
 ///
-/// A call costs some microseconds more: put a `BufReader` or a `BufWriter` around it.
+/// A call takes some microseconds longer, so wrap the value in a `BufReader` or a `BufWriter`.
 ///
-/// A goroutine that reads standard input, where no input comes, keeps no program from ending.
+/// A goroutine that reads standard input, while no input comes, does not keep the program from ending.
 ///
 /// # Examples
 ///
@@ -31,13 +31,13 @@ use sudog_runtime::goroutine::blocking;
 pub struct BlockingIo<T>(T);
 
 impl<T> BlockingIo<T> {
-    /// Around a file, or the like.
+    /// Wraps a file, or another reader or writer.
     #[must_use]
     pub const fn new(inner: T) -> Self {
         Self(inner)
     }
 
-    /// What is inside.
+    /// Returns the wrapped value.
     #[must_use]
     pub fn into_inner(self) -> T {
         self.0
@@ -65,7 +65,7 @@ impl<T: BufRead + Send> BufRead for BlockingIo<T> {
         if blocking(|| self.0.fill_buf().map(<[u8]>::is_empty))? {
             return Ok(&[]); // the end: a second call would read again, on the worker, and a terminal may wait for more
         }
-        self.0.fill_buf() // it has some
+        self.0.fill_buf() // does not read: the buffer has bytes
     }
 
     fn consume(&mut self, amount: usize) {

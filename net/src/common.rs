@@ -1,47 +1,48 @@
-//! What all sockets have: written once, by macros.
+//! The methods that all sockets have. Macros write them once.
 
-/// Of each socket over `NetFd<$Std>`, which is its field `fd`: options, deadlines, the end.
+/// Writes the methods of every socket: options, deadlines, the close. The socket's field `fd` is a `NetFd<$Std>`.
 macro_rules! socket {
     ($Socket:ident, $Std:ty) => {
         impl $Socket {
-            /// Takes a socket of `std`'s, and makes it one that does not block.
+            /// Takes a socket of `std`, and makes the socket non-blocking.
             ///
             /// # Errors
             ///
-            /// The system's. The socket has been closed then.
+            /// An error of the system. The socket has been closed then.
             pub fn from_std(socket: $Std) -> std::io::Result<Self> {
                 socket.set_nonblocking(true)?;
                 Ok(Self { fd: crate::fd::NetFd::new(socket)? })
             }
 
-            /// Lends the socket of `std`'s, for what takes no time: options. It does not block: a read or a write in here
-            /// may fail with `WouldBlock`. It is not closed meanwhile.
+            /// Lends the socket of `std` to `f`, which must not wait: for options. The socket is non-blocking, so a
+            /// read or a write in `f` may fail with `WouldBlock`. The socket is not closed while `f` runs.
             ///
-            /// The socket must stay non-blocking: a clone (`try_clone`) shares the mode with this socket. If a clone is set to blocking, or
-            /// `f` sets the socket, each later call on this socket that has to wait blocks its worker, and with it all
-            /// goroutines that have started there.
+            /// The socket must stay non-blocking. A clone (`try_clone`) shares the mode with this socket. If a clone is
+            /// set to blocking, or `f` sets the socket to blocking, each later call on this socket that has to wait
+            /// blocks its worker, and with the worker all goroutines that have started there.
             ///
             /// # Errors
             ///
-            /// [`Closed`](crate::Closed), and as `f`.
+            /// [`Closed`](crate::Closed), and the errors of `f`.
             pub fn with_std<T>(&self, f: impl FnOnce(&$Std) -> std::io::Result<T>) -> std::io::Result<T> {
                 self.fd.with(f)
             }
 
-            /// Closes it: pending and later calls fail with [`Closed`](crate::Closed). The descriptor is closed when the
-            /// last pending call has returned. A socket that is dropped is closed, too.
+            /// Closes the socket: pending and later calls fail with [`Closed`](crate::Closed). The descriptor is closed
+            /// when the last pending call has returned. A drop closes the socket, too.
             ///
             /// # Errors
             ///
-            /// [`Closed`](crate::Closed), if it is closed already.
+            /// [`Closed`](crate::Closed), if the socket is closed already.
             pub fn close(&self) -> std::io::Result<()> {
                 self.fd.close()
             }
 
-            /// The time at which reads (of a listener: `accept`) fail with `TimedOut`, those that wait at this moment as
-            /// well as all later ones, until another deadline is set. A time that has passed: at once. None: never.
+            /// Sets the time at which reads (of a listener: `accept`) fail with `TimedOut`: the reads that wait at this
+            /// moment and all later reads, until another deadline is set. With a time that has passed, they fail at
+            /// once; with None, never.
             ///
-            /// Go's `SetReadDeadline`. Make it from [`now`](sudog_runtime::goroutine::now).
+            /// Go's `SetReadDeadline`. Calculate the deadline from [`now`](sudog_runtime::goroutine::now).
             ///
             /// # Errors
             ///
@@ -50,16 +51,16 @@ macro_rules! socket {
                 self.fd.set_deadline(&[crate::Side::Read], deadline)
             }
 
-            /// How many calls of one side wait: for an event, or for their turn. For tests.
+            /// Returns the number of calls on one side that wait for an event or for their turn. For tests.
             pub fn waiters(&self, side: crate::Side) -> usize {
                 self.fd.waiters(side)
             }
 
-            /// The address of this end.
+            /// Returns the address of this end.
             ///
             /// # Errors
             ///
-            /// The system's, and [`Closed`](crate::Closed).
+            /// An error of the system, or [`Closed`](crate::Closed).
             pub fn local_addr(&self) -> std::io::Result<<$Std as crate::common::Addressed>::Addr> {
                 self.fd.with(crate::common::Addressed::local)
             }
@@ -73,11 +74,12 @@ macro_rules! socket {
     };
 }
 
-/// What is written to, too.
+/// Writes the methods of sockets that can be written to.
 macro_rules! writes {
     ($Socket:ident, $Std:ty) => {
         impl $Socket {
-            /// As [`set_read_deadline`](Self::set_read_deadline), for writes. Go's `SetWriteDeadline`.
+            /// Sets the deadline of writes, as [`set_read_deadline`](Self::set_read_deadline) does for reads. Go's
+            /// `SetWriteDeadline`.
             ///
             /// # Errors
             ///
@@ -86,7 +88,7 @@ macro_rules! writes {
                 self.fd.set_deadline(&[crate::Side::Write], deadline)
             }
 
-            /// Both deadlines. Go's `SetDeadline`.
+            /// Sets both deadlines. Go's `SetDeadline`.
             ///
             /// # Errors
             ///
@@ -95,11 +97,11 @@ macro_rules! writes {
                 self.fd.set_deadline(&[crate::Side::Read, crate::Side::Write], deadline)
             }
 
-            /// The address of the other end.
+            /// Returns the address of the other end.
             ///
             /// # Errors
             ///
-            /// The system's, and [`Closed`](crate::Closed).
+            /// An error of the system, or [`Closed`](crate::Closed).
             pub fn peer_addr(&self) -> std::io::Result<<$Std as crate::common::Addressed>::Addr> {
                 self.fd.with(crate::common::Addressed::peer)
             }
@@ -107,37 +109,38 @@ macro_rules! writes {
     };
 }
 
-/// Of a stream: `Read` and `Write`, of it and of a reference to it.
+/// Writes the methods of a stream, and implements `Read` and `Write` for the stream and for references to the stream.
 macro_rules! stream {
     ($Stream:ident, $Std:ty) => {
         socket!($Stream, $Std);
         writes!($Stream, $Std);
 
         impl $Stream {
-            /// A read that ends when a context is done.
+            /// Reads, but ends when a context is done.
             ///
             /// # Errors
             ///
-            /// The system's, [`Closed`](crate::Closed), and the context's: of kind `TimedOut` after its deadline, else
-            /// `Other`.
+            /// An error of the system, [`Closed`](crate::Closed), or the context's error: of kind `TimedOut` after the
+            /// context's deadline, else `Other`.
             pub fn read_ctx(&self, ctx: &sudog_sync::context::Context, buf: &mut [u8]) -> std::io::Result<usize> {
                 self.fd.call_ctx(ctx, crate::Side::Read, |socket| crate::common::read(socket, buf))
             }
 
-            /// A write that ends when a context is done: how much has been written.
+            /// Writes, but ends when a context is done. Returns the number of bytes that were written.
             ///
             /// # Errors
             ///
-            /// As [`read_ctx`](Self::read_ctx).
+            /// The same as those of [`read_ctx`](Self::read_ctx).
             pub fn write_ctx(&self, ctx: &sudog_sync::context::Context, buf: &[u8]) -> std::io::Result<usize> {
                 self.fd.call_ctx(ctx, crate::Side::Write, |mut socket| std::io::Write::write(&mut socket, buf))
             }
 
-            /// Ends one direction, or both: the other end reads to the end. Go's `CloseRead` and `CloseWrite`.
+            /// Ends one direction, or both. The other end reads the remaining bytes, then the end. Go's `CloseRead` and
+            /// `CloseWrite`.
             ///
             /// # Errors
             ///
-            /// The system's, and [`Closed`](crate::Closed).
+            /// An error of the system, or [`Closed`](crate::Closed).
             pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
                 self.fd.with(|socket| socket.shutdown(how))
             }
@@ -201,21 +204,21 @@ macro_rules! stream {
     };
 }
 
-/// Of a listener of these streams, which `accept` makes of what `std` accepts, by `accepted`.
+/// Writes the methods of a listener. `$Stream::accepted` makes a stream of each socket that the `std` listener accepts.
 macro_rules! listener {
     ($Listener:ident, $Std:ty, $Stream:ident, $Addr:ty) => {
         socket!($Listener, $Std);
 
         impl $Listener {
-            /// Waits for a connection: it, and the address of its other end.
+            /// Waits for a connection. Returns the connection and the address of its other end.
             ///
-            /// A connection that was given up before it was accepted is passed over. If the process, or the system, has no
-            /// descriptors left, or no memory, this looks again after 5 milliseconds, and then after longer and longer,
-            /// up to a second: the connections stay in the queue meanwhile.
+            /// A connection that its other end gave up before it was accepted is skipped. If the process or the system
+            /// has no descriptors left, or no memory, this call retries after 5 milliseconds, and then after longer and
+            /// longer pauses, up to a second. The connections stay in the queue meanwhile.
             ///
             /// # Errors
             ///
-            /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+            /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
             pub fn accept(&self) -> std::io::Result<($Stream, $Addr)> {
                 let limit = sudog_runtime::sema::WaitLimit::default();
                 let (socket, addr) =
@@ -223,18 +226,20 @@ macro_rules! listener {
                 Ok(($Stream::accepted(socket)?, addr))
             }
 
-            /// An [`accept`](Self::accept) that ends when a context is done.
+            /// Waits as [`accept`](Self::accept) does, but ends when a context is done.
             ///
             /// # Errors
             ///
-            /// As those of `accept`, and the context's: of kind `TimedOut` after its deadline, else `Other`.
+            /// The same as those of `accept`, or the context's error: of kind `TimedOut` after the context's deadline,
+            /// else `Other`.
             pub fn accept_ctx(&self, ctx: &sudog_sync::context::Context) -> std::io::Result<($Stream, $Addr)> {
                 let call = |socket: &$Std| crate::common::once(socket.accept());
                 let (socket, addr) = self.fd.call_ctx(ctx, crate::Side::Read, call)?;
                 Ok(($Stream::accepted(socket)?, addr))
             }
 
-            /// The connections, one after the other, until the listener is closed. Other errors are given.
+            /// Returns an iterator of connections, which ends when the listener is closed. The iterator yields all
+            /// other errors.
             pub fn incoming(&self) -> impl Iterator<Item = std::io::Result<$Stream>> + '_ {
                 std::iter::from_fn(|| match self.accept() {
                     Err(error) if crate::is_closed(&error) => None,
@@ -247,14 +252,14 @@ macro_rules! listener {
 
 pub(crate) use {listener, socket, stream, writes};
 
-/// A read into nothing has nothing to wait for. Go: `FD.Read`.
+/// Reads, unless `buf` is empty: then there is nothing to wait for. Go: `FD.Read`.
 pub(crate) fn read(mut socket: impl std::io::Read, buf: &mut [u8]) -> std::io::Result<usize> {
     if buf.is_empty() { Ok(0) } else { socket.read(buf) }
 }
 
-/// What has addresses.
+/// A socket that has addresses.
 pub trait Addressed {
-    /// Of this kind.
+    /// The type of the addresses.
     type Addr;
 
     #[doc(hidden)]
@@ -287,7 +292,7 @@ addressed! {
     std::os::unix::net::UnixDatagram: std::os::unix::net::SocketAddr;
 }
 
-/// A listener has no other end.
+/// Implements [`Addressed`] for listeners, which have no other end.
 macro_rules! listens {
     ($($Std:ty: $Addr:ty;)+) => {$(
         impl Addressed for $Std {
@@ -309,7 +314,8 @@ listens! {
     std::os::unix::net::UnixListener: std::os::unix::net::SocketAddr;
 }
 
-/// A connection that its other end gave up before it was accepted: the next one.
+/// Turns the error of a connection that its other end gave up before it was accepted into EINTR, so that the call
+/// accepts the next connection.
 pub(crate) fn once<T>(accepted: std::io::Result<T>) -> std::io::Result<T> {
     accepted.map_err(|error| match error.raw_os_error() {
         Some(libc::ECONNABORTED) => std::io::Error::from_raw_os_error(libc::EINTR),

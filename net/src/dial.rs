@@ -1,4 +1,4 @@
-//! Connecting a stream: the one call that is begun before it waits.
+//! Connecting a stream: the only call that is begun before the wait.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -10,13 +10,13 @@ use sudog_sync::context::Context;
 use crate::Side;
 use crate::fd::{NetFd, of_context};
 
-/// For how long.
+/// The limit of a connect.
 pub(crate) enum Dial<'a> {
     Limited(WaitLimit<'a>),
     Context(&'a Context),
 }
 
-/// Connects a socket that does not block.
+/// Connects a non-blocking socket.
 pub(crate) fn dial<S: AsFd + From<Socket>>(socket: Socket, addr: &SockAddr, how: &Dial<'_>) -> io::Result<NetFd<S>> {
     if let Dial::Context(ctx) = how
         && let Some(error) = ctx.err()
@@ -33,7 +33,7 @@ pub(crate) fn dial<S: AsFd + From<Socket>>(socket: Socket, addr: &SockAddr, how:
         if let Some(error) = socket.take_error()? {
             return Err(error);
         }
-        // Without an error, and with another end: connected.
+        // A socket without an error and with a peer is connected.
         socket.peer_addr().map(drop).map_err(|error| match error.raw_os_error() {
             Some(libc::ENOTCONN) => io::Error::from_raw_os_error(libc::EINPROGRESS),
             _ => error,

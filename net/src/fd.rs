@@ -1,4 +1,4 @@
-//! A socket of whatever kind, and a call on it that waits: Go's `poll.FD`.
+//! `NetFd`: a non-blocking socket whose calls wait, as Go's `poll.FD`. Used by all socket types of this crate.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,8 @@ use sudog_sync::context::{self, Context};
 use crate::fd_mutex::{FdMutex, FdRef, LockError, Side};
 use crate::poller::{Desc, Registered};
 
-/// The first, and the longest, time for which a call waits that found no resources: as Go's `net/http` does at `accept`.
+/// The shortest and the longest pause before a call is retried after the system has run out of descriptors or memory.
+/// Go's `net/http` uses the same two at `accept`.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 pub(crate) struct NetFd<S: AsFd> {
@@ -22,21 +23,21 @@ pub(crate) struct NetFd<S: AsFd> {
 }
 
 impl<S: AsFd> NetFd<S> {
-    /// Of a socket that does not block.
+    /// Registers a non-blocking socket with the poller.
     pub(crate) fn new(socket: S) -> io::Result<Self> {
         let registered = Registered::new(socket)?;
         let desc = registered.desc;
         Ok(Self { mutex: FdMutex::new(registered), desc })
     }
 
-    /// Tries a call until it would not block, in between of which it waits.
+    /// Runs `call`. While `call` would block, waits for an event of the poller and runs `call` again.
     pub(crate) fn call<T>(
         &self,
         side: Side,
         limit: &WaitLimit<'_>,
         mut call: impl FnMut(&S) -> io::Result<T>,
     ) -> io::Result<T> {
-        safepoint(); // a goroutine for which there is always something must not keep the others out
+        safepoint(); // a socket that is always ready must not starve the other goroutines of this worker
         let guard = self.mutex.lock_limited(side, limit).map_err(|why| match why {
             LockError::Closed => closed(),
             LockError::GaveUp(why) => gave_up(why),
@@ -57,7 +58,8 @@ impl<S: AsFd> NetFd<S> {
                     Some(libc::EAGAIN | libc::EINPROGRESS) => back_off = None,
                     Some(libc::EINTR) => continue,
                     Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) if side == Side::Read => {
-                        // What waits to be accepted still does, and makes no event: look again.
+                        // The pending connection stays in the backlog and causes no further event, so retry after a
+                        // pause.
                         let (first, longest) = BACK_OFF;
                         back_off = Some(back_off.map_or(first, |last: Duration| (last * 2).min(longest)));
                     }
@@ -67,7 +69,7 @@ impl<S: AsFd> NetFd<S> {
             let again = back_off.and_then(|d| now().checked_add(d));
             let deadline = [limit.deadline, direction.deadline(), again].into_iter().flatten().min();
             let wait = NetWait::begin();
-            // SAFETY: null.
+            // SAFETY: the holder is null.
             unsafe { note_wait("IO wait", std::ptr::null()) };
             let over = semacquire_limited(&direction.permits, Order::Fifo, &WaitLimit { deadline, ..*limit });
             drop(wait);
@@ -77,13 +79,13 @@ impl<S: AsFd> NetFd<S> {
                     return Err(gave_up(WaitError::TimedOut));
                 }
                 Ok(()) => direction.took(),
-                // The direction's deadline is looked at above, before the next try.
+                // The next iteration checks the direction's deadline before the next try.
                 Err(_) => {}
             }
         }
     }
 
-    /// [`call`](Self::call) as long as a context is not done.
+    /// Runs `call` as [`call`](Self::call) does, but gives up when a context is done.
     pub(crate) fn call_ctx<T>(
         &self,
         ctx: &Context,
@@ -104,19 +106,20 @@ impl<S: AsFd> NetFd<S> {
         }
     }
 
-    /// What takes no time, on neither side: options, addresses.
+    /// Runs `f`, which must not block, without locking either side: for options and addresses.
     pub(crate) fn with<T>(&self, f: impl FnOnce(&S) -> io::Result<T>) -> io::Result<T> {
         let registered: FdRef<'_, Registered<S>> = self.mutex.refer().ok_or_else(closed)?;
         f(registered.socket())
     }
 
     pub(crate) fn set_deadline(&self, sides: &[Side], deadline: Option<Instant>) -> io::Result<()> {
-        let _in_use = self.mutex.refer().ok_or_else(closed)?; // the direction is this socket's, as long as it is open
+        // while the socket is referred to, `desc` belongs to this socket
+        let _in_use = self.mutex.refer().ok_or_else(closed)?;
         sides.iter().for_each(|&side| self.desc.direction(side).set_deadline(deadline));
         Ok(())
     }
 
-    /// How many calls wait: for an event, or for their turn.
+    /// Returns the number of calls that wait for an event or for their turn.
     pub(crate) fn waiters(&self, side: Side) -> usize {
         let Some(_in_use) = self.mutex.refer() else { return 0 };
         self.mutex.waiters(side) + waiters(&self.desc.direction(side).permits)
@@ -126,7 +129,7 @@ impl<S: AsFd> NetFd<S> {
         if !self.mutex.close() {
             return Err(closed());
         }
-        // Perhaps another socket's by now, whose user then looks for nothing.
+        // The `Desc` may belong to another socket by now. The nudge then costs a user of that socket a needless look.
         [Side::Read, Side::Write].into_iter().for_each(|side| self.desc.direction(side).nudge());
         Ok(())
     }
@@ -141,8 +144,8 @@ impl<S: AsFd + fmt::Debug> fmt::Debug for NetFd<S> {
     }
 }
 
-/// The operation was on a socket that had been closed, or was closed meanwhile, by [`close`](crate::TcpStream::close). Go's
-/// `net.ErrClosed`.
+/// The error of an operation on a socket that had been closed, or was closed meanwhile, by
+/// [`close`](crate::TcpStream::close). Go's `net.ErrClosed`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 
@@ -154,13 +157,13 @@ impl fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// Whether an error says that the socket has been closed on this side: Go's `errors.Is(err, net.ErrClosed)`.
+/// Returns whether an error says that the socket has been closed on this side: Go's `errors.Is(err, net.ErrClosed)`.
 #[must_use]
 pub fn is_closed(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|error| error.is::<Closed>())
 }
 
-/// The limit of the call, which is not the socket's deadline.
+/// The error of a call that reached its own limit, as opposed to the socket's deadline.
 #[derive(Debug)]
 struct GaveUp(WaitError);
 

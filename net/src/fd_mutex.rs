@@ -1,4 +1,4 @@
-//! Which calls may use a descriptor, and when it is closed: Go's `fdMutex`.
+//! `FdMutex`: decides which calls may use a descriptor, and when the descriptor is closed. Go's `fdMutex`.
 //!
 //! ```text
 //!  bit  0        1        2        3 .. 22        23 .. 42            43 .. 62
@@ -13,21 +13,22 @@
 //! | refer | not closed | references + 1 | |
 //! | lock a side | not closed, the side is free | locked, references + 1 | |
 //! | | not closed, the side is locked | waiters of the side + 1 | sleeps for a permit of the side, and tries again |
-//! | unlock a side | | not locked, references - 1, and if there are waiters: waiters - 1 | a permit, if there was a waiter; then as *unrefer* |
-//! | unrefer | | references - 1 | if it is closed, and this was the last: drops what is in it |
+//! | unlock a side | | not locked, references - 1, and if there are waiters: waiters - 1 | gives a permit, if there was a waiter; then as *unrefer* |
+//! | unrefer | | references - 1 | drops the value, if the mutex is closed and this was the last reference |
 //! | give up | waiters of the side > 0 | waiters - 1 | |
-//! | | no waiter is counted | | takes the permit that is due, so that none is left over |
-//! | close | not closed | closed, references + 1, no waiters | a permit for each that was counted; then *unrefer* |
+//! | | no waiter is counted | | takes the permit that is due, so that no permit is left over |
+//! | close | not closed | closed, references + 1, no waiters | a permit for each waiter that was counted; then *unrefer* |
 //!
-//! For each side, the waiters that are counted and the permits that are given, or are about to be, are together as many
-//! as the callers that sleep. So a waiter that gives up finds itself counted, or a permit on its way. (Which waiter a
-//! count stands for is not known, and does not matter: all do the same.)
+//! For each side, the number of sleeping callers equals the number of counted waiters plus the number of permits that
+//! are given, or are about to be given. So a waiter that gives up finds itself counted, or finds a permit on its way.
+//! (A count does not say which waiter it stands for. That does not matter: all waiters behave alike.)
 //!
-//! Orderings: each step is one compare-exchange, AcqRel. So what an owner of a side did, the next owner sees, and what
-//! all that referred to the value did happens before it is dropped. A permit is given after the step that counted its
-//! waiter off.
+//! Orderings: each step is one compare-exchange, AcqRel. So the next owner of a side sees all that the previous owner
+//! did, and the drop of the value happens after all uses of the value. A permit is given after the step that counted
+//! its waiter off.
 //!
-//! Source: Go's `internal/poll/fd_mutex.go` (1.27). Different: it owns what it guards; waits may have a limit.
+//! Source: Go's `internal/poll/fd_mutex.go` (1.27). Different: this mutex owns the value that it guards, and waits may
+//! have a limit.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -43,15 +44,15 @@ use sudog_runtime::shim::{AtomicU32, AtomicU64, Ordering};
 const CLOSED: u64 = 1;
 const REF: u64 = 1 << 3;
 const REF_MASK: u64 = COUNT_MASK * REF;
-/// Of 20 bits.
+/// The mask of a count: each count has 20 bits.
 const COUNT_MASK: u64 = (1 << 20) - 1;
 
-/// Which of the two sides of a descriptor.
+/// A side of a descriptor: there are two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
-    /// What comes in: reading, accepting.
+    /// The incoming side: reading, accepting.
     Read,
-    /// What goes out: writing, connecting.
+    /// The outgoing side: writing, connecting.
     Write,
 }
 
@@ -63,7 +64,7 @@ impl Side {
         }
     }
 
-    /// One waiter.
+    /// The state's unit of this side's waiter count.
     const fn waiter(self) -> u64 {
         match self {
             Self::Read => 1 << 23,
@@ -76,20 +77,21 @@ impl Side {
     }
 }
 
-/// Why a side could not be locked.
+/// The reason why a side could not be locked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum LockError {
-    /// It is closed, or was closed meanwhile.
+    /// The mutex is closed, or was closed during the wait.
     Closed,
     /// The limit of the wait came first.
     GaveUp(WaitError),
 }
 
-/// Guards a value with two sides, each for one user at a time, that any user may close while others use it. Go's
-/// `poll.fdMutex`.
+/// Guards a value that has two sides, each for one user at a time. Any user may close the mutex while others use the
+/// value. Go's `poll.fdMutex`.
 ///
-/// The value is dropped when it has been closed and no caller uses it any more: by the last of them, or with the mutex.
+/// The value is dropped once the mutex is closed and no caller uses the value any more: by the last such caller. A
+/// mutex that is never closed drops the value together with itself.
 ///
 /// # Examples
 ///
@@ -112,15 +114,15 @@ pub struct FdMutex<T> {
     value: UnsafeCell<ManuallyDrop<T>>,
 }
 
-// SAFETY: users have shared references to the value, on any thread (`T: Sync`), and the last of them, on any thread,
-// drops it (`T: Send`).
+// SAFETY: users have shared references to the value, on any thread (`T: Sync`). The last user, on any thread, drops the
+// value (`T: Send`).
 unsafe impl<T: Send + Sync> Sync for FdMutex<T> {}
-// SAFETY: it owns the value.
+// SAFETY: the mutex owns the value.
 unsafe impl<T: Send> Send for FdMutex<T> {}
 
 impl<T> FdMutex<T> {
     const_unless_model! {
-        /// Open, and in use by no caller.
+        /// Creates a mutex that is open and unused.
         pub const fn new(value: T) -> Self {
             Self {
                 state: AtomicU64::new(0),
@@ -138,12 +140,13 @@ impl<T> FdMutex<T> {
         }
     }
 
-    /// Changes the state until that succeeds: what it was. `None` from `change`: it stays as it is.
+    /// Applies `change` to the state until the compare-exchange succeeds, and returns the previous state. If `change`
+    /// returns `None`, leaves the state unchanged and returns it as an error.
     fn step(&self, change: impl FnMut(u64) -> Option<u64>) -> Result<u64, u64> {
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, change)
     }
 
-    /// Uses the value on neither side: to set an option, for instance. None if it is closed.
+    /// Uses the value without locking a side: to set an option, for instance. Returns None if the mutex is closed.
     ///
     /// # Panics
     ///
@@ -153,7 +156,8 @@ impl<T> FdMutex<T> {
         Some(FdRef { mutex: self })
     }
 
-    /// Locks a side: waits for its turn, first come, first served but for newcomers that find the side free.
+    /// Locks a side, and waits for the caller's turn: first come, first served, except that a newcomer may lock a free
+    /// side.
     ///
     /// # Errors
     ///
@@ -166,7 +170,7 @@ impl<T> FdMutex<T> {
         self.lock_limited(side, &WaitLimit::default())
     }
 
-    /// [`lock`](FdMutex::lock) that gives up at a limit.
+    /// Locks a side as [`lock`](FdMutex::lock) does, but gives up at a limit.
     ///
     /// # Errors
     ///
@@ -174,7 +178,7 @@ impl<T> FdMutex<T> {
     ///
     /// # Panics
     ///
-    /// As [`lock`](FdMutex::lock).
+    /// The same as those of [`lock`](FdMutex::lock).
     pub fn lock_limited(&self, side: Side, limit: &WaitLimit<'_>) -> Result<FdGuard<'_, T>, LockError> {
         loop {
             let before = self
@@ -196,14 +200,14 @@ impl<T> FdMutex<T> {
         }
     }
 
-    /// A waiter that has been counted sleeps.
+    /// Sleeps until an unlock or a close gives a permit. The caller has counted itself as a waiter.
     #[cold]
     fn sleep(&self, side: Side, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let result = semacquire_limited(self.permits(side), Order::Fifo, limit);
         if result.is_err() {
             let counted = |state: u64| (state & side.waiters() != 0).then(|| state - side.waiter());
             if self.step(counted).is_err() {
-                // Counted off by another caller: the permit is there, or on its way.
+                // Another caller has counted this waiter off: take the permit, which is there or on its way.
                 semacquire(self.permits(side));
             }
         }
@@ -227,17 +231,19 @@ impl<T> FdMutex<T> {
         self.drop_if_last(before);
     }
 
-    /// `before`: the state before the caller's reference went.
+    /// Drops the value if the caller's reference was the last one. `before` is the state before that reference was
+    /// removed.
     fn drop_if_last(&self, before: u64) {
         if before & (CLOSED | REF_MASK) == CLOSED | REF {
-            // SAFETY: closed, so nothing refers to it from now on; and this was the last that did. Only one step leads
-            // from one reference to none once it is closed.
+            // SAFETY: the mutex is closed, so no caller obtains a new reference to the value, and the removed reference
+            // was the last. After the close only one step leads from one reference to none, so the value is dropped
+            // once.
             unsafe { ManuallyDrop::drop(&mut *self.value.get()) };
         }
     }
 
-    /// Closes it: no caller can refer to it or lock it from now on, and waiters are told so. Those that use it go on.
-    /// False if it was closed already.
+    /// Closes the mutex. From now on no caller can refer to the value or lock a side, and waiters fail with
+    /// [`LockError::Closed`]. Callers that use the value continue. Returns false if the mutex was closed already.
     ///
     /// # Panics
     ///
@@ -247,7 +253,7 @@ impl<T> FdMutex<T> {
         let Ok(before) = self.step(|state| (state & CLOSED == 0).then(|| (one_more(state) | CLOSED) & !waiters)) else {
             return false;
         };
-        // Dropped at the end: the value may go then.
+        // Keep a reference until the end of this function: its drop may drop the value.
         let _closing = FdRef { mutex: self };
         for side in [Side::Read, Side::Write] {
             let n = (before & side.waiters()) / side.waiter();
@@ -256,12 +262,12 @@ impl<T> FdMutex<T> {
         true
     }
 
-    /// Whether it has been closed.
+    /// Returns whether the mutex has been closed.
     pub fn is_closed(&self) -> bool {
         self.state.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// How many callers wait for a side.
+    /// Returns the number of callers that wait for a side.
     pub fn waiters(&self, side: Side) -> usize {
         ((self.state.load(Ordering::Relaxed) & side.waiters()) / side.waiter()) as usize
     }
@@ -269,7 +275,7 @@ impl<T> FdMutex<T> {
 
 const OVERFLOW: &str = "too many concurrent operations on a single file or socket (max 1048575)";
 
-/// One reference more.
+/// Returns the state with one more reference.
 fn one_more(state: u64) -> u64 {
     assert!(state & REF_MASK != REF_MASK, "{OVERFLOW}");
     state + REF
@@ -277,11 +283,11 @@ fn one_more(state: u64) -> u64 {
 
 impl<T> Drop for FdMutex<T> {
     fn drop(&mut self) {
-        // A reference that was leaked leaves a closed value that was not dropped.
+        // A leaked reference leaves a value that was closed, but not dropped: drop that value here too.
         let state = self.state.load(Ordering::Relaxed);
         if state & CLOSED == 0 || state & REF_MASK != 0 {
-            // SAFETY: not dropped yet, as it was not closed, or had references; and nothing refers to it: references
-            // borrow this mutex.
+            // SAFETY: the value has not been dropped yet, because the mutex was not closed or still counts references.
+            // Nothing refers to the value: references borrow this mutex, which is being dropped.
             unsafe { ManuallyDrop::drop(&mut *self.value.get()) };
         }
     }
@@ -300,13 +306,13 @@ impl<T> fmt::Debug for FdMutex<T> {
     }
 }
 
-/// A use of the value of an [`FdMutex`]: it is not dropped meanwhile.
+/// A use of the value of an [`FdMutex`], which keeps the value from being dropped.
 #[must_use = "the value may be dropped when this has been"]
 pub struct FdRef<'a, T> {
     mutex: &'a FdMutex<T>,
 }
 
-/// A use of one side of the value of an [`FdMutex`], which is locked meanwhile.
+/// A use of the value of an [`FdMutex`] that keeps one of its sides locked.
 #[must_use = "the side is unlocked when this is dropped"]
 pub struct FdGuard<'a, T> {
     mutex: &'a FdMutex<T>,
@@ -317,7 +323,7 @@ impl<T> Deref for FdRef<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: not dropped while this reference is counted; and there are shared references only.
+        // SAFETY: the value is not dropped while this reference is counted, and all references to the value are shared.
         unsafe { &*self.mutex.value.get() }
     }
 }
@@ -326,13 +332,14 @@ impl<T> Deref for FdGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: as in `FdRef`.
+        // SAFETY: the value is not dropped while the reference of this guard is counted, and all references to the
+        // value are shared.
         unsafe { &*self.mutex.value.get() }
     }
 }
 
 impl<T> FdGuard<'_, T> {
-    /// Whether the descriptor has been closed meanwhile.
+    /// Returns whether the mutex has been closed since this guard locked its side.
     pub fn is_closed(&self) -> bool {
         self.mutex.is_closed()
     }

@@ -1,8 +1,8 @@
 //! Network I/O for goroutines, and for threads: TCP, UDP and Unix sockets. Go's package `net`, over `std`'s types.
 //!
-//! A call that would block blocks the goroutine, and not the worker: it waits for a semaphore, which the poller
-//! releases. Streams are `Read` and `Write`, so that what is written for `std`'s runs on them: rustls, tungstenite, and
-//! others.
+//! A call that would block blocks the goroutine, not the worker: the goroutine waits for a semaphore, which the poller
+//! releases. Streams implement `Read` and `Write`, so code that is written for the streams of `std` runs on these too:
+//! rustls, tungstenite, and others.
 //!
 //! | Go | here |
 //! |---|---|
@@ -17,7 +17,7 @@
 //! | `internal/poll.fdMutex` | [`FdMutex`] |
 //! | `os.File` | [`BlockingIo`] |
 //!
-//! How it works, and figures: `docs/net.md`. Linux.
+//! The design, and figures: `docs/net.md`. Linux only.
 
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod addrs;

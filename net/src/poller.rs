@@ -1,29 +1,32 @@
-//! The poller: one epoll for the process, and what its events wake.
+//! The poller: one epoll instance for the process, whose events wake the calls that wait for a socket.
 //!
-//! A descriptor is put into it once, edge-triggered, for both directions. Each direction has a semaphore of at most about
-//! one permit, which means: *something may have happened, try again*.
+//! A descriptor is added to the epoll instance once, edge-triggered, for both directions. Each direction has a
+//! semaphore that holds at most about one permit. A permit means: *something may have happened, try again*.
 //!
 //! | step | by | does |
 //! |---|---|---|
-//! | prepare | a user that has locked the side | takes what permits there are |
-//! | try | the same | the system call; unless it would block, that is all |
-//! | wait | the same | waits for a permit, then from the top |
-//! | event | the poller | if there is no permit: gives one |
-//! | nudge | a close, a new deadline | the same: the user looks what has changed |
+//! | prepare | a user that has locked the side | takes all permits that there are |
+//! | try | the same user | makes the system call; done, unless the call would block |
+//! | wait | the same user | waits for a permit, then starts again with *prepare* |
+//! | event | the poller | gives a permit, if there is none |
+//! | nudge | a close, a new deadline | the same as *event*: the user looks for the change |
 //!
-//! *No readiness is lost.* An edge that the poller reports before the permits were taken is of something that was there
-//! before the try, which finds it. One that it reports later gives a permit, and the wait ends. If the poller finds a
-//! permit and gives none, that permit has not been taken yet: its taker tries after that. (A sequentially consistent
-//! fence stands before the poller's look, and another after each taking of a permit: [`Direction::took`]. The look read
-//! what the taking replaced, so the first fence comes before the second in their order, and the try sees what was there
-//! before the first: the event, the close, the new deadline. The order of the taking alone does not say so: a later load
-//! may pass it where it is no locked instruction.) A permit too many costs a try.
+//! *No readiness is lost.* If the poller reports an edge before the user takes the permits, the cause of the edge was
+//! there before the user's try, and the try finds the cause. If the poller reports an edge later, the poller gives a
+//! permit, and the wait ends. If the poller finds a permit and therefore gives none, that permit has not been taken
+//! yet, and its taker tries afterwards. (The last case needs two sequentially consistent fences: one before the
+//! poller's look at the permits, and one after each taking of a permit, in [`Direction::took`]. The look read the value
+//! that the taking replaced, so the first fence precedes the second in the order of the fences, and the try sees
+//! everything that was there before the first fence: the event, the close, the new deadline. The ordering of the taking
+//! alone does not guarantee this: on a processor where the taking is not a locked instruction, a later load may pass
+//! the taking.) A surplus permit costs one try.
 //!
-//! So an event may be reported for a descriptor that has been closed, and whose [`Desc`] another one has by now. `Desc`s
-//! are never freed, but used again.
+//! So an event may be reported for a descriptor that has been closed, and whose [`Desc`] belongs to another descriptor
+//! by then. A `Desc` is therefore never freed, but used again.
 //!
-//! Why not the crate `polling` (3.11): each of its waits makes three system calls (it sets a timerfd, and arms it anew),
-//! and a call while another one waits returns at once without a look; here workers poll a lot, and while one waits.
+//! Reasons not to use the crate `polling` (3.11): each of its waits makes three system calls (to set a timerfd, and to
+//! arm the timerfd anew), and a call returns at once without a look while another call waits. The workers of this
+//! runtime poll often, also while another worker waits.
 //!
 //! Go: `runtime/netpoll.go`, `runtime/netpoll_epoll.go` (1.27).
 
@@ -38,17 +41,17 @@ use sudog_runtime::sema::{Wake, semrelease, try_semacquire};
 
 use crate::fd_mutex::Side;
 
-/// What waits for one descriptor.
+/// The two directions of a descriptor, on which its calls wait.
 pub(crate) struct Desc {
     read: Direction,
     write: Direction,
 }
 
-/// See the top of this file.
+/// A direction of a descriptor: a semaphore and a deadline. See the top of this file.
 pub(crate) struct Direction {
-    /// What users wait on.
+    /// The permits of the semaphore on which users of this direction wait.
     pub(crate) permits: AtomicU32,
-    /// Whether there is a deadline: so that calls without one take no lock.
+    /// True if `deadline` is set. Spares calls without a deadline the lock.
     has_deadline: AtomicBool,
     deadline: Mutex<Option<Instant>>,
 }
@@ -67,19 +70,20 @@ impl Direction {
         Self { permits: AtomicU32::new(0), has_deadline: AtomicBool::new(false), deadline: Mutex::new(None) }
     }
 
-    /// By a user, before it tries.
+    /// Takes all permits. A user calls this before each try.
     pub(crate) fn prepare(&self) {
         while try_semacquire(&self.permits) {
             self.took();
         }
     }
 
-    /// By a user that has taken a permit, before it tries: pairs with the fence of [`nudge`](Self::nudge).
+    /// Orders the taking of a permit before the try. A user calls this after it has taken a permit and before it tries.
+    /// The fence pairs with the fence of [`nudge`](Self::nudge).
     pub(crate) fn took(&self) {
         fence(Ordering::SeqCst);
     }
 
-    /// Its user is to try again, or to look what has changed.
+    /// Makes the user of this direction try again, or look for a change.
     pub(crate) fn nudge(&self) {
         fence(Ordering::SeqCst);
         if self.permits.load(Ordering::SeqCst) == 0 {
@@ -88,7 +92,7 @@ impl Direction {
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        // Acquire: what the setter of the deadline has stored before.
+        // Acquire: pairs with the Release of `set_deadline`, which has stored the deadline before.
         if !self.has_deadline.load(Ordering::Acquire) {
             return None;
         }
@@ -99,7 +103,7 @@ impl Direction {
         self.deadline().is_some_and(|deadline| deadline <= now())
     }
 
-    /// A call that waits looks at it at once.
+    /// Sets the deadline. A call that waits looks at the new deadline at once.
     pub(crate) fn set_deadline(&self, deadline: Option<Instant>) {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
         self.has_deadline.store(deadline.is_some(), Ordering::Release);
@@ -107,17 +111,18 @@ impl Direction {
     }
 }
 
-/// What is not in use.
+/// The `Desc`s that are not in use.
 static SPARE: Mutex<Vec<&'static Desc>> = Mutex::new(Vec::new());
 
-/// A descriptor in the poller. Dropped, it is taken out, and closed.
+/// A descriptor that is registered with the poller. A drop removes the descriptor from the poller, and closes the
+/// descriptor.
 pub(crate) struct Registered<S: AsFd> {
     socket: S,
     pub(crate) desc: &'static Desc,
 }
 
 impl<S: AsFd> Registered<S> {
-    /// A descriptor that does not block.
+    /// Registers a non-blocking socket with the poller.
     pub(crate) fn new(socket: S) -> io::Result<Self> {
         let poller = Poller::get()?;
         let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -142,22 +147,23 @@ impl<S: AsFd> Drop for Registered<S> {
             poller.remove(self.socket.as_fd());
         }
         SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self.desc);
-        // The socket is closed now.
+        // The drop of the field `socket` closes the socket now.
     }
 }
 
 struct Poller {
     epoll: OwnedFd,
-    /// Readable: an interrupt.
+    /// An eventfd that is readable after an interrupt.
     interrupt: OwnedFd,
 }
 
-/// How many events a poll takes at most.
+/// The maximum number of events that a poll takes.
 const BATCH: usize = 128;
-/// The interrupt's; no `Desc` is there.
+/// The epoll data of the interrupt's eventfd. No `Desc` has this address.
 const INTERRUPT: u64 = 0;
 
-/// The time that `epoll_pwait2` reads: 64-bit fields on 32-bit systems too, where the C library's `timespec` is narrower.
+/// The time that `epoll_pwait2` reads. Both fields have 64 bits on 32-bit systems too, where the C library's `timespec`
+/// is narrower.
 #[repr(C)]
 struct KernelTimespec {
     seconds: i64,
@@ -165,18 +171,20 @@ struct KernelTimespec {
 }
 
 impl Poller {
-    /// The process's. It is made when it is first asked for; if that fails, as no descriptors are left, when it is asked
-    /// for again.
+    /// Returns the poller of the process. The first call creates the poller. If the creation fails, because no
+    /// descriptors are left for instance, the next call tries again.
     fn get() -> io::Result<&'static Self> {
         static POLLER: OnceLock<Poller> = OnceLock::new();
         let poller = match POLLER.get() {
             Some(poller) => poller,
             None => {
                 let made = Self::new()?;
-                POLLER.get_or_init(|| made) // or another caller's: then this one is closed
+                // if another caller was faster, `made` is closed, and that caller's poller is used
+                POLLER.get_or_init(|| made)
             }
         };
-        // SAFETY: `poll` and `interrupt` call the system, and wake; neither panics, nor waits elsewhere.
+        // SAFETY: `poll` and `interrupt` only make system calls and wake waiters: neither panics, nor waits elsewhere
+        // than in the system.
         unsafe { set_net_poller(poller) };
         Ok(poller)
     }
@@ -187,7 +195,7 @@ impl Poller {
         // SAFETY: no preconditions.
         let interrupt = own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
         let poller = Self { epoll, interrupt };
-        // Level-triggered: it is seen by the call that waits, even if others have seen it.
+        // Level-triggered: the call that waits sees the interrupt, even if other calls have seen the interrupt before.
         poller.control(libc::EPOLL_CTL_ADD, poller.interrupt.as_fd(), libc::EPOLLIN as u32, INTERRUPT)?;
         Ok(poller)
     }
@@ -198,28 +206,29 @@ impl Poller {
     }
 
     fn remove(&self, fd: BorrowedFd<'_>) {
-        _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0); // it is closed next, which takes it out too
+        // ignore errors: the socket is closed next, which removes the descriptor too
+        _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
     }
 
     fn control(&self, operation: i32, fd: BorrowedFd<'_>, events: u32, data: u64) -> io::Result<()> {
         let mut event = libc::epoll_event { events, u64: data };
-        // SAFETY: both are open; the event is alive.
+        // SAFETY: both descriptors are open; the kernel reads `event` during the call only.
         check(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) })?;
         Ok(())
     }
 
-    /// How many events there were.
+    /// Waits for events, fills `events`, and returns the number of events.
     fn wait(&self, events: &mut [libc::epoll_event; BATCH], timeout: Option<Duration>) -> usize {
         let epoll = self.epoll.as_raw_fd();
         let n = match timeout {
-            // Nanoseconds, for the timers of goroutines; Linux 5.11.
+            // Use nanoseconds, for the timers of goroutines. The system call exists since Linux 5.11.
             Some(timeout) if !timeout.is_zero() => {
                 let left = KernelTimespec {
                     seconds: timeout.as_secs().try_into().unwrap_or(i64::MAX),
                     nanoseconds: timeout.subsec_nanos().into(),
                 };
                 let no_mask = std::ptr::null::<libc::sigset_t>();
-                // SAFETY: the buffer has room for BATCH events; the time is alive.
+                // SAFETY: `events` has room for BATCH events, and `left` outlives the call.
                 let n = unsafe {
                     libc::syscall(
                         libc::SYS_epoll_pwait2,
@@ -231,11 +240,11 @@ impl Poller {
                         0_usize,
                     )
                 };
-                // EPERM: filters of system calls that do not know it. It is no error of the call's own.
+                // EPERM: a filter of system calls does not know this call. The call itself never fails with EPERM.
                 let no_such_call = |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM));
                 if n < 0 && no_such_call(io::Error::last_os_error()) {
                     let millis = timeout.as_millis().saturating_add(1).try_into().unwrap_or(i32::MAX);
-                    // SAFETY: as above.
+                    // SAFETY: `events` has room for BATCH events.
                     unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), BATCH as i32, millis) }
                 } else {
                     n as i32
@@ -243,16 +252,16 @@ impl Poller {
             }
             _ => {
                 let millis = if timeout.is_some() { 0 } else { -1 };
-                // SAFETY: as above.
+                // SAFETY: `events` has room for BATCH events.
                 unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), BATCH as i32, millis) }
             }
         };
-        n.max(0) as usize // an error: a signal came
+        n.max(0) as usize // an error means that a signal came
     }
 
     fn take_interrupt(&self) {
         let mut count = 0_u64;
-        // SAFETY: eight bytes, for an eventfd that does not block.
+        // SAFETY: `count` has the eight bytes that a read of an eventfd writes. The eventfd does not block.
         _ = unsafe { libc::read(self.interrupt.as_raw_fd(), (&raw mut count).cast(), 8) };
     }
 }
@@ -269,7 +278,7 @@ impl NetPoller for Poller {
                 }
                 continue;
             }
-            // SAFETY: only `Desc`s are added, and they are never freed.
+            // SAFETY: the poller adds only addresses of `Desc`s, apart from INTERRUPT, and no `Desc` is ever freed.
             let desc = unsafe { &*(data as *const Desc) };
             let both = libc::EPOLLHUP | libc::EPOLLERR;
             if happened & (libc::EPOLLIN | libc::EPOLLRDHUP | both) != 0 {
@@ -283,7 +292,8 @@ impl NetPoller for Poller {
 
     fn interrupt(&self) {
         let one = 1_u64;
-        // SAFETY: eight bytes, for an eventfd. If its counter is full it is readable, which is all that is asked for.
+        // SAFETY: `one` has the eight bytes that a write to an eventfd reads. If the counter of the eventfd is full,
+        // the write fails, but the eventfd is readable, which is all that an interrupt needs.
         _ = unsafe { libc::write(self.interrupt.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 }
@@ -293,6 +303,7 @@ fn check(result: i32) -> io::Result<i32> {
 }
 
 fn own(result: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: it was opened for this call alone.
+    // SAFETY: the caller passes the result of a system call that has just opened this descriptor, so nothing else owns
+    // it.
     check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }

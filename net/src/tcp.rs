@@ -1,4 +1,4 @@
-//! TCP.
+//! TCP sockets: `TcpStream` and `TcpListener`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,9 +16,10 @@ use crate::fd::NetFd;
 
 /// A TCP connection. Go's `net.TCPConn`.
 ///
-/// It is `Read` and `Write`, and so is a reference to it: one goroutine may read while another writes, and a third
-/// [`close`](TcpStream::close)s it. Reads wait for each other, and so do writes. The delay of small packets is off, as in
-/// Go, at both ends: of what is connected, and of what is accepted; not of what [`from_std`](TcpStream::from_std) takes.
+/// The stream implements `Read` and `Write`, and so does a reference to the stream: one goroutine may read while
+/// another writes, and a third [`close`](TcpStream::close)s the stream. Reads wait for each other, and so do writes. As
+/// in Go, the delay of small packets is off at both ends: for connected streams and for accepted streams, but not for a
+/// socket that [`from_std`](TcpStream::from_std) takes.
 ///
 /// # Examples
 ///
@@ -55,32 +56,34 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's for the last address; `InvalidInput` for what is no address.
+    /// The system's error for the last address; `InvalidInput` for a text that is no address.
     pub fn connect(addr: impl ToAddrs) -> io::Result<Self> {
         Self::connect_limited(&addr, &Dial::Limited(WaitLimit::default()))
     }
 
-    /// A [`connect`](TcpStream::connect) that gives up after a while, with `TimedOut`. Go's `net.DialTimeout`.
+    /// Connects as [`connect`](TcpStream::connect) does, but gives up after `timeout`, with `TimedOut`. Go's
+    /// `net.DialTimeout`.
     ///
     /// # Errors
     ///
-    /// As those of `connect`.
+    /// The same as those of `connect`.
     pub fn connect_timeout(addr: impl ToAddrs, timeout: Duration) -> io::Result<Self> {
         let limit = WaitLimit { deadline: now().checked_add(timeout), cancel: None };
         Self::connect_limited(&addr, &Dial::Limited(limit))
     }
 
-    /// A [`connect`](TcpStream::connect) that ends when a context is done. Go's `Dialer.DialContext`.
+    /// Connects as [`connect`](TcpStream::connect) does, but ends when a context is done. Go's `Dialer.DialContext`.
     ///
     /// # Errors
     ///
-    /// As those of `connect`, and the context's: of kind `TimedOut` after its deadline, else `Other`.
+    /// The same as those of `connect`, or the context's error: of kind `TimedOut` after the context's deadline, else
+    /// `Other`.
     pub fn connect_ctx(ctx: &Context, addr: impl ToAddrs) -> io::Result<Self> {
         Self::connect_limited(&addr, &Dial::Context(ctx))
     }
 
-    /// Of a listener: as one that was connected here. Go: `newTCPConn`. An error is the option's, and no reason to lose
-    /// the connection.
+    /// Makes a stream of a socket that a listener accepted, with the options of a connected stream. Go: `newTCPConn`.
+    /// Ignores an error of the option, which is no reason to lose the connection.
     fn accepted(socket: std::net::TcpStream) -> io::Result<Self> {
         _ = socket.set_nodelay(true);
         Self::from_std(socket)
@@ -101,11 +104,11 @@ impl TcpStream {
         Err(last.unwrap_or_else(|| io::ErrorKind::InvalidInput.into()))
     }
 
-    /// Whether small packets are sent at once.
+    /// Returns whether small packets are sent at once.
     ///
     /// # Errors
     ///
-    /// The system's, and [`Closed`](crate::Closed).
+    /// An error of the system, or [`Closed`](crate::Closed).
     pub fn nodelay(&self) -> io::Result<bool> {
         self.fd.with(std::net::TcpStream::nodelay)
     }
@@ -114,32 +117,33 @@ impl TcpStream {
     ///
     /// # Errors
     ///
-    /// The system's, and [`Closed`](crate::Closed).
+    /// An error of the system, or [`Closed`](crate::Closed).
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.fd.with(|socket| socket.set_nodelay(nodelay))
     }
 }
 
-/// Waits for TCP connections. Go's `net.TCPListener`.
+/// A listener, which waits for TCP connections. Go's `net.TCPListener`.
 ///
 /// # Examples
 ///
-/// A server that stops: see the example `echo_server`.
+/// The example `echo_server` is a server that stops.
 pub struct TcpListener {
     fd: NetFd<std::net::TcpListener>,
 }
 
 listener!(TcpListener, std::net::TcpListener, TcpStream, SocketAddr);
 
-/// How many connections may wait to be accepted, if the system allows it: as Go asks the system for its limit.
+/// The number of connections that may wait to be accepted, if the system allows so many: Go asks the system for its
+/// limit.
 const BACKLOG: i32 = 4096;
 
 impl TcpListener {
-    /// Listens on the first of the addresses that can be bound. Port 0: one that is free.
+    /// Listens on the first of the addresses that can be bound. With port 0, the system chooses a free port.
     ///
     /// # Errors
     ///
-    /// The system's for the last address (`AddrInUse`, ...); `InvalidInput` for what is no address.
+    /// The system's error for the last address (`AddrInUse`, ...); `InvalidInput` for a text that is no address.
     pub fn bind(addr: impl ToAddrs) -> io::Result<Self> {
         let mut last = None;
         for addr in addr.to_addrs()? {

@@ -1,4 +1,4 @@
-//! UDP.
+//! UDP sockets: `UdpSocket`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,20 +32,21 @@ socket!(UdpSocket, std::net::UdpSocket);
 writes!(UdpSocket, std::net::UdpSocket);
 
 impl UdpSocket {
-    /// A socket at the first of the addresses that can be bound. Port 0: one that is free.
+    /// Creates a socket at the first of the addresses that can be bound. With port 0, the system chooses a free port.
     ///
     /// # Errors
     ///
-    /// The system's for the last address; `InvalidInput` for what is no address.
+    /// The system's error for the last address; `InvalidInput` for a text that is no address.
     pub fn bind(addr: impl ToAddrs) -> io::Result<Self> {
         Self::from_std(std::net::UdpSocket::bind(&*addr.to_addrs()?)?)
     }
 
-    /// Sets where [`send`](UdpSocket::send) sends to, and from where packets are received; others are dropped.
+    /// Sets the address to which [`send`](UdpSocket::send) sends, and from which packets are received. Packets from
+    /// other addresses are dropped.
     ///
     /// # Errors
     ///
-    /// The system's for the last address, and [`Closed`](crate::Closed).
+    /// The system's error for the last address, or [`Closed`](crate::Closed).
     pub fn connect(&self, addr: impl ToAddrs) -> io::Result<()> {
         let addrs = addr.to_addrs()?;
         self.fd.with(|socket| socket.connect(&*addrs))
@@ -55,44 +56,46 @@ impl UdpSocket {
     ///
     /// # Errors
     ///
-    /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+    /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
     pub fn send_to(&self, buf: &[u8], addr: impl ToAddrs) -> io::Result<usize> {
         let addr = *addr.to_addrs()?.first().ok_or(io::ErrorKind::InvalidInput)?;
         self.fd.call(Side::Write, &WaitLimit::default(), |socket| socket.send_to(buf, addr))
     }
 
-    /// Waits for a packet: its length, and where it came from. What finds no room in `buf` is lost.
+    /// Waits for a packet. Returns the number of bytes stored in `buf`, and the sender's address. The part of a packet
+    /// that finds no room in `buf` is lost.
     ///
     /// # Errors
     ///
-    /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+    /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.fd.call(Side::Read, &WaitLimit::default(), |socket| socket.recv_from(buf))
     }
 
-    /// A [`recv_from`](UdpSocket::recv_from) that ends when a context is done.
+    /// Waits as [`recv_from`](UdpSocket::recv_from) does, but ends when a context is done.
     ///
     /// # Errors
     ///
-    /// As those of `recv_from`, and the context's: of kind `TimedOut` after its deadline, else `Other`.
+    /// The same as those of `recv_from`, or the context's error: of kind `TimedOut` after the context's deadline, else
+    /// `Other`.
     pub fn recv_from_ctx(&self, ctx: &Context, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.fd.call_ctx(ctx, Side::Read, |socket| socket.recv_from(buf))
     }
 
-    /// Sends a packet to where the socket is connected to.
+    /// Sends a packet to the address that the socket is connected to.
     ///
     /// # Errors
     ///
-    /// As those of [`send_to`](UdpSocket::send_to).
+    /// The same as those of [`send_to`](UdpSocket::send_to).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.fd.call(Side::Write, &WaitLimit::default(), |socket| socket.send(buf))
     }
 
-    /// Waits for a packet from where the socket is connected to.
+    /// Waits for a packet from the address that the socket is connected to.
     ///
     /// # Errors
     ///
-    /// As those of [`recv_from`](UdpSocket::recv_from).
+    /// The same as those of [`recv_from`](UdpSocket::recv_from).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.fd.call(Side::Read, &WaitLimit::default(), |socket| socket.recv(buf))
     }

@@ -1,4 +1,4 @@
-//! Unix sockets.
+//! Unix sockets: `UnixStream`, `UnixListener` and `UnixDatagram`.
 
 use std::io;
 use std::os::unix::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::common::{listener, socket, stream, writes};
 use crate::dial::{Dial, dial};
 use crate::fd::NetFd;
 
-/// A connection of Unix sockets. Go's `net.UnixConn`, of network `unix`. As a [`TcpStream`](crate::TcpStream).
+/// A connection of Unix sockets, used like a [`TcpStream`](crate::TcpStream). Go's `net.UnixConn`, of network `unix`.
 ///
 /// # Examples
 ///
@@ -40,16 +40,16 @@ impl UnixStream {
     ///
     /// # Errors
     ///
-    /// The system's. `WouldBlock`: the listener has a full queue.
+    /// An error of the system. `WouldBlock` means that the listener has a full queue.
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::connect_limited(path.as_ref(), &Dial::Limited(WaitLimit::default()))
     }
 
-    /// A [`connect`](UnixStream::connect) that fails if a context is done.
+    /// Connects as [`connect`](UnixStream::connect) does, but fails if a context is done.
     ///
     /// # Errors
     ///
-    /// As those of `connect`, and the context's.
+    /// The same as those of `connect`, or the context's error.
     pub fn connect_ctx(ctx: &Context, path: impl AsRef<Path>) -> io::Result<Self> {
         Self::connect_limited(path.as_ref(), &Dial::Context(ctx))
     }
@@ -63,20 +63,20 @@ impl UnixStream {
         Ok(Self { fd: dial(socket, &SockAddr::unix(path)?, how)? })
     }
 
-    /// Two that are connected to each other. Go's `net.Pipe`, with a buffer.
+    /// Creates two streams that are connected to each other. Go's `net.Pipe`, with a buffer.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An error of the system.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = std::os::unix::net::UnixStream::pair()?;
         Ok((Self::from_std(one)?, Self::from_std(other)?))
     }
 }
 
-/// Waits for connections at a path. Go's `net.UnixListener`.
+/// A listener, which waits for connections at a path. Go's `net.UnixListener`.
 ///
-/// Different from Go: the path stays when it is closed, as with `std`'s.
+/// Different from Go: the path stays when the listener is closed, as with the listener of `std`.
 pub struct UnixListener {
     fd: NetFd<std::os::unix::net::UnixListener>,
 }
@@ -84,11 +84,11 @@ pub struct UnixListener {
 listener!(UnixListener, std::os::unix::net::UnixListener, UnixStream, SocketAddr);
 
 impl UnixListener {
-    /// Listens at a path, where nothing must be.
+    /// Listens at a path, at which no file may exist.
     ///
     /// # Errors
     ///
-    /// The system's: `AddrInUse`, if there is something.
+    /// An error of the system: `AddrInUse`, if the path exists.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_std(std::os::unix::net::UnixListener::bind(path)?)
     }
@@ -103,20 +103,20 @@ socket!(UnixDatagram, std::os::unix::net::UnixDatagram);
 writes!(UnixDatagram, std::os::unix::net::UnixDatagram);
 
 impl UnixDatagram {
-    /// A socket at a path, where nothing must be.
+    /// Creates a socket at a path, at which no file may exist.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An error of the system.
     pub fn bind(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_std(std::os::unix::net::UnixDatagram::bind(path)?)
     }
 
-    /// Two that are connected to each other.
+    /// Creates two sockets that are connected to each other.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// An error of the system.
     pub fn pair() -> io::Result<(Self, Self)> {
         let (one, other) = std::os::unix::net::UnixDatagram::pair()?;
         Ok((Self::from_std(one)?, Self::from_std(other)?))
@@ -126,26 +126,26 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+    /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
     pub fn send_to(&self, buf: &[u8], path: impl AsRef<Path>) -> io::Result<usize> {
         let path = path.as_ref();
         self.fd.call(Side::Write, &WaitLimit::default(), |socket| socket.send_to(buf, path))
     }
 
-    /// Waits for a packet: its length, and where it came from.
+    /// Waits for a packet. Returns the number of bytes stored in `buf`, and the sender's address.
     ///
     /// # Errors
     ///
-    /// The system's, `TimedOut` at the deadline, and [`Closed`](crate::Closed).
+    /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.fd.call(Side::Read, &WaitLimit::default(), |socket| socket.recv_from(buf))
     }
 
-    /// Sends a packet to the other of a [`pair`](UnixDatagram::pair).
+    /// Sends a packet to the other socket of a [`pair`](UnixDatagram::pair).
     ///
     /// # Errors
     ///
-    /// As those of [`send_to`](UnixDatagram::send_to).
+    /// The same as those of [`send_to`](UnixDatagram::send_to).
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
         self.fd.call(Side::Write, &WaitLimit::default(), |socket| socket.send(buf))
     }
@@ -154,7 +154,7 @@ impl UnixDatagram {
     ///
     /// # Errors
     ///
-    /// As those of [`recv_from`](UnixDatagram::recv_from).
+    /// The same as those of [`recv_from`](UnixDatagram::recv_from).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
         self.fd.call(Side::Read, &WaitLimit::default(), |socket| socket.recv(buf))
     }

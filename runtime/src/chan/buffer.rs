@@ -1,6 +1,6 @@
-//! Where a channel keeps values: a ring of `capacity` slots, and a list of values beside it.
+//! The storage of a channel's values: a ring of `capacity` slots, and a list of values beside the ring.
 //!
-//! All of it is under the channel's lock, but for the dropping.
+//! Everything here is used under the channel's lock, except for the drop.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -9,23 +9,24 @@ use std::ptr;
 use super::raw::MAX_LEN;
 use crate::shim::Cell;
 
-/// A ring. It does not count its values: the channel's word does.
+/// A ring of values. The channel's word counts the values, not the ring.
 pub(super) struct Ring<T> {
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
-    /// Where the oldest value is.
+    /// The index of the oldest value. Changed under the channel's lock.
     head: Cell<usize>,
-    /// Where the next value goes.
+    /// The index of the slot for the next value. Changed under the channel's lock.
     tail: Cell<usize>,
 }
 
 impl<T> Ring<T> {
-    /// `None` if so many values cannot be.
+    /// Makes an empty ring. Returns `None` if `capacity` is too large, or there is not enough memory.
     pub(super) fn new(capacity: usize) -> Option<Self> {
         let mut slots = Vec::<UnsafeCell<MaybeUninit<T>>>::new();
         if capacity > MAX_LEN || slots.try_reserve_exact(capacity).is_err() {
             return None;
         }
-        // SAFETY: room for so many has just been reserved; and what is not initialised is a `MaybeUninit`.
+        // SAFETY: `try_reserve_exact` has reserved room for `capacity` elements, and a `MaybeUninit` needs no
+        // initialisation.
         unsafe { slots.set_len(capacity) };
         Some(Self { slots: slots.into(), head: Cell::new(0), tail: Cell::new(0) })
     }
@@ -34,17 +35,17 @@ impl<T> Ring<T> {
         if at + 1 == self.slots.len() { 0 } else { at + 1 }
     }
 
-    /// Moves the value at `from` to the end.
+    /// Moves the value at `from` to the end of the ring.
     ///
     /// # Safety
     ///
     /// - The lock is held, and a slot is free.
-    /// - `from` has a value, which is the ring's from now on.
+    /// - `from` has a value, which belongs to the ring from now on.
     #[inline]
     pub(super) unsafe fn push(&self, from: *const T) {
         let at = self.tail.get();
-        // SAFETY: a value at `from`, and a free slot, by the contract; the two are not the same memory, as the ring's
-        // slots are never lent.
+        // SAFETY: `from` has a value, and a slot is free, by the contract of this function. The two do not overlap,
+        // because the ring's slots are never lent.
         unsafe { ptr::copy_nonoverlapping(from, self.slots[at].get().cast(), 1) };
         self.tail.set(self.after(at));
     }
@@ -54,19 +55,20 @@ impl<T> Ring<T> {
     /// # Safety
     ///
     /// - The lock is held, and the ring has a value.
-    /// - `to` has room for it.
+    /// - `to` has room for the value.
     #[inline]
     pub(super) unsafe fn pop(&self, to: *mut T) {
         let at = self.head.get();
-        // SAFETY: as in `push`, the other way round.
+        // SAFETY: `to` has room, and the ring has a value, by the contract of this function. The two do not overlap,
+        // because the ring's slots are never lent.
         unsafe { ptr::copy_nonoverlapping(self.slots[at].get().cast(), to, 1) };
         self.head.set(self.after(at));
     }
 }
 
-/// Values beside the ring: those that a receiver had been given and has given back, because its future was dropped
-/// before it could return them; and, of a channel without capacity, those that were sent by a permit. They are received
-/// before those of the ring, the oldest first.
+/// Values beside the ring. A receiver gave such a value back, because its future was dropped before it could return the
+/// value; or, in a channel without capacity, a permit sent the value. These values are received before those of the
+/// ring, the oldest first.
 pub(super) struct Returned<T> {
     first: Cell<*mut Node<T>>,
 }
@@ -78,7 +80,7 @@ pub(super) struct Node<T> {
 }
 
 impl<T> Node<T> {
-    /// Makes room for a value, before the lock is taken: an allocator is not ours.
+    /// Makes room for a value. The caller does this before it takes the lock, because the allocator may be user code.
     pub(super) fn new() -> Box<Self> {
         Box::new(Self { value: MaybeUninit::uninit(), ticket: 0, next: ptr::null_mut() })
     }
@@ -94,14 +96,14 @@ impl<T> Returned<T> {
         self.first.get().is_null()
     }
 
-    /// Moves the value at `from` to its place by its age, in a new node.
+    /// Moves the value at `from` into a new node, and puts the node at the position of its age.
     ///
     /// # Safety
     ///
     /// - The lock is held.
-    /// - `from` has a value, which is the list's from now on.
+    /// - `from` has a value, which belongs to the list from now on.
     pub(super) unsafe fn insert(&self, mut node: Box<Node<T>>, from: *const T, ticket: u64) {
-        // SAFETY: `from` has a value; the node is new, so it is other memory.
+        // SAFETY: `from` has a value, by the contract of this function. The node is new, so the two do not overlap.
         unsafe { ptr::copy_nonoverlapping(from, node.value.as_mut_ptr(), 1) };
         node.ticket = ticket;
         let first = self.first.get();
@@ -121,18 +123,21 @@ impl<T> Returned<T> {
         }
     }
 
-    /// Moves a value to `to`. Frees the node, which is the allocator's code under the lock: the one place where that is.
+    /// Moves the oldest value to `to`. Frees the node, and thus runs the allocator under the lock: the only place where
+    /// that happens.
     ///
     /// # Safety
     ///
-    /// - The lock is held, and there is a value.
-    /// - `to` has room for it.
+    /// - The lock is held, and the list has a value.
+    /// - `to` has room for the value.
     #[cold]
     pub(super) unsafe fn pop(&self, to: *mut T) {
-        // SAFETY: there is one, by the contract; made by `push`, and in no other hand.
+        // SAFETY: the list has a first node, by the contract of this function. `insert` made the pointer by
+        // `Box::into_raw`, and only the list has the pointer.
         let node = unsafe { Box::from_raw(self.first.get()) };
         self.first.set(node.next);
-        // SAFETY: the node's value is moved out once: the node is dropped after this, which does not drop it.
+        // SAFETY: `to` has room, by the contract of this function. The value is moved out once: the drop of the node
+        // does not drop its value.
         unsafe { ptr::copy_nonoverlapping(node.value.as_ptr(), to, 1) };
     }
 }

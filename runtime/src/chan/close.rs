@@ -1,13 +1,14 @@
 //! Closing a channel.
 //!
-//! The flag is set at the first hold of the lock: from then on no send succeeds, no G begins to wait, and no receive looks
-//! at the blocked senders. All that wait are taken out, in batches of [`BATCH`], and woken without the lock.
+//! `close` sets the flag when it takes the lock for the first time. From then on no send succeeds, no G begins to wait,
+//! and no receive looks at the blocked senders. `close` takes all waiters out, in batches of [`BATCH`], and wakes them
+//! without the lock.
 //!
-//! A receive that is woken by this looks once more: a task may hold a value still, which is the channel's.
+//! A receiver that a close wakes tries to receive again: a task may still hold a value, which belongs to the channel.
 //!
-//! All of a batch have been readied before the first waker of a task is called. A waker is user code. It may drop another
-//! task that waits here, and that one waits for the `ready` of a peer that has taken it. Such a task is in the queue
-//! still, or has been readied.
+//! All waiters of a batch have been readied before the first waker of a task is called. A waker is user code, which may
+//! drop another task that waits here, and the drop of such a task waits for the `ready` of a peer that has taken the
+//! task. At that time the other task is still in its queue, or has been readied.
 
 use std::task::Waker;
 
@@ -17,11 +18,11 @@ use super::waiters::Outcome;
 use crate::g::ReadyBatch;
 use crate::panics::Panics;
 
-/// How many waiters one hold of the lock takes out at most: there must be room for their wakers.
+/// The maximum number of waiters that are taken out under one hold of the lock. Their wakers need room on the stack.
 const BATCH: usize = 32;
 
 impl<T> Core<T> {
-    /// False if it is closed already.
+    /// Closes the channel. Returns false if the channel is closed already.
     pub(super) fn close(&self) -> bool {
         let mut locked = self.raw.lock();
         let first = locked.word & CLOSED == 0;
@@ -39,7 +40,8 @@ impl<T> Core<T> {
     }
 }
 
-/// Unlocks, and wakes a batch. False if no more wait: none can join them.
+/// Takes a batch of waiters out, unlocks, and wakes the batch. Returns false if no waiters are left: no new waiters can
+/// join.
 fn wake_some(mut locked: Locked<'_>, panics: &mut Panics) -> bool {
     let mut peers = [const { None }; BATCH];
     let mut n = 0;
@@ -56,7 +58,8 @@ fn wake_some(mut locked: Locked<'_>, panics: &mut Panics) -> bool {
     let wakers: [Option<Waker>; BATCH] = {
         let mut batch = ReadyBatch::new();
         peers.map(|peer| {
-            // SAFETY: taken out by us alone and not readied yet, so its waiter is still there; not used after.
+            // SAFETY: only this call has taken `peer` out, and `peer` has not been readied yet, so its waiter is still
+            // alive. `peer` is not used afterwards.
             peer.and_then(|peer| unsafe { batch.mark_ready(peer.g()) })
         })
     };

@@ -1,12 +1,13 @@
 //! Counted ends, as Rust's own channels have them: the channel is closed when the last of one kind is dropped.
 //!
-//! | the last is dropped | then |
+//! | dropped | effect |
 //! |---|---|
-//! | [`Sender`] | the channel is closed: receivers get what is left, then an error |
-//! | [`Receiver`] | the channel is closed: sends fail, with their values, also those that wait; values that are left are dropped |
+//! | the last [`Sender`] | the channel is closed: receivers get the values that are left, then an error |
+//! | the last [`Receiver`] | the channel is closed: sends fail, and return their values, also those that wait; values that are left are dropped |
 //!
-//! The count of an end orders what its user did before the drop with the closing: Release as it is counted down, Acquire
-//! by the last. A clone is made from an end that is there, so the count is not 0, and its increment orders nothing.
+//! The counts order a close after the use of the ends: all that the user of an end did before its drop happens before
+//! the close. Each drop decrements the count with Release, and the last drop also with Acquire. A clone is made from an
+//! existing end, so the count is not 0, and the increment orders nothing.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,8 +27,8 @@ use crate::panics::Panics;
 use crate::sema::WaitLimit;
 use crate::shim::{AtomicUsize, Ordering};
 
-/// Makes a channel with counted ends. `capacity` values are kept for receivers to come; with 0, a send waits for its
-/// receiver.
+/// Makes a channel with counted ends. The channel keeps `capacity` values for later receivers; with 0, a send waits for
+/// its receiver.
 ///
 /// # Panics
 ///
@@ -54,10 +55,10 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(core.clone()), Receiver(core))
 }
 
-/// The end of a [`channel`] that sends. Clones are counted.
+/// The sending end of a [`channel`]. Clones are counted.
 pub struct Sender<T>(Arc<Core<T>>);
 
-/// The end of a [`channel`] that receives. Clones are counted; each value goes to one of them.
+/// The receiving end of a [`channel`]. Clones are counted; each value goes to a single receiver.
 pub struct Receiver<T>(Arc<Core<T>>);
 
 impl<T> Sender<T> {
@@ -66,23 +67,24 @@ impl<T> Sender<T> {
         &self.0
     }
 
-    /// Sends; waits for room, or for a receiver.
+    /// Sends, and waits for room or for a receiver.
     ///
-    /// A goroutine that has run for long gives way here, before.
+    /// A goroutine that has run for long gives way here, before the send.
     ///
     /// # Errors
     ///
-    /// The value, if the channel is closed or no receiver is left; also if that comes while the send waits.
+    /// The channel is closed or no receiver is left, also if that happens while the send waits. The error contains the
+    /// value.
     #[inline]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         self.0.send(value, None, |_, value| SendError(value))
     }
 
-    /// Sends if that need not wait.
+    /// Sends if the send need not wait.
     ///
     /// # Errors
     ///
-    /// Why not, with the value.
+    /// The reason why the value was not sent, with the value.
     #[inline]
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
         self.0.try_send(value, |why, value| match why {
@@ -91,11 +93,12 @@ impl<T> Sender<T> {
         })
     }
 
-    /// [`send`](Self::send) that gives up at a limit: a deadline, a [`Cancel`](crate::sema::Cancel), or both.
+    /// Sends as [`send`](Self::send) does, but gives up at a limit: a deadline, a [`Cancel`](crate::sema::Cancel), or
+    /// both.
     ///
     /// # Errors
     ///
-    /// Why, with the value.
+    /// The reason why the value was not sent, with the value.
     pub fn send_limited(&self, value: T, limit: &WaitLimit<'_>) -> Result<(), SendLimitedError<T>> {
         limited::send(Some(&self.0), value, limit).map_err(|error| match error {
             Unsent::Closed(value) => SendLimitedError::Closed(value),
@@ -103,36 +106,38 @@ impl<T> Sender<T> {
         })
     }
 
-    /// [`send`](Self::send) that gives up at a deadline.
+    /// Sends as [`send`](Self::send) does, but gives up at a deadline.
     ///
     /// # Errors
     ///
-    /// Why, with the value.
+    /// The reason why the value was not sent, with the value.
     pub fn send_until(&self, value: T, deadline: Instant) -> Result<(), SendLimitedError<T>> {
         self.send_limited(value, &WaitLimit::until(deadline))
     }
 
-    /// [`send`](Self::send) that gives up after a time.
+    /// Sends as [`send`](Self::send) does, but gives up after a time.
     ///
     /// # Errors
     ///
-    /// Why, with the value.
+    /// The reason why the value was not sent, with the value.
     pub fn send_timeout(&self, value: T, timeout: Duration) -> Result<(), SendLimitedError<T>> {
         self.send_limited(value, &limited::within(timeout))
     }
 
-    /// [`send`](Self::send) as a future, for async tasks. A future that is dropped before it was ready has sent nothing, if
-    /// the channel has a buffer; without one, its value may have been received: see [`SendFuture`].
+    /// Sends as [`send`](Self::send) does, as a future, for async tasks. If the channel has a buffer, a future that is
+    /// dropped before it was ready has sent nothing. Without a buffer, its value may have been received: see
+    /// [`SendFuture`].
     pub fn send_async(&self, value: T) -> SendFuture<'_, Self> {
         SendFuture::new(self, value)
     }
 
-    /// Reserves a place for a value, as a future, for async tasks: a [`Permit`], whose [`send`](Permit::send) does not
-    /// wait. So a task that gives up before it has the permit has sent nothing, and still has its value. tokio's `reserve`.
+    /// Reserves a place for a value, as a future, for async tasks. The future returns a [`Permit`], whose
+    /// [`send`](Permit::send) does not wait. So a task that gives up before it has the permit has sent nothing, and
+    /// still has its value. tokio's `reserve`.
     ///
-    /// Of a channel with a buffer, a place is a slot that no other sender fills. A channel without a buffer lends one place
-    /// at a time: a value that is sent by a permit then stays there until it is received, if no receiver waits. So unlike
-    /// `send`, the permit does not tell that the value has been received.
+    /// In a channel with a buffer, a place is a slot that no other sender fills. A channel without a buffer lends a
+    /// single place at a time: if no receiver waits, a value that is sent by a permit stays there until a receiver
+    /// takes the value. So unlike `send`, the permit does not tell that the value has been received.
     ///
     /// A closed channel gives a permit, whose send fails.
     ///
@@ -168,7 +173,7 @@ impl<T> Sender<T> {
         ReserveFuture::new(self)
     }
 
-    /// Reserves a place, if there is one now: see [`reserve_async`](Self::reserve_async).
+    /// Reserves a place, if there is a free place now: see [`reserve_async`](Self::reserve_async).
     pub fn try_reserve(&self) -> Option<Permit<'_, Self>> {
         Permit::try_new(self)
     }
@@ -180,9 +185,9 @@ impl<T> Receiver<T> {
         &self.0
     }
 
-    /// Receives; waits for a value.
+    /// Receives, and waits for a value.
     ///
-    /// A goroutine that has run for long gives way here, before.
+    /// A goroutine that has run for long gives way here, before the receive.
     ///
     /// # Errors
     ///
@@ -192,11 +197,11 @@ impl<T> Receiver<T> {
         self.0.recv(None, |_| RecvError)
     }
 
-    /// Receives if a value is there, or a sender waits with one.
+    /// Receives if a value is there, or if a sender waits with a value.
     ///
     /// # Errors
     ///
-    /// Why there is no value.
+    /// The reason why there is no value.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         self.0.try_recv(|why| match why {
@@ -205,11 +210,12 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// [`recv`](Self::recv) that gives up at a limit: a deadline, a [`Cancel`](crate::sema::Cancel), or both.
+    /// Receives as [`recv`](Self::recv) does, but gives up at a limit: a deadline, a [`Cancel`](crate::sema::Cancel),
+    /// or both.
     ///
     /// # Errors
     ///
-    /// Why. No value has been taken then.
+    /// The reason why there is no value. No value has been taken then.
     pub fn recv_limited(&self, limit: &WaitLimit<'_>) -> Result<T, RecvLimitedError> {
         limited::recv(Some(&self.0), limit).map_err(|error| match error {
             Unreceived::Closed => RecvLimitedError::Closed,
@@ -217,26 +223,27 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// [`recv`](Self::recv) that gives up at a deadline.
+    /// Receives as [`recv`](Self::recv) does, but gives up at a deadline.
     ///
     /// # Errors
     ///
-    /// Why.
+    /// The reason why there is no value.
     pub fn recv_until(&self, deadline: Instant) -> Result<T, RecvLimitedError> {
         self.recv_limited(&WaitLimit::until(deadline))
     }
 
-    /// [`recv`](Self::recv) that gives up after a time.
+    /// Receives as [`recv`](Self::recv) does, but gives up after a time.
     ///
     /// # Errors
     ///
-    /// Why.
+    /// The reason why there is no value.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvLimitedError> {
         self.recv_limited(&limited::within(timeout))
     }
 
-    /// [`recv`](Self::recv) as a future, for async tasks. A future that is dropped before it was ready has taken nothing:
-    /// a value that it had just been given is received by another, also if the channel has been closed meanwhile.
+    /// Receives as [`recv`](Self::recv) does, as a future, for async tasks. A future that is dropped before it was
+    /// ready has taken nothing: a value that the future had just been given goes to another receiver, also if the
+    /// channel has been closed meanwhile.
     pub fn recv_async(&self) -> RecvFuture<'_, Self> {
         RecvFuture::new(self)
     }
@@ -246,7 +253,7 @@ impl<T> Receiver<T> {
         Iter(self)
     }
 
-    /// Receives for as long as that need not wait.
+    /// Receives as long as no receive has to wait.
     pub fn try_iter(&self) -> TryIter<'_, Self> {
         TryIter(self)
     }
@@ -273,60 +280,61 @@ impl<T> IntoIterator for Receiver<T> {
 macro_rules! end {
     ($End:ident, $count:ident) => {
         impl<T> $End<T> {
-            /// Closes the channel: sends fail from now on, also those that wait, and receivers get what is left. False
-            /// if it was closed already.
+            /// Closes the channel: sends fail from now on, also those that wait, and receivers get the values that are
+            /// left. Returns false if the channel was closed already.
             pub fn close(&self) -> bool {
                 self.0.close()
             }
 
-            /// How many values wait to be received. More than the capacity, if receivers have given back what they had
-            /// been given, or if a permit of a channel without capacity has sent. A value that was given to a task counts
-            /// again if the task gives it back.
+            /// Returns the number of values that wait to be received. The number exceeds the capacity if receivers have
+            /// given values back, or if a permit of a channel without capacity has sent. A value that was given to a
+            /// task counts again if the task gives the value back.
             #[must_use]
             pub fn len(&self) -> usize {
                 self.0.raw.look().len()
             }
 
-            /// How many values it can keep.
+            /// Returns the number of values that the channel can keep.
             #[must_use]
             pub fn capacity(&self) -> usize {
                 self.0.raw.capacity()
             }
 
-            /// Whether no value waits to be received. So it is always without capacity.
+            /// Returns whether no value waits to be received. Without capacity that is always so, apart from the
+            /// exceptions that `len` names.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
 
-            /// Whether there is no room. So it is always without capacity.
+            /// Returns whether there is no room. Without capacity that is always so.
             #[must_use]
             pub fn is_full(&self) -> bool {
                 self.len() >= self.capacity()
             }
 
-            /// Returns the number of waiters that send or reserve; a select counts once for each case. For tests and diagnostics: the answer is
-            /// old when it arrives.
+            /// Returns the number of waiters that send or reserve; a select counts once for each case. For tests and
+            /// diagnostics: the answer may be outdated when it is returned.
             #[must_use]
             pub fn waiting_senders(&self) -> usize {
                 self.0.raw.waiting(Dir::Send) + self.0.raw.waiting(Dir::Reserve)
             }
 
-            /// How many wait here to receive, a select once for each of its cases. For tests and diagnostics: the answer is
-            /// old when it arrives.
+            /// Returns the number of waiters that receive; a select counts once for each case. For tests and
+            /// diagnostics: the answer may be outdated when it is returned.
             #[must_use]
             pub fn waiting_receivers(&self) -> usize {
                 self.0.raw.waiting(Dir::Recv)
             }
 
-            /// Whether it is closed: by [`close`](Self::close), or as one kind of end is gone. For tests and diagnostics,
-            /// as the answer may be old when it arrives.
+            /// Returns whether the channel is closed: by [`close`](Self::close), or because the last sender or the last
+            /// receiver was dropped. For tests and diagnostics: the answer may be outdated when it is returned.
             #[must_use]
             pub fn is_closed(&self) -> bool {
                 self.0.raw.look().is_closed()
             }
 
-            /// Whether both are ends of the same channel.
+            /// Returns whether both are ends of the same channel.
             #[must_use]
             pub fn same_channel(&self, other: &Self) -> bool {
                 Arc::ptr_eq(&self.0, &other.0)
@@ -335,8 +343,8 @@ macro_rules! end {
 
         impl<T> Clone for $End<T> {
             fn clone(&self) -> Self {
-                // Relaxed: see the top of this file. It cannot overflow: each end has a count in its `Arc`, too, which
-                // aborts before.
+                // Relaxed: see the top of this file. The count cannot overflow: each end is also counted by its `Arc`,
+                // which aborts earlier.
                 self.0.$count.fetch_add(1, Ordering::Relaxed);
                 Self(self.0.clone())
             }
@@ -355,7 +363,7 @@ macro_rules! end {
 end!(Sender, send_ends);
 end!(Receiver, recv_ends);
 
-/// Counts an end off; says whether it was the last.
+/// Decrements the count of ends, and returns whether this end was the last.
 fn is_last(ends: &AtomicUsize) -> bool {
     ends.fetch_sub(1, Ordering::AcqRel) == 1
 }

@@ -1,23 +1,23 @@
-//! Why a call on a channel has failed. What was to be sent comes back with the error.
+//! The errors of calls on a channel. The error of a send returns the value.
 
 use std::fmt;
 
 use crate::sema::WaitError;
 
-/// [`Sender::send`](super::Sender::send): the channel is closed, or no receiver is left.
+/// The error of [`Sender::send`](super::Sender::send): the channel is closed, or no receiver is left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SendError<T>(pub T);
 
-/// [`Sender::try_send`](super::Sender::try_send).
+/// The error of [`Sender::try_send`](super::Sender::try_send).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<T> {
-    /// No room, and no receiver waits.
+    /// There is no room, and no receiver waits.
     Full(T),
     /// The channel is closed, or no receiver is left.
     Closed(T),
 }
 
-/// [`Sender::send_limited`](super::Sender::send_limited).
+/// The error of [`Sender::send_limited`](super::Sender::send_limited).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendLimitedError<T> {
     /// The channel is closed, or no receiver is left.
@@ -29,27 +29,27 @@ pub enum SendLimitedError<T> {
 /// A send that gave up at its limit, with its value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct GaveUp<T> {
-    /// What was not sent.
+    /// The value that was not sent.
     pub value: T,
-    /// Which limit came first.
+    /// The limit that came first.
     pub why: WaitError,
 }
 
-/// [`Receiver::recv`](super::Receiver::recv): the channel is closed, or no sender is left, and all values have been
-/// received.
+/// The error of [`Receiver::recv`](super::Receiver::recv): the channel is closed, or no sender is left, and all values
+/// have been received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecvError;
 
-/// [`Chan::try_recv`](super::Chan::try_recv), [`Receiver::try_recv`](super::Receiver::try_recv).
+/// The error of [`Chan::try_recv`](super::Chan::try_recv) and of [`Receiver::try_recv`](super::Receiver::try_recv).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TryRecvError {
-    /// No value, and no sender waits.
+    /// There is no value, and no sender waits.
     Empty,
     /// The channel is closed, or no sender is left, and all values have been received.
     Closed,
 }
 
-/// [`Receiver::recv_limited`](super::Receiver::recv_limited).
+/// The error of [`Receiver::recv_limited`](super::Receiver::recv_limited).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecvLimitedError {
     /// The channel is closed, or no sender is left, and all values have been received.
@@ -59,14 +59,14 @@ pub enum RecvLimitedError {
 }
 
 impl<T> SendError<T> {
-    /// What was not sent.
+    /// Returns the value that was not sent.
     pub fn into_inner(self) -> T {
         self.0
     }
 }
 
 impl<T> TrySendError<T> {
-    /// What was not sent.
+    /// Returns the value that was not sent.
     pub fn into_inner(self) -> T {
         match self {
             Self::Full(value) | Self::Closed(value) => value,
@@ -75,7 +75,7 @@ impl<T> TrySendError<T> {
 }
 
 impl<T> SendLimitedError<T> {
-    /// What was not sent.
+    /// Returns the value that was not sent.
     pub fn into_inner(self) -> T {
         match self {
             Self::Closed(value) | Self::GaveUp(GaveUp { value, .. }) => value,
@@ -83,7 +83,7 @@ impl<T> SendLimitedError<T> {
     }
 }
 
-/// For `Context::limited` of `sudog-sync`, which wants no more than the reason.
+/// Drops the value. `Context::limited` of `sudog-sync` needs only the reason.
 impl<T> From<GaveUp<T>> for WaitError {
     fn from(error: GaveUp<T>) -> Self {
         error.why
@@ -124,7 +124,7 @@ fn gave_up(why: WaitError) -> &'static str {
     }
 }
 
-// `Debug` does not ask for that of the value, so that `unwrap` works for any.
+// These `Debug` implementations do not require `T: Debug`, so that `unwrap` works for any value.
 
 impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

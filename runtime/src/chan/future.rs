@@ -3,13 +3,14 @@
 //! | stage | the waiter | on poll | on drop |
 //! |---|---|---|---|
 //! | `Apart` | is in no queue | tries, then queues: `Queued` | a send drops its value |
-//! | `Queued` | is in its queue, or taken by a peer that is about to ready it | registers the waker; readied: `Over` | leaves; a receive that was given a value gives it back, a send that was given a place gives it up |
+//! | `Queued` | is in its queue, or taken by a peer that is about to ready the waiter | registers the waker; if readied: `Over` | leaves the queue; a receive gives a value back that it was given, a send gives a place up that it was given |
 //! | `Over` | is in no queue | panics | nothing |
 //!
-//! What a peer gives to a future is provisional until the future is polled: the table is at the top of `core.rs`.
+//! A value or a place that a peer gives to a future is provisional until the future is polled: the table is at the top
+//! of `core.rs`.
 //!
-//! The waker is registered after the channel has been unlocked, as a waker's `clone` is user code. A `ready` that comes
-//! before leaves a mark in the G.
+//! The waker is registered after the channel has been unlocked, because a waker's `clone` is user code. A `ready` that
+//! comes before the registration leaves a mark in the G.
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -34,12 +35,12 @@ pub(super) enum Stage {
     Over,
 }
 
-/// A waiter with its G, in a future.
+/// A waiter with its G, inside a future.
 pub(super) struct TaskWaiter {
     pub(super) stage: Cell<Stage>,
     pub(super) g: G,
     pub(super) coop: Coop,
-    /// Made as it is queued. In a cell: others write to it while it is.
+    /// The waiter, made when it is queued. In a cell, because peers write to the waiter while it is queued.
     waiter: UnsafeCell<MaybeUninit<Waiter>>,
 }
 
@@ -49,14 +50,17 @@ impl TaskWaiter {
         Self { stage: Cell::new(Stage::Apart), g: G::task(), coop: Coop::new(), waiter }
     }
 
+    /// Makes the waiter, and puts it into a queue.
+    ///
     /// # Safety
     ///
     /// - The stage is `Apart`.
-    /// - This and the slot stay where they are, alive, until the stage is `Over`.
+    /// - This value and the slot stay alive and in place until the stage is `Over`.
     pub(super) unsafe fn queue(&self, locked: &mut Locked<'_>, dir: Dir, slot: *mut ()) {
-        // SAFETY: nothing else uses it: the stage is `Apart`.
+        // SAFETY: nothing else uses the waiter, because the stage is `Apart`.
         let waiter = unsafe { (*self.waiter.get()).write(Waiter::of_task(&raw const self.g, slot)) };
-        // SAFETY: new; by the contract.
+        // SAFETY: `waiter` is new, so no queue contains it. The waiter, its G and its slot stay alive and in place
+        // until the stage is `Over`, by the contract of this function.
         unsafe { locked.enqueue(dir, waiter) };
         self.stage.set(Stage::Queued);
     }
@@ -65,20 +69,21 @@ impl TaskWaiter {
     ///
     /// `queue` has been called.
     pub(super) unsafe fn waiter(&self) -> &Waiter {
-        // SAFETY: made by `queue`, and written to through its cells only.
+        // SAFETY: `queue` has made the waiter, by the contract of this function. The waiter is changed only through its
+        // cells.
         unsafe { (*self.waiter.get()).assume_init_ref() }
     }
 
-    /// Leaves the queue of those that wait to send, or for a place; gives up a place that it has been given. True if it has
-    /// left, or has given up a place: its value has not been sent.
+    /// Leaves the queue of the waiters that send or reserve. If a peer has given a place, gives the place up. Returns
+    /// true if the waiter has left the queue, or has given up a place: then its value has not been sent.
     ///
     /// # Safety
     ///
     /// The stage is `Queued`, and `queue` was called with the lock of this channel. The waiter is not used after this.
     pub(super) unsafe fn leave_senders<T>(&self, core: &Core<T>) -> bool {
-        // SAFETY: queued, by the contract.
+        // SAFETY: the stage is `Queued`, so `queue` has been called.
         let waiter = unsafe { self.waiter() };
-        // SAFETY: put into a queue of this channel.
+        // SAFETY: the waiter is alive, and was put into a queue of this channel, by the contract of this function.
         if unsafe { core.raw.leave(waiter) } {
             crate::shim::mark("a sender that gives up leaves its queue");
             return true;
@@ -93,17 +98,19 @@ impl TaskWaiter {
     }
 }
 
-/// Receives: made by [`Chan::recv_async`](super::Chan::recv_async) and its like.
+/// The future of a receive: made by [`Chan::recv_async`](super::Chan::recv_async) and the similar functions.
 ///
-/// It does nothing before it is first polled; then it receives, or joins the queue. It may be dropped at any time, and has
-/// taken nothing then. A sender may have given it a value just before: that value goes to the next receiver, or is the
-/// next to be received. The drop may take as long as a send that is under way on another thread.
+/// The future does nothing before its first poll, which receives, or joins the queue. A future may be dropped at any
+/// time, and has taken nothing then. A sender may have given a value to the future just before the drop: that value
+/// goes to the next receiver, or is the next value to be received. The drop may take as long as a send that is under
+/// way on another thread.
 ///
-/// Until the future is polled, such a value is the channel's. So a closed channel is not at its end before the value has
-/// been received: another receiver that would be told so takes the value, and the future then ends as if the value had never come.
+/// Until the future is polled, such a value belongs to the channel. So a closed channel is not at its end before the
+/// value has been received: a receiver that would otherwise find the channel at its end takes the value, and the future
+/// then ends as if the value had never come.
 ///
-/// Once it has been polled it must be polled again when its waker is woken, or dropped. One that is leaked stays in the
-/// queue for ever, and keeps a value until the channel is closed.
+/// A future that has been polled must be polled again when its waker is woken, or be dropped. A leaked future stays in
+/// the queue for ever, and keeps a value until the channel is closed.
 #[must_use = "a future does nothing unless polled"]
 pub struct RecvFuture<'a, P: RecvPort> {
     port: &'a P,
@@ -111,11 +118,12 @@ pub struct RecvFuture<'a, P: RecvPort> {
     _pinned: PhantomPinned,
 }
 
-// SAFETY: what is in its wait is touched under the channel's lock while it is queued, by the peer that has taken it until
-// it readies it, and else by the owner of the future, which may be handed to another thread as any value. Its G is a task:
-// not bound to a thread, but a lock with a flag and a waker in it, which are `Send`. A value in its slot is sent with it.
+// SAFETY: the fields of `wait` are read and written under the channel's lock while the waiter is queued; by the peer
+// that has taken the waiter, until the peer readies the waiter; and otherwise by the owner of the future. The owner may
+// move the future to another thread, as any value. The future's G is a task: not bound to a thread, but a lock with a
+// flag and a waker inside, which are `Send`. A value in the slot is sent with the future.
 unsafe impl<P: RecvPort + Sync> Send for RecvFuture<'_, P> where P::Item: Send {}
-// SAFETY: nothing can be done with a shared reference to it.
+// SAFETY: a shared reference to this future permits no operation.
 unsafe impl<P: RecvPort> Sync for RecvFuture<'_, P> {}
 
 impl<'a, P: RecvPort> RecvFuture<'a, P> {
@@ -130,7 +138,8 @@ impl<P: RecvPort> Future for RecvFuture<'_, P> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<P::Received> {
         let this = self.as_ref().get_ref();
         let Some(core) = this.port.core() else { return Poll::Pending };
-        // SAFETY: pinned, and `drop` leaves; a port's channel is always the same.
+        // SAFETY: the future is pinned, so it stays in place until `drop`, which calls `leave`. A port always returns
+        // the same channel.
         unsafe { this.receiving.poll(core, cx) }.map(P::received)
     }
 }
@@ -138,16 +147,16 @@ impl<P: RecvPort> Future for RecvFuture<'_, P> {
 impl<P: RecvPort> Drop for RecvFuture<'_, P> {
     fn drop(&mut self) {
         if let Some(core) = self.port.core() {
-            // SAFETY: of this channel.
+            // SAFETY: `core` is the channel of `poll`, which is not called again.
             unsafe { self.receiving.leave(core) };
         }
     }
 }
 
-/// Receives again and again, as a `Stream` of the crate `futures-core`: with the feature `stream`.
+/// A stream that receives again and again, as a `Stream` of the crate `futures-core`: with the feature `stream`.
 ///
-/// It ends when the channel is closed and has no values left. What [`RecvFuture`] promises of a drop and asks of a poll
-/// holds here, too. It owns its handle, which may be a reference.
+/// The stream ends when the channel is closed and has no values left. The promises of [`RecvFuture`] about a drop, and
+/// its demands on a poll, hold for the stream, too. The stream owns its handle, which may be a reference.
 ///
 /// # Examples
 ///
@@ -183,16 +192,17 @@ pub struct RecvStream<P: RecvPort> {
     _pinned: PhantomPinned,
 }
 
-// SAFETY: as for `RecvFuture`; and its handle is sent with it.
+// SAFETY: the reasons of `RecvFuture` hold for the stream, too; and its handle, which is `Send`, is sent with the
+// stream.
 #[cfg(feature = "stream")]
 unsafe impl<P: RecvPort + Send> Send for RecvStream<P> where P::Item: Send {}
-// SAFETY: as for `RecvFuture`.
+// SAFETY: a shared reference to this stream permits no operation.
 #[cfg(feature = "stream")]
 unsafe impl<P: RecvPort> Sync for RecvStream<P> {}
 
 #[cfg(feature = "stream")]
 impl<P: RecvPort> RecvStream<P> {
-    /// The values that this handle will receive.
+    /// Makes a stream of the values that this handle will receive.
     pub fn new(port: P) -> Self {
         Self { port, receiving: Receiving::new(), _pinned: PhantomPinned }
     }
@@ -205,7 +215,8 @@ impl<P: RecvPort> futures_core::Stream for RecvStream<P> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<P::Item>> {
         let this = self.as_ref().get_ref();
         let Some(core) = this.port.core() else { return Poll::Pending };
-        /// However the poll ends: a panic of a sender's waker has taken the value with it, and no more.
+        /// Resets the stage however the poll ends. A panic of a sender's waker loses the received value, and nothing
+        /// else.
         struct Again<'a, T>(&'a Receiving<T>);
         impl<T> Drop for Again<'_, T> {
             fn drop(&mut self) {
@@ -213,7 +224,8 @@ impl<P: RecvPort> futures_core::Stream for RecvStream<P> {
             }
         }
         let _again = Again(&this.receiving);
-        // SAFETY: pinned, and `drop` leaves; a port's channel is always the same.
+        // SAFETY: the stream is pinned, so it stays in place until `drop`, which calls `leave`. A port always returns
+        // the same channel.
         unsafe { this.receiving.poll(core, cx) }
     }
 }
@@ -222,7 +234,7 @@ impl<P: RecvPort> futures_core::Stream for RecvStream<P> {
 impl<P: RecvPort> Drop for RecvStream<P> {
     fn drop(&mut self) {
         if let Some(core) = self.port.core() {
-            // SAFETY: of this channel.
+            // SAFETY: `core` is the channel of `poll`, which is not called again.
             unsafe { self.receiving.leave(core) };
         }
     }
@@ -235,7 +247,7 @@ impl<P: RecvPort> fmt::Debug for RecvStream<P> {
     }
 }
 
-/// A receive that a task waits for: what a future and a stream have inside.
+/// A receive that a task waits for: the common part of a future and a stream.
 struct Receiving<T> {
     wait: TaskWaiter,
     slot: UnsafeCell<MaybeUninit<T>>,
@@ -250,7 +262,7 @@ impl<T> Receiving<T> {
         self.slot.get().cast()
     }
 
-    /// If it is over it begins anew.
+    /// Makes a receive that is over begin anew.
     #[cfg(feature = "stream")]
     fn again(&self) {
         if self.wait.stage.get() == Stage::Over {
@@ -258,10 +270,12 @@ impl<T> Receiving<T> {
         }
     }
 
+    /// Receives, or queues.
+    ///
     /// # Safety
     ///
-    /// - By its owner; it stays where it is until `leave` has been called.
-    /// - The channel is the same each time.
+    /// - The caller is the owner of this value, which stays in place until `leave` has been called.
+    /// - The channel is the same in each call.
     unsafe fn poll(&self, core: &Core<T>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         ready!(self.wait.coop.poll_proceed(cx));
         match self.wait.stage.get() {
@@ -271,16 +285,16 @@ impl<T> Receiving<T> {
                     return Poll::Ready(None);
                 }
                 let mut locked = core.raw.lock();
-                // SAFETY: the lock is this channel's; room for one.
+                // SAFETY: `locked` is the lock of this channel, and the slot has room for a value.
                 match unsafe { core.take(&mut locked, self.slot()) } {
                     Take::Got(peer) => {
                         locked.unlock();
                         self.wait.stage.set(Stage::Over);
-                        // Before the waking, which may panic: the value is dropped then.
-                        // SAFETY: there is one, after `Got`; read once.
+                        // Read the value before waking, which may panic: the panic then drops the value.
+                        // SAFETY: after `Got` the slot has a value, which is read once.
                         let value = unsafe { self.slot().read() };
                         if let Some(peer) = peer {
-                            // SAFETY: taken out here, and not used after.
+                            // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
                             unsafe { peer.wake() };
                         }
                         return Poll::Ready(Some(value));
@@ -291,7 +305,8 @@ impl<T> Receiving<T> {
                         return Poll::Ready(None);
                     }
                     Take::Empty => {
-                        // SAFETY: `Apart`; it stays in place until `leave`, which takes it out of the queue.
+                        // SAFETY: the stage is `Apart`. This value stays in place until `leave`, which takes the waiter
+                        // out of the queue.
                         unsafe { self.wait.queue(&mut locked, Dir::Recv, self.slot().cast()) };
                         locked.unlock();
                     }
@@ -305,42 +320,46 @@ impl<T> Receiving<T> {
         }
         self.wait.stage.set(Stage::Over);
         let mut locked = core.raw.lock();
-        // SAFETY: queued above, or by a poll before, with this slot; readied.
+        // SAFETY: the waiter was queued above or by an earlier poll, as a receiver of this channel with this slot, and
+        // has been readied.
         let received = unsafe { core.receive_held(&mut locked, self.wait.waiter(), self.slot()) };
         locked.unlock();
         Poll::Ready(match received {
-            // SAFETY: a value is there, after `Got`; read once. No peer is to be woken: the value was held, or the channel
-            // is closed.
+            // SAFETY: after `Got` the slot has a value, which is read once. There is no peer to wake: the value was
+            // held, or the channel is closed.
             Take::Got(_) => Some(unsafe { self.slot().read() }),
             Take::Closed => None,
             Take::Empty => unreachable!("a channel stays closed"),
         })
     }
 
-    /// Takes it out of its queue, if it is in one; a value that it has been given goes back.
+    /// Takes the waiter out of its queue, if the waiter is queued. If the waiter has been given a value, gives the
+    /// value back.
     ///
     /// # Safety
     ///
-    /// The channel is that of `poll`, which is not called again.
+    /// The channel is the channel of `poll`, which is not called again.
     unsafe fn leave(&self, core: &Core<T>) {
         if self.wait.stage.get() == Stage::Queued {
-            // SAFETY: queued, with this G and this slot.
+            // SAFETY: the waiter was queued as a receiver of this channel, with this G and this slot, and is not used
+            // after this.
             unsafe { leave_or_give_back(core, self.wait.waiter(), &self.wait.g) };
         }
     }
 }
 
-/// Sends: made by [`Chan::send_async`](super::Chan::send_async) and its like.
+/// The future of a send: made by [`Chan::send_async`](super::Chan::send_async) and the similar functions.
 ///
-/// The future does nothing before its first poll, which sends, or joins the queue. A future may be dropped at any time, and the
-/// value is dropped with the future. That may take as long as a receive that is under way on another thread.
+/// The future does nothing before its first poll, which sends, or joins the queue. A future may be dropped at any time,
+/// and the value is dropped with the future. The drop may take as long as a receive that is under way on another
+/// thread.
 ///
-/// If the future is dropped before it was ready, a channel with a buffer has not been sent the value. Without a buffer a
-/// receiver may have taken the value while the future waited to be polled: where that matters, as in a loop that sends
-/// again, reserve a place first ([`Sender::reserve_async`](super::Sender::reserve_async)).
+/// If the future is dropped before it was ready, a channel with a buffer has not been sent the value. Without a buffer
+/// a receiver may have taken the value while the future waited to be polled. Where that matters, as in a loop that
+/// sends again, reserve a place first ([`Sender::reserve_async`](super::Sender::reserve_async)).
 ///
-/// Once it has been polled it must be polled again when its waker is woken, or dropped. One that is leaked stays in the
-/// queue for ever, and keeps a place, or a value until that is received.
+/// A future that has been polled must be polled again when its waker is woken, or be dropped. A leaked future stays in
+/// the queue for ever, and keeps a place, or keeps a value until that value is received.
 #[must_use = "a future does nothing unless polled"]
 pub struct SendFuture<'a, P: SendPort> {
     port: &'a P,
@@ -349,9 +368,9 @@ pub struct SendFuture<'a, P: SendPort> {
     _pinned: PhantomPinned,
 }
 
-// SAFETY: as for `RecvFuture`.
+// SAFETY: the reasons of `RecvFuture` hold for this future, too.
 unsafe impl<P: SendPort + Sync> Send for SendFuture<'_, P> where P::Item: Send {}
-// SAFETY: nothing can be done with a shared reference to it.
+// SAFETY: a shared reference to this future permits no operation.
 unsafe impl<P: SendPort> Sync for SendFuture<'_, P> {}
 
 impl<'a, P: SendPort> SendFuture<'a, P> {
@@ -359,31 +378,32 @@ impl<'a, P: SendPort> SendFuture<'a, P> {
         Self { port, wait: TaskWaiter::new(), slot: Slot::new(value), _pinned: PhantomPinned }
     }
 
-    /// Sends the value, once the future has been readied, if the future has been given a place. The slot learns whether the value is gone.
+    /// Finishes the send of a future that has been readied: if the future has been given a place, sends the value to
+    /// that place. Notes in the slot whether the value has been moved out.
     ///
     /// # Safety
     ///
     /// The waiter has been queued in this channel, and readied. This is called once.
     unsafe fn settle(&self, core: &Core<P::Item>) {
         self.wait.stage.set(Stage::Over);
-        // SAFETY: queued.
+        // SAFETY: the waiter has been queued, by the contract of this function.
         let waiter = unsafe { self.wait.waiter() };
         if waiter.outcome.get() != Outcome::Done {
             return;
         }
         if waiter.dir() == Dir::Send {
-            // SAFETY: a peer has taken it.
+            // SAFETY: a peer has moved the value out of the slot.
             return unsafe { self.slot.is_gone() };
         }
         let mut locked = core.raw.lock();
-        // SAFETY: the lock is this channel's; a peer has given this future a place; the slot has a value.
+        // SAFETY: `locked` is the lock of this channel. A peer has given this future a place, and the slot has a value.
         let (offer, next) = unsafe { core.send_reserved(&mut locked, self.slot.value()) };
         locked.unlock();
         match offer {
             Offer::Sent(peer) => {
-                // SAFETY: so it is.
+                // SAFETY: `send_reserved` has moved the value out of the slot.
                 unsafe { self.slot.is_gone() };
-                // SAFETY: taken out just now, and not used after.
+                // SAFETY: `peer` and `next` were taken out just now, are woken once, and are not used afterwards.
                 unsafe { wake_all([peer, next]) };
             }
             Offer::Closed => {}
@@ -407,15 +427,15 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
         match this.wait.stage.get() {
             Stage::Apart => {
                 let mut locked = core.raw.lock();
-                // SAFETY: the lock is this channel's; the slot has a value until this future is over.
+                // SAFETY: `locked` is the lock of this channel. The slot has a value until this future is over.
                 match unsafe { core.offer(&mut locked, this.slot.value()) } {
                     Offer::Sent(peer) => {
                         locked.unlock();
-                        // SAFETY: so it is.
+                        // SAFETY: `offer` has moved the value out of the slot.
                         unsafe { this.slot.is_gone() };
                         this.wait.stage.set(Stage::Over);
                         if let Some(peer) = peer {
-                            // SAFETY: taken out here, and not used after.
+                            // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
                             unsafe { peer.wake() };
                         }
                         return this.over();
@@ -426,8 +446,8 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
                     }
                     Offer::Full => {
                         let dir = if core.raw.capacity() == 0 { Dir::Send } else { Dir::Reserve };
-                        // SAFETY: `Apart`; pinned by `poll`, and `drop` takes it out of the queue before its memory can
-                        // be used for something else.
+                        // SAFETY: the stage is `Apart`. The future is pinned by `poll`, and its `drop` takes the waiter
+                        // out of the queue before the memory can be used for something else.
                         unsafe { this.wait.queue(&mut locked, dir, this.slot.value().cast()) };
                         locked.unlock();
                     }
@@ -439,7 +459,8 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
         if !this.wait.g.poll_ready(cx.waker()) {
             return Poll::Pending;
         }
-        // SAFETY: queued and readied.
+        // SAFETY: the waiter was queued in this channel, and has been readied. The stage is `Over` afterwards, so this
+        // is called once.
         unsafe { this.settle(core) };
         this.over()
     }
@@ -450,9 +471,10 @@ impl<P: SendPort> Drop for SendFuture<'_, P> {
         if self.wait.stage.get() == Stage::Queued
             && let Some(core) = self.port.core()
         {
-            // SAFETY: the stage is `Queued`, by a poll with this channel's lock.
+            // SAFETY: the stage is `Queued`, by a poll with the lock of this channel. The waiter is not used after
+            // this.
             if !unsafe { self.wait.leave_senders(core) } {
-                // SAFETY: a peer has taken the value.
+                // SAFETY: a peer has moved the value out of the slot.
                 unsafe { self.slot.is_gone() };
             }
         }

@@ -1,4 +1,4 @@
-//! Go's channel: one handle, cloned at will, and its directional views.
+//! Go's channel: a handle, cloned at will, and its directional views.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -20,16 +20,16 @@ use super::send::NotSent;
 use crate::Instant;
 use crate::sema::{WaitError, WaitLimit};
 
-/// Go's `chan T`: values go from goroutine to goroutine through it, first in, first out. Threads and async tasks may use
-/// it too.
+/// Go's `chan T`: values go from goroutine to goroutine through the channel, first in, first out. Threads and async
+/// tasks may use the channel too.
 ///
-/// It is a handle, cheap to clone, and all clones are the same channel. The channel is closed by [`Chan::close`] only.
-/// When the last handle is dropped, the values that are left are dropped.
+/// A `Chan` is a handle, cheap to clone, and all clones refer to the same channel. Only [`Chan::close`] closes the
+/// channel. When the last handle is dropped, the values that are left are dropped.
 ///
 /// Misuse panics with Go's words: `send on closed channel`, `close of closed channel`, `close of nil channel`.
 ///
-/// Its capacity is how many values it keeps for receivers to come. Without capacity a send waits for its receiver: the
-/// value goes from the one to the other.
+/// The capacity is the number of values that the channel keeps for later receivers. Without capacity a send waits for
+/// its receiver: the value goes directly from the sender to the receiver.
 ///
 /// # Examples
 ///
@@ -88,18 +88,19 @@ pub struct SendOnly<T>(Chan<T>);
 /// ```
 pub struct RecvOnly<T>(Chan<T>);
 
-/// See [`Chan::downgrade`].
+/// A reference to a channel that is no handle: see [`Chan::downgrade`].
 #[doc(hidden)]
 pub struct WeakChan<T>(Weak<Core<T>>);
 
 impl<T> WeakChan<T> {
-    /// A handle of the channel, unless the last one has been dropped.
+    /// Returns a handle of the channel, unless the last handle has been dropped.
     #[must_use]
     pub fn upgrade(&self) -> Option<Chan<T>> {
         self.0.upgrade().map(|core| Chan(Some(core)))
     }
 
-    /// Returns whether the last handle has been dropped; what the channel keeps may not have been dropped yet.
+    /// Returns whether the last handle has been dropped. The values in the channel, and the value of `keeping`, may not
+    /// have been dropped yet.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.0.strong_count() == 0
@@ -119,7 +120,7 @@ impl<T> fmt::Debug for WeakChan<T> {
 }
 
 impl<T> Chan<T> {
-    /// Go's `make(chan T, capacity)`.
+    /// Makes a channel: Go's `make(chan T, capacity)`.
     ///
     /// # Panics
     ///
@@ -130,8 +131,8 @@ impl<T> Chan<T> {
         Self(Some(Arc::new(Core::new(capacity))))
     }
 
-    /// Go's nil channel: sends and receives wait for ever, a case of a select with it is never ready, and to close it
-    /// panics. Also the `Default`.
+    /// Returns Go's nil channel: sends and receives wait for ever, a case of a select with this channel is never ready,
+    /// and a close panics. Also the `Default`.
     ///
     /// # Examples
     ///
@@ -152,15 +153,15 @@ impl<T> Chan<T> {
         self.0.as_deref()
     }
 
-    /// Closes it: receivers get the values that are left, and then `None`; sends panic, also those that wait now. Go's
-    /// `close`.
+    /// Closes the channel: receivers get the values that are left, and then `None`; sends panic, also those that wait
+    /// now. Go's `close`.
     ///
-    /// Whatever the caller has done before, a receiver that gets `None` sees.
+    /// A receiver that gets `None` sees all that the caller has done before the close.
     ///
     /// # Panics
     ///
-    /// `close of closed channel`; `close of nil channel`. And as the waker of a waiting task does, when all waiters have
-    /// been woken.
+    /// `close of closed channel`; `close of nil channel`. A panic of the waker of a waiting task is resumed here, when
+    /// all waiters have been woken.
     #[track_caller]
     pub fn close(&self) {
         let Some(core) = self.shared() else { panic!("close of nil channel") };
@@ -168,7 +169,8 @@ impl<T> Chan<T> {
         crate::goroutine::safepoint();
     }
 
-    /// [`Chan::new`] with a value that is dropped when the last handle of the channel is. For the crates of this project.
+    /// Makes a channel as [`Chan::new`] does, with a value that is dropped when the last handle of the channel is
+    /// dropped. For the crates of this project.
     #[doc(hidden)]
     #[must_use]
     pub fn keeping(capacity: usize, kept: Box<dyn Send + Sync>) -> Self {
@@ -177,14 +179,16 @@ impl<T> Chan<T> {
         Self(Some(Arc::new(core)))
     }
 
-    /// A reference to the channel that is no handle: the channel may be dropped meanwhile. For the crates of this project.
+    /// Returns a reference to the channel that is no handle: the channel may be dropped meanwhile. For the crates of
+    /// this project.
     #[doc(hidden)]
     #[must_use]
     pub fn downgrade(&self) -> WeakChan<T> {
         WeakChan(self.0.as_ref().map_or_else(Weak::new, Arc::downgrade))
     }
 
-    /// [`Chan::close`], unless it is closed or nil; and the caller does not give way. For the crates of this project.
+    /// Closes the channel as [`Chan::close`] does, but does nothing if the channel is closed or nil, and does not give
+    /// way. For the crates of this project.
     #[doc(hidden)]
     pub fn close_and_go_on(&self) {
         if let Some(core) = self.shared() {
@@ -192,22 +196,22 @@ impl<T> Chan<T> {
         }
     }
 
-    /// [`Chan::try_send`] for a caller that holds a lock: it does not give way, and wakes no task. `Ok` with the waker of
-    /// a task that has been given the value: the caller wakes it. The value, if there is no room, or the channel is closed.
-    /// For the crates of this project.
+    /// Sends as [`Chan::try_send`] does, for a caller that holds a lock: does not give way, and wakes no task. `Ok`
+    /// contains the waker of a task that has been given the value; the caller must wake that waker. `Err` contains the
+    /// value, if there is no room, or the channel is closed. For the crates of this project.
     #[doc(hidden)]
     pub fn try_send_quietly(&self, value: T) -> Result<Option<Waker>, T> {
         let Some(core) = self.shared() else { return Err(value) };
         core.try_send_quietly(value)
     }
 
-    /// A view that only sends.
+    /// Returns a view that only sends.
     #[must_use]
     pub fn send_only(&self) -> SendOnly<T> {
         SendOnly(self.clone())
     }
 
-    /// A view that only receives.
+    /// Returns a view that only receives.
     #[must_use]
     pub fn recv_only(&self) -> RecvOnly<T> {
         RecvOnly(self.clone())
@@ -215,7 +219,7 @@ impl<T> Chan<T> {
 }
 
 impl<T> RecvOnly<T> {
-    /// [`Chan::nil`], of which only receives are to be seen. Also the `Default`.
+    /// Returns [`Chan::nil`] as a view that only receives. Also the `Default`.
     ///
     /// # Examples
     ///
@@ -232,23 +236,24 @@ impl<T> RecvOnly<T> {
     }
 }
 
-/// The methods of all that send, of all that receive, and of all: each handle has its share.
+/// Writes the methods of sending handles (`send`), of receiving handles (`recv`), and of all handles (`all`).
 macro_rules! methods {
     (send $Handle:ident) => {
         impl<T> $Handle<T> {
-            /// Sends; waits for room, or for a receiver. Go's `ch <- value`.
+            /// Sends, and waits for room or for a receiver. Go's `ch <- value`.
             ///
-            /// A goroutine that has run for long gives way here, before.
+            /// A goroutine that has run for long gives way here, before the send.
             ///
             /// # Panics
             ///
-            /// `send on closed channel`, also if it is closed while the send waits.
+            /// `send on closed channel`, also if the channel is closed while the send waits.
             #[inline]
             #[track_caller]
             pub fn send(&self, value: T) {
                 match self.shared() {
                     Some(core) => {
-                        // A box, as the panic does not matter, and the copies of a value that may be large do.
+                        // Box the value: the cost of a panic does not matter, but the copies of a value that may be
+                        // large do.
                         if let Err(value) = core.send(value, None, |_, value| Box::new(value)) {
                             send_on_closed(value);
                         }
@@ -259,7 +264,7 @@ macro_rules! methods {
                 }
             }
 
-            /// Sends if that need not wait. Go's `select` with one send and a `default`.
+            /// Sends if the send need not wait. Go's `select` with one send and a `default`.
             ///
             /// # Errors
             ///
@@ -280,15 +285,16 @@ macro_rules! methods {
                 }
             }
 
-            /// [`send`](Self::send) that gives up at a limit: a deadline, a [`Cancel`](crate::sema::Cancel), or both.
+            /// Sends as [`send`](Self::send) does, but gives up at a limit: a deadline, a
+            /// [`Cancel`](crate::sema::Cancel), or both.
             ///
             /// # Errors
             ///
-            /// Which came first, with the value.
+            /// The limit came first. The error tells which limit, and contains the value.
             ///
             /// # Panics
             ///
-            /// As `send`.
+            /// The same as those of `send`.
             #[track_caller]
             pub fn send_limited(&self, value: T, limit: &WaitLimit<'_>) -> Result<(), GaveUp<T>> {
                 match limited::send(self.shared(), value, limit) {
@@ -298,48 +304,50 @@ macro_rules! methods {
                 }
             }
 
-            /// [`send`](Self::send) that gives up at a deadline.
+            /// Sends as [`send`](Self::send) does, but gives up at a deadline.
             ///
             /// # Errors
             ///
-            /// The deadline came first: the value.
+            /// The deadline came first. The error contains the value.
             ///
             /// # Panics
             ///
-            /// As `send`.
+            /// The same as those of `send`.
             #[track_caller]
             pub fn send_until(&self, value: T, deadline: Instant) -> Result<(), GaveUp<T>> {
                 self.send_limited(value, &WaitLimit::until(deadline))
             }
 
-            /// [`send`](Self::send) that gives up after a time.
+            /// Sends as [`send`](Self::send) does, but gives up after a time.
             ///
             /// # Errors
             ///
-            /// The time came first: the value.
+            /// The time came first. The error contains the value.
             ///
             /// # Panics
             ///
-            /// As `send`.
+            /// The same as those of `send`.
             #[track_caller]
             pub fn send_timeout(&self, value: T, timeout: Duration) -> Result<(), GaveUp<T>> {
                 self.send_limited(value, &limited::within(timeout))
             }
 
-            /// [`send`](Self::send) as a future, for async tasks. A future that is dropped before it was ready has sent
-            /// nothing, if the channel has a buffer; without one, its value may have been received: see [`SendFuture`].
+            /// Sends as [`send`](Self::send) does, as a future, for async tasks. If the channel has a buffer, a future
+            /// that is dropped before it was ready has sent nothing. Without a buffer, its value may have been
+            /// received: see [`SendFuture`].
             ///
-            /// It panics, when it is polled, as `send` does.
+            /// A poll of the future panics as `send` does.
             pub fn send_async(&self, value: T) -> SendFuture<'_, Self> {
                 SendFuture::new(self, value)
             }
 
-            /// Reserves a place for a value, as a future, for async tasks: a [`Permit`], whose [`send`](Permit::send) does not
-            /// wait. So a task that gives up before it has the permit has sent nothing, and still has its value. tokio's `reserve`.
+            /// Reserves a place for a value, as a future, for async tasks. The future returns a [`Permit`], whose
+            /// [`send`](Permit::send) does not wait. So a task that gives up before it has the permit has sent nothing,
+            /// and still has its value. tokio's `reserve`.
             ///
-            /// Of a channel with a buffer, a place is a slot that no other sender fills. A channel without a buffer lends one place
-            /// at a time: a value that is sent by a permit then stays there until it is received, if no receiver waits. So unlike
-            /// `send`, the permit does not tell that the value has been received.
+            /// In a channel with a buffer, a place is a slot that no other sender fills. A channel without a buffer
+            /// lends a single place at a time: if no receiver waits, a value that is sent by a permit stays there until
+            /// a receiver takes the value. So unlike `send`, the permit does not tell that the value has been received.
             ///
             /// A closed channel gives a permit, whose send panics. There is an example at
             /// [`Sender::reserve_async`](super::Sender::reserve_async). A nil channel has no place.
@@ -347,7 +355,7 @@ macro_rules! methods {
                 ReserveFuture::new(self)
             }
 
-            /// Reserves a place, if there is one now: see [`reserve_async`](Self::reserve_async).
+            /// Reserves a place, if there is a free place now: see [`reserve_async`](Self::reserve_async).
             pub fn try_reserve(&self) -> Option<Permit<'_, Self>> {
                 Permit::try_new(self)
             }
@@ -355,9 +363,10 @@ macro_rules! methods {
     };
     (recv $Handle:ident) => {
         impl<T> $Handle<T> {
-            /// Receives; waits for a value. `None`: it is closed, and has no values left. Go's `value, ok := <-ch`.
+            /// Receives, and waits for a value. Returns `None` if the channel is closed and has no values left. Go's
+            /// `value, ok := <-ch`.
             ///
-            /// A goroutine that has run for long gives way here, before.
+            /// A goroutine that has run for long gives way here, before the receive.
             #[inline]
             pub fn recv(&self) -> Option<T> {
                 match self.shared() {
@@ -369,11 +378,12 @@ macro_rules! methods {
                 }
             }
 
-            /// Receives if a value is there, or a sender waits with one. Go's `select` with one receive and a `default`.
+            /// Receives if a value is there, or if a sender waits with a value. Go's `select` with one receive and a
+            /// `default`.
             ///
             /// # Errors
             ///
-            /// Why there is no value.
+            /// The reason why there is no value.
             #[inline]
             pub fn try_recv(&self) -> Result<T, TryRecvError> {
                 let Some(core) = self.shared() else { return Err(TryRecvError::Empty) };
@@ -383,11 +393,12 @@ macro_rules! methods {
                 })
             }
 
-            /// [`recv`](Self::recv) that gives up at a limit: a deadline, a [`Cancel`](crate::sema::Cancel), or both.
+            /// Receives as [`recv`](Self::recv) does, but gives up at a limit: a deadline, a
+            /// [`Cancel`](crate::sema::Cancel), or both.
             ///
             /// # Errors
             ///
-            /// Which came first. No value has been taken then.
+            /// The limit came first. The error tells which limit. No value has been taken then.
             pub fn recv_limited(&self, limit: &WaitLimit<'_>) -> Result<Option<T>, WaitError> {
                 match limited::recv(self.shared(), limit) {
                     Ok(value) => Ok(Some(value)),
@@ -396,7 +407,7 @@ macro_rules! methods {
                 }
             }
 
-            /// [`recv`](Self::recv) that gives up at a deadline.
+            /// Receives as [`recv`](Self::recv) does, but gives up at a deadline.
             ///
             /// # Errors
             ///
@@ -405,7 +416,7 @@ macro_rules! methods {
                 self.recv_limited(&WaitLimit::until(deadline))
             }
 
-            /// [`recv`](Self::recv) that gives up after a time.
+            /// Receives as [`recv`](Self::recv) does, but gives up after a time.
             ///
             /// # Errors
             ///
@@ -414,9 +425,9 @@ macro_rules! methods {
                 self.recv_limited(&limited::within(timeout))
             }
 
-            /// [`recv`](Self::recv) as a future, for async tasks. A future that is dropped before it was ready has taken
-            /// nothing: a value that it had just been given is received by another, also if the channel has been closed
-            /// meanwhile.
+            /// Receives as [`recv`](Self::recv) does, as a future, for async tasks. A future that is dropped before it
+            /// was ready has taken nothing: a value that the future had just been given goes to another receiver, also
+            /// if the channel has been closed meanwhile.
             pub fn recv_async(&self) -> RecvFuture<'_, Self> {
                 RecvFuture::new(self)
             }
@@ -426,7 +437,7 @@ macro_rules! methods {
                 Iter(self)
             }
 
-            /// Receives for as long as that need not wait.
+            /// Receives as long as no receive has to wait.
             pub fn try_iter(&self) -> TryIter<'_, Self> {
                 TryIter(self)
             }
@@ -452,54 +463,55 @@ macro_rules! methods {
     };
     (all $Handle:ident) => {
         impl<T> $Handle<T> {
-            /// How many values wait to be received; 0 of a nil channel. Go's `len`. More than the capacity, if receivers
-            /// have given back what they had been given, or if a permit of a channel without capacity has sent. A value
-            /// that was given to a task counts again if the task gives it back.
+            /// Returns the number of values that wait to be received; 0 for a nil channel. Go's `len`. The number
+            /// exceeds the capacity if receivers have given values back, or if a permit of a channel without capacity
+            /// has sent. A value that was given to a task counts again if the task gives the value back.
             #[must_use]
             pub fn len(&self) -> usize {
                 self.shared().map_or(0, |core| core.raw.look().len())
             }
 
-            /// How many values it can keep; 0 of a nil channel. Go's `cap`.
+            /// Returns the number of values that the channel can keep; 0 for a nil channel. Go's `cap`.
             #[must_use]
             pub fn capacity(&self) -> usize {
                 self.shared().map_or(0, |core| core.raw.capacity())
             }
 
-            /// Whether no value waits to be received. So it is always without capacity.
+            /// Returns whether no value waits to be received. Without capacity that is always so, apart from the
+            /// exceptions that `len` names.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
 
-            /// Whether there is no room. So it is always without capacity.
+            /// Returns whether there is no room. Without capacity that is always so.
             #[must_use]
             pub fn is_full(&self) -> bool {
                 self.len() >= self.capacity()
             }
 
-            /// Returns the number of waiters that send or reserve; a select counts once for each case. For tests and diagnostics: the answer is
-            /// old when it arrives.
+            /// Returns the number of waiters that send or reserve; a select counts once for each case. For tests and
+            /// diagnostics: the answer may be outdated when it is returned.
             #[must_use]
             pub fn waiting_senders(&self) -> usize {
                 self.shared().map_or(0, |core| core.raw.waiting(Dir::Send) + core.raw.waiting(Dir::Reserve))
             }
 
-            /// How many wait here to receive, a select once for each of its cases. For tests and diagnostics: the answer is
-            /// old when it arrives.
+            /// Returns the number of waiters that receive; a select counts once for each case. For tests and
+            /// diagnostics: the answer may be outdated when it is returned.
             #[must_use]
             pub fn waiting_receivers(&self) -> usize {
                 self.shared().map_or(0, |core| core.raw.waiting(Dir::Recv))
             }
 
-            /// Whether it has been closed. Not in Go, as the answer may be old when it arrives: for tests and
-            /// diagnostics.
+            /// Returns whether the channel has been closed. Go has no such function, because the answer may be outdated
+            /// when it is returned. For tests and diagnostics.
             #[must_use]
             pub fn is_closed(&self) -> bool {
                 self.shared().is_some_and(|core| core.raw.look().is_closed())
             }
 
-            /// Whether it is the nil channel.
+            /// Returns whether this is the nil channel.
             #[must_use]
             pub fn is_nil(&self) -> bool {
                 self.shared().is_none()
@@ -510,7 +522,7 @@ macro_rules! methods {
             }
         }
 
-        /// Whether both are the same channel.
+        /// Compares by identity: equal handles refer to the same channel.
         impl<T> PartialEq for $Handle<T> {
             fn eq(&self, other: &Self) -> bool {
                 self.address() == other.address()
@@ -525,7 +537,7 @@ macro_rules! methods {
             }
         }
 
-        /// The nil channel.
+        /// Returns the nil channel.
         impl<T> Default for $Handle<T> {
             fn default() -> Self {
                 Self::from_chan(Chan::nil())
@@ -577,11 +589,11 @@ impl<T> SendOnly<T> {
         self.0.shared()
     }
 
-    /// [`Chan::close`].
+    /// Closes the channel: see [`Chan::close`].
     ///
     /// # Panics
     ///
-    /// As that does.
+    /// The same as those of [`Chan::close`].
     #[track_caller]
     pub fn close(&self) {
         self.0.close();

@@ -7,16 +7,16 @@ use super::limited;
 use super::port::RecvPort;
 use crate::sema::WaitLimit;
 
-/// Receives until the channel is closed and has no values left: see [`Chan::iter`](super::Chan::iter). Then it is at its end
-/// for good.
+/// An iterator that receives until the channel is closed and has no values left: see [`Chan::iter`](super::Chan::iter).
+/// From then on the iterator yields nothing.
 #[derive(Debug)]
 pub struct Iter<'a, P>(pub(super) &'a P);
 
-/// Receives for as long as that need not wait: see [`Chan::try_iter`](super::Chan::try_iter).
+/// An iterator that receives as long as no receive has to wait: see [`Chan::try_iter`](super::Chan::try_iter).
 #[derive(Debug)]
 pub struct TryIter<'a, P>(pub(super) &'a P);
 
-/// [`Iter`] that owns its handle.
+/// An [`Iter`] that owns its handle.
 #[derive(Debug)]
 pub struct IntoIter<P>(pub(super) P);
 
@@ -51,6 +51,6 @@ impl<P: RecvPort> Iterator for TryIter<'_, P> {
     }
 }
 
-// A channel that is closed and has no values left stays so.
+// A channel that is closed and has no values left stays in this state.
 impl<P: RecvPort> FusedIterator for Iter<'_, P> {}
 impl<P: RecvPort> FusedIterator for IntoIter<P> {}

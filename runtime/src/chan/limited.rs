@@ -1,4 +1,4 @@
-//! Sending and receiving in every form, for all handles alike.
+//! Sending and receiving with every kind of limit, for all handles alike.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use super::send::NotSent;
 use crate::goroutine::now;
 use crate::sema::{WaitError, WaitLimit};
 
-/// Why a send with a limit has failed.
+/// The reason why a send with a limit has failed.
 pub(super) enum Unsent<T> {
     Closed(T),
     GaveUp(GaveUp<T>),
 }
 
-/// Why a receive with a limit has failed.
+/// The reason why a receive with a limit has failed.
 pub(super) enum Unreceived {
     Closed,
     GaveUp(WaitError),
 }
 
-/// Sends; on a nil channel it waits for the limit.
+/// Sends. On a nil channel, waits for the limit.
 pub(super) fn send<T>(core: Option<&Core<T>>, value: T, limit: &WaitLimit<'_>) -> Result<(), Unsent<T>> {
     let gave_up = |value, why| Err(Unsent::GaveUp(GaveUp { value, why }));
     let Some(core) = core else { return gave_up(value, nothing_comes("chan send (nil chan)", limit)) };
@@ -35,7 +35,7 @@ pub(super) fn send<T>(core: Option<&Core<T>>, value: T, limit: &WaitLimit<'_>) -
     })
 }
 
-/// Receives; on a nil channel it waits for the limit.
+/// Receives. On a nil channel, waits for the limit.
 pub(super) fn recv<T>(core: Option<&Core<T>>, limit: &WaitLimit<'_>) -> Result<T, Unreceived> {
     let Some(core) = core else { return Err(Unreceived::GaveUp(nothing_comes("chan receive (nil chan)", limit))) };
     if limit.cancel.is_some() {
@@ -47,7 +47,8 @@ pub(super) fn recv<T>(core: Option<&Core<T>>, limit: &WaitLimit<'_>) -> Result<T
     })
 }
 
-/// A limit so far away; none if that is further than the clock can count.
+/// Returns a limit whose deadline is `d` from now. Without a deadline, if that is further away than the clock can
+/// count.
 pub(super) fn within(d: Duration) -> WaitLimit<'static> {
     WaitLimit { deadline: now().checked_add(d), cancel: None }
 }

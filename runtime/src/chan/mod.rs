@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `make(chan T, n)` | [`Chan::new`]`(n)`; or [`channel`]`(n)`: a [`Sender`] and a [`Receiver`] |
 //! | `ch <- v` | [`ch.send(v)`](Chan::send) |
-//! | `v, ok := <-ch` | [`ch.recv()`](Chan::recv): `Some(v)`, or `None` once it is closed and has no values left |
+//! | `v, ok := <-ch` | [`ch.recv()`](Chan::recv): `Some(v)`, or `None` once the channel is closed and has no values left |
 //! | `close(ch)`, `len(ch)`, `cap(ch)` | [`ch.close()`](Chan::close), [`ch.len()`](Chan::len), [`ch.capacity()`](Chan::capacity) |
 //! | `for v := range ch` | `for v in &ch` |
 //! | `chan<- T`, `<-chan T` | [`SendOnly`], [`RecvOnly`] |
@@ -13,18 +13,21 @@
 //! | `case <-time.After(d):` | `recv(time::after(d)) => ..`, and any other [`Timer`](crate::goroutine::Timer) or [`Ticker`](crate::goroutine::Ticker); or `default(d) => ..` |
 //! | `reflect.Select` | [`Select`] |
 //!
-//! Both kinds of handle are the same channel inside. They differ in what closes it, and in what a send on a closed
-//! channel does: it panics in Go's, and returns the value from a counted end.
+//! Both kinds of handle use the same channel inside. They differ in the condition that closes the channel, and in the
+//! effect of a send on a closed channel: the send panics in Go's kind, and returns the value from a counted end.
 //!
-//! Threads, goroutines and async tasks wait in the same queues, first come, first served; none allocates to wait. Each
-//! blocking call has the forms `try_`, `_until`, `_timeout`, `_limited` and `_async`. Each value is received, or comes back
-//! to its sender, or is dropped, once: also if a wait ends by its limit, or if its future is dropped.
+//! Threads, goroutines and async tasks wait in the same queues, first come, first served; no waiter allocates to wait.
+//! Each blocking call has the forms `try_`, `_until`, `_timeout`, `_limited` and `_async`. Each value is received, or
+//! comes back to its sender, or is dropped, once: also if a wait ends by its limit, or if its future is dropped.
 //!
-//! # What happens before what
+//! # Happens-before relations
 //!
-//! As in Go's memory model: a send, before the receive of its value returns; a close, before a receive that returns
-//! because of it; of a channel without capacity a receive, before the send of its value returns; of one with capacity C
-//! the k-th receive, before the k+C-th send returns.
+//! As in Go's memory model:
+//!
+//! * A send happens before the receive of its value returns.
+//! * A close happens before a receive that returns because of the close.
+//! * In a channel without capacity, a receive happens before the send of its value returns.
+//! * In a channel with capacity C, the k-th receive happens before the k+C-th send returns.
 //!
 //! Design, protocol and orderings: `docs/channels.md`. Source: Go's `runtime/chan.go` and `runtime/select.go`, 1.27.
 
@@ -68,7 +71,7 @@ pub use crate::{select, select_async};
 pub(crate) use select::timed::recv as recv_time;
 pub(crate) use waiters::Claim;
 
-/// What the macros expand to.
+/// The items that the macros expand to.
 #[doc(hidden)]
 pub mod macros {
     use std::time::Duration;
@@ -79,7 +82,7 @@ pub mod macros {
     use crate::Instant;
     use crate::sema::WaitLimit;
 
-    /// What `default(limit)` takes.
+    /// The types that `default(limit)` takes.
     pub trait IntoLimit<'a> {
         fn into_limit(self) -> WaitLimit<'a>;
     }
@@ -108,7 +111,7 @@ pub mod macros {
         }
     }
 
-    /// What `default(limit)` takes in a task.
+    /// The types that `default(limit)` takes in a task.
     pub trait IntoDeadline {
         fn into_deadline(self) -> Option<Instant>;
     }

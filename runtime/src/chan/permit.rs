@@ -1,11 +1,11 @@
 //! Reserving a place in a channel before the value is there: tokio's `reserve`.
 //!
-//! | capacity | a place is | how many |
+//! | capacity | a place is | number of places |
 //! |---|---|---|
-//! | n > 0 | a slot of the buffer, which no other sender fills | n, with the values in the buffer |
-//! | 0 | room for a value beside the channel | 1, with the values that are there |
+//! | n > 0 | a slot of the buffer, which no other sender fills | n, including the values in the buffer |
+//! | 0 | room for a value beside the channel | 1, including the values that are there |
 //!
-//! A place is reserved by a waiter in the queue `Dir::Reserve`, where the sends of tasks to a buffer wait, too.
+//! A waiter for a place is in the queue `Dir::Reserve`. A task that sends to a buffer waits in the same queue.
 
 use std::fmt;
 use std::future::Future;
@@ -21,9 +21,10 @@ use super::port::SendPort;
 use super::raw::{Dir, wake_all};
 use super::waiters::Outcome;
 
-/// A place for one value in a channel: made by [`Sender::reserve_async`](super::Sender::reserve_async) and its like.
+/// A place for a value in a channel: made by [`Sender::reserve_async`](super::Sender::reserve_async) and the similar
+/// functions.
 ///
-/// A permit that is dropped gives its place to the next sender. While a permit lives, other sends have a place less.
+/// A permit that is dropped gives its place to the next sender. While a permit exists, other sends have a place less.
 #[must_use = "a permit that is dropped gives up its place"]
 pub struct Permit<'a, P: SendPort> {
     port: &'a P,
@@ -32,7 +33,7 @@ pub struct Permit<'a, P: SendPort> {
 }
 
 impl<'a, P: SendPort> Permit<'a, P> {
-    /// A permit for a place, if there is one now.
+    /// Returns a permit for a place, if there is a free place now.
     pub(super) fn try_new(port: &'a P) -> Option<Self> {
         let core = port.core()?;
         let mut locked = core.raw.lock();
@@ -41,27 +42,28 @@ impl<'a, P: SendPort> Permit<'a, P> {
         reserved.map(|has_place| Self { port, has_place })
     }
 
-    /// Sends, without waiting. Returns what a send returns: an error with the value, if the channel has been closed.
+    /// Sends, without waiting. Returns the result of a send: an error with the value, if the channel has been closed.
     ///
     /// # Panics
     ///
-    /// `send on closed channel`, if the channel is a [`Chan`](super::Chan) or a view of one.
+    /// `send on closed channel`, if the channel is a [`Chan`](super::Chan) or a view of a `Chan`.
     #[track_caller]
     pub fn send(mut self, value: P::Item) -> P::Sent {
         let port = self.port;
         let core = port.core().expect("a nil channel gives no permit");
         if !std::mem::take(&mut self.has_place) {
-            return P::sent(Err(value)); // it stays closed
+            return P::sent(Err(value)); // a closed channel stays closed
         }
         // Allocate before the lock is taken.
         let node = (core.raw.capacity() == 0).then(Node::new);
         let value = ManuallyDrop::new(value);
         let mut locked = core.raw.lock();
-        // SAFETY: the lock is this channel's; the permit had a place; a value, which is not used after `Sent`.
+        // SAFETY: `locked` is the lock of this channel. The permit had a place, and `has_place` is false from now on.
+        // `value` is a value, which is not used after `Sent`.
         let (offer, next) = unsafe { core.send_reserved(&mut locked, &raw const *value) };
         let offer = match (offer, node) {
             (Offer::Full, Some(node)) => {
-                // SAFETY: a value, which is not used after this.
+                // SAFETY: `locked` is the lock of this channel. `value` is a value, which is not used after this.
                 unsafe { core.keep(&mut locked, node, &raw const *value) };
                 Offer::Sent(None)
             }
@@ -69,7 +71,7 @@ impl<'a, P: SendPort> Permit<'a, P> {
         };
         locked.unlock();
         let Offer::Sent(peer) = offer else { return P::sent(Err(ManuallyDrop::into_inner(value))) };
-        // SAFETY: taken out just now, and not used after.
+        // SAFETY: `peer` and `next` were taken out just now, are woken once, and are not used afterwards.
         unsafe { wake_all([peer, next]) };
         P::sent(Ok(()))
     }
@@ -91,11 +93,12 @@ impl<P: SendPort> fmt::Debug for Permit<'_, P> {
     }
 }
 
-/// Reserves a place: made by [`Sender::reserve_async`](super::Sender::reserve_async) and its like.
+/// The future of a reservation: made by [`Sender::reserve_async`](super::Sender::reserve_async) and the similar
+/// functions.
 ///
-/// The future does nothing before its first poll, which takes a place, or joins the queue of senders. A future may be dropped at any
-/// time; a place that it has been given goes to the next sender. Once it has been polled it must be polled again when its waker is
-/// woken, or dropped.
+/// The future does nothing before its first poll, which takes a place, or joins the queue of senders. A future may be
+/// dropped at any time; a place that the future has been given goes to the next sender. A future that has been polled
+/// must be polled again when its waker is woken, or be dropped.
 #[must_use = "a future does nothing unless polled"]
 pub struct ReserveFuture<'a, P: SendPort> {
     port: &'a P,
@@ -103,10 +106,11 @@ pub struct ReserveFuture<'a, P: SendPort> {
     _pinned: PhantomPinned,
 }
 
-// SAFETY: what is in its wait is touched under the channel's lock while it is queued, by the peer that has taken it until it
-// readies it, and else by the owner of the future. Its G is a task, which is not bound to a thread. It has no value.
+// SAFETY: the fields of `wait` are read and written under the channel's lock while the waiter is queued; by the peer
+// that has taken the waiter, until the peer readies the waiter; and otherwise by the owner of the future. The future's
+// G is a task, which is not bound to a thread. The future contains no value.
 unsafe impl<P: SendPort + Sync> Send for ReserveFuture<'_, P> {}
-// SAFETY: nothing can be done with a shared reference to it.
+// SAFETY: a shared reference to this future permits no operation.
 unsafe impl<P: SendPort> Sync for ReserveFuture<'_, P> {}
 
 impl<'a, P: SendPort> ReserveFuture<'a, P> {
@@ -119,16 +123,17 @@ impl<'a, P: SendPort> ReserveFuture<'a, P> {
         Poll::Ready(Permit { port: self.port, has_place })
     }
 
-    /// Reserves a place, or joins the queue if there is none. `Some(false)`: the channel is closed.
+    /// Reserves a place, or joins the queue if there is no free place. Returns `Some(false)` if the channel is closed.
     ///
     /// # Safety
     ///
-    /// The stage is `Apart`. This is pinned, and its `drop` leaves the queue.
+    /// The stage is `Apart`. This future is pinned, and its `drop` leaves the queue.
     unsafe fn try_or_queue(&self, core: &Core<P::Item>) -> Option<bool> {
         let mut locked = core.raw.lock();
         let reserved = locked.try_reserve();
         if reserved.is_none() {
-            // SAFETY: `Apart`, by the contract; nothing uses the slot of a waiter in this queue.
+            // SAFETY: the stage is `Apart`, and this future stays in place until it has left the queue, by the contract
+            // of this function. Nothing uses the slot of a waiter in this queue.
             unsafe { self.wait.queue(&mut locked, Dir::Reserve, std::ptr::null_mut()) };
         }
         locked.unlock();
@@ -145,7 +150,7 @@ impl<'a, P: SendPort> Future for ReserveFuture<'a, P> {
         ready!(this.wait.coop.poll_proceed(cx));
         match this.wait.stage.get() {
             Stage::Apart => {
-                // SAFETY: `Apart`; pinned by `poll`, and `drop` leaves the queue.
+                // SAFETY: the stage is `Apart`. The future is pinned by `poll`, and its `drop` leaves the queue.
                 if let Some(has_place) = unsafe { this.try_or_queue(core) } {
                     return this.over(has_place);
                 }
@@ -156,7 +161,7 @@ impl<'a, P: SendPort> Future for ReserveFuture<'a, P> {
         if !this.wait.g.poll_ready(cx.waker()) {
             return Poll::Pending;
         }
-        // SAFETY: queued above, or by a poll before.
+        // SAFETY: the waiter was queued above, or by an earlier poll.
         this.over(unsafe { this.wait.waiter() }.outcome.get() == Outcome::Done)
     }
 }
@@ -166,7 +171,8 @@ impl<P: SendPort> Drop for ReserveFuture<'_, P> {
         if self.wait.stage.get() == Stage::Queued
             && let Some(core) = self.port.core()
         {
-            // SAFETY: the stage is `Queued`, by a poll with this channel's lock.
+            // SAFETY: the stage is `Queued`, by a poll with the lock of this channel. The waiter is not used after
+            // this.
             unsafe { self.wait.leave_senders(core) };
         }
     }

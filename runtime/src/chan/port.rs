@@ -1,4 +1,4 @@
-//! What a select, a future and an iterator need of a handle, whichever it is.
+//! The traits by which a select, a future and an iterator use a handle of any kind.
 
 use super::core::Core;
 use super::select::case::{Case, RecvCase};
@@ -10,8 +10,8 @@ mod sealed {
 pub(super) use sealed::Sealed;
 
 /// An operand of `recv(..)` in a [`select!`](crate::select): a handle that receives ([`RecvPort`]), a
-/// [`Timer`](crate::goroutine::Timer) or a [`Ticker`](crate::goroutine::Ticker), a reference to one, or an `Option` of one.
-/// `None` is as a nil channel: never ready.
+/// [`Timer`](crate::goroutine::Timer) or a [`Ticker`](crate::goroutine::Ticker), a reference to such an operand, or an
+/// `Option` of such an operand. `None` behaves like a nil channel: never ready.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ pub(super) use sealed::Sealed;
 /// # }
 /// ```
 ///
-/// Nothing else can; the compiler's message names what can.
+/// No other type implements this trait. The compiler's message names the types that do.
 ///
 /// ```compile_fail,E0277
 /// use sudog::chan::{channel, select};
@@ -54,7 +54,7 @@ pub trait RecvArm: Sealed {
     where
         Self: 'a;
 
-    /// Evaluated in its place in the list of cases.
+    /// Makes the case. The macro calls this at the position of the case in the list of cases.
     #[doc(hidden)]
     fn recv_case(&self) -> Self::Case<'_>;
 }
@@ -72,8 +72,8 @@ impl<P: RecvPort + ?Sized> RecvArm for P {
     }
 }
 
-/// A handle that receives: [`Chan`], [`RecvOnly`], [`Receiver`], a reference to one, or an `Option` of one. `None` is as a
-/// nil channel: never ready.
+/// A handle that receives: [`Chan`], [`RecvOnly`], [`Receiver`], a reference to such a handle, or an `Option` of such a
+/// handle. `None` behaves like a nil channel: never ready.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not receive from a channel",
     label = "not the receiving side of a channel",
@@ -81,44 +81,44 @@ impl<P: RecvPort + ?Sized> RecvArm for P {
     note = "in `recv(..)` of a `select!` a `time::Timer` and a `time::Ticker` can stand, too; elsewhere use `timer.recv_async()`"
 )]
 pub trait RecvPort: Sealed {
-    /// What the channel carries.
+    /// The type of the channel's values.
     type Item;
 
-    /// What a receive returns: `Option<Item>` of a Go channel, `Result<Item, RecvError>` of a counted end.
+    /// The result of a receive: `Option<Item>` for a Go channel, `Result<Item, RecvError>` for a counted end.
     type Received;
 
-    /// `None` of a nil channel.
+    /// Returns the channel, or `None` for a nil channel.
     #[doc(hidden)]
     fn core(&self) -> Option<&Core<Self::Item>>;
 
-    /// `None`: the channel is closed and has no values left.
+    /// Converts the result of a receive. `None` means that the channel is closed and has no values left.
     #[doc(hidden)]
     fn received(value: Option<Self::Item>) -> Self::Received;
 }
 
-/// A handle that sends: [`Chan`], [`SendOnly`], [`Sender`], a reference to one, or an `Option` of one. `None` is as a nil
-/// channel: never ready.
+/// A handle that sends: [`Chan`], [`SendOnly`], [`Sender`], a reference to such a handle, or an `Option` of such a
+/// handle. `None` behaves like a nil channel: never ready.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand in `send(..)`",
     label = "not the sending side of a channel",
     note = "a `Receiver` or `RecvOnly` does not send"
 )]
 pub trait SendPort: Sealed {
-    /// What the channel carries.
+    /// The type of the channel's values.
     type Item;
 
-    /// What a send returns: nothing of a Go channel, `Result<(), SendError<Item>>` of a counted end.
+    /// The result of a send: `()` for a Go channel, `Result<(), SendError<Item>>` for a counted end.
     type Sent;
 
-    /// `None` of a nil channel.
+    /// Returns the channel, or `None` for a nil channel.
     #[doc(hidden)]
     fn core(&self) -> Option<&Core<Self::Item>>;
 
-    /// An error has the value: the channel is closed.
+    /// Converts the result of a send. An error means that the channel is closed, and contains the value.
     ///
     /// # Panics
     ///
-    /// Of an error, if it is a Go channel.
+    /// If `result` is an error, and the channel is a Go channel.
     #[doc(hidden)]
     #[track_caller]
     fn sent(result: Result<(), Self::Item>) -> Self::Sent;
@@ -232,7 +232,7 @@ macro_rules! go_port {
 
 go_port!(Chan RecvOnly; Chan SendOnly);
 
-/// Go's panic. The value is dropped by it.
+/// Panics as Go does. The panic drops the value.
 #[cold]
 #[inline(never)]
 #[track_caller]

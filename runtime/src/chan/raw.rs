@@ -1,4 +1,4 @@
-//! What a channel is without its values: a lock, the state in the lock's word, and two queues of waiters.
+//! The untyped part of a channel: a lock, the state in the lock's word, and three queues of waiters.
 //!
 //! ```text
 //!   usize::BITS-1                        6      5         4          3           2          1        0
@@ -9,29 +9,29 @@
 //!
 //! | step | how |
 //! |---|---|
-//! | lock | one compare-exchange that sets `LOCKED`; it tells the owner the state |
+//! | lock | one compare-exchange that sets `LOCKED`, and returns the state to the owner |
 //! | unlock | one store of the new state, without `LOCKED` |
 //! | a `try_` call that must fail | a load, without the lock |
 //!
-//! The owner alone writes the word while `LOCKED` is set, so the unlock is a store. The lock therefore has no bit for
+//! Only the owner writes the word while `LOCKED` is set, so the unlock is a store. The lock therefore has no bit for
 //! sleepers: a contender pauses, then yields its processor, then sleeps for short times. The owner holds the lock for
-//! some ten instructions and the copy of one value. It never runs user code, never waits, and never switches goroutines
-//! while it holds the lock.
+//! some ten instructions and the copy of a value. The owner never runs user code, never waits, and never switches
+//! goroutines while it holds the lock.
 //!
-//! `SENDERS`, `RESERVERS` and `RECEIVERS` say that the queue is not empty. A waiter in it may be taken already (see `Claim`),
-//! so a set bit proves nothing, and a clear bit proves that no waiter is there.
+//! `SENDERS`, `RESERVERS` and `RECEIVERS` say that the queue is not empty. A queued waiter may be taken already (see
+//! `Claim`), so a set bit proves nothing, but a clear bit proves that the queue has no waiter.
 //!
 //! `HELD` says that a task which has been given a value has neither been polled nor been dropped since. The task may give
 //! that value back, so a closed channel is at its end only when the bit is clear, too. `len` does not count the value.
 //!
 //! # Orderings
 //!
-//! The lock: Acquire as it is taken, Release as it is given. The compare-exchange is SeqCst, and so is the load of the
-//! failing `try_`. So a channel's calls are sequentially consistent with each other and with SeqCst atomics of the caller.
-//! Take a caller A that writes X and then fails in `try_recv`, and a caller B that sends and then reads X. The load of A
-//! has seen the word before B's compare-exchange (else it had found `LOCKED`, or the value). So A's write and load are
-//! before B's compare-exchange and load in the total order, and B reads what A wrote. The model is
-//! `a_try_that_fails_is_ordered`.
+//! The lock is taken with Acquire, and released with Release. The compare-exchange is SeqCst, and so is the load of the
+//! failing `try_`. So a channel's calls are sequentially consistent with each other and with SeqCst atomics of the
+//! caller. Take a caller A that writes X and then fails in `try_recv`, and a caller B that sends and then reads X. The
+//! load of A read the word before B's compare-exchange changed the word (otherwise A's load had found `LOCKED`, or the
+//! value). So A's write and load are before B's compare-exchange and load in the total order, and B reads the value
+//! that A wrote. The model is `a_try_that_fails_is_ordered`.
 
 use std::ptr::NonNull;
 
@@ -48,37 +48,38 @@ pub(super) const RECEIVERS: usize = 4;
 pub(super) const SENDERS: usize = 8;
 pub(super) const RESERVERS: usize = 16;
 pub(super) const HELD: usize = 32;
-/// One value.
+/// The word's unit of `len`: a single value.
 pub(super) const ONE: usize = 64;
 
-/// The most values that the word can count.
+/// The maximum number of values that the word can count.
 pub(super) const MAX_LEN: usize = usize::MAX / ONE;
 
-/// See the top of this file.
+/// The untyped part of a channel. See the top of this file.
 pub(super) struct Raw {
     word: AtomicUsize,
     capacity: usize,
-    /// The capacity without the reserved places: a send that reserved nothing finds room while `len` is less. Changed under
-    /// the lock, as are the two fields below.
+    /// The capacity without the reserved places: a send without a reservation finds room while `len` is less. Changed
+    /// under the lock, as are the two fields below.
     limit: Cell<usize>,
-    /// Number of places that are reserved.
+    /// The number of reserved places.
     reserved: Cell<usize>,
     /// The next ticket.
     tickets: Cell<u64>,
     receivers: WaitQueue,
     senders: WaitQueue,
     reservers: WaitQueue,
-    /// The waiters whose outcome is `Held`, by the age of their values.
+    /// The waiters whose outcome is `Held`, ordered by the age of their values.
     held: WaitQueue,
     #[cfg(sudog_loom)]
     model: model::Lock,
 }
 
-/// The lock is held until [`Locked::unlock`]; nothing unlocks by itself, as nothing under the lock can panic.
+/// The proof that the caller holds the lock, until [`Locked::unlock`]. There is no unlock in a destructor, because
+/// nothing under the lock can panic.
 #[must_use = "the lock stays locked"]
 pub(super) struct Locked<'a> {
     raw: &'a Raw,
-    /// The state to be, without `LOCKED`.
+    /// The state that the unlock will store, without `LOCKED`.
     pub(super) word: usize,
 }
 
@@ -104,12 +105,12 @@ impl Raw {
         }
     }
 
-    /// By what the locks of several channels are ordered.
+    /// The rank by which the locks of several channels are ordered.
     #[inline]
     pub(super) fn rank(&self) -> usize {
         #[cfg(not(sudog_loom))]
         return std::ptr::from_ref(self).addr();
-        // An address is not the same in each execution.
+        // In a model, use a serial number: an address is not the same in each execution.
         #[cfg(sudog_loom)]
         return self.model.serial();
     }
@@ -118,13 +119,15 @@ impl Raw {
         self.capacity
     }
 
-    /// The state at this moment, for a caller that draws no conclusion from what it does not see.
+    /// Loads the state with Acquire. For a caller that draws no conclusion from the absence of a value, a waiter or a
+    /// flag.
     #[inline]
     pub(super) fn glance(&self) -> State {
         State { word: self.word.load(Ordering::Acquire), capacity: self.capacity }
     }
 
-    /// The state at this moment, in the total order of all channels' calls: for a `try_` that may fail by it.
+    /// Loads the state in the total order of all channels' calls. For a `try_` call, which may fail because of this
+    /// state.
     #[inline]
     pub(super) fn look(&self) -> State {
         State { word: self.word.load(Ordering::SeqCst), capacity: self.capacity }
@@ -160,7 +163,7 @@ impl Raw {
         }
     }
 
-    /// The lock, which the caller holds by a [`Locked::keep`].
+    /// Returns the lock, which the caller already holds through a [`Locked::keep`].
     #[inline]
     pub(super) fn held(&self) -> Locked<'_> {
         let word = self.word.load(Ordering::Relaxed);
@@ -168,7 +171,7 @@ impl Raw {
         Locked { raw: self, word: word & !LOCKED }
     }
 
-    /// How many waiters are in a queue.
+    /// Returns the number of waiters in a queue.
     pub(super) fn waiting(&self, dir: Dir) -> usize {
         let locked = self.lock();
         // SAFETY: the lock is held.
@@ -177,18 +180,19 @@ impl Raw {
         n
     }
 
-    /// Takes a waiter out that gives up. False if a peer has taken it out, or has passed it over.
+    /// Takes a waiter that gives up out of its queue. Returns false if a peer has taken the waiter out, or has passed
+    /// the waiter over.
     ///
     /// # Safety
     ///
-    /// The waiter is alive, and the last queue that it has been put into is one of this channel.
+    /// The waiter is alive, and the last queue that it was put into belongs to this channel.
     pub(super) unsafe fn leave(&self, waiter: &Waiter) -> bool {
         let mut locked = self.lock();
         let queued = waiter.outcome.get() == Outcome::Queued;
         if queued {
             let dir = waiter.dir();
-            // SAFETY: the waiter is alive and the lock is held; its outcome says that it is still in the queue that it has
-            // been put into.
+            // SAFETY: the waiter is alive and the lock is held. The outcome says that the waiter is still in the queue
+            // that it was put into.
             unsafe { self.queue(dir).unlink(waiter) };
             waiter.outcome.set(Outcome::Idle);
             locked.mark(dir);
@@ -206,9 +210,9 @@ impl Raw {
     }
 }
 
-/// How long a contender stays away before it tries again. Thirty pauses between two tries: a contender that looks all the
-/// time takes the cache line from the owner. The sleep is for an owner that a contender of higher priority keeps off its
-/// processor.
+/// Keeps a contender away from the lock for a while, depending on the number of its tries. Thirty pauses lie between
+/// two tries, because a contender that looks all the time takes the cache line from the owner. The sleep helps an owner
+/// that a contender of higher priority keeps off its processor.
 #[cfg(not(sudog_loom))]
 #[cold]
 fn back_off(tries: u32) {
@@ -231,13 +235,13 @@ fn back_off(_tries: u32) {
 impl<'a> Locked<'a> {
     #[inline]
     pub(super) fn unlock(self) {
-        // Release: what was done under the lock.
+        // Release: publishes all that was done under the lock.
         self.raw.word.store(self.word, Ordering::Release);
         #[cfg(sudog_loom)]
         self.raw.model.unlock();
     }
 
-    /// Leaves the lock locked, until [`Raw::held`].
+    /// Leaves the lock locked. A later call of [`Raw::held`] returns the lock.
     #[inline]
     pub(super) fn keep(self) {
         self.raw.word.store(self.word | LOCKED, Ordering::Relaxed);
@@ -248,24 +252,26 @@ impl<'a> Locked<'a> {
         State { word: self.word, capacity: self.raw.capacity }
     }
 
-    /// Puts a waiter at the end of its queue.
+    /// Puts a waiter at the end of a queue.
     ///
     /// # Safety
     ///
     /// - The waiter is in no queue.
-    /// - It stays where it is, alive, until its outcome is no longer `Queued`, and if it is `Done` or `Closed` until its G
-    ///   has been readied.
-    /// - What it knows (its G, its slot, its claim) stays so for as long.
+    /// - The waiter stays alive and in place until its outcome is no longer `Queued`, and, if the outcome is `Done` or
+    ///   `Closed`, until its G has been readied.
+    /// - The waiter's G, slot and claim stay alive and in place for as long.
     pub(super) unsafe fn enqueue(&mut self, dir: Dir, waiter: &Waiter) {
         waiter.outcome.set(Outcome::Queued);
         waiter.set_dir(dir);
         waiter.ticket.set(self.ticket());
-        // SAFETY: by the contract; the lock is held.
+        // SAFETY: the lock is held. The waiter is in no queue, and stays alive and in place while it is queued, by the
+        // contract of this function.
         unsafe { self.raw.queue(dir).push(waiter) };
         self.word |= bit(dir);
     }
 
-    /// Takes out the first waiter that nothing else has taken, and tells it `outcome`. It is the caller's to wake.
+    /// Takes the first waiter whose claim is free out of a queue, and sets its outcome. The caller must wake the
+    /// returned peer.
     #[inline]
     pub(super) fn dequeue(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
         if self.word & bit(dir) == 0 { None } else { self.dequeue_some(dir, outcome) }
@@ -273,11 +279,11 @@ impl<'a> Locked<'a> {
 
     fn dequeue_some(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
         let queue = self.raw.queue(dir);
-        // SAFETY: the lock is held, so what is queued is alive.
+        // SAFETY: the lock is held, so the queued waiters are alive.
         let peer = std::iter::from_fn(|| unsafe { queue.pop() }).find(|waiter| {
-            // SAFETY: it was queued just now, and cannot leave before it has had the lock.
+            // SAFETY: the waiter was queued until now, and cannot leave before it has had the lock.
             let waiter = unsafe { waiter.as_ref() };
-            // One that has lost its claim is in no queue now, and learns that under the lock.
+            // A waiter whose claim is taken already is in no queue now, and learns that under the lock.
             let taken = waiter.claim();
             if !taken {
                 shim::mark("a waiter whose claim is taken is passed over");
@@ -289,42 +295,44 @@ impl<'a> Locked<'a> {
         peer.map(Peer)
     }
 
-    /// After waiters have left.
+    /// Updates a queue's bit after waiters have left that queue.
     fn mark(&mut self, dir: Dir) {
         if self.raw.queue(dir).is_empty() {
             self.word &= !bit(dir);
         }
     }
 
-    /// Takes a ticket that is later than all that have been taken.
+    /// Takes a ticket that is later than all tickets that were taken before.
     pub(super) fn ticket(&mut self) -> u64 {
         let ticket = self.raw.tickets.get();
         self.raw.tickets.set(ticket + 1);
         ticket
     }
 
-    /// Notes that the value in this peer's slot is the channel's until the peer, a task, is polled. `ticket` is the value's
-    /// age.
+    /// Notes that the value in the slot of this peer, a task, belongs to the channel until the peer is polled. `ticket`
+    /// is the age of the value.
     ///
     /// # Safety
     ///
     /// The peer is a receiver that this owner of the lock has taken out, and has not woken.
     #[cold]
     pub(super) unsafe fn hold(&mut self, peer: Peer, ticket: u64) {
-        // SAFETY: a peer that has not been woken is alive, and stays so until it has had the lock (`release_held`).
+        // SAFETY: a peer that has not been woken is alive, and stays alive until it has had the lock (`release_held`).
         let waiter = unsafe { peer.0.as_ref() };
         waiter.outcome.set(Outcome::Held);
         waiter.ticket.set(ticket);
-        // SAFETY: the lock is held; the waiter was taken out of its queue; its owner does not free it while it is `Held`.
+        // SAFETY: the lock is held. The waiter was taken out of its queue, and its owner does not free the waiter while
+        // it is `Held`.
         unsafe { self.raw.held.insert(waiter) };
         self.word |= HELD;
     }
 
-    /// Takes a waiter out of the list of those that hold a value. The value in the waiter's slot is no longer the channel's.
+    /// Takes a waiter out of the list of waiters that hold a value. The value in the waiter's slot no longer belongs to
+    /// the channel.
     ///
     /// # Safety
     ///
-    /// The waiter's outcome is `Held`, by a hand-over of this channel.
+    /// The waiter's outcome is `Held`, set by a hand-over of this channel.
     pub(super) unsafe fn release_held(&mut self, waiter: &Waiter) {
         // SAFETY: the lock is held; a waiter that is `Held` is in this list.
         unsafe { self.raw.held.unlink(waiter) };
@@ -334,28 +342,29 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// Takes the oldest value that a task holds away from that task, which looks once more when it is polled. Returns the
-    /// slot that has the value.
+    /// Takes the oldest value that a task holds away from that task. The task tries to receive again when it is polled.
+    /// Returns the slot that contains the value.
     pub(super) fn take_held(&mut self) -> Option<*mut ()> {
-        // SAFETY: the lock is held; a waiter that is `Held` is alive until it has had the lock.
+        // SAFETY: the lock is held, and a waiter that is `Held` is alive until it has had the lock.
         let waiter = unsafe { self.raw.held.first()?.as_ref() };
         // SAFETY: the waiter was found among those that are `Held`.
         unsafe { self.release_held(waiter) };
         Some(waiter.slot)
     }
 
-    /// Returns whether there is room for a value whose send reserved nothing.
+    /// Returns whether there is room for a value that is sent without a reservation.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.state().len() < self.raw.limit.get()
     }
 
-    /// Returns whether a place can be reserved. A channel without capacity has one.
+    /// Returns whether a place can be reserved. A channel without capacity has a single place.
     pub(super) fn has_place(&self) -> bool {
         self.state().len() + self.raw.reserved.get() < self.raw.capacity.max(1)
     }
 
-    /// Reserves a place, if there is one. `Some(false)`: the channel is closed.
+    /// Reserves a place. Returns `Some(true)` if there was a place, `Some(false)` if the channel is closed, and `None`
+    /// if there is no place.
     pub(super) fn try_reserve(&mut self) -> Option<bool> {
         if self.state().is_closed() {
             return Some(false);
@@ -366,14 +375,14 @@ impl<'a> Locked<'a> {
         })
     }
 
-    /// Reserves a place, or frees a reserved one.
+    /// Reserves a place, or frees a reserved place.
     pub(super) fn reserve(&mut self, reserved: bool) {
         let n = if reserved { self.raw.reserved.get() + 1 } else { self.raw.reserved.get() - 1 };
         self.raw.reserved.set(n);
         self.raw.limit.set(self.raw.capacity.saturating_sub(n));
     }
 
-    /// Returns the queue whose first waiter has waited longer: that of the senders, or that of the reservers.
+    /// Returns the queue whose first waiter has waited longer: the queue of the senders, or the queue of the reservers.
     pub(super) fn first_to_send(&self) -> Dir {
         // SAFETY: the lock is held.
         let (sender, reserver) = unsafe { (self.raw.senders.first_ticket(), self.raw.reservers.first_ticket()) };
@@ -394,46 +403,50 @@ fn bit(dir: Dir) -> usize {
 }
 
 impl Peer {
-    /// Where its value is, or will be.
+    /// Returns the address of the peer's value, or of the room for the value.
     pub(super) fn slot(self) -> *mut () {
-        // SAFETY: it waits for `wake`, so it is alive; and nothing writes to its slot pointer.
+        // SAFETY: the peer waits for `wake`, so its waiter is alive, and nothing writes to the field `slot`.
         unsafe { (*self.0.as_ptr()).slot }
     }
 
     /// Returns whether the channel keeps the value of this peer until the peer is polled.
     pub(super) fn is_task(self) -> bool {
-        // SAFETY: it waits for `wake`, so it is alive; and nothing writes to this field.
+        // SAFETY: the peer waits for `wake`, so its waiter is alive, and nothing writes to the field `is_task`.
         unsafe { (*self.0.as_ptr()).is_task() }
     }
 
-    /// Its G, to be readied once.
+    /// Returns the peer's G, which must be readied once.
     pub(super) fn g(self) -> *const crate::G {
-        // SAFETY: as in `slot`.
+        // SAFETY: the peer waits for `wake`, so its waiter is alive, and nothing writes to the field `g`.
         unsafe { (*self.0.as_ptr()).g }
     }
 
-    /// Wakes it. If it is a task, that runs user code.
+    /// Wakes the peer. If the peer is a task, this runs user code.
     ///
     /// # Safety
     ///
-    /// This is the only call for this peer, and nothing of it is used after.
+    /// This is the only call for this peer, and the caller uses nothing of the peer afterwards.
     #[inline]
     pub(super) unsafe fn wake(self) {
         // SAFETY:
-        // - alive: it waits for this call;
-        // - taken out of its queue by the caller, so this is the only `ready`, by the contract;
-        // - its G was found by the queue alone, and waits for nothing else: it was queued just before its `park`.
+        // - `g` points to a live G, because the peer waits for this call.
+        // - The peer was taken out of its queue, and this function is called once, by its contract, so this is the only
+        //   `ready`.
+        // - Only the queue led to the G, which was queued just before its `park` and waits for nothing else.
+        // - The caller uses nothing of the peer afterwards, by the contract of this function.
         unsafe { crate::G::ready(self.g()) };
     }
 }
 
-/// Wakes several peers. All are readied before the first waker of a task is called: wakers are user code, and may panic.
+/// Wakes several peers. Readies all of them before it calls the first waker of a task, because wakers are user code and
+/// may panic.
 ///
 /// # Safety
 ///
 /// The contract of [`Peer::wake`], for each peer.
 pub(super) unsafe fn wake_all(peers: [Option<Peer>; 2]) {
-    // SAFETY: each peer is alive until it is readied, and this is its only `ready`, by the contract.
+    // SAFETY: each peer is alive until it is readied, and this is the only `ready` of each peer, by the contract of
+    // this function.
     let wakers = peers.map(|peer| peer.and_then(|peer| unsafe { crate::G::mark_ready(peer.g()) }));
     let mut panics = Panics::default();
     for waker in wakers.into_iter().flatten() {
@@ -442,7 +455,7 @@ pub(super) unsafe fn wake_all(peers: [Option<Peer>; 2]) {
     panics.resume();
 }
 
-/// The word, at one moment.
+/// The state of a channel at a moment: a value of the word.
 #[derive(Clone, Copy)]
 pub(super) struct State {
     word: usize,
@@ -460,27 +473,30 @@ impl State {
         self.word / ONE
     }
 
-    /// A receive from this open channel finds no value, and no sender that could bring one; and the state is not about to
-    /// change.
+    /// Returns whether the channel is open, a receive would find neither a value nor a sender with a value, and no
+    /// owner of the lock is about to change that.
     #[inline]
     pub(super) fn is_empty_for_certain(self) -> bool {
         self.word & !(RECEIVERS | RESERVERS | HELD) == 0
     }
 
-    /// The channel is closed, no value is left, and none can be given back: so it stays.
+    /// Returns whether the channel is closed, no value is left, and no value can be given back. If so, the channel
+    /// stays in this state.
     #[inline]
     pub(super) fn is_at_its_end(self) -> bool {
         self.word & !(RECEIVERS | SENDERS | RESERVERS) == CLOSED
     }
 
-    /// A send to this open channel finds neither room nor a receiver; and the state is not about to change.
+    /// Returns whether the channel is open, a send would find neither room nor a receiver, and no owner of the lock is
+    /// about to change that.
     #[inline]
     pub(super) fn is_full_for_certain(self) -> bool {
         self.word & (LOCKED | CLOSED | RECEIVERS) == 0 && self.len() >= self.capacity
     }
 }
 
-/// In a model, contenders wait for a lock of loom's: the same in fewer steps. The word is written as on the real machine.
+/// The lock in a model: contenders wait for a mutex of loom, which takes fewer steps. The word is written as on the
+/// real machine.
 #[cfg(sudog_loom)]
 mod model {
     use crate::shim::system::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -494,7 +510,7 @@ mod model {
         serial: usize,
     }
 
-    /// How many channels all executions have made.
+    /// The number of channels that all executions have made.
     static MADE: AtomicUsize = AtomicUsize::new(0);
 
     impl Lock {
@@ -508,14 +524,16 @@ mod model {
 
         pub(super) fn lock(&self) {
             let guard = self.mutex.lock();
-            // SAFETY: the guard is dropped in `unlock`, by a caller that has a reference to the mutex.
+            // SAFETY: the guard is dropped in `unlock`, by a caller that has a reference to the mutex, so the mutex
+            // outlives the guard.
             let guard = unsafe { std::mem::transmute::<MutexGuard<'_, ()>, MutexGuard<'static, ()>>(guard) };
-            // SAFETY: the lock is held.
+            // SAFETY: the lock is held, so no other thread uses `guard`.
             unsafe { *self.guard.get() = Some(guard) };
         }
 
         pub(super) fn unlock(&self) {
-            // SAFETY: the lock is held until the guard is dropped, after this statement.
+            // SAFETY: the lock is held until the guard is dropped, after this statement, so no other thread uses
+            // `guard`.
             let guard = unsafe { (*self.guard.get()).take() };
             drop(guard);
         }

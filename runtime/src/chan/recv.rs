@@ -7,7 +7,7 @@ use super::raw::{Dir, Locked, Peer};
 use super::waiters::{Outcome, Waiter};
 use crate::{G, Instant, ParkResult, goroutine};
 
-/// Why a receive has failed.
+/// The reason why a receive has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotReceived {
     Empty,
@@ -32,14 +32,14 @@ impl<T> Core<T> {
         }
         let mut slot = MaybeUninit::uninit();
         let mut locked = self.raw.lock();
-        // SAFETY: the lock is this channel's; room for one.
+        // SAFETY: `locked` is the lock of this channel, and `slot` has room for a value.
         let taken = unsafe { self.take(&mut locked, slot.as_mut_ptr()) };
         locked.unlock();
         match taken {
             Take::Got(peer) => {
-                // SAFETY: there is a value, after `Got`; the peer was taken out here.
+                // SAFETY: after `Got` the slot has a value. `peer` was taken out here, and is not used afterwards.
                 unsafe { wake_with(peer, slot.as_mut_ptr()) };
-                // SAFETY: there is a value, after `Got`; read once.
+                // SAFETY: after `Got` the slot has a value, which is read once.
                 Ok(unsafe { slot.as_ptr().read() })
             }
             Take::Empty => Err(failed(NotReceived::Empty)),
@@ -47,39 +47,39 @@ impl<T> Core<T> {
         }
     }
 
-    /// Receives. Go's `chanrecv`. `failed` makes the error.
+    /// Receives, and waits for a value. Go's `chanrecv`. `failed` makes the error.
     #[inline]
     pub(super) fn recv<E>(&self, deadline: Option<Instant>, failed: impl FnOnce(NotReceived) -> E) -> Result<T, E> {
         goroutine::safepoint();
         let mut slot = MaybeUninit::uninit();
-        // SAFETY: room for one.
+        // SAFETY: `slot` has room for a value.
         match unsafe { self.recv_to(slot.as_mut_ptr(), deadline) } {
-            // SAFETY: there is a value, after `Ok`; read once.
+            // SAFETY: after `Ok` the slot has a value, which is read once.
             Ok(()) => Ok(unsafe { slot.as_ptr().read() }),
             Err(why) => Err(failed(why)),
         }
     }
 
-    /// Receives to `to`.
+    /// Receives a value into `to`.
     ///
     /// # Safety
     ///
-    /// `to` has room for a value, which is there after `Ok`.
+    /// `to` has room for a value. After `Ok` the value is there.
     #[inline]
     unsafe fn recv_to(&self, to: *mut T, deadline: Option<Instant>) -> Result<(), NotReceived> {
         if self.is_closed_and_drained() {
             return Err(NotReceived::Closed);
         }
         let mut locked = self.raw.lock();
-        // SAFETY: the lock is this channel's; room for one, by the contract.
+        // SAFETY: `locked` is the lock of this channel, and `to` has room, by the contract of this function.
         match unsafe { self.take(&mut locked, to) } {
             Take::Got(peer) => {
                 locked.unlock();
-                // SAFETY: there is a value, after `Got`; the peer was taken out here.
+                // SAFETY: after `Got` there is a value at `to`. `peer` was taken out here, and is not used afterwards.
                 unsafe { wake_with(peer, to) };
                 Ok(())
             }
-            // SAFETY: the lock is this channel's; room for one, by the contract.
+            // SAFETY: `locked` is the lock of this channel, and `to` has room, by the contract of this function.
             Take::Empty => unsafe { self.wait_to_recv(locked, to, deadline) },
             Take::Closed => {
                 locked.unlock();
@@ -88,19 +88,19 @@ impl<T> Core<T> {
         }
     }
 
-    /// Whether the channel is closed, and no value is left or can be given back. Looks without the lock and without a
-    /// fence: so it stays.
+    /// Returns whether the channel is closed, and no value is left or can be given back. Looks without the lock and
+    /// without a fence, which suffices because a channel stays in this state.
     #[inline]
     pub(super) fn is_closed_and_drained(&self) -> bool {
         self.raw.glance().is_at_its_end()
     }
 
-    /// Step 4.
+    /// Queues the slot until a sender fills it, the channel closes, or the deadline passes: step 4 of a receive.
     ///
     /// # Safety
     ///
     /// - `locked` is the lock of this channel.
-    /// - `slot` has room for a value, which is there after `Ok`.
+    /// - `slot` has room for a value. After `Ok` the value is there.
     unsafe fn wait_to_recv(
         &self,
         mut locked: Locked<'_>,
@@ -111,76 +111,79 @@ impl<T> Core<T> {
         let waiter = Waiter::new(&raw const g, slot.cast());
         goroutine::note_wait("chan receive", std::ptr::null());
         // SAFETY:
-        // - it is new;
-        // - this frame is not left while the waiter is queued, or taken and not readied: `park_queued_spinning` returns
-        //   afterwards, and never unwinds. G and slot live as long, as both were made before the waiter.
+        // - `waiter` is new, so no queue contains it.
+        // - This frame stays while `waiter` is queued, or taken and not readied: `park_queued_spinning` returns only
+        //   afterwards, and never unwinds. `g` and `slot` outlive `waiter`, as both were made before it.
         unsafe { locked.enqueue(Dir::Recv, &waiter) };
-        // SAFETY: put into a queue of this channel.
+        // SAFETY: `waiter` is alive, and was put into a queue of this channel.
         let leave = || unsafe { self.raw.leave(&waiter) };
         if g.park_queued_spinning(deadline, || locked.unlock(), leave) == ParkResult::TimedOut {
             return Err(NotReceived::TimedOut);
         }
         match waiter.outcome.get() {
             Outcome::Done => Ok(()),
-            // SAFETY: the slot has room, as no peer has put a value there.
+            // SAFETY: `slot` has room, because no peer has put a value there.
             Outcome::Closed => unsafe { self.look_once_more(slot) },
             Outcome::Idle | Outcome::Queued | Outcome::Held => unreachable!("readied by no peer"),
         }
     }
 
-    /// A receive that a close has ended: takes a value that a task held then.
+    /// Tries to receive again after a close has ended the wait: a task may have held a value at the time of the close.
     ///
     /// # Safety
     ///
-    /// `slot` has room for a value, which is there after `Ok`.
+    /// `slot` has room for a value. After `Ok` the value is there.
     #[cold]
     unsafe fn look_once_more(&self, slot: *mut T) -> Result<(), NotReceived> {
         let mut locked = self.raw.lock();
-        // SAFETY: the lock is this channel's; room for one.
+        // SAFETY: `locked` is the lock of this channel, and `slot` has room, by the contract of this function.
         let taken = unsafe { self.take(&mut locked, slot) };
         locked.unlock();
         match taken {
-            Take::Got(_) => Ok(()), // of a closed channel, so there is no sender to wake
+            Take::Got(_) => Ok(()), // the channel is closed, so there is no sender to wake
             Take::Closed | Take::Empty => Err(NotReceived::Closed),
         }
     }
 }
 
-/// Wakes the peer that a receive has taken out. That may run user code: if it panics, the value is dropped.
+/// Wakes the peer that a receive has taken out. The waker of a task is user code: if the waker panics, the value is
+/// dropped.
 ///
 /// # Safety
 ///
-/// - `peer` is not used after this.
-/// - `value` has a value, which is gone after a panic.
+/// - `peer` was taken out by the caller, and is not used after this.
+/// - `value` has a value, which has been dropped after a panic.
 #[inline]
 unsafe fn wake_with<T>(peer: Option<Peer>, value: *mut T) {
     struct DropOnPanic<T>(*mut T);
     impl<T> Drop for DropOnPanic<T> {
         fn drop(&mut self) {
-            // SAFETY: a value, by the contract of `wake_with`, which is being unwound.
+            // SAFETY: `self.0` has a value, by the contract of `wake_with`, which is being unwound.
             unsafe { self.0.drop_in_place() };
         }
     }
     if let Some(peer) = peer {
         let guard = DropOnPanic(value);
-        // SAFETY: by the contract.
+        // SAFETY: `peer` is woken once, and is not used afterwards, by the contract of this function.
         unsafe { peer.wake() };
         std::mem::forget(guard);
     }
 }
 
-/// A receiver that has waited and gives up leaves its queue; or gives back what it was given.
+/// Ends the wait of a receiver that gives up: the receiver leaves its queue, or gives back the value that it was given.
 ///
 /// # Safety
 ///
-/// The waiter has been put into the queue of receivers of this channel, with this G, and with a slot for a value.
+/// The waiter has been put into the queue of receivers of this channel, with this G, and with a slot for a value. The
+/// waiter is not used after this.
 pub(super) unsafe fn leave_or_give_back<T>(core: &Core<T>, waiter: &Waiter, g: &G) {
-    // SAFETY: by the contract.
+    // SAFETY: the waiter is alive, and was put into a queue of this channel, by the contract of this function.
     if unsafe { core.raw.leave(waiter) } {
         crate::shim::mark("a receiver that gives up leaves its queue");
         return;
     }
     g.await_ready();
-    // SAFETY: by the contract; readied; its owner does not use it after this.
+    // SAFETY: the waiter was in this channel's queue of receivers, with a slot for a value, by the contract of this
+    // function; it has been readied; and its owner does not use it after this.
     unsafe { core.give_back(waiter) };
 }

@@ -8,7 +8,7 @@ use super::raw::{Dir, Locked, Peer};
 use super::waiters::{Outcome, Waiter};
 use crate::{G, Instant, ParkResult, goroutine};
 
-/// Why a send has failed.
+/// The reason why a send has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotSent {
     Full,
@@ -16,54 +16,56 @@ pub(super) enum NotSent {
     TimedOut,
 }
 
-// Without optimisation each move of a value is a copy, which has its place in the frame of the function. So a value is moved
-// to a slot when it comes, and from there when it is refused, and what is in between has a pointer to it.
+// Without optimisation, each move of a value is a copy, and each copy has its own place in the function's frame. So a
+// value is moved to a slot once, when the call begins, and is moved out of the slot when the send is refused. The
+// functions in between use a pointer to the slot.
 impl<T> Core<T> {
     /// Sends without waiting. Go's `select` with one send and a `default`. `refused` makes the error.
     #[inline]
     pub(super) fn try_send<E>(&self, value: T, refused: impl FnOnce(NotSent, T) -> E) -> Result<(), E> {
         goroutine::safepoint();
         let mut slot = MaybeUninit::<T>::uninit();
-        // SAFETY: room for one. (`MaybeUninit::new` moves the value three times more.)
+        // SAFETY: the slot has room for a value. (`MaybeUninit::new` would move the value three times more.)
         unsafe { slot.as_mut_ptr().write(value) };
         // SAFETY: the slot has a value, which is not used after `Ok`.
         match unsafe { self.try_offer(slot.as_ptr()) } {
             Ok(peer) => {
                 if let Some(peer) = peer {
-                    // SAFETY: taken out here, and not used after.
+                    // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
                     unsafe { peer.wake() };
                 }
                 Ok(())
             }
-            // SAFETY: the slot has its value still, and is not used after this.
+            // SAFETY: the slot still has its value, which is not used after this.
             Err(why) => unsafe { refuse(why, slot.as_ptr(), refused) },
         }
     }
 
-    /// [`try_send`](Self::try_send) that runs no user code: it is no safepoint, and the waker of a task that receives is
-    /// the caller's to wake. So the caller may hold a lock.
+    /// Sends as [`try_send`](Self::try_send) does, but runs no user code: this is no safepoint, and the caller must
+    /// wake the returned waker of a task that receives. So the caller may hold a lock.
     pub(super) fn try_send_quietly(&self, value: T) -> Result<Option<Waker>, T> {
         let value = ManuallyDrop::new(value);
-        // SAFETY: there is a value, which is not used after `Ok`.
+        // SAFETY: `value` has a value, which is not used after `Ok`.
         match unsafe { self.try_offer(&raw const *value) } {
-            // SAFETY: taken out by us alone and not readied yet, so its waiter is still there; not used after.
+            // SAFETY: only this call has taken `peer` out, and `peer` has not been readied yet, so its waiter is still
+            // alive. `peer` is not used afterwards.
             Ok(peer) => Ok(peer.and_then(|peer| unsafe { G::mark_ready(peer.g()) })),
             Err(_) => Err(ManuallyDrop::into_inner(value)),
         }
     }
 
-    /// Sends if that need not wait: the receiver that must be woken, if one waited.
+    /// Sends if the send need not wait. Returns the receiver that the caller must wake, if a receiver waited.
     ///
     /// # Safety
     ///
-    /// `from` has a value. After `Ok` it is gone; else it is the caller's still.
+    /// `from` has a value. After `Ok` the value has been moved out; otherwise the value still belongs to the caller.
     #[inline]
     unsafe fn try_offer(&self, from: *const T) -> Result<Option<Peer>, NotSent> {
         if self.raw.look().is_full_for_certain() {
             return Err(NotSent::Full);
         }
         let mut locked = self.raw.lock();
-        // SAFETY: the lock is this channel's; a value, by the contract.
+        // SAFETY: `locked` is the lock of this channel, and `from` has a value, by the contract of this function.
         let offer = unsafe { self.offer(&mut locked, from) };
         locked.unlock();
         match offer {
@@ -73,7 +75,7 @@ impl<T> Core<T> {
         }
     }
 
-    /// Sends. Go's `chansend`. `refused` makes the error.
+    /// Sends, and waits for room or a receiver. Go's `chansend`. `refused` makes the error.
     #[inline]
     pub(super) fn send<E>(
         &self,
@@ -83,35 +85,37 @@ impl<T> Core<T> {
     ) -> Result<(), E> {
         goroutine::safepoint();
         let mut slot = MaybeUninit::<T>::uninit();
-        // SAFETY: room for one.
+        // SAFETY: the slot has room for a value.
         unsafe { slot.as_mut_ptr().write(value) };
         // SAFETY: the slot has a value, which is not used after `Ok` or a panic.
         match unsafe { self.send_from(slot.as_mut_ptr(), deadline) } {
             Ok(()) => Ok(()),
-            // SAFETY: the slot has its value still, and is not used after this.
+            // SAFETY: the slot still has its value, which is not used after this.
             Err(why) => unsafe { refuse(why, slot.as_ptr(), refused) },
         }
     }
 
-    /// Sends what is at `from`.
+    /// Sends the value at `from`.
     ///
     /// # Safety
     ///
-    /// `from` has a value. After `Ok`, or after a panic of the peer's waker, the value is gone; else it is the caller's still.
+    /// `from` has a value. After `Ok`, or after a panic of the peer's waker, the value has been moved out; otherwise
+    /// the value still belongs to the caller.
     #[inline]
     unsafe fn send_from(&self, from: *mut T, deadline: Option<Instant>) -> Result<(), NotSent> {
         let mut locked = self.raw.lock();
-        // SAFETY: the lock is this channel's; a value, by the contract.
+        // SAFETY: `locked` is the lock of this channel, and `from` has a value, by the contract of this function.
         match unsafe { self.offer(&mut locked, from) } {
             Offer::Sent(peer) => {
                 locked.unlock();
                 if let Some(peer) = peer {
-                    // SAFETY: taken out here, and not used after.
+                    // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
                     unsafe { peer.wake() };
                 }
                 Ok(())
             }
-            // SAFETY: the lock is this channel's; a value, which is not used after `Ok` or a panic, by the contract.
+            // SAFETY: `locked` is the lock of this channel. `from` has a value, which is not used after `Ok` or a
+            // panic, by the contract of this function.
             Offer::Full => unsafe { self.wait_to_send(locked, from, deadline) },
             Offer::Closed => {
                 locked.unlock();
@@ -120,12 +124,12 @@ impl<T> Core<T> {
         }
     }
 
-    /// Step 4.
+    /// Queues the value until a receiver takes it, the channel closes, or the deadline passes: step 4 of a send.
     ///
     /// # Safety
     ///
     /// - `locked` is the lock of this channel.
-    /// - `value` has a value. After `Ok`, or after a panic of the peer's waker, the value is gone.
+    /// - `value` has a value. After `Ok`, or after a panic of the peer's waker, the value has been moved out.
     unsafe fn wait_to_send(
         &self,
         mut locked: Locked<'_>,
@@ -136,11 +140,11 @@ impl<T> Core<T> {
         let waiter = Waiter::new(&raw const g, value.cast());
         goroutine::note_wait("chan send", std::ptr::null());
         // SAFETY:
-        // - it is new;
-        // - this frame is not left while the waiter is queued, or taken and not readied: `park_queued_spinning` returns
-        //   afterwards, and never unwinds. G and value live as long, as both were made before the waiter.
+        // - `waiter` is new, so no queue contains it.
+        // - This frame stays while `waiter` is queued, or taken and not readied: `park_queued_spinning` returns only
+        //   afterwards, and never unwinds. `g` and `value` outlive `waiter`, as both were made before it.
         unsafe { locked.enqueue(Dir::Send, &waiter) };
-        // SAFETY: put into a queue of this channel.
+        // SAFETY: `waiter` is alive, and was put into a queue of this channel.
         let leave = || unsafe { self.raw.leave(&waiter) };
         if g.park_queued_spinning(deadline, || locked.unlock(), leave) == ParkResult::TimedOut {
             return Err(NotSent::TimedOut);
@@ -161,6 +165,6 @@ impl<T> Core<T> {
 #[cold]
 #[inline(never)]
 unsafe fn refuse<T, E>(why: NotSent, value: *const T, refused: impl FnOnce(NotSent, T) -> E) -> Result<(), E> {
-    // SAFETY: by the contract.
+    // SAFETY: `value` has a value, which is not used again, by the contract of this function.
     Err(refused(why, unsafe { value.read() }))
 }

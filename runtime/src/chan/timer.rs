@@ -10,10 +10,10 @@ use super::select::timed::TimerRef;
 use crate::Instant;
 use crate::goroutine::{Ticker, Timer, TimerFuture, Times};
 
-/// A timer, or none, which is never ready.
+/// A case that is a timer, or no timer. A case without a timer is never ready.
 pub struct TimerCase<'a> {
     times: Option<&'a Times>,
-    /// Made by the first poll, in a task.
+    /// The future of the timer. The first poll in a task makes this future.
     future: UnsafeCell<Option<TimerFuture<'a>>>,
     received: Cell<Option<Instant>>,
 }
@@ -34,7 +34,8 @@ impl Case for TimerCase<'_> {
 
     unsafe fn poll_future(&self, cx: &mut Context<'_>) -> bool {
         let Some(times) = self.times else { return false };
-        // SAFETY: the caller is the owner of the case, and no other reference to the future is left.
+        // SAFETY: the caller is the owner of the case, by the contract of `Case::poll_future`, and no other reference
+        // to the future is left.
         let future = unsafe { &mut *self.future.get() }.get_or_insert_with(|| TimerFuture::new(times));
         match Pin::new(future).poll(cx) {
             Poll::Ready(when) => {
@@ -46,7 +47,8 @@ impl Case for TimerCase<'_> {
     }
 
     unsafe fn drop_future(&self) {
-        // SAFETY: the caller is the owner of the case, and no other reference to the future is left.
+        // SAFETY: the caller is the owner of the case, by the contract of `Case::drop_future`, and no other reference
+        // to the future is left.
         unsafe { *self.future.get() = None };
     }
 

@@ -1,20 +1,21 @@
-//! The sudogs of a channel: waiters in a queue, first in, first out, each on its own stack or in its future.
+//! The sudogs of a channel: waiters in a queue, first in, first out. Each waiter is on the stack of its thread or
+//! goroutine, or in its future.
 //!
 //! | field | read and written |
 //! |---|---|
 //! | `g`, `slot`, `claim`, `case`, `is_task` | fixed before the waiter is queued |
 //! | `dir` | written by the waiter as it is queued, then fixed |
 //! | `next`, `prev`, `ticket` | by the owner of the channel's lock while the waiter is queued or `Held` |
-//! | `outcome` | by the waiter before it is queued; by the owner of the lock while it is `Queued` or `Held`; by the waiter after it was readied |
-//! | the value at `slot` | as `outcome`; and by the peer that has taken the waiter, until the peer readies it |
+//! | `outcome` | by the waiter before it is queued; by the owner of the lock while the outcome is `Queued` or `Held`; by the waiter after it was readied |
+//! | the value at `slot` | as `outcome`; and by the peer that has taken the waiter, until the peer readies the waiter |
 //!
 //! | outcome | meaning | next |
 //! |---|---|---|
 //! | `Idle` | in no queue | `Queued`, by the waiter |
-//! | `Queued` | in a queue | `Done`, `Held`, `Closed`: a peer takes it. `Idle`: it gives up, or a peer finds its claim taken |
-//! | `Done` | a send: its value has been taken. A reservation: it has a place. A receive of a thread or goroutine: it has a value. A `ready` follows | |
-//! | `Held` | a receive of a task: a value is in its slot, and is still the channel's; a `ready` follows | `Idle`: it takes the value, or gives it back, or the value goes to another receiver because the channel is closed |
-//! | `Closed` | the channel was closed; a `ready` follows. A receive looks once more | |
+//! | `Queued` | in a queue | `Done`, `Held`, `Closed`: a peer takes the waiter. `Idle`: the waiter gives up, or a peer finds its claim taken |
+//! | `Done` | a send: its value has been taken. A reservation: the waiter has a place. A receive of a thread or goroutine: the waiter has a value. A `ready` follows | |
+//! | `Held` | a receive of a task: a value is in its slot, and still belongs to the channel; a `ready` follows | `Idle`: the task takes the value, or gives the value back, or the value goes to another receiver because the channel is closed |
+//! | `Closed` | the channel was closed; a `ready` follows. A receiver tries to receive again | |
 
 use std::ptr::{self, NonNull};
 
@@ -35,46 +36,47 @@ pub(super) enum Outcome {
 pub(super) enum Dir {
     /// A send, whose value a receiver may take.
     Send,
-    /// A place for a value. The value stays with the sender.
+    /// A reservation of a place for a value. The value stays with the sender.
     Reserve,
     Recv,
 }
 
 pub(super) type Link = Option<NonNull<Waiter>>;
 
-/// One waiter in one queue; a select has one for each of its cases.
+/// A waiter in a queue; a select has a waiter for each of its cases.
 pub(super) struct Waiter {
     pub(super) g: *const G,
-    /// Where a sender's value is, or where a receiver wants it.
+    /// The address of a sender's value, or of the room for a receiver's value.
     pub(super) slot: *mut (),
-    /// Null: what unlinks it has taken it.
+    /// The claim that a peer must take before it takes the waiter. If null, a peer takes the waiter by
+    /// unlinking the waiter.
     claim: *const Claim,
-    /// What the claim is taken with.
+    /// The number that is stored in the claim when this waiter is taken.
     case: u32,
-    /// Whether `g` is a task. A task may be dropped after it was readied, so a value that it is given stays the channel's
-    /// until the task is polled.
+    /// True if `g` is a task. A task may be dropped after it was readied, so a value that the task is given belongs to
+    /// the channel until the task is polled.
     is_task: bool,
     dir: Cell<Dir>,
     pub(super) outcome: Cell<Outcome>,
-    /// Orders the waiters of two queues, and values that tasks hold or have given back.
+    /// Orders the waiters of two queues, and the values that tasks hold or have given back.
     pub(super) ticket: Cell<u64>,
     next: Cell<Link>,
     prev: Cell<Link>,
 }
 
 impl Waiter {
-    /// A waiter for one operation of a thread or a goroutine.
+    /// Makes a waiter for a single operation of a thread or a goroutine.
     #[inline]
     pub(super) fn new(g: *const G, slot: *mut ()) -> Self {
         Self::of_case(g, slot, ptr::null(), 0, false)
     }
 
-    /// A waiter for one operation of a task.
+    /// Makes a waiter for a single operation of a task.
     pub(super) fn of_task(g: *const G, slot: *mut ()) -> Self {
         Self::of_case(g, slot, ptr::null(), 0, true)
     }
 
-    /// A waiter for one case of a select.
+    /// Makes a waiter for a case of a select.
     #[inline]
     pub(super) fn of_case(g: *const G, slot: *mut (), claim: *const Claim, case: u32, is_task: bool) -> Self {
         let (next, prev) = (Cell::new(None), Cell::new(None));
@@ -86,7 +88,7 @@ impl Waiter {
         self.is_task
     }
 
-    /// The queue that the waiter has been put into last.
+    /// Returns the queue that the waiter has been put into last.
     pub(super) fn dir(&self) -> Dir {
         self.dir.get()
     }
@@ -96,17 +98,19 @@ impl Waiter {
         self.dir.set(dir);
     }
 
-    /// Takes it for the caller, which has unlinked it and holds the lock.
+    /// Takes the waiter for the caller, which has unlinked the waiter and holds the lock. Returns false if the claim
+    /// was taken before.
     pub(super) fn claim(&self) -> bool {
-        // SAFETY: null, or alive for as long as the waiter may be queued.
+        // SAFETY: `claim` is null, or is alive for as long as the waiter may be queued, by the contract of
+        // `Locked::enqueue`.
         unsafe { self.claim.as_ref() }.is_none_or(|claim| claim.take(self.case))
     }
 }
 
-/// What decides how a select ends: the first that takes it. Go's `g.selectDone`.
+/// The decision how a select ends: the first caller that takes the claim decides. Go's `g.selectDone`.
 ///
-/// Relaxed: a read-modify-write has one winner whatever its ordering. What the winner wrote, the waiter sees by the
-/// `ready`; what a loser did with a waiter, by the channel's lock.
+/// Relaxed: a read-modify-write has a single winner, whatever its ordering. The `ready` publishes the writes of the
+/// winner to the waiter, and the channel's lock publishes the changes that a loser made to a waiter.
 pub(crate) struct Claim(AtomicU32);
 
 impl Claim {
@@ -122,26 +126,27 @@ impl Claim {
         Self(AtomicU32::new(Self::FREE))
     }
 
-    /// Whether the caller is the first.
+    /// Takes the claim for `by`. Returns true if the caller is the first.
     #[inline]
     pub(crate) fn take(&self, by: u32) -> bool {
         self.0.compare_exchange(Self::FREE, by, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// As new, for the next wait. Its waiters are in no queue: nothing takes it.
+    /// Makes the claim free again, for the next wait. The waiters of this claim are in no queue, so no peer takes the
+    /// claim meanwhile.
     #[inline]
     pub(crate) fn reset(&self) {
         self.0.store(Self::FREE, Ordering::Relaxed);
     }
 
-    /// What has taken it.
+    /// Returns the value that has taken the claim, or `FREE`.
     #[inline]
     pub(crate) fn taken_by(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A queue, under its channel's lock.
+/// A queue of waiters, under the lock of its channel.
 pub(super) struct WaitQueue {
     first: Cell<Link>,
     last: Cell<Link>,
@@ -161,21 +166,21 @@ impl WaitQueue {
     ///
     /// The lock is held.
     pub(super) unsafe fn len(&self) -> usize {
-        // SAFETY: queued, hence alive, and the lock is held.
+        // SAFETY: a queued waiter is alive, and the lock is held, by the contract of this function.
         std::iter::successors(self.first.get(), |waiter| unsafe { waiter.as_ref() }.next.get()).count()
     }
 
     /// # Safety
     ///
     /// - The lock is held.
-    /// - The waiter is in no queue, and stays alive and in place until it is in none again.
+    /// - The waiter is in no queue. The waiter stays alive and in place until it is in no queue again.
     pub(super) unsafe fn push(&self, waiter: &Waiter) {
         let this = Some(NonNull::from(waiter));
         let last = self.last.replace(this);
         waiter.next.set(None);
         waiter.prev.set(last);
         match last {
-            // SAFETY: queued, hence alive, and the lock is held.
+            // SAFETY: `last` is queued, hence alive, and the lock is held.
             Some(last) => unsafe { last.as_ref() }.next.set(this),
             None => self.first.set(this),
         }
@@ -185,7 +190,7 @@ impl WaitQueue {
         self.first.get()
     }
 
-    /// The ticket of the first waiter.
+    /// Returns the ticket of the first waiter.
     ///
     /// # Safety
     ///
@@ -195,7 +200,7 @@ impl WaitQueue {
         self.first.get().map(|first| unsafe { first.as_ref() }.ticket.get())
     }
 
-    /// Puts a waiter before all with a later ticket.
+    /// Puts a waiter before all waiters with a later ticket.
     ///
     /// # Safety
     ///
@@ -233,7 +238,7 @@ impl WaitQueue {
     #[inline]
     pub(super) unsafe fn pop(&self) -> Link {
         let first = self.first.get()?;
-        // SAFETY: queued, hence alive, and the lock is held.
+        // SAFETY: `first` is queued, hence alive, and the lock is held.
         unsafe { self.unlink(first.as_ref()) };
         Some(first)
     }
@@ -245,12 +250,12 @@ impl WaitQueue {
     pub(super) unsafe fn unlink(&self, waiter: &Waiter) {
         let (prev, next) = (waiter.prev.get(), waiter.next.get());
         match prev {
-            // SAFETY: queued, hence alive, and the lock is held.
+            // SAFETY: `prev` is queued, hence alive, and the lock is held.
             Some(prev) => unsafe { prev.as_ref() }.next.set(next),
             None => self.first.set(next),
         }
         match next {
-            // SAFETY: as above.
+            // SAFETY: `next` is queued, hence alive, and the lock is held.
             Some(next) => unsafe { next.as_ref() }.prev.set(prev),
             None => self.last.set(prev),
         }

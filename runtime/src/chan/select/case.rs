@@ -1,4 +1,4 @@
-//! Cases of a select: what they need of a channel, whatever its values are, and where the values are meanwhile.
+//! The cases of a select: the operations that a case needs of a channel of any type, and the storage of the values.
 
 use std::cell::{Cell, UnsafeCell};
 use std::future::{Future, IntoFuture};
@@ -21,12 +21,12 @@ pub(in crate::chan) trait Channel {
 
     /// # Safety
     ///
-    /// As for [`Core::offer`].
+    /// The contract of [`Core::offer`].
     unsafe fn offer(&self, locked: &mut Locked<'_>, from: *const ()) -> Offer;
 
     /// # Safety
     ///
-    /// As for [`Core::take`].
+    /// The contract of [`Core::take`].
     unsafe fn take(&self, locked: &mut Locked<'_>, to: *mut ()) -> Take;
 
     /// # Safety
@@ -36,7 +36,7 @@ pub(in crate::chan) trait Channel {
 
     /// # Safety
     ///
-    /// As for [`Core::give_back`].
+    /// The contract of [`Core::give_back`].
     unsafe fn give_back(&self, waiter: &Waiter);
 
     /// # Safety
@@ -54,27 +54,27 @@ impl<T> Channel for Core<T> {
     }
 
     unsafe fn offer(&self, locked: &mut Locked<'_>, from: *const ()) -> Offer {
-        // SAFETY: by the contract.
+        // SAFETY: the contract of this function is that of [`Core::offer`].
         unsafe { self.offer(locked, from.cast()) }
     }
 
     unsafe fn take(&self, locked: &mut Locked<'_>, to: *mut ()) -> Take {
-        // SAFETY: by the contract.
+        // SAFETY: the contract of this function is that of [`Core::take`].
         unsafe { self.take(locked, to.cast()) }
     }
 
     unsafe fn receive_held(&self, locked: &mut Locked<'_>, waiter: &Waiter, to: *mut ()) -> Take {
-        // SAFETY: by the contract.
+        // SAFETY: the contract of this function is that of [`Core::receive_held`].
         unsafe { self.receive_held(locked, waiter, to.cast()) }
     }
 
     unsafe fn give_back(&self, waiter: &Waiter) {
-        // SAFETY: by the contract.
+        // SAFETY: the contract of this function is that of [`Core::give_back`].
         unsafe { self.give_back(waiter) }
     }
 
     unsafe fn send_reserved(&self, locked: &mut Locked<'_>, from: *const ()) -> (Offer, Option<Peer>) {
-        // SAFETY: by the contract.
+        // SAFETY: the contract of this function is that of [`Core::send_reserved`].
         unsafe { self.send_reserved(locked, from.cast()) }
     }
 
@@ -83,37 +83,38 @@ impl<T> Channel for Core<T> {
     }
 }
 
-/// One case, as the algorithm sees it.
+/// A case, as the algorithm sees it.
 #[derive(Clone, Copy)]
 pub struct CaseRef<'a> {
     pub(super) dir: Dir,
-    /// `None`: never ready.
+    /// The channel of the case. A case without a channel is never ready.
     pub(super) channel: Option<&'a dyn Channel>,
-    /// Of a value of the channel's type.
+    /// The address of a slot for a value of the channel's type.
     pub(super) slot: *mut (),
-    /// Whether there is a value in the slot.
+    /// True if there is a value in the slot.
     pub(super) full: *const Cell<bool>,
 }
 
 impl CaseRef<'_> {
-    /// Sends or receives, if that can be done: whether the channel is closed, else the peer to be woken.
+    /// Sends or receives, if the case can be done. Returns whether the case was done because the channel is closed, and
+    /// the peer that the caller must wake.
     ///
     /// # Safety
     ///
-    /// - The lock is that of the case's channel, which it has.
-    /// - The slot is alive, and has a value if it is to be sent, else room. If this returns `(false, _)`, the value has been
-    ///   moved, and the caller calls [`CaseRef::moved`].
+    /// - `locked` is the lock of the case's channel, and the case has a channel.
+    /// - The slot is alive. For a send the slot has a value; for a receive the slot has room. If this returns
+    ///   `(false, _)`, the value has been moved, and the caller calls [`CaseRef::moved`].
     #[inline]
     pub(super) unsafe fn poll(&self, locked: &mut Locked<'_>) -> Option<(bool, Option<Peer>)> {
         let channel = self.channel.expect("only what can be ready is polled");
         match self.dir {
-            // SAFETY: the lock is this channel's; the slot has a value, by the contract.
+            // SAFETY: `locked` is the lock of this channel, and the slot has a value, by the contract of this function.
             Dir::Send | Dir::Reserve => match unsafe { channel.offer(locked, self.slot) } {
                 Offer::Sent(peer) => Some((false, peer)),
                 Offer::Closed => Some((true, None)),
                 Offer::Full => None,
             },
-            // SAFETY: the lock is this channel's; the slot has room, by the contract.
+            // SAFETY: `locked` is the lock of this channel, and the slot has room, by the contract of this function.
             Dir::Recv => match unsafe { channel.take(locked, self.slot) } {
                 Take::Got(peer) => Some((false, peer)),
                 Take::Closed => Some((true, None)),
@@ -122,18 +123,20 @@ impl CaseRef<'_> {
         }
     }
 
-    /// Returns the queue in which the case waits. The send of a task to a buffer waits for a place, and keeps its value meanwhile.
+    /// Returns the queue in which the case waits. A task that sends to a buffer waits for a place, and keeps its value
+    /// meanwhile.
     pub(super) fn queue(&self, is_task: bool) -> Dir {
         let buffered = || self.channel.is_some_and(|channel| channel.raw().capacity() > 0);
         if is_task && self.dir == Dir::Send && buffered() { Dir::Reserve } else { self.dir }
     }
 
-    /// Finishes the case of a thread or a goroutine. Returns whether a close has ended the case. A receive that a close has
-    /// woken looks once more.
+    /// Finishes the case of a thread or a goroutine. Returns whether a close has ended the case. A receive that a close
+    /// has woken tries once more.
     ///
     /// # Safety
     ///
-    /// The waiter is that of this case. It has been taken by a peer and readied, and is in no queue.
+    /// The waiter belongs to this case. A peer has taken the waiter and has readied its G, and the waiter is in no
+    /// queue.
     pub(super) unsafe fn settle(&self, waiter: &Waiter) -> bool {
         let closed = match (waiter.outcome.get(), self.dir) {
             (Outcome::Done, _) => false,
@@ -142,46 +145,48 @@ impl CaseRef<'_> {
             _ => unreachable!("chosen by no peer"),
         };
         if !closed {
-            // SAFETY: its peer has moved the value.
+            // SAFETY: the slot is alive, and the peer has moved the value.
             unsafe { self.moved() };
         }
         closed
     }
 
-    /// Takes, for a receive that a close has woken, a value that a task held then. Returns whether there was none.
+    /// Tries once more to receive, after a close has ended the wait: a task may have held a value at the time of the
+    /// close. Returns true if there was no value.
     #[cold]
     fn look_once_more(&self) -> bool {
         let mut locked = self.channel.expect("it was queued").raw().lock();
-        // SAFETY: the lock is that of the case's channel; the slot has room, as no peer has put a value there.
+        // SAFETY: `locked` is the lock of the case's channel. The slot has room, because no peer has put a value there.
         let polled = unsafe { self.poll(&mut locked) };
         locked.unlock();
         let Some((closed, _)) = polled else { unreachable!("a channel stays closed") };
         if !closed {
-            // SAFETY: a value has been moved there, just now.
+            // SAFETY: the slot is alive, and `poll` has moved a value there just now.
             unsafe { self.moved() };
         }
         closed
     }
 
-    /// Finishes the case of a task: takes the value that the task holds, or sends to its place. Returns whether the channel
-    /// was closed, and the peers to wake.
+    /// Finishes the case of a task: takes the value that the task holds, or sends to the place that the task was given.
+    /// Returns whether the channel was closed, and the peers that the caller must wake.
     ///
     /// # Safety
     ///
-    /// As there.
+    /// The contract of [`CaseRef::settle`].
     pub(super) unsafe fn settle_task(&self, waiter: &Waiter) -> (bool, [Option<Peer>; 2]) {
         let channel = self.channel.expect("it was queued");
         let mut locked = channel.raw().lock();
         let (closed, peers) = match waiter.dir() {
-            // SAFETY: the lock is that of the case's channel; the waiter has been in its queue with this slot, and has been
-            // readied.
+            // SAFETY: `locked` is the lock of the case's channel. The waiter has been in the channel's queue with this
+            // slot, and has been readied.
             Dir::Recv => match unsafe { channel.receive_held(&mut locked, waiter, self.slot) } {
                 Take::Got(peer) => (false, [peer, None]),
                 Take::Closed => (true, [None, None]),
                 Take::Empty => unreachable!("a channel stays closed"),
             },
             Dir::Reserve if waiter.outcome.get() == Outcome::Done => {
-                // SAFETY: the lock is that of the case's channel; the slot has a value; the peer has given it a place.
+                // SAFETY: `locked` is the lock of the case's channel. The slot has a value, and the peer has given this
+                // case a place.
                 let (offer, next) = unsafe { channel.send_reserved(&mut locked, self.slot) };
                 match offer {
                     Offer::Sent(peer) => (false, [peer, next]),
@@ -193,13 +198,13 @@ impl CaseRef<'_> {
         };
         locked.unlock();
         if !closed {
-            // SAFETY: by a peer, or just now.
+            // SAFETY: the slot is alive. A peer, or the call above, has moved the value.
             unsafe { self.moved() };
         }
         (closed, peers)
     }
 
-    /// Undoes what a peer has done for a case whose select will return nothing, as far as that can be undone.
+    /// Undoes the step of a peer for a case whose select will return nothing, as far as that step can be undone.
     ///
     /// # Safety
     ///
@@ -208,27 +213,28 @@ impl CaseRef<'_> {
         let channel = self.channel.expect("it was queued");
         let done = || waiter.outcome.get() == Outcome::Done;
         match waiter.dir() {
-            // SAFETY: the waiter was in its channel's queue of receivers, and has been readied.
+            // SAFETY: the waiter was in its channel's queue of receivers, has been readied, and is not used after this.
             Dir::Recv => unsafe { channel.give_back(waiter) },
             Dir::Reserve if done() => channel.give_up_place(),
-            // SAFETY: a peer has taken the value.
+            // SAFETY: the slot is alive, and a peer has taken the value.
             Dir::Send if done() => unsafe { self.moved() },
             Dir::Send | Dir::Reserve => {}
         }
     }
 
-    /// The value has been taken out of the slot, or been put there.
+    /// Notes that the value has been taken out of the slot, or put into the slot.
     ///
     /// # Safety
     ///
-    /// The case's slot is alive, and it is so.
+    /// - The case's slot is alive.
+    /// - For a send, the value has been taken out of the slot. For a receive, a value has been put into the slot.
     pub(super) unsafe fn moved(&self) {
-        // SAFETY: alive, by the contract.
+        // SAFETY: `full` is part of the slot, which is alive, by the contract of this function.
         unsafe { &*self.full }.set(self.dir == Dir::Recv);
     }
 }
 
-/// Where a case's value is, before it is sent, or after it was received.
+/// The storage of a case's value, before the value is sent, or after a value was received.
 pub(in crate::chan) struct Slot<T> {
     value: UnsafeCell<MaybeUninit<T>>,
     full: Cell<bool>,
@@ -241,17 +247,20 @@ impl<T> Slot<T> {
 
     pub(in crate::chan) fn new(value: T) -> Self {
         let slot = Self::empty();
-        // SAFETY: room for one. (`MaybeUninit::new` moves the value three times more, without optimisation.)
+        // SAFETY: the slot has room for a value. (`MaybeUninit::new` would move the value three times more, without
+        // optimisation.)
         unsafe { slot.value().write(value) };
         slot.full.set(true);
         slot
     }
 
-    /// Where the value is.
+    /// Returns the address of the value, or of the room for a value.
     pub fn value(&self) -> *mut T {
         self.value.get().cast()
     }
 
+    /// Notes that the value has been moved out.
+    ///
     /// # Safety
     ///
     /// The value has been moved out.
@@ -264,11 +273,11 @@ impl<T> Slot<T> {
         if !self.full.replace(false) {
             return None;
         }
-        // SAFETY: there is a value, and it is taken once.
+        // SAFETY: the slot has a value, because `full` was true. `full` is false now, so the value is taken once.
         Some(unsafe { self.value().read() })
     }
 
-    /// The case of this slot in a select.
+    /// Returns a case of a select that uses this slot.
     pub fn case<'a>(&self, dir: Dir, core: Option<&'a Core<T>>) -> CaseRef<'a> {
         let channel = core.map(|core| core as &dyn Channel);
         CaseRef { dir, channel, slot: self.value.get().cast(), full: ptr::from_ref(&self.full) }
@@ -281,35 +290,36 @@ impl<T> Drop for Slot<T> {
     }
 }
 
-/// A receive.
+/// A case that receives.
 pub struct RecvCase<'a, P: RecvPort + ?Sized> {
     port: &'a P,
     slot: Slot<P::Item>,
 }
 
 impl<'a, P: RecvPort + ?Sized> RecvCase<'a, P> {
-    /// Evaluated in its place in the list.
+    /// Makes the case. The macro calls this at the position of the case in the list.
     #[inline]
     pub fn new(port: &'a P) -> Self {
         Self { port, slot: Slot::empty() }
     }
 }
 
-/// A send.
+/// A case that sends.
 pub struct SendCase<'a, P: SendPort + ?Sized> {
     port: &'a P,
     slot: Slot<P::Item>,
 }
 
 impl<'a, P: SendPort + ?Sized> SendCase<'a, P> {
-    /// Evaluated in its place in the list.
+    /// Makes the case. The macro calls this at the position of the case in the list.
     #[inline]
     pub fn new(port: &'a P, value: P::Item) -> Self {
         Self { port, slot: Slot::new(value) }
     }
 }
 
-/// A send of a value that is taken if this case is chosen, and else stays where it is.
+/// A case that sends a value of an `Option`. The value is taken if this case is chosen, and stays in the `Option`
+/// otherwise.
 pub struct SendFromCase<'a, 'v, P: SendPort + ?Sized> {
     port: &'a P,
     slot: Slot<P::Item>,
@@ -317,7 +327,7 @@ pub struct SendFromCase<'a, 'v, P: SendPort + ?Sized> {
 }
 
 impl<'a, 'v, P: SendPort + ?Sized> SendFromCase<'a, 'v, P> {
-    /// Evaluated in its place in the list.
+    /// Makes the case. The macro calls this at the position of the case in the list.
     #[inline]
     pub fn new(port: &'a P, from: &'v mut Option<P::Item>) -> Self {
         let slot = from.take().map_or_else(Slot::empty, Slot::new);
@@ -333,57 +343,57 @@ impl<P: SendPort + ?Sized> Drop for SendFromCase<'_, '_, P> {
     }
 }
 
-/// A future. Polled in its place, and dropped there.
+/// A case that is a future. The future is polled and dropped in place.
 pub struct FutureCase<F: Future> {
-    /// Until it is dropped.
+    /// The future. `None` once the future has been dropped.
     future: UnsafeCell<Option<F>>,
     output: Cell<Option<F::Output>>,
 }
 
 impl<F: Future> FutureCase<F> {
-    /// Evaluated in its place in the list.
+    /// Makes the case. The macro calls this at the position of the case in the list.
     #[inline]
     pub fn new(future: impl IntoFuture<IntoFuture = F>) -> Self {
         Self { future: UnsafeCell::new(Some(future.into_future())), output: Cell::new(None) }
     }
 }
 
-/// A case.
+/// A case of a select.
 pub trait Case {
     type Output;
 
-    /// Returns whether the case is a future, in a task.
+    /// True if the case is a future, in a task.
     const IS_FUTURE: bool = false;
 
-    /// Returns whether the case is a future that needs a waker in a goroutine, too: not a timer.
+    /// True if the case is a future that needs a waker in a goroutine, too. False for a timer.
     const HAS_WAKER: bool = Self::IS_FUTURE;
 
-    /// Itself, for as long as it is not moved.
+    /// Returns the case as the algorithm sees it. The result is valid as long as the case is not moved.
     fn describe(&self) -> CaseRef<'_>;
 
-    /// The timer, if it is one, for as long as the case is not moved.
+    /// Returns the timer, if the case is a timer. The result is valid as long as the case is not moved.
     #[cfg(all(unix, not(sudog_loom)))]
     fn timer(&self) -> Option<TimerRef<'_>> {
         None
     }
 
-    /// Polls it, if it is a future: whether it is ready.
+    /// Polls the case, if the case is a future. Returns whether the future is ready.
     ///
     /// # Safety
     ///
-    /// It is pinned, and the caller is its owner.
+    /// The case is pinned, and the caller is its owner.
     unsafe fn poll_future(&self, _cx: &mut Context<'_>) -> bool {
         false
     }
 
-    /// Drops the future where it is.
+    /// Drops the future in place.
     ///
     /// # Safety
     ///
-    /// The caller is its owner.
+    /// The caller is the owner of the case.
     unsafe fn drop_future(&self) {}
 
-    /// Returns the result, once the case has been chosen. To be called once.
+    /// Returns the result, once the case has been chosen. The caller calls this once.
     #[track_caller]
     fn output(&self, closed: bool) -> Self::Output;
 }
@@ -424,7 +434,7 @@ impl<P: SendPort + ?Sized> Case for SendFromCase<'_, '_, P> {
 
     #[inline]
     fn describe(&self) -> CaseRef<'_> {
-        // Without a value it is never ready.
+        // A case without a value is never ready.
         let core = self.port.core().filter(|_| self.slot.full.get());
         self.slot.case(Dir::Send, core)
     }
@@ -448,9 +458,11 @@ impl<F: Future> Case for FutureCase<F> {
     }
 
     unsafe fn poll_future(&self, cx: &mut Context<'_>) -> bool {
-        // SAFETY: its owner calls, and nothing else refers to it.
+        // SAFETY: the caller is the owner of the case, by the contract of this function, so nothing else refers to the
+        // future.
         let Some(future) = (unsafe { &mut *self.future.get() }) else { return false };
-        // SAFETY: pinned, by the contract: it is moved nowhere before `drop_future`.
+        // SAFETY: the case is pinned, by the contract of this function, and the future is not moved before
+        // `drop_future`.
         match unsafe { Pin::new_unchecked(future) }.poll(cx) {
             Poll::Ready(output) => {
                 self.output.set(Some(output));
@@ -461,7 +473,8 @@ impl<F: Future> Case for FutureCase<F> {
     }
 
     unsafe fn drop_future(&self) {
-        // SAFETY: its owner calls, and nothing else refers to it. The assignment drops it in its place.
+        // SAFETY: the caller is the owner of the case, by the contract of this function, so nothing else refers to the
+        // future. The assignment drops the future in place.
         unsafe { *self.future.get() = None };
     }
 
@@ -472,56 +485,57 @@ impl<F: Future> Case for FutureCase<F> {
 
 /// All cases of a select: pairs of a case and a list, and at the end `()`.
 pub trait CaseList {
-    /// How many.
+    /// The number of cases.
     const LEN: usize;
 
-    /// Returns whether a case is a future, in a task.
+    /// True if a case is a future, in a task.
     const FUTURES: bool;
 
-    /// Returns whether a case is a future that needs a waker in a goroutine, too: not a timer.
+    /// True if a case is a future that needs a waker in a goroutine, too. False for a timer.
     const WAKERS: bool;
 
-    /// What the chosen one has come to.
+    /// The result of the chosen case.
     type Output;
 
-    /// Themselves, for as long as they are not moved.
+    /// Writes the cases into `into`. These are valid as long as the list is not moved.
     fn describe<'a>(&'a self, into: &mut [CaseRef<'a>]);
 
-    /// Those that are timers, by index.
+    /// Writes the timers among the cases into `into`, by index.
     #[cfg(all(unix, not(sudog_loom)))]
     fn timers<'a>(&'a self, into: &mut [Option<TimerRef<'a>>]);
 
-    /// Whether the case with this index is a future.
+    /// Returns whether the case with this index is a future.
     fn is_future(index: usize) -> bool;
 
-    /// [`Case::poll_future`] of the case with this index.
+    /// Calls [`Case::poll_future`] of the case with this index.
     ///
     /// # Safety
     ///
-    /// As there.
+    /// The contract of [`Case::poll_future`].
     unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool;
 
-    /// [`Case::drop_future`] of all.
+    /// Calls [`Case::drop_future`] of all cases.
     ///
     /// # Safety
     ///
-    /// As there.
+    /// The contract of [`Case::drop_future`].
     unsafe fn drop_futures(&self);
 
-    /// Returns the result of the chosen case. To be called once. By reference, as a list may be large.
+    /// Returns the result of the chosen case. The caller calls this once. The list is passed by reference, because a
+    /// list may be large.
     #[track_caller]
     fn output(&self, chosen: Chosen) -> Self::Output;
 }
 
-/// The chosen case is the first of a list, or in its rest.
+/// The result of the chosen case, which is the first of a list, or in the rest of the list.
 pub enum Either<A, B> {
-    /// The first.
+    /// The result of the first case.
     First(A),
-    /// One of the rest.
+    /// The result of a case in the rest.
     Rest(B),
 }
 
-/// What an empty list comes to.
+/// The result of an empty list, which has no value.
 #[derive(Debug)]
 pub struct Never(std::convert::Infallible);
 
@@ -582,12 +596,12 @@ impl<C: Case, L: CaseList> CaseList for (C, L) {
     }
 
     unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool {
-        // SAFETY: by the contract; a list's parts are pinned with it.
+        // SAFETY: the contract of this function is that of the called functions; the parts of a pinned list are pinned.
         unsafe { if index == 0 { self.0.poll_future(cx) } else { self.1.poll_future(index - 1, cx) } }
     }
 
     unsafe fn drop_futures(&self) {
-        // SAFETY: by the contract.
+        // SAFETY: the contract of this function is that of the called functions.
         unsafe {
             self.0.drop_future();
             self.1.drop_futures();
@@ -605,7 +619,7 @@ impl<C: Case, L: CaseList> CaseList for (C, L) {
 }
 
 impl CaseRef<'_> {
-    /// Fills an array before `describe` does.
+    /// The value of an array's elements before `describe` fills the array.
     pub(in crate::chan) const NONE: Self =
         Self { dir: Dir::Recv, channel: None, slot: ptr::null_mut(), full: ptr::null() };
 }

@@ -1,4 +1,4 @@
-//! A select whose cases are not known before the program runs. Go's `reflect.Select`.
+//! A select whose cases are not known until the program runs. Go's `reflect.Select`.
 
 use std::cell::UnsafeCell;
 use std::future::Future;
@@ -15,9 +15,10 @@ use crate::chan::waiters::Waiter;
 use crate::goroutine;
 use crate::sema::{WaitError, WaitLimit};
 
-/// A select with any number of cases: each is a send, a receive or a future, and what to do with its result.
+/// A select with any number of cases. Each case is a send, a receive or a future, together with a function of its
+/// result.
 ///
-/// It allocates for each case. For a number of cases that is known, use [`select!`](crate::select).
+/// A `Select` allocates for each case. For a fixed number of cases, use [`select!`](crate::select).
 ///
 /// # Examples
 ///
@@ -35,7 +36,7 @@ use crate::sema::{WaitError, WaitLimit};
 #[must_use = "a select does nothing until it waits"]
 pub struct Select<'a, R> {
     cases: Vec<Box<dyn DynCase<R> + 'a>>,
-    /// Whether there is a future among them.
+    /// True if a case is a future.
     futures: bool,
 }
 
@@ -46,12 +47,12 @@ trait DynCase<R> {
         false
     }
 
-    /// As [`Case::poll_future`].
+    /// See [`Case::poll_future`], whose contract holds here.
     unsafe fn poll_future(&self, _cx: &mut Context<'_>) -> bool {
         false
     }
 
-    /// As [`Case::drop_future`].
+    /// See [`Case::drop_future`], whose contract holds here.
     unsafe fn drop_future(&self) {}
 
     #[track_caller]
@@ -86,12 +87,12 @@ impl<R, F: Future, T: FnOnce(F::Output) -> R> DynCase<R> for DynFuture<F, T> {
     }
 
     unsafe fn poll_future(&self, cx: &mut Context<'_>) -> bool {
-        // SAFETY: by the contract.
+        // SAFETY: the contract of this function is that of [`Case::poll_future`].
         unsafe { self.future.poll_future(cx) }
     }
 
     unsafe fn drop_future(&self) {
-        // SAFETY: by the contract.
+        // SAFETY: the contract of this function is that of [`Case::drop_future`].
         unsafe { self.future.drop_future() };
     }
 
@@ -125,12 +126,12 @@ impl<R, P: SendPort, F: FnOnce(P::Sent) -> R> DynCase<R> for DynSend<P, F> {
 }
 
 impl<'a, R> Select<'a, R> {
-    /// Without cases.
+    /// Makes a select without cases.
     pub const fn new() -> Self {
         Self { cases: Vec::new(), futures: false }
     }
 
-    /// Adds a receive, and what is made of its result.
+    /// Adds a receive, and a function of its result.
     ///
     /// # Panics
     ///
@@ -144,7 +145,7 @@ impl<'a, R> Select<'a, R> {
         self.add(Box::new(DynRecv { port, slot: Slot::empty(), then }))
     }
 
-    /// Adds a send of a value, which is dropped if another case is chosen; and what is made of its result.
+    /// Adds a send, and a function of its result. The value is dropped if another case is chosen.
     ///
     /// # Panics
     ///
@@ -158,7 +159,7 @@ impl<'a, R> Select<'a, R> {
         self.add(Box::new(DynSend { port, slot: Slot::new(value), then }))
     }
 
-    /// Adds a future, and what is made of its output. See `future(..)` of [`select!`](crate::select).
+    /// Adds a future, and a function of its output. See `future(..)` of [`select!`](crate::select).
     ///
     /// # Panics
     ///
@@ -180,23 +181,25 @@ impl<'a, R> Select<'a, R> {
         self
     }
 
-    /// How many cases it has.
+    /// Returns the number of cases.
     #[must_use]
     pub fn len(&self) -> usize {
         self.cases.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether there are no cases.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cases.is_empty()
     }
 
-    /// Waits until a case can be done; for ever, if there is none. The cases are used up by it.
+    /// Waits until a case can be done, and does that case. Waits for ever, if there is no case. The call uses the cases
+    /// up.
     ///
     /// # Panics
     ///
-    /// As a send on a closed [`Chan`](crate::chan::Chan), and as what the chosen case does with its result.
+    /// If the chosen case is a send on a closed [`Chan`](crate::chan::Chan), or if the function of the chosen case
+    /// panics.
     #[track_caller]
     pub fn wait(&mut self) -> R {
         match self.wait_limited(&WaitLimit::default()) {
@@ -205,15 +208,15 @@ impl<'a, R> Select<'a, R> {
         }
     }
 
-    /// [`wait`](Self::wait) that gives up at a limit. The cases are used up by it.
+    /// Waits as [`wait`](Self::wait) does, but gives up at a limit. The call uses the cases up.
     ///
     /// # Errors
     ///
-    /// Which limit came first: no case has been done.
+    /// The limit that came first. No case has been done.
     ///
     /// # Panics
     ///
-    /// As `wait`.
+    /// The same as those of `wait`.
     #[track_caller]
     pub fn wait_limited(&mut self, limit: &WaitLimit<'_>) -> Result<R, WaitError> {
         let cases = std::mem::take(&mut self.cases);
@@ -227,11 +230,11 @@ impl<'a, R> Select<'a, R> {
         Ok(finish(cases, chosen))
     }
 
-    /// A case that is ready, done. `None`: none is, at this instant. The cases are used up by it.
+    /// Does a case that is ready. Returns `None` if no case is ready at this instant. The call uses the cases up.
     ///
     /// # Panics
     ///
-    /// As `wait`.
+    /// The same as those of `wait`.
     #[track_caller]
     pub fn try_now(&mut self) -> Option<R> {
         let cases = std::mem::take(&mut self.cases);
@@ -244,7 +247,7 @@ impl<'a, R> Select<'a, R> {
     }
 }
 
-/// The cases of a select with futures, and room for what it needs of each.
+/// The cases of a select with futures, and the room that the select needs for each case.
 struct DynCases<'a, R> {
     cases: UnsafeCell<Vec<Box<dyn DynCase<R> + 'a>>>,
     polls: UnsafeCell<Box<[u16]>>,
@@ -261,7 +264,7 @@ impl<'a, R> DynCases<'a, R> {
     }
 
     fn cases(&self) -> &[Box<dyn DynCase<R> + 'a>] {
-        // SAFETY: changed when the select is over only, by its owner, which is the caller.
+        // SAFETY: the cases are changed only when the select is over, by the owner of this value, which is the caller.
         unsafe { &*self.cases.get() }
     }
 }
@@ -281,7 +284,7 @@ impl<R> Cases for DynCases<'_, R> {
     }
 
     fn room(&self) -> Room {
-        // SAFETY: the boxes are never replaced, and only their owner, the caller, looks into the cells.
+        // SAFETY: the boxes are never replaced, and only the owner of this value, the caller, looks into the cells.
         unsafe {
             Room {
                 polls: &raw mut **self.polls.get(),
@@ -292,20 +295,22 @@ impl<R> Cases for DynCases<'_, R> {
     }
 
     unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool {
-        // SAFETY: by the contract; it is in a box, which stays until it is finished or dropped.
+        // SAFETY: the caller is the owner of the case, by the contract of this function. The case is in a box, so it
+        // stays in place until it is finished or dropped.
         unsafe { self.cases()[index].poll_future(cx) }
     }
 
     #[track_caller]
     unsafe fn finish(&self, chosen: Chosen) -> R {
-        // SAFETY: by the contract.
+        // SAFETY: the caller is the owner of the cases, by the contract of this function.
         self.cases().iter().for_each(|case| unsafe { case.drop_future() });
-        // SAFETY: this is the owner, and nothing points to a case any more.
+        // SAFETY: the caller is the owner of the cases, and nothing points to a case any more, by the contract of this
+        // function.
         finish(std::mem::take(unsafe { &mut *self.cases.get() }), chosen)
     }
 }
 
-/// Room for what a select needs of each case: on the stack, if they are few.
+/// Calls `select` with the room that a select needs for each case. The room is on the stack, if there are few cases.
 #[track_caller]
 fn with_room<R, T>(
     cases: &[Box<dyn DynCase<R> + '_>],

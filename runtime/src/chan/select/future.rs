@@ -1,18 +1,18 @@
-//! Select as a future: in an async task, and wherever one of the cases is itself a future.
+//! Select as a future: in an async task, and wherever a case is itself a future.
 //!
 //! | stage | its waiters | on poll | on drop |
 //! |---|---|---|---|
-//! | `Apart` | are in no queue | tries each case, futures too; locks all, polls the cases, queues: `Queued` | the values of sends are dropped |
-//! | `Queued` | are in their queues, but those that a peer has taken | registers the waker; readied: leaves the queues, `Over`. Not readied, with futures: takes the claim, leaves the queues, `Apart`, and as there | leaves the queues; a receive that was given a value gives it back, a send that was given a place gives it up |
+//! | `Apart` | are in no queue | tries each case, futures too; locks all channels, polls the cases, queues: `Queued` | the values of sends are dropped |
+//! | `Queued` | are in their queues, except those that a peer has taken | registers the waker. If readied: leaves the queues, `Over`. If not readied, and with futures: takes the claim, leaves the queues, `Apart`, and continues as in that stage | leaves the queues; a receive gives a value back that it was given, a send gives a place up that it was given |
 //! | `Over` | are in no queue | panics | nothing |
 //!
-//! A future is polled only while no waiter is queued: else the future could become ready while a peer does a case, and
-//! only one of the two could be the select's. So a select that is woken by a future, or for nothing, queues anew if that
-//! future is not ready after all; it has lost its places in the queues then.
+//! A future is polled only while no waiter is queued. Otherwise the future could become ready while a peer does a case,
+//! and the select could return only one of the two results. So a select that a future has woken, or that was woken for
+//! nothing, queues anew if that future is not ready after all; the select has lost its places in the queues then.
 //!
-//! No wake-up is lost: each future is polled after the waiters have left their queues and before they are queued again,
-//! so a future that becomes ready later wakes the task, and a peer that comes later finds a waiter, or a channel in the
-//! state that the poll under the locks sees.
+//! No wake-up is lost: each future is polled after the waiters have left their queues and before they are queued again.
+//! So a future that becomes ready later wakes the task, and a peer that comes later finds a waiter, or the poll under
+//! the locks sees the state in which that peer left the channel.
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -31,39 +31,39 @@ use crate::goroutine;
 use crate::shim::mark;
 use crate::{Coop, G};
 
-/// The cases of a select that is a future, and room for what it needs of each.
+/// The cases of a select that is a future, and the room that the select needs for each case.
 pub trait Cases {
-    /// What the chosen case comes to.
+    /// The result of the chosen case.
     type Output;
 
-    /// Whether a case may be a future.
+    /// True if a case may be a future.
     const FUTURES: bool;
 
-    /// The cases, the same each time for as long as this is not moved.
+    /// Calls `f` with the cases, which are the same in each call as long as this value is not moved.
     fn with_refs<T>(&self, f: impl FnOnce(&[CaseRef<'_>]) -> T) -> T;
 
-    /// Whether the case with this index is a future.
+    /// Returns whether the case with this index is a future.
     fn is_future(&self, index: usize) -> bool;
 
-    /// Room for two orders and the waiters, as many as the cases.
+    /// Returns room for two orders and the waiters, each as long as the number of cases.
     fn room(&self) -> Room;
 
-    /// Whether the future with this index is ready.
+    /// Polls the future with this index. Returns whether the future is ready.
     ///
     /// # Safety
     ///
-    /// This is pinned, and the caller is its owner.
+    /// This value is pinned, and the caller is its owner.
     unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool;
 
-    /// Drops the futures where they are, and takes the output of the chosen case.
+    /// Drops the futures in place, and takes the output of the chosen case.
     ///
     /// # Safety
     ///
-    /// The caller is the owner; nothing points to a case; this is called once.
+    /// The caller is the owner of this value. Nothing points to a case. This is called once.
     unsafe fn finish(&self, chosen: Chosen) -> Self::Output;
 }
 
-/// See [`Cases::room`].
+/// The room for the orders and the waiters of a select: see [`Cases::room`].
 pub struct Room {
     pub(super) polls: *mut [u16],
     pub(super) locks: *mut [u16],
@@ -72,7 +72,7 @@ pub struct Room {
 
 /// `N` cases in a list.
 pub struct StaticCases<const N: usize, L> {
-    /// There until it is over.
+    /// The list. `None` once the select is over.
     list: UnsafeCell<Option<L>>,
     polls: UnsafeCell<[u16; N]>,
     locks: UnsafeCell<[u16; N]>,
@@ -91,7 +91,7 @@ impl<const N: usize, L: CaseList> StaticCases<N, L> {
     }
 
     fn list(&self) -> &L {
-        // SAFETY: it is moved out when the select is over only, by its owner, which is the caller.
+        // SAFETY: the list is removed only when the select is over, by the owner of this value, which is the caller.
         unsafe { &*self.list.get() }.as_ref().expect("not over")
     }
 }
@@ -116,25 +116,29 @@ impl<const N: usize, L: CaseList> Cases for StaticCases<N, L> {
     }
 
     unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool {
-        // SAFETY: by the contract; the list is pinned with this.
+        // SAFETY: this value, and so the list in it, is pinned, and the caller is its owner, by the contract of this
+        // function.
         unsafe { self.list().poll_future(index, cx) }
     }
 
     unsafe fn finish(&self, chosen: Chosen) -> L::Output {
-        // SAFETY: by the contract.
+        // SAFETY: the caller is the owner of this value, by the contract of this function.
         unsafe { self.list().drop_futures() };
         let output = self.list().output(chosen);
-        // SAFETY: this is the list's owner, and nothing points to a case any more; what was pinned in it has been dropped.
+        // SAFETY: the caller is the owner of the list, and nothing points to a case, by the contract of this function.
+        // The futures that were pinned in the list have been dropped.
         unsafe { *self.list.get() = None };
         output
     }
 }
 
-/// Does the first of several cases that can be done: what [`select_async!`](crate::select_async) awaits.
+/// The future of a select, which does the first of several cases that can be done:
+/// [`select_async!`](crate::select_async) awaits this future.
 ///
-/// It may be dropped at any time, and has done nothing then, but that a receiver may have taken the value of a send without
-/// a buffer: what [`RecvFuture`](crate::chan::RecvFuture) and [`SendFuture`](crate::chan::SendFuture) promise holds for its cases. Once it has been polled it must be
-/// polled again when its waker is woken, or dropped.
+/// The future may be dropped at any time, and has done nothing then, except that a receiver may have taken the value of
+/// a send without a buffer. The promises of [`RecvFuture`](crate::chan::RecvFuture) and
+/// [`SendFuture`](crate::chan::SendFuture) hold for its cases. A future that has been polled must be polled again when
+/// its waker is woken, or be dropped.
 #[must_use = "a future does nothing unless polled"]
 pub struct SelectFuture<C: Cases> {
     cases: C,
@@ -148,15 +152,16 @@ pub struct SelectFuture<C: Cases> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Apart,
-    /// So many of its cases can be ready at all.
+    /// The waiters have been queued. The field is the number of cases that can be ready at all.
     Queued(usize),
     Over,
 }
 
-// SAFETY: what is in it is touched under the channels' locks while it is queued, by the peer that has taken the claim until
-// it readies it, and else by the owner of the future. Its G is a task: not bound to a thread. Its cases are sent with it.
+// SAFETY: the waiters and the claim are used under the channels' locks while the waiters are queued; by the peer that
+// has taken the claim, until the peer readies the G; and otherwise by the owner of the future. The future's G is a
+// task, which is not bound to a thread. The future's cases, which are `Send`, are sent with the future.
 unsafe impl<const N: usize, L: CaseList + Send> Send for SelectFuture<StaticCases<N, L>> {}
-// SAFETY: nothing can be done with a shared reference to it.
+// SAFETY: a shared reference to this future permits no operation.
 unsafe impl<const N: usize, L: CaseList> Sync for SelectFuture<StaticCases<N, L>> {}
 
 impl<const N: usize, L: CaseList> SelectFuture<StaticCases<N, L>> {
@@ -172,35 +177,40 @@ impl<C: Cases> SelectFuture<C> {
         Self { cases, stage, g, claim, coop: Coop::new(), _pinned: PhantomPinned }
     }
 
+    /// Calls `f` with the orders and the waiters of the select that is queued.
+    ///
     /// # Safety
     ///
-    /// It is `Queued(n)`, and the result is used before it is queued anew.
+    /// The stage is `Queued(n)`. The result is used only before the select is queued anew.
     unsafe fn with_queued<T>(&self, n: usize, f: impl FnOnce(Selecting<'_, '_>, Waiters) -> T) -> T {
         let Room { polls, locks, waiters } = self.cases.room();
-        // SAFETY: written as it was queued, and not since, by the contract.
+        // SAFETY: the orders were written when the select was queued, and have not been written since, by the contract
+        // of this function.
         let order = unsafe { Order::stored(n, &*polls, &*locks) };
         self.cases.with_refs(|cases| f(Selecting { cases, order }, Waiters(waiters)))
     }
 
-    /// No waiter of it is in a queue.
+    /// Ends the select: wakes the peer, and returns the result of the chosen case. None of the select's waiters is in a
+    /// queue.
     #[track_caller]
     fn over(&self, polled: Polled) -> C::Output {
         debug_assert!(self.stage.get() != Stage::Over);
-        // Before the peer is woken, which may panic: a case is done once.
+        // Set the stage before the peer is woken, which may panic: a case must be done only once.
         self.stage.set(Stage::Over);
         let chosen = polled.wake();
-        // SAFETY: this is its owner, no case is queued, and the stage says that this is the first time.
+        // SAFETY: the caller is the owner of the cases. No case is queued, so nothing points to a case. The stage was
+        // not `Over` before, so this is called once.
         unsafe { self.cases.finish(chosen) }
     }
 
-    /// Does the case that a peer has chosen.
+    /// Finishes the case that a peer has chosen.
     ///
     /// # Safety
     ///
-    /// It is `Queued(n)` and has been readied.
+    /// The stage is `Queued(n)`, and the G has been readied.
     #[track_caller]
     unsafe fn finish(&self, n: usize) -> C::Output {
-        // SAFETY: queued with these; readied.
+        // SAFETY: the stage is `Queued(n)`, and the G has been readied, by the contract of this function.
         let (chosen, peers) = unsafe {
             self.with_queued(n, |select, waiters| {
                 select.leave_all(waiters);
@@ -209,39 +219,42 @@ impl<C: Cases> SelectFuture<C> {
                 (Chosen { case, closed }, peers)
             })
         };
-        // Before the peers are woken, as in `over`.
+        // Set the stage before the peers are woken, which may panic: a case must be done only once.
         self.stage.set(Stage::Over);
-        // SAFETY: taken out just now, and not used after.
+        // SAFETY: the peers were taken out just now, are woken once, and are not used afterwards.
         unsafe { wake_all(peers) };
-        // SAFETY: this is its owner, no case is queued, and the stage says that this is the first time.
+        // SAFETY: the caller is the owner of the cases. No case is queued, so nothing points to a case. The stage was
+        // not `Over` before, so this is called once.
         unsafe { self.cases.finish(chosen) }
     }
 
-    /// Leaves the queues; the result, if a peer has been faster.
+    /// Leaves the queues. If a peer has been faster, returns the result of the case that the peer has chosen.
     #[track_caller]
     pub(super) fn leave(&self) -> Option<C::Output> {
         let Stage::Queued(n) = self.stage.get() else { return None };
         if !self.claim.take(Claim::GIVEN_UP) {
             self.g.await_ready();
-            // SAFETY: a peer has taken the claim, and has readied it.
+            // SAFETY: the stage is `Queued(n)`. A peer has taken the claim, and has readied the G.
             return Some(unsafe { self.finish(n) });
         }
-        // SAFETY: queued with these.
+        // SAFETY: the stage is `Queued(n)`, so `queue_all` has been called with these waiters.
         unsafe { self.with_queued(n, |select, waiters| select.leave_all(waiters)) };
-        // No peer has a pointer to the claim any more: it would have found it under a channel's lock.
+        // No peer has a pointer to the claim any more: a peer finds the claim only through a queued waiter, under a
+        // channel's lock.
         self.claim.reset();
         self.stage.set(Stage::Apart);
         None
     }
 
-    /// Does the first case that can be done when its turn comes, channels and futures alike. It is `Apart`.
+    /// Tries the cases in a shuffled order, channels and futures alike, and does the first case that can be done when
+    /// its turn comes. The stage is `Apart`.
     ///
     /// # Safety
     ///
-    /// This is pinned, and the caller is its owner.
+    /// This future is pinned, and the caller is its owner.
     unsafe fn try_all(&self, cx: &mut Context<'_>) -> Option<Polled> {
         self.cases.with_refs(|refs| {
-            // SAFETY: nothing else uses them: it is `Apart`.
+            // SAFETY: nothing else uses the orders, because the stage is `Apart`.
             let polls = unsafe { &mut *self.cases.room().polls };
             if !C::FUTURES {
                 return try_each(refs, Order::shuffle(refs, polls));
@@ -252,25 +265,27 @@ impl<C: Cases> SelectFuture<C> {
                 if !self.cases.is_future(case) {
                     return try_one(refs, index);
                 }
-                // SAFETY: by the contract.
+                // SAFETY: the cases are pinned with this future, and the caller is their owner, by the contract of this
+                // function.
                 let is_ready = unsafe { self.cases.poll_future(case, cx) };
                 is_ready.then_some(Polled { chosen: Chosen { case, closed: false }, peer: None })
             })
         })
     }
 
-    /// Does a case if one is ready at this instant, under all locks. Futures are polled once each, before.
+    /// Does a case if a case is ready at this instant, under all locks. Polls each future once, before taking the
+    /// locks.
     #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
     #[track_caller]
     pub(super) fn try_now(self: Pin<&mut Self>) -> Option<C::Output> {
         goroutine::safepoint();
         let this = self.as_ref().get_ref();
-        // SAFETY: pinned; `self` is the owner's.
+        // SAFETY: this future is pinned, and `self` belongs to its owner.
         let polled = goroutine::unconstrained(|| unsafe { this.try_all(&mut Context::from_waker(Waker::noop())) });
         let polled = polled.or_else(|| {
             this.cases.with_refs(|refs| {
                 let Room { polls, locks, .. } = this.cases.room();
-                // SAFETY: nothing else uses them: it is `Apart`.
+                // SAFETY: nothing else uses the orders, because the stage is `Apart`.
                 let (polls, locks) = unsafe { (&mut *polls, &mut *locks) };
                 let select = Selecting { cases: refs, order: Order::new(refs, Order::shuffle(refs, polls), locks) };
                 select.lock_all();
@@ -280,15 +295,15 @@ impl<C: Cases> SelectFuture<C> {
         polled.map(|polled| this.over(polled))
     }
 
-    /// Polls under all locks, and queues if no case is ready. It is `Apart`.
+    /// Polls under all locks, and queues if no case is ready. The stage is `Apart`.
     ///
     /// # Safety
     ///
-    /// This is pinned, and the caller is its owner.
+    /// This future is pinned, and the caller is its owner.
     unsafe fn poll_or_queue(&self) -> Option<Polled> {
         self.cases.with_refs(|refs| {
             let Room { polls, locks, waiters } = self.cases.room();
-            // SAFETY: nothing else uses them: it is `Apart`.
+            // SAFETY: nothing else uses the orders, because the stage is `Apart`.
             let (polls, locks) = unsafe { (&mut *polls, &mut *locks) };
             let order = Order::new(refs, Order::shuffle(refs, polls), locks);
             let n = order.len();
@@ -298,8 +313,9 @@ impl<C: Cases> SelectFuture<C> {
                 select.unlock_all();
                 return Some(polled);
             }
-            // SAFETY: pinned, and `drop` takes it out of the queues before its memory can be used for something else, and
-            // waits for the `ready`; room for as many as the cases; `Apart`, so in no queue.
+            // SAFETY: this future is pinned. Its `drop` takes the waiters out of the queues before their memory can be
+            // used for something else, and waits for the `ready`. The room has a waiter for each case. The stage is
+            // `Apart`, so no waiter is in a queue.
             unsafe { select.queue_all(Waiters(waiters), &raw const self.g, &raw const self.claim, true) };
             self.stage.set(Stage::Queued(n));
             select.unlock_all();
@@ -317,7 +333,7 @@ impl<C: Cases> Future for SelectFuture<C> {
         ready!(this.coop.poll_proceed(cx));
         if let Stage::Queued(n) = this.stage.get() {
             if this.g.poll_ready(cx.waker()) {
-                // SAFETY: queued and readied.
+                // SAFETY: the stage is `Queued(n)`, and the G has been readied.
                 return Poll::Ready(unsafe { this.finish(n) });
             }
             if !C::FUTURES {
@@ -330,11 +346,11 @@ impl<C: Cases> Future for SelectFuture<C> {
             mark("a select queues anew");
         }
         assert!(this.stage.get() == Stage::Apart, "a future was polled after it was ready");
-        // SAFETY: pinned; `self` is the owner's.
+        // SAFETY: this future is pinned, and `self` belongs to its owner.
         if let Some(polled) = unsafe { this.try_all(cx) } {
             return Poll::Ready(this.over(polled));
         }
-        // SAFETY: as above.
+        // SAFETY: this future is pinned, and `self` belongs to its owner.
         if let Some(polled) = unsafe { this.poll_or_queue() } {
             return Poll::Ready(this.over(polled));
         }
@@ -342,7 +358,7 @@ impl<C: Cases> Future for SelectFuture<C> {
         if !this.g.poll_ready(cx.waker()) {
             return Poll::Pending;
         }
-        // SAFETY: queued and readied.
+        // SAFETY: the stage is `Queued(n)`, and the G has been readied.
         Poll::Ready(unsafe { this.finish(n) })
     }
 }
@@ -350,7 +366,8 @@ impl<C: Cases> Future for SelectFuture<C> {
 impl<C: Cases> Drop for SelectFuture<C> {
     fn drop(&mut self) {
         if let Stage::Queued(n) = self.stage.get() {
-            // SAFETY: queued with these, and not readied as far as it knows.
+            // SAFETY: the stage is `Queued(n)`, so `queue_all` has been called with these waiters. The G has not
+            // returned from the wait: no poll has seen a `ready`.
             unsafe { self.with_queued(n, |select, waiters| select.give_up(waiters, &self.g, &self.claim)) };
         }
     }
@@ -385,11 +402,11 @@ mod until {
     use crate::goroutine::{SleepAsync, now, sleep_async};
     use crate::sema::WaitError;
 
-    /// [`SelectFuture`] that gives up at a deadline.
+    /// A [`SelectFuture`] that gives up at a deadline.
     #[must_use = "a future does nothing unless polled"]
     pub struct SelectUntil<C: Cases> {
         select: SelectFuture<C>,
-        /// `None`: further away than the clock can count.
+        /// The sleep until the deadline. `None` if the deadline is further away than the clock can count.
         sleep: Option<SleepAsync>,
     }
 
@@ -405,7 +422,7 @@ mod until {
         type Output = Result<C::Output, WaitError>;
 
         fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-            // SAFETY: both fields are pinned with it, and neither is moved.
+            // SAFETY: `select` and `sleep` are pinned together with `self`, and neither is moved.
             let (mut select, sleep) = unsafe {
                 let this = self.get_unchecked_mut();
                 (Pin::new_unchecked(&mut this.select), this.sleep.as_mut().map(|sleep| Pin::new_unchecked(sleep)))

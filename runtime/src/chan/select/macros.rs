@@ -1,33 +1,37 @@
-//! `select!` and `select_async!`: one grammar, by munching. What they make of it is in `__select_emit!`.
+//! `select!` and `select_async!`: both have the same grammar, which `__select_arm!` munches. `__select_emit!` makes the
+//! code.
 
-/// Does the first of several sends and receives that can be done, or futures that are ready, and then its arm. Go's `select`.
+/// Does the first of several cases that is ready (a send, a receive or a future), and then evaluates the arm of that
+/// case. Go's `select`.
 ///
-/// | arm | ready | the pattern is given |
+/// | arm | the arm is ready when | the value of the pattern |
 /// |---|---|---|
-/// | `recv(rx) -> value => arm` | a value is there, or a sender waits, or the channel is closed; or the timer has fired | what `rx.recv()` returns |
-/// | `send(tx, value) -> result => arm` | there is room, or a receiver waits, or the channel is closed | what `tx.send(value)` returns, or its panic |
+/// | `recv(rx) -> value => arm` | a value is there, or a sender waits, or the channel is closed; or the timer has fired | the result of `rx.recv()` |
+/// | `send(tx, value) -> result => arm` | there is room, or a receiver waits, or the channel is closed | the result of `tx.send(value)`, or its panic |
 /// | `send_from(tx, &mut option) -> result => arm` | the same, if the option has a value, which is taken out only if this arm is chosen | the same |
-/// | `future(f) -> output => arm` | the future is: a lock, a permit, a wait group, a context, a join handle, a task's call, ... | its output |
-/// | `default => arm` | none of the others is ready, at this instant | |
-/// | `default(limit) -> why => arm` | none of the others becomes ready before the limit: a `Duration`, an `Instant`, a `WaitLimit` | which limit it was |
+/// | `future(f) -> output => arm` | the future is ready: a lock, a permit, a wait group, a context, a join handle, a task's call, ... | the future's output |
+/// | `default => arm` | no other arm is ready, at this instant | |
+/// | `default(limit) -> why => arm` | no other arm becomes ready before the limit: a `Duration`, an `Instant`, a `WaitLimit` | the limit that came first |
 ///
-/// `-> pattern` may be left out. `rx` is any [`RecvArm`](crate::chan::RecvArm): the receiving handle of a channel, a timer
-/// or a ticker; `tx` is any [`SendPort`](crate::chan::SendPort). Both may be values or references; an arm whose channel is
-/// nil, or `None`, is never ready.
+/// `-> pattern` may be left out. `rx` is any [`RecvArm`](crate::chan::RecvArm): the receiving handle of a channel, a
+/// timer or a ticker; `tx` is any [`SendPort`](crate::chan::SendPort). Both may be values or references; an arm whose
+/// channel is nil, or `None`, is never ready.
 ///
-/// As in Go: the channels and values are evaluated once, in the order of the source, whichever arm is chosen; of several
-/// arms that are ready each is chosen with the same probability; without a `default` the select waits, and with no arm at
-/// all for ever. Unlike in Go a value that is not sent is dropped: `send_from` keeps it.
+/// As in Go, the channels and values are evaluated once, in the order of the source, whichever arm is chosen. If
+/// several arms are ready, each is chosen with the same probability. Without a `default` the select waits; without any
+/// arm, for ever. Unlike in Go, a value that is not sent is dropped: `send_from` keeps the value.
 ///
-/// A future is polled where it stands, and dropped before an arm is evaluated, so that what it had begun is undone; to
-/// go on with it later, keep it pinned and hand over `future(&mut pinned)`. It is polled only while the select stands in no
-/// channel's queue: no case is done beside it, and what it yields is not lost. So a wake-up of a future that is then not
-/// ready costs the select its places in these queues. With a `default`, each future is polled once.
+/// A future is polled in place, and dropped before an arm is evaluated, so that its unfinished work is undone. To
+/// continue the future later, keep the future pinned and pass `future(&mut pinned)`. The select polls a future only
+/// while the select is in no channel's queue: so no other case is done at the same time, and the future's output is not
+/// lost. A wake-up of a future that is then not ready therefore costs the select its places in these queues. With a
+/// `default`, each future is polled once.
 ///
-/// The arms are evaluated after the select, in its place: they may `return`, `break` and `continue`, and use what the
-/// select has used.
+/// The arms are evaluated after the select, at the position of the macro: they may `return`, `break` and `continue`,
+/// and use the values that the select has used.
 ///
-/// There may be some 90 arms. A crate with more raises its `recursion_limit`, or uses a [`Select`](crate::chan::Select).
+/// A select may have some 90 arms. A crate with larger selects raises its `recursion_limit`, or uses a
+/// [`Select`](crate::chan::Select).
 ///
 /// # Examples
 ///
@@ -78,7 +82,7 @@ macro_rules! select {
     };
 }
 
-/// [`select!`] in an async task: it awaits instead of waiting.
+/// Does the same as [`select!`], in an async task: awaits instead of waiting.
 ///
 /// # Examples
 ///
@@ -115,10 +119,11 @@ macro_rules! select_async {
     };
 }
 
-/// Reads an arm: its head, then what it does, which is a block, or an expression and a comma, as in a `match`.
+/// Reads an arm: its head, then its body, which is a block, or an expression and a comma, as in a `match`.
 ///
-/// One expansion for each arm, as all of them nest, and a crate's `recursion_limit` is 128 unless it says otherwise. What
-/// the head's kinds are is for `__select_case!`, which nests in none of them.
+/// There is a single expansion for each arm, because all expansions nest, and a crate's `recursion_limit` is 128 unless
+/// the crate sets another. `__select_case!` distinguishes the kinds of heads; its expansions do not nest in those of
+/// the arms.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_arm {
@@ -170,7 +175,7 @@ macro_rules! __select_error {
     };
 }
 
-/// The statement: what is borrowed is free again before an arm is evaluated.
+/// Makes the statement. The borrows of the select end before an arm is evaluated.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_emit {
@@ -222,7 +227,7 @@ macro_rules! __select_emit {
     }};
 }
 
-/// A case counts as one.
+/// Counts a case as 1.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_one {
@@ -231,7 +236,7 @@ macro_rules! __select_one {
     };
 }
 
-/// The cases as pairs. Four at a time, as these expansions nest in those of the arms.
+/// Makes pairs of the cases. Takes four cases at a time, because these expansions nest in those of the arms.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_list {
@@ -245,7 +250,7 @@ macro_rules! __select_list {
     };
 }
 
-/// The case of an arm.
+/// Makes the case of an arm.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_case {
@@ -266,7 +271,7 @@ macro_rules! __select_case {
     };
 }
 
-/// The arm of the chosen case. Four at a time, as `__select_list!`.
+/// Evaluates the arm of the chosen case. Takes four cases at a time, as `__select_list!` does.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_match {
@@ -294,7 +299,7 @@ macro_rules! __select_match {
     };
 }
 
-/// The value that a case gives to its arm.
+/// The pattern of an arm, for the value that the case gives to the arm.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_pattern {

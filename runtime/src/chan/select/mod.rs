@@ -1,23 +1,24 @@
-//! Select: the first of several sends and receives that can be done. Go's `selectgo`. With futures among the cases, and in
-//! tasks: `future.rs`. With timers: `timed.rs`.
+//! Select: does the first of several sends and receives that can be done. Go's `selectgo`. Selects in tasks, and
+//! selects with futures among the cases, are in `future.rs`. Selects with timers are in `timed.rs`.
 //!
-//! | step | what |
+//! | step | description |
 //! |---|---|
-//! | order | the cases that can be ready at all: shuffled, for the polling; by their channels' addresses, for the locks |
-//! | try each | the first case, in the shuffled order, that can be done when its turn comes, is done, under its channel's lock alone. This is a send or a receive like any other; what it cannot tell is that no case is ready |
-//! | lock | all channels, each once, in the order of their addresses: so two selects do not wait for each other |
-//! | poll | the first case, in the shuffled order, that can be done, is done: unlock all, wake its peer, return |
-//! | give up | without waiting, if there is a `default`: at this instant no case is ready, as all locks are held |
-//! | queue | one waiter for each case, all with one [`Claim`] |
-//! | park | unlock all, sleep |
-//! | winner | whatever takes the claim: a peer of one case, the deadline, a cancel, the drop of a future. A peer does the case's send or receive under its channel's lock, and readies the G |
-//! | leave | the waiters of the other cases are taken out, each under its channel's lock |
+//! | order | take the cases that can be ready at all: shuffled, for the polling; ordered by their channels' addresses, for the locks |
+//! | try each | do the first case, in the shuffled order, that can be done when its turn comes, under its channel's lock alone. This is a send or a receive like any other. This step cannot tell that no case is ready |
+//! | lock | lock all channels, each once, in the order of their addresses: so two selects do not wait for each other |
+//! | poll | do the first case, in the shuffled order, that can be done: unlock all channels, wake the peer of the case, return |
+//! | give up | if there is a `default`, return without waiting: at this instant no case is ready, because all locks are held |
+//! | queue | queue a waiter for each case, all with the same [`Claim`] |
+//! | park | unlock all channels, and sleep |
+//! | winner | the taker of the claim: a peer of a case, the deadline, a cancel, or the drop of a future. A peer does the send or receive of its case under the channel's lock, and readies the G |
+//! | leave | take the waiters of the other cases out, each under its channel's lock |
 //!
-//! A peer that finds a waiter whose claim is taken drops it from the queue and goes on to the next, as Go does. A select
-//! does not meet itself: while it polls none of its own waiters is in a queue.
+//! A peer that finds a waiter whose claim is taken drops that waiter from the queue, and goes on to the next waiter, as
+//! Go does. A select does not meet itself: while a select polls, none of its own waiters is in a queue.
 //!
-//! A cancel is registered before the locks are taken. If a case is ready nevertheless, the claim is taken for it; should
-//! the cancel have been faster, the select waits for its `ready`, and returns the case all the same.
+//! A cancel is registered before the locks are taken. If a case is ready nevertheless, the select takes the claim for
+//! that case. If the cancel has taken the claim first, the select waits for the `ready` of the cancel, and returns the
+//! case all the same.
 
 pub mod case;
 mod dynamic;
@@ -52,17 +53,17 @@ use crate::{G, Instant, ParkResult, goroutine};
 #[derive(Clone, Copy)]
 pub struct Chosen {
     pub case: usize,
-    /// It was done because its channel is closed: no value was received, or sent.
+    /// True if the case was done because its channel is closed: no value was received, or sent.
     pub closed: bool,
 }
 
-/// All that a select works on.
+/// The cases of a select, and their orders.
 struct Selecting<'a, 's> {
     cases: &'s [CaseRef<'a>],
     order: Order<'s>,
 }
 
-/// Room for one waiter for each case. A pointer: while a waiter is in a queue others write to it.
+/// Room for a waiter for each case. A pointer, because peers write to a waiter while it is queued.
 #[derive(Clone, Copy)]
 struct Waiters(*mut MaybeUninit<Waiter>);
 
@@ -73,9 +74,10 @@ impl Waiters {
 
     /// # Safety
     ///
-    /// The room is alive, has an `index`, and nothing uses what is there.
+    /// The room is alive, `index` is in the room, and nothing uses the waiter at `index`.
     unsafe fn make<'a>(self, index: usize, waiter: Waiter) -> &'a Waiter {
-        // SAFETY: by the contract.
+        // SAFETY: the room is alive, contains `index`, and nothing uses the waiter there, by the contract of this
+        // function.
         unsafe { (*self.0.add(index)).write(waiter) }
     }
 
@@ -83,12 +85,12 @@ impl Waiters {
     ///
     /// The room is alive, and `make` has been called for this index.
     unsafe fn get<'a>(self, index: usize) -> &'a Waiter {
-        // SAFETY: by the contract.
+        // SAFETY: the room is alive, and `make` has written the waiter at `index`, by the contract of this function.
         unsafe { (*self.0.add(index)).assume_init_ref() }
     }
 }
 
-/// Polls once. Go's `select` with a `default`. The caller comes from a safepoint.
+/// Polls without waiting. Go's `select` with a `default`. The caller comes from a safepoint.
 #[inline]
 fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Option<Chosen> {
     if let [case] = cases
@@ -105,7 +107,8 @@ fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Op
     polled.map(Polled::wake)
 }
 
-/// What becomes of a single case, if a look at its channel tells.
+/// Decides a single case by a look at its channel. Returns `None` if the look does not decide, and `Some(None)` if the
+/// case is not ready.
 #[inline(always)]
 fn try_by_a_look(case: &CaseRef<'_>) -> Option<Option<Chosen>> {
     let state = case.channel?.raw().look();
@@ -142,14 +145,16 @@ fn wait_select(
         return Ok(polled.wake());
     }
     let (g, claim) = (G::current(), Claim::new());
-    // SAFETY: all is locked, and no case was ready; G and claim outlive the call.
+    // SAFETY: all channels are locked, and no case was ready. `waiters` has room for each case. No waker knows of `g`,
+    // and `g` and `claim` outlive the call.
     unsafe { select.wait(waiters, &g, &claim, limit.deadline) }
 }
 
-/// Does the first case that can be done when its turn comes. Locks one channel at a time, and none that cannot be ready.
+/// Does the first case that can be done when its turn comes. Locks one channel at a time, and locks no channel that
+/// cannot be ready.
 #[inline]
 fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Polled> {
-    // A single case needs one lock anyway.
+    // A single case needs a single lock anyway.
     if polls.len() < 2 {
         return None;
     }
@@ -170,19 +175,20 @@ fn try_one(cases: &[CaseRef<'_>], index: u16) -> Option<Polled> {
         return None;
     }
     let mut locked = raw.lock();
-    // SAFETY: as in `Selecting::poll`.
+    // SAFETY: `locked` is the lock of the case's channel. The caller keeps the slot alive. No earlier case has been
+    // done: a case that is done ends the search.
     let polled = unsafe { case.poll(&mut locked) };
     locked.unlock();
     let (closed, peer) = polled?;
     if !closed {
-        // Before the waking, which may panic: the slot then drops what it has.
-        // SAFETY: so it has been, just now.
+        // Update the slot before the peer is woken, which may panic: the slot then drops its value.
+        // SAFETY: the slot is alive, and `poll` has moved a value into or out of the slot.
         unsafe { case.moved() };
     }
     Some(Polled { chosen: Chosen { case: usize::from(index), closed }, peer })
 }
 
-/// A case that has been done, and the peer that is to be woken.
+/// A case that has been done, and the peer that must be woken.
 #[must_use = "the peer sleeps"]
 struct Polled {
     chosen: Chosen,
@@ -194,7 +200,7 @@ impl Polled {
     #[inline]
     fn wake(self) -> Chosen {
         if let Some(peer) = self.peer {
-            // SAFETY: taken out by the poll, and woken once; not used after.
+            // SAFETY: the poll has taken `peer` out. `peer` is woken once, and is not used afterwards.
             unsafe { peer.wake() };
         }
         self.chosen
@@ -214,19 +220,19 @@ impl Selecting<'_, '_> {
         }
     }
 
-    /// Does the first case that can be done. All channels are locked, and stay so.
+    /// Does the first case that can be done. All channels are locked, and stay locked.
     fn poll(&self) -> Option<Polled> {
         self.order.polls().find_map(|index| {
             let case = &self.cases[index];
             let mut locked = case.channel.expect("only what can be ready is polled").raw().held();
-            // SAFETY: the lock is that of the case's channel; the caller keeps the slot, which has been moved to or from by
-            // earlier cases only if they ended the poll.
+            // SAFETY: `locked` is the lock of the case's channel. The caller keeps the slot alive. No earlier case has
+            // been done: a case that is done ends the poll.
             let polled = unsafe { case.poll(&mut locked) };
             locked.keep();
             let (closed, peer) = polled?;
             if !closed {
-                // Before the waking, which may panic: the slot then drops what it has.
-                // SAFETY: so it has been, just now.
+                // Update the slot before the peer is woken, which may panic: the slot then drops its value.
+                // SAFETY: the slot is alive, and `poll` has moved a value into or out of the slot.
                 unsafe { case.moved() };
             }
             Some(Polled { chosen: Chosen { case: index, closed }, peer })
@@ -239,35 +245,37 @@ impl Selecting<'_, '_> {
         polled
     }
 
-    /// All channels are locked, and stay so.
+    /// Queues a waiter for each case. All channels are locked, and stay locked.
     ///
     /// # Safety
     ///
-    /// - G, claim and waiters stay where they are, alive, until [`Selecting::leave_all`] has been called; and if the claim
-    ///   was taken by a case or a cancel, until the G has been readied.
-    /// - `waiters` are as many as the cases, and in no queue.
+    /// - The G, the claim and the waiters stay alive and in place until [`Selecting::leave_all`] has been called; and,
+    ///   if a case or a cancel has taken the claim, until the G has been readied.
+    /// - `waiters` has room for each case, and none of these waiters is in a queue.
     unsafe fn queue_all(&self, waiters: Waiters, g: *const G, claim: *const Claim, is_task: bool) {
         for index in self.order.locks() {
             let case = &self.cases[index];
-            // SAFETY: there is one for each case, and none is in a queue, by the contract.
+            // SAFETY: the room has a waiter for each case, and none of these waiters is in a queue, by the contract of
+            // this function.
             let waiter = unsafe { waiters.make(index, Waiter::of_case(g, case.slot, claim, index as u32, is_task)) };
             let mut locked = case.channel.expect("only what can be ready is queued").raw().held();
-            // SAFETY: new; by the contract.
+            // SAFETY: `waiter` is new, so no queue contains it. The waiter, its G and its claim stay alive and in place
+            // until `leave_all` and the `ready` of the claim's taker, by the contract of this function.
             unsafe { locked.enqueue(case.queue(is_task), waiter) };
             locked.keep();
         }
     }
 
-    /// Takes out what is still in a queue. No peer touches a waiter or the claim after this, but the one that has taken the
+    /// Takes out all waiters that are still in a queue. After this, only the taker of the claim touches a waiter or the
     /// claim, until it has readied the G.
     ///
     /// # Safety
     ///
-    /// `queue_all` has been called with these.
+    /// `queue_all` has been called with these waiters.
     unsafe fn leave_all(&self, waiters: Waiters) {
         for index in self.order.locks() {
             let case = &self.cases[index];
-            // SAFETY: made by `queue_all`, and put into this queue.
+            // SAFETY: `queue_all` has made the waiter, and has put the waiter into a queue of this channel.
             unsafe {
                 let waiter = waiters.get(index);
                 case.channel.expect("as in `queue_all`").raw().leave(waiter);
@@ -275,28 +283,29 @@ impl Selecting<'_, '_> {
         }
     }
 
-    /// What the claim was taken by, of a G that has been readied and has left the queues: a case with its waiter, or a
-    /// cancel.
+    /// Returns the taker of the claim: a case with its waiter, or a cancel as an error. The G has been readied, and its
+    /// waiters have left the queues.
     ///
     /// # Safety
     ///
-    /// - `queue_all` has been called with these.
-    /// - It is so.
+    /// - `queue_all` has been called with these waiters.
+    /// - The G has been readied, and `leave_all` has been called.
     unsafe fn taken_by(&self, waiters: Waiters, claim: &Claim) -> Result<(usize, &Waiter), WaitError> {
         match claim.taken_by() {
             Claim::CANCELLED => Err(WaitError::Cancelled),
-            // SAFETY: made by `queue_all`: only what was queued takes the claim with its number.
+            // SAFETY: `queue_all` has made the waiter of this case, because only a queued waiter takes the claim with
+            // its number.
             case => Ok((case as usize, unsafe { waiters.get(case as usize) })),
         }
     }
 
-    /// Queues, sleeps and leaves.
+    /// Queues, sleeps, and leaves the queues.
     ///
     /// # Safety
     ///
-    /// - All channels are locked, and no case is ready. They are unlocked by this.
-    /// - `waiters` are as many as the cases.
-    /// - Nothing else has been told of this G but a cancel, with this claim.
+    /// - All channels are locked, and no case is ready. This call unlocks the channels.
+    /// - `waiters` has room for each case.
+    /// - No waker knows of this G, except cancels that take this claim.
     unsafe fn wait(
         &self,
         waiters: Waiters,
@@ -305,16 +314,16 @@ impl Selecting<'_, '_> {
         deadline: Option<Instant>,
     ) -> Result<Chosen, WaitError> {
         goroutine::note_wait(self.order.what(), std::ptr::null());
-        // SAFETY: this frame is not left before `leave_all`, nor before the `ready` of what has taken the claim:
-        // `park_queued_spinning` returns afterwards, and never unwinds.
+        // SAFETY: this frame stays until `leave_all`, and until the `ready` of the claim's taker:
+        // `park_queued_spinning` returns only afterwards, and never unwinds.
         unsafe { self.queue_all(waiters, g, claim, false) };
         let leave = || claim.take(Claim::GIVEN_UP);
         if g.park_queued_spinning(deadline, || self.unlock_all(), leave) == ParkResult::TimedOut {
-            // SAFETY: queued above.
+            // SAFETY: the waiters were queued above.
             unsafe { self.leave_all(waiters) };
             return Err(WaitError::TimedOut);
         }
-        // SAFETY: queued above; readied.
+        // SAFETY: the waiters were queued above, and the G has been readied.
         unsafe {
             self.leave_all(waiters);
             let (case, waiter) = self.taken_by(waiters, claim)?;
@@ -325,8 +334,8 @@ impl Selecting<'_, '_> {
     #[cold]
     fn wait_cancellable(&self, waiters: Waiters, limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
         let (g, claim) = (G::current(), Claim::new());
-        // SAFETY: both outlive the entry, which is dropped before this frame is left; and nothing else readies this G but
-        // what has taken this claim.
+        // SAFETY: `claim` and `g` outlive the entry, which is dropped before this frame ends. Only the taker of this
+        // claim readies this G, and this function waits for that `ready`.
         let entry = pin!(limit.cancel.map(|cancel| unsafe { cancel.claim_registration(&claim, &g) }));
         if let Some(entry) = entry.as_ref().as_pin_ref()
             && !entry.enter()
@@ -334,7 +343,7 @@ impl Selecting<'_, '_> {
             return Err(WaitError::Cancelled);
         }
         self.lock_all();
-        // Once more, under the locks: a waiter that has queued since the cancel is not to be served by this select.
+        // Check again under the locks: this select must not serve a waiter that has queued since the cancel.
         let is_cancelled = limit.cancel.is_some_and(Cancel::is_cancelled);
         let polled = if is_cancelled { Err(WaitError::Cancelled) } else { Ok(self.poll()) };
         if let Some(polled) = polled.transpose() {
@@ -346,28 +355,31 @@ impl Selecting<'_, '_> {
                 if !is_cancelled {
                     mark("a case is ready when the cancel comes");
                 }
-                g.await_ready(); // of the cancel
+                g.await_ready(); // wait for the `ready` of the cancel
             }
             return polled.map(Polled::wake);
         }
-        // SAFETY: locked; no case is ready; a cancel, with this claim.
+        // SAFETY: all channels are locked, and no case is ready. `waiters` has room for each case. Only a cancel, which
+        // takes this claim, knows of this G.
         unsafe { self.wait(waiters, &g, &claim, limit.deadline) }
     }
 
-    /// Gives up: leaves the queues. What a receive was given goes to the next receiver, and a place to the next sender.
+    /// Gives up: leaves the queues. A value that a receive was given goes to the next receiver, and a place goes to the
+    /// next sender.
     ///
     /// # Safety
     ///
-    /// `queue_all` has been called with these, and the G has not returned from the wait.
+    /// `queue_all` has been called with these waiters, and the G has not returned from the wait.
     #[cold]
     unsafe fn give_up(&self, waiters: Waiters, g: &G, claim: &Claim) {
         if claim.take(Claim::GIVEN_UP) {
             mark("a select that gives up leaves its queues");
-            // SAFETY: by the contract.
+            // SAFETY: `queue_all` has been called with these waiters, by the contract of this function.
             return unsafe { self.leave_all(waiters) };
         }
         g.await_ready();
-        // SAFETY: by the contract; readied.
+        // SAFETY: `queue_all` has been called with these waiters, by the contract of this function, and the G has been
+        // readied.
         unsafe {
             self.leave_all(waiters);
             if let Ok((case, waiter)) = self.taken_by(waiters, claim) {
@@ -377,14 +389,14 @@ impl Selecting<'_, '_> {
     }
 }
 
-/// The wait of a nil channel: for the limit, or for ever.
+/// Waits on a nil channel: for the limit, or for ever.
 #[cold]
 pub(super) fn nothing_comes(what: &'static str, limit: &WaitLimit<'_>) -> WaitError {
     let select = Selecting { cases: &[], order: Order::nothing(what) };
     let over = if limit.cancel.is_some() {
         select.wait_cancellable(Waiters::of(&mut []), limit)
     } else {
-        // SAFETY: there is nothing to lock; nothing knows of this G.
+        // SAFETY: there is no channel to lock, and no case. No waker knows of this G.
         unsafe { select.wait(Waiters::of(&mut []), &G::current(), &Claim::new(), limit.deadline) }
     };
     match over {
@@ -393,7 +405,7 @@ pub(super) fn nothing_comes(what: &'static str, limit: &WaitLimit<'_>) -> WaitEr
     }
 }
 
-/// A send that a cancel may end.
+/// Sends, until a cancel ends the wait.
 #[cold]
 pub(super) fn send_cancellable<T>(core: &Core<T>, value: T, limit: &WaitLimit<'_>) -> Result<(), Unsent<T>> {
     let slot = Slot::new(value);
@@ -405,7 +417,7 @@ pub(super) fn send_cancellable<T>(core: &Core<T>, value: T, limit: &WaitLimit<'_
     }
 }
 
-/// A receive that a cancel may end.
+/// Receives, until a cancel ends the wait.
 #[cold]
 pub(super) fn recv_cancellable<T>(core: &Core<T>, limit: &WaitLimit<'_>) -> Result<T, Unreceived> {
     let slot = Slot::empty();
@@ -430,7 +442,7 @@ pub struct Static<const N: usize, L>(PhantomData<L>);
 impl<const N: usize, L: CaseList> Static<N, L> {
     const FITS: () = assert!(L::LEN == N && N <= MAX_CASES);
 
-    /// Waits for one of the cases.
+    /// Waits until a case has been done.
     #[inline]
     #[track_caller]
     pub fn wait(list: L) -> L::Output {
@@ -446,7 +458,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         }
     }
 
-    /// Waits for one of the cases, or for the limit.
+    /// Waits until a case has been done, or for the limit.
     #[inline]
     #[track_caller]
     pub fn wait_limited(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
@@ -466,7 +478,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         Ok(list.output(chosen))
     }
 
-    /// Does one of the cases, all of which are channels.
+    /// Waits until a case has been done, or for the limit. All cases are channels.
     #[inline]
     fn choose(list: &L, limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
         let () = Self::FITS;
@@ -477,7 +489,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         wait_select(&cases, Waiters::of(&mut waiters), &mut order, &mut locks, limit)
     }
 
-    /// One of the cases, if one is ready.
+    /// Does a case, if a case is ready.
     #[inline]
     #[track_caller]
     pub fn try_now(list: L) -> Option<L::Output> {
@@ -501,7 +513,8 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         Self::try_with_locks(list)
     }
 
-    /// Not inline: what is in memory here stays in registers in the caller, if a look is enough.
+    /// Calls `try_with_locks`. Not inlined: so the values that this call keeps in memory stay in registers in the
+    /// caller, if a look is enough.
     #[inline(never)]
     #[track_caller]
     fn try_apart(list: L) -> Option<L::Output> {

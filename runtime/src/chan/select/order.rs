@@ -1,4 +1,4 @@
-//! The two orders of a select's cases: the shuffled one, in which they are polled, and that of the locks.
+//! The two orders of a select's cases: the shuffled order, in which the cases are polled, and the order of the locks.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ use super::case::CaseRef;
 use crate::chan::raw::Raw;
 use crate::shim::system;
 
-/// How many cases a select may have at most, as in Go.
+/// The maximum number of cases of a select, as in Go.
 pub const MAX_CASES: usize = 1 << 16;
 
 /// The cases that can be ready at all, as indices. A case of a nil channel is in neither order.
@@ -17,17 +17,17 @@ pub(super) struct Order<'s> {
 }
 
 impl<'s> Order<'s> {
-    /// The cases that can be ready at all, shuffled.
+    /// Returns the cases that can be ready at all, shuffled.
     ///
     /// # Panics
     ///
-    /// If there are more cases than indices, or than room for them.
+    /// If there are more cases than indices, or if the room is too small.
     #[inline]
     pub(super) fn shuffle(cases: &[CaseRef<'_>], polls: &'s mut [u16]) -> &'s [u16] {
         Self::shuffle_those(cases, polls, |_, case| case.channel.is_some())
     }
 
-    /// [`Order::shuffle`] of those cases that are wanted.
+    /// Returns the wanted cases, shuffled: see [`Order::shuffle`].
     #[inline]
     pub(super) fn shuffle_those(
         cases: &[CaseRef<'_>],
@@ -37,7 +37,7 @@ impl<'s> Order<'s> {
         assert!(cases.len() <= MAX_CASES, "too many cases");
         let mut n = 0;
         for (index, _) in cases.iter().enumerate().filter(|&(index, case)| wanted(index, case)) {
-            // Fisher and Yates, from the inside out: each order is as likely as any other.
+            // Fisher and Yates, from the inside out: all orders are equally likely.
             let at = random_below(n as u32 + 1) as usize;
             polls[n] = polls[at];
             polls[at] = index as u16;
@@ -46,15 +46,15 @@ impl<'s> Order<'s> {
         &polls[..n]
     }
 
-    /// Sorts what [`Order::shuffle`] has shuffled, for the locks.
+    /// Sorts the cases that [`Order::shuffle`] has shuffled, for the locks.
     ///
     /// # Panics
     ///
-    /// If there are more of them than room.
+    /// If the room is too small for the cases.
     #[inline]
     pub(super) fn new(cases: &[CaseRef<'_>], polls: &'s [u16], locks: &'s mut [u16]) -> Self {
         let n = polls.len();
-        // From the shuffled order: what waits on one channel twice is queued there in any order.
+        // Copy the shuffled order: two cases on the same channel may be queued there in any order.
         let locks = &mut locks[..n];
         locks.copy_from_slice(polls);
         if n > 1 {
@@ -65,22 +65,22 @@ impl<'s> Order<'s> {
         Self { polls, locks, what: None }
     }
 
-    /// As `new` has left them, with so many cases that can be ready.
+    /// Returns the orders that `new` has stored, with `n` cases that can be ready.
     pub(super) fn stored(n: usize, polls: &'s [u16], locks: &'s [u16]) -> Self {
         Self { polls: &polls[..n], locks: &locks[..n], what: None }
     }
 
-    /// How many cases can be ready at all.
+    /// Returns the number of cases that can be ready at all.
     pub(super) fn len(&self) -> usize {
         self.polls.len()
     }
 
-    /// Of no case.
+    /// Returns the order of a select without cases.
     pub(super) fn nothing(what: &'static str) -> Self {
         Self { polls: &[], locks: &[], what: Some(what) }
     }
 
-    /// Of one case.
+    /// Returns the order of a select with a single case.
     pub(super) fn one(what: &'static str) -> Self {
         Self { polls: &[0], locks: &[0], what: Some(what) }
     }
@@ -91,7 +91,7 @@ impl<'s> Order<'s> {
         Self { what: Some(what), ..self }
     }
 
-    /// What the deadlock report calls the wait.
+    /// Returns the name of the wait in the deadlock report.
     pub(super) fn what(&self) -> &'static str {
         self.what.unwrap_or(if self.polls.is_empty() { "select (no cases)" } else { "select" })
     }
@@ -104,7 +104,7 @@ impl<'s> Order<'s> {
         self.locks.iter().map(|&index| usize::from(index))
     }
 
-    /// Each channel once, in the order of the addresses.
+    /// Returns each channel once, in the order of the addresses.
     #[inline]
     pub(super) fn channels<'c>(&self, cases: &'c [CaseRef<'_>]) -> impl Iterator<Item = &'c Raw> {
         let mut last = std::ptr::null();
@@ -116,14 +116,14 @@ impl<'s> Order<'s> {
 }
 
 system::thread_local! {
-    // Const and without a destructor: an access is a load. A goroutine does not change its thread.
+    // With a const initialiser and without a destructor, an access is a load. A goroutine does not change its thread.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Below `n`, by Marsaglia's xorshift, one for each thread. Go's `cheaprandn`.
+/// Returns a random number below `n`, by Marsaglia's xorshift, with a state for each thread. Go's `cheaprandn`.
 #[inline]
 fn random_below(n: u32) -> u32 {
-    // One order is explored by a model, and so is the one that its threads bring about.
+    // A model explores this order only, and the orders that its threads bring about.
     if n == 1 || cfg!(sudog_loom) {
         return n - 1;
     }
@@ -138,7 +138,7 @@ fn random_below(n: u32) -> u32 {
     ((u64::from((x >> 32) as u32) * u64::from(n)) >> 32) as u32
 }
 
-/// Another one for each thread: the address of its number, scrambled; not 0.
+/// Returns a seed, which differs between threads and is not 0: the scrambled address of the thread's number.
 #[cold]
 fn seed() -> u64 {
     let address = RANDOM.with(|random| std::ptr::from_ref(random).addr()) as u64;

@@ -1,13 +1,13 @@
-//! Select with timers among its cases, by a goroutine or a thread. (In a task, and beside other futures, a timer is a future:
-//! future.rs.)
+//! Select with timers among its cases, by a goroutine or a thread. (In a task, and beside other futures, a timer is a
+//! future: `future.rs`.)
 //!
-//! | step | what |
+//! | step | description |
 //! |---|---|
-//! | look | each channel and each timer, in a shuffled order: the first case that can be done is done |
-//! | register | with each timer, and with the limit's cancel, by one [`Claim`] |
-//! | look again | at the times for which the timers are set: a change before this is seen here, a later one takes the claim |
-//! | lock, poll, queue, park | as without timers (mod.rs), until the first of these times, or the limit |
-//! | wake | a peer has done a case: over. A time has come, or a timer has changed: begin anew |
+//! | look | try each channel and each timer, in a shuffled order, and do the first case that can be done |
+//! | register | with each timer, and with the limit's cancel, by the same [`Claim`] |
+//! | look again | at the times for which the timers are set: this look sees each earlier change, and a later change takes the claim |
+//! | lock, poll, queue, park | as without timers (`mod.rs`), until the first of these times, or the limit |
+//! | wake | if a peer has done a case, the select is over. If a time has come, or a timer has changed, begin anew |
 //!
 //! So a wait for a timer needs no alarm. A select that begins anew has left its queues.
 
@@ -31,7 +31,7 @@ pub struct TimerRef<'a> {
     pub(in crate::chan) received: &'a Cell<Option<Instant>>,
 }
 
-/// The cases, by index: what they are of channels, and what they are of timers.
+/// The cases, by index: as cases of channels, and as timers.
 #[derive(Clone, Copy)]
 struct Timed<'a, 's> {
     cases: &'s [CaseRef<'a>],
@@ -50,7 +50,7 @@ impl Timed<'_, '_> {
         })
     }
 
-    /// Waits for a case or the limit. `what`: for reports.
+    /// Waits for a case or the limit. `what` names the wait in reports.
     fn wait(
         &self,
         waiters: Waiters,
@@ -72,16 +72,16 @@ impl Timed<'_, '_> {
                     return Err(WaitError::Cancelled);
                 }
                 Some(Err(WaitError::TimedOut)) if limit.deadline.is_some_and(|deadline| deadline <= now()) => {
-                    // A timer may be set for the same time.
+                    // Look again: a timer may be set for the same time.
                     return self.look(polls).map(Polled::wake).ok_or(WaitError::TimedOut);
                 }
-                // A time has come, or a timer has changed.
+                // A time has come, or a timer has changed: begin anew.
                 _ => {}
             }
         }
     }
 
-    /// None: a time has come before the wait.
+    /// Registers, looks at the times, and waits. Returns `None` if a time has come before the wait.
     fn wait_once(
         &self,
         select: &Selecting<'_, '_>,
@@ -106,18 +106,19 @@ impl Timed<'_, '_> {
             };
             if let Some(at_once) = at_once {
                 if !claim.take(Claim::AT_ONCE) {
-                    g.await_ready(); // of what has cancelled the wait, or changed a timer
+                    g.await_ready(); // wait for the `ready` of the cancel or the changed timer
                 }
                 return at_once.map(|polled| polled.map(Polled::wake));
             }
             let deadline = limit.deadline.into_iter().chain(due).min();
-            // SAFETY: locked; no case is ready; those that have been told of this G take this claim.
+            // SAFETY: all channels are locked, and no case is ready. `waiters` has room for each case. The cancels that
+            // know of this G take this claim.
             Some(unsafe { select.wait(waiters, &g, &claim, deadline) })
         })
     }
 }
 
-/// Runs `f` while the claim is registered with all of these.
+/// Runs `f` while the claim is registered with all these cancels.
 fn with_registered<'c, R>(
     mut cancels: impl Iterator<Item = &'c Cancel> + Clone,
     claim: &Claim,
@@ -125,15 +126,15 @@ fn with_registered<'c, R>(
     f: &mut dyn FnMut() -> R,
 ) -> R {
     let Some(cancel) = cancels.next() else { return f() };
-    // SAFETY: claim and G outlive the entry; what takes the claim readies the G, once, and nothing else does: the callers
-    // see to that, and wait for it.
+    // SAFETY: `claim` and `g` outlive the entry. The taker of the claim readies the G, once, and nothing else readies
+    // the G: the callers guarantee that, and wait for that `ready`.
     let entry = pin!(unsafe { cancel.claim_registration(claim, g) });
-    // One that has been cancelled is seen by `f`.
+    // Ignore the result: `f` sees a cancel that has come already.
     entry.as_ref().enter();
     with_registered(cancels, claim, g, f)
 }
 
-/// Waits for a timer. `what`: for reports.
+/// Waits for a timer. `what` names the wait in reports.
 pub(crate) fn recv(times: &Times, what: &'static str) -> Instant {
     let received = Cell::new(None);
     let timed = Timed { cases: &[CaseRef::NONE], timers: &[Some(TimerRef { times, received: &received })] };
@@ -145,7 +146,7 @@ pub(crate) fn recv(times: &Times, what: &'static str) -> Instant {
 }
 
 impl<const N: usize, L: CaseList> Static<N, L> {
-    /// [`Static::wait_limited`] of channels and timers.
+    /// Waits for channels and timers: see [`Static::wait_limited`].
     #[track_caller]
     pub(super) fn wait_timed(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
         let (mut polls, mut locks) = ([0; N], [0; N]);
@@ -158,7 +159,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         Ok(list.output(chosen))
     }
 
-    /// [`Static::try_now`] of channels and timers. The caller comes from a safepoint.
+    /// Tries channels and timers: see [`Static::try_now`]. The caller comes from a safepoint.
     #[track_caller]
     pub(super) fn try_timed(list: L) -> Option<L::Output> {
         let (mut polls, mut locks) = ([0; N], [0; N]);
