@@ -249,7 +249,7 @@ mod tests {
             }
             let all_sleep = sleep();
             // SAFETY: `()` is the guard of this thread's `lock.lock()` above, which has not been released.
-            unsafe { lock.unlock(()) }; // before the assertion: a failure must not leave the waiters, and this test, waiting
+            unsafe { lock.unlock(()) }; // else a failed assertion would leave the waiters, and this test, waiting
             assert!(all_sleep);
         });
         assert!(!lock.is_locked());

@@ -19,7 +19,7 @@ mod real {
             assert_eq!(mu.state.0.load(Relaxed), full, "the count has no room for one more");
             std::thread::scope(|s| {
                 let patient = s.spawn(|| mu.lock());
-                mu.state.0.fetch_sub(full, Relaxed); // all others are gone; `patient` keeps WOKEN if it holds WOKEN already
+                mu.state.0.fetch_sub(full, Relaxed); // all others are gone; `patient` keeps WOKEN, if held
                 patient.join().unwrap();
             });
             assert!(mu.is_locked());

@@ -166,7 +166,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
         }
         let before = self.pending.fetch_sub(still, AcqRel);
         // Take the permit if a reader makes `pending` 0, before this step or after. No reader does so if this step
-        // makes `pending` 0.
+        // changes `pending` to 0.
         if still == 0 || before != still {
             self.drained.acquire(Order::Fifo); // released, or about to be, by the last reader that left a closed shard
         }
