@@ -1,5 +1,5 @@
-//! Every [`RawLock`](crate::RawLock) through `lock_api` 0.5: guards, mapped guards, arc guards, timed locking,
-//! `static`s.
+//! The interface of `lock_api` 0.5 for every [`RawLock`](crate::RawLock): guards, mapped guards, arc guards, timed
+//! locking, `static`s.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use crate::{ConstRawLock, GoMutex};
 
 /// The Go mutex around a value.
 ///
-/// It is `lock_api`'s [`Mutex`](lock_api::Mutex) over the [`GoMutex`]: `lock`, `try_lock`, `try_lock_for`,
-/// `try_lock_until`, `lock_arc`, mapped guards, and the rest. It is not poisoned when a holder panics; as in Go, a
-/// lock is freed by its unlock and by nothing else, and the guard unlocks as it unwinds. A guard may be sent to, and
-/// dropped on, another thread.
+/// The type is `lock_api`'s [`Mutex`](lock_api::Mutex) over the [`GoMutex`]: `lock`, `try_lock`, `try_lock_for`,
+/// `try_lock_until`, `lock_arc`, mapped guards, and the rest. The mutex is not poisoned when its owner panics. As in
+/// Go, only an unlock frees the mutex; the guard unlocks as the panic unwinds. A guard may be sent to another thread
+/// and dropped there.
 ///
 /// # Examples
 ///
@@ -31,10 +31,10 @@ use crate::{ConstRawLock, GoMutex};
 /// ```
 pub type Mutex<T> = MutexWith<GoMutex, T>;
 
-/// What [`Mutex::lock`](lock_api::Mutex::lock) returns: access to the value until it is dropped.
+/// The guard that [`Mutex::lock`](lock_api::Mutex::lock) returns: access to the value until the guard is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ApiLock<GoMutex>, T>;
 
-/// A mutex over any lock. [`Mutex`] is this over [`GoMutex`], so both are one type to the compiler.
+/// A mutex over any lock. [`Mutex`] is `MutexWith` over [`GoMutex`], so the compiler sees both names as the same type.
 ///
 /// # Examples
 ///
@@ -48,25 +48,25 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ApiLock<GoMutex>, T>;
 /// ```
 pub type MutexWith<R, T> = lock_api::Mutex<ApiLock<R>, T>;
 
-/// A [`RawLock`](crate::RawLock) seen through `lock_api`.
+/// An adapter that gives a [`RawLock`](crate::RawLock) the interface of `lock_api`.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct ApiLock<R>(R);
 
 impl<R> ApiLock<R> {
-    /// Wraps a lock; for [`lock_api::Mutex::from_raw`], when the lock is not the default one.
+    /// Wraps a lock, for [`lock_api::Mutex::from_raw`] when the lock is not the default lock.
     pub const fn new(lock: R) -> Self {
         Self(lock)
     }
 
-    /// The lock within.
+    /// Returns the wrapped lock.
     pub const fn get(&self) -> &R {
         &self.0
     }
 }
 
-// SAFETY: `RawLock` makes the same promises: mutual exclusion, and that a locked lock may be moved and dropped once
-// its guard is forgotten.
+// SAFETY: an implementation of `RawLock` promises what `RawMutex` asks for: mutual exclusion, and that a locked lock
+// may be moved and dropped once its guard is forgotten.
 unsafe impl<R: ConstRawLock> lock_api::RawMutex for ApiLock<R> {
     #[allow(clippy::declare_interior_mutable_const)] // required by the trait
     const INIT: Self = Self(R::INIT);
@@ -85,7 +85,8 @@ unsafe impl<R: ConstRawLock> lock_api::RawMutex for ApiLock<R> {
 
     #[inline]
     unsafe fn unlock(&self, guard: R::Guard) {
-        // SAFETY: the same contract.
+        // SAFETY: by the contract of `RawMutex::unlock`, `guard` is that of an acquisition of this lock which is held
+        // in the current context. `RawLock::unlock` asks for the same.
         unsafe { self.0.unlock(guard) }
     }
 
@@ -95,7 +96,7 @@ unsafe impl<R: ConstRawLock> lock_api::RawMutex for ApiLock<R> {
     }
 }
 
-// SAFETY: as above; the timed forms are acquisitions like the others.
+// SAFETY: an implementation of `RawLock` promises mutual exclusion for its acquisitions with a deadline, too.
 unsafe impl<R: ConstRawLock> lock_api::RawMutexTimed for ApiLock<R> {
     type Duration = Duration;
     type Instant = Instant;
@@ -104,7 +105,7 @@ unsafe impl<R: ConstRawLock> lock_api::RawMutexTimed for ApiLock<R> {
     fn try_lock_for(&self, timeout: Duration) -> Option<R::Guard> {
         match now().checked_add(timeout) {
             Some(deadline) => self.0.try_lock_until(deadline),
-            None => Some(self.0.lock()), // past the end of time
+            None => Some(self.0.lock()), // the clock cannot express the deadline: wait without end
         }
     }
 

@@ -1,4 +1,4 @@
-//! Every [`RawRwLock`](crate::RawRwLock) through `lock_api` 0.5.
+//! The interface of `lock_api` 0.5 for every [`RawRwLock`](crate::RawRwLock).
 
 use std::time::{Duration, Instant};
 
@@ -9,10 +9,10 @@ use crate::{ConstRawRwLock, GoRwMutex};
 
 /// The Go readers-writer mutex around a value.
 ///
-/// It is `lock_api`'s [`RwLock`](lock_api::RwLock) over the [`GoRwMutex`]: `read`, `write`, `try_read_for`,
+/// The type is `lock_api`'s [`RwLock`](lock_api::RwLock) over the [`GoRwMutex`]: `read`, `write`, `try_read_for`,
 /// `try_write_until`, [`RwLockWriteGuard::downgrade`](lock_api::RwLockWriteGuard::downgrade), mapped guards, and the
-/// rest. It is not poisoned. A guard may be sent to, and dropped on, another thread. A reader must not read-lock again
-/// before it has unlocked: see [`GoRwMutex`].
+/// rest. The mutex is not poisoned when an owner panics. A guard may be sent to another thread and dropped there. A
+/// reader must not read-lock again before it has unlocked: see [`GoRwMutex`].
 ///
 /// # Examples
 ///
@@ -28,13 +28,14 @@ use crate::{ConstRawRwLock, GoRwMutex};
 /// ```
 pub type RwMutex<T> = RwMutexWith<GoRwMutex, T>;
 
-/// What [`RwMutex::read`](lock_api::RwLock::read) returns: shared access to the value until it is dropped.
+/// The guard that [`RwMutex::read`](lock_api::RwLock::read) returns: shared access to the value until the guard is
+/// dropped.
 pub type RwMutexReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, ApiRwLock<GoRwMutex>, T>;
 
-/// What [`RwMutex::write`](lock_api::RwLock::write) returns: access to the value until it is dropped.
+/// The guard that [`RwMutex::write`](lock_api::RwLock::write) returns: access to the value until the guard is dropped.
 pub type RwMutexWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, ApiRwLock<GoRwMutex>, T>;
 
-/// A readers-writer mutex over any lock. [`RwMutex`] is this over [`GoRwMutex`].
+/// A readers-writer mutex over any lock. [`RwMutex`] is `RwMutexWith` over [`GoRwMutex`].
 ///
 /// # Examples
 ///
@@ -48,25 +49,25 @@ pub type RwMutexWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, ApiRwLock<GoR
 /// ```
 pub type RwMutexWith<R, T> = lock_api::RwLock<ApiRwLock<R>, T>;
 
-/// A [`RawRwLock`](crate::RawRwLock) seen through `lock_api`.
+/// An adapter that gives a [`RawRwLock`](crate::RawRwLock) the interface of `lock_api`.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct ApiRwLock<R>(R);
 
 impl<R> ApiRwLock<R> {
-    /// Wraps a lock; for [`lock_api::RwLock::from_raw`], when the lock is not the default one.
+    /// Wraps a lock, for [`lock_api::RwLock::from_raw`] when the lock is not the default lock.
     pub const fn new(lock: R) -> Self {
         Self(lock)
     }
 
-    /// The lock within.
+    /// Returns the wrapped lock.
     pub const fn get(&self) -> &R {
         &self.0
     }
 }
 
-// SAFETY: `RawRwLock` makes the same promises: a writer excludes all others, a reader all writers; and a locked lock
-// may be moved and dropped once its guards are forgotten.
+// SAFETY: an implementation of `RawRwLock` promises what `lock_api::RawRwLock` asks for: a writer excludes all others,
+// a reader excludes all writers, and a locked lock may be moved and dropped once its guards are forgotten.
 unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
     #[allow(clippy::declare_interior_mutable_const)] // required by the trait
     const INIT: Self = Self(R::INIT);
@@ -86,7 +87,8 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
 
     #[inline]
     unsafe fn unlock_shared(&self, guard: R::SharedGuard) {
-        // SAFETY: the same contract.
+        // SAFETY: by the contract of this method, `guard` is that of an acquisition of this lock which is held in the
+        // current context. The method of `R` asks for the same.
         unsafe { self.0.runlock(guard) }
     }
 
@@ -102,7 +104,8 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
 
     #[inline]
     unsafe fn unlock_exclusive(&self, guard: R::ExclusiveGuard) {
-        // SAFETY: the same contract.
+        // SAFETY: by the contract of this method, `guard` is that of an acquisition of this lock which is held in the
+        // current context. The method of `R` asks for the same.
         unsafe { self.0.unlock(guard) }
     }
 
@@ -117,16 +120,18 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
     }
 }
 
-// SAFETY: as above; a downgrade lets no writer in between.
+// SAFETY: an implementation of `RawRwLock` promises that a downgrade lets no other writer in between.
 unsafe impl<R: ConstRawRwLock> lock_api::RawRwLockDowngrade for ApiRwLock<R> {
     #[inline]
     unsafe fn downgrade(&self, guard: R::ExclusiveGuard) -> R::SharedGuard {
-        // SAFETY: the same contract.
+        // SAFETY: by the contract of this method, `guard` is that of an acquisition of this lock which is held in the
+        // current context. The method of `R` asks for the same.
         unsafe { self.0.downgrade(guard) }
     }
 }
 
-// SAFETY: as above; the timed forms are acquisitions like the others.
+// SAFETY: an implementation of `RawRwLock` promises for acquisitions with a deadline the exclusion that it promises for
+// the others.
 unsafe impl<R: ConstRawRwLock> lock_api::RawRwLockTimed for ApiRwLock<R> {
     type Duration = Duration;
     type Instant = Instant;

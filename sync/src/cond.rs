@@ -7,7 +7,7 @@
 //! | 3. waits on the ticket | notifies the oldest ticket, or all of them |
 //! | 4. locks the mutex, even if 2 panics | |
 //!
-//! The list, and what happens between 1 and 3, is `sudog_runtime::sema::NotifyList`.
+//! The list, and the protocol between steps 1 and 3, are in `sudog_runtime::sema::NotifyList`.
 
 use std::fmt;
 use std::mem::{self, ManuallyDrop};
@@ -26,10 +26,10 @@ use crate::lock_api::{
 /// A condition variable: threads and goroutines wait under a mutex until another one signals that the condition may
 /// hold.
 ///
-/// It goes with any guard of [`Mutex`](crate::Mutex) and [`RwMutex`](crate::RwMutex), ours and others' of `lock_api`
-/// ([`CondGuard`]), and with bare locks ([`Cond::wait_locker`]). All waiters at a time should use one lock: that is not
-/// checked. `wait` cannot return without a signal or a broadcast. A stackless goroutine that waits here has a stack
-/// until it returns.
+/// A `Cond` works with the guards of [`Mutex`](crate::Mutex) and [`RwMutex`](crate::RwMutex), with all other guards of
+/// `lock_api` ([`CondGuard`]), and with bare locks ([`Cond::wait_locker`]). All waiters at a time should use the same
+/// lock, which is not checked. `wait` cannot return without a signal or a broadcast. A stackless goroutine that waits
+/// here has a stack until `wait` returns.
 ///
 /// # Examples
 ///
@@ -55,7 +55,7 @@ pub struct Cond {
 }
 
 impl Cond {
-    /// A condition variable without waiters.
+    /// Returns a condition variable without waiters.
     #[must_use]
     pub const fn new() -> Self {
         Self { waiters: NotifyList::new() }
@@ -63,18 +63,21 @@ impl Cond {
 
     /// Unlocks the mutex, waits for a [`signal`](Cond::signal) or [`broadcast`](Cond::broadcast), and locks the mutex.
     ///
-    /// What the caller waits for may be gone again when it has the mutex: so it looks, in a loop.
+    /// The condition may be false again by the time that the caller has the mutex, so the caller must check the
+    /// condition in a loop.
     ///
     /// # Panics
     ///
-    /// As the lock does: the waker of an async task that waits for the mutex may panic as the mutex is unlocked. The mutex
-    /// is locked all the same before the panic goes on, by the guard's promise. A signal that came before that is used up.
+    /// Panics if the lock panics: the waker of an async task that waits for the mutex may panic as the mutex is
+    /// unlocked. The mutex is locked again before the panic goes on, because the caller keeps a guard. A signal that
+    /// has come by then is used up.
     #[inline]
     pub fn wait<G: CondGuard>(&self, guard: &mut G) {
         let _ = self.wait_limited(guard, &WaitLimit::default());
     }
 
-    /// [`Cond::wait`] until a deadline at most: says whether a signal came. The mutex is locked in either case.
+    /// Waits as [`Cond::wait`] does, until a deadline at most. Returns whether a signal came. The mutex is locked in
+    /// either case.
     ///
     /// # Examples
     ///
@@ -92,11 +95,12 @@ impl Cond {
         self.wait_limited(guard, &WaitLimit::until(deadline)).is_ok()
     }
 
-    /// [`Cond::wait`] until a [`WaitLimit`] at most. The mutex is locked in either case, however long that takes.
+    /// Waits as [`Cond::wait`] does, until a [`WaitLimit`] at most. The mutex is locked in either case, however long
+    /// that takes.
     ///
     /// # Errors
     ///
-    /// Which limit came first. No signal was for this wait then: the one that came next went to another.
+    /// The error says which limit came first. No signal was for this wait then: the next signal went to another waiter.
     ///
     /// # Examples
     ///
@@ -115,8 +119,9 @@ impl Cond {
     pub fn wait_limited<G: CondGuard>(&self, guard: &mut G, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         self.waiters.with_ticket(|ticket| {
             let mut relock = Relock { lock: guard.lock(), place: guard, over: false };
-            // To unlock may call a task's waker, or a `Locker` of the user's, which may panic.
-            // SAFETY: `relock` puts another guard into the place, whatever happens.
+            // The unlock may panic: the waker of a task, or a user's `Locker`, is user code.
+            // SAFETY: `relock.place` is a reference to a guard, so it is valid for reads. The guard in the place is not
+            // used again: `relock` writes another guard into the place, or aborts the process.
             drop(unsafe { ptr::read(relock.place) });
             // SAFETY: the pointer is null.
             unsafe { sudog_runtime::note_wait("sync.Cond.Wait", ptr::null()) };
@@ -126,11 +131,12 @@ impl Cond {
         })
     }
 
-    /// [`Cond::wait`] for as long as `ctx` is not done. The mutex is locked in either case, however long that takes.
+    /// Waits as [`Cond::wait`] does, for as long as `ctx` is not done. The mutex is locked in either case, however long
+    /// that takes.
     ///
     /// # Errors
     ///
-    /// The context's. No signal was for this wait then.
+    /// The context's error. No signal was for this wait then.
     ///
     /// # Examples
     ///
@@ -152,7 +158,8 @@ impl Cond {
         ctx.limited(|limit| self.wait_limited(guard, limit))
     }
 
-    /// [`Cond::wait`] with a lock that is bare: it is unlocked, and locked again. The caller has locked it.
+    /// Waits as [`Cond::wait`] does, with a bare lock: unlocks `locker`, waits, and locks `locker` again. The caller
+    /// has locked `locker`.
     ///
     /// # Examples
     ///
@@ -182,21 +189,22 @@ impl Cond {
         let _ = self.wait_locker_limited(locker, &WaitLimit::default());
     }
 
-    /// [`Cond::wait_limited`] with a lock that is bare.
+    /// Waits as [`Cond::wait_limited`] does, with a bare lock.
     ///
     /// # Errors
     ///
-    /// As [`Cond::wait_limited`].
+    /// The same as those of [`Cond::wait_limited`].
     #[inline]
     pub fn wait_locker_limited(&self, locker: &impl Locker, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        // Locked once for each unlock, whether this unlocks or the caller does.
+        // `wait_limited` drops a guard, which unlocks, and puts another guard into the place. That guard must not be
+        // dropped, because the caller unlocks.
         self.wait_limited(&mut *ManuallyDrop::new(Locked(locker)), limit)
     }
 
-    /// Wakes the longest waiter, if there is one. The caller may, but need not, hold the mutex; it must have held it
-    /// since it changed the condition.
+    /// Wakes the waiter that has waited longest, if any waits. The caller need not hold the mutex, but must have held
+    /// the mutex at some moment since the caller changed the condition.
     ///
-    /// A `wait` that begins after this cannot take the signal.
+    /// A `wait` that begins after the signal cannot take that signal.
     ///
     /// A goroutine that has run for long gives way here, after the signal.
     #[inline]
@@ -230,14 +238,14 @@ impl Cond {
         self.waiters.notify_all();
     }
 
-    /// How many wait at this moment. For tests and the curious.
+    /// Returns the number of waiters at this moment. For tests and diagnostics.
     #[must_use]
     pub fn waiters(&self) -> usize {
         self.waiters.waiters()
     }
 }
 
-/// A guard that can be given up while its owner waits on a [`Cond`], and be had again.
+/// A guard that can unlock while its owner waits on a [`Cond`], and be replaced by a new guard of the same lock.
 ///
 /// # Examples
 ///
@@ -258,13 +266,13 @@ impl Cond {
 /// reader.join().unwrap();
 /// ```
 pub trait CondGuard: Sized {
-    /// What the guard is a guard of.
+    /// The lock of the guard, by reference or `Arc`.
     type Lock: Clone;
 
-    /// What this guard locks, until it is dropped.
+    /// Returns the lock that the guard keeps locked.
     fn lock(&self) -> Self::Lock;
 
-    /// Another guard of the same.
+    /// Locks `lock`, and returns the guard.
     fn relock(lock: Self::Lock) -> Self;
 }
 
@@ -377,7 +385,7 @@ impl<'a, L: Locker> CondGuard for Locked<'a, L> {
     }
 }
 
-/// Locks again, and puts the guard where the last one was taken from, even if the lock's user code panics.
+/// Locks again, and puts the new guard into the place of the old guard, even if user code of the lock panics.
 struct Relock<'a, G: CondGuard> {
     lock: G::Lock,
     place: &'a mut G,
@@ -387,9 +395,10 @@ struct Relock<'a, G: CondGuard> {
 impl<G: CondGuard> Relock<'_, G> {
     #[inline]
     fn now(&mut self) {
-        // May panic; `drop` then tries once more.
+        // `relock` may panic. Then `drop` tries once more.
         let guard = G::relock(self.lock.clone());
-        // SAFETY: valid for writes, by the reference; what was there has been moved out.
+        // SAFETY: `self.place` is a reference, so it is valid for writes. The old guard has been moved out of the
+        // place.
         unsafe { ptr::write(self.place, guard) };
         self.over = true;
     }
@@ -398,7 +407,7 @@ impl<G: CondGuard> Relock<'_, G> {
 impl<G: CondGuard> Drop for Relock<'_, G> {
     #[inline]
     fn drop(&mut self) {
-        /// There is no way to go on without the guard.
+        /// Aborts the process if the second attempt panics: the caller cannot go on without a guard.
         struct Abort;
         impl Drop for Abort {
             fn drop(&mut self) {

@@ -1,16 +1,19 @@
 //! Go's `sync` package for Rust, over any semaphore.
 //!
-//! * [`Mutex`] is the Go mutex with a guard; [`GoMutex`] is the same mutex bare, with Go's `lock` and `unlock`.
-//! * [`RwMutex`] lets many read or one write; [`rw_mutex`] has Go's, a phase-fair one, and one whose readers scale.
-//! * [`WaitGroup`] waits for tasks to end; [`Cond`] for a signal, under a mutex.
-//! * [`Once`] does something once; [`OnceFunc`], [`OnceValue`] and [`OnceValues`] know what.
-//! * [`Pool`] keeps free items, [`Map`] is a map for many, [`atomic`] has Go's typed atomics.
-//! * [`context`] hands deadlines and cancellation down from call to call; [`x`] has what Go keeps in
-//!   `golang.org/x/sync`: weighted semaphores, groups of fallible tasks, calls that are made once for many.
-//! * Threads, goroutines and async tasks wait in the same lines: [`LockAsync`] is for the last of these.
-//! * [`RawLock`] and [`Semaphore`] are what backends implement: any semaphore fits under the mutex, and any lock fits
-//!   under [`MutexWith`], by one type parameter.
-//! * [`semaphore`] holds the semaphores, [`mutex`] the mutex and its policies. The crate `sudog-locks` has more of both.
+//! * [`Mutex`] is the Go mutex with a guard. [`GoMutex`] is the same mutex without guard or value, with Go's `lock` and
+//!   `unlock`.
+//! * [`RwMutex`] admits many readers or a single writer. [`rw_mutex`] has Go's, a phase-fair mutex, and a mutex whose
+//!   readers scale.
+//! * [`WaitGroup`] waits for tasks to end; [`Cond`] waits, under a mutex, for a signal.
+//! * [`Once`] runs a function once. [`OnceFunc`], [`OnceValue`] and [`OnceValues`] hold that function.
+//! * [`Pool`] keeps free items. [`Map`] is a map for concurrent use. [`atomic`] has Go's typed atomics.
+//! * [`context`] passes deadlines and cancellation down from call to call. [`x`] has Go's `golang.org/x/sync`: weighted
+//!   semaphores, groups of fallible tasks, and calls whose result many callers share.
+//! * Threads, goroutines and async tasks wait in the same queues. [`LockAsync`] is for async tasks.
+//! * Backends implement [`RawLock`] and [`Semaphore`]: by one type parameter, any semaphore fits under the mutex, and
+//!   any lock fits under [`MutexWith`].
+//! * [`semaphore`] holds the semaphores; [`mutex`] holds the mutex and its policies. The crate `sudog-locks` has more
+//!   of both.
 //!
 //! # Examples
 //!
@@ -53,7 +56,7 @@ pub mod rw_mutex;
 pub mod semaphore;
 #[cfg(not(sudog_loom))]
 mod shared_panic;
-// Their models are alone in a build for loom.
+// A build for loom compiles only these two files of `context` and `signal`, for their models.
 #[cfg(all(test, sudog_loom))]
 #[path = "context/handle_count.rs"]
 mod handle_count;
@@ -66,7 +69,7 @@ mod thread_index;
 mod wait_group;
 pub mod x;
 
-// The clock of all deadlines: in a bubble of `synctest` it is the bubble's.
+// The clock of all deadlines. In a bubble of `synctest` the time is the bubble's.
 pub(crate) use sudog_runtime::goroutine::now;
 
 #[cfg(not(sudog_loom))]
@@ -96,7 +99,7 @@ pub use rw_mutex::{GoRwMutex, RLocker};
 pub use shared_panic::SharedPanic;
 pub use wait_group::{WaitFuture, WaitGroup};
 
-/// For `sudog-locks`.
+/// Internals for `sudog-locks`.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::raw::poll_until;

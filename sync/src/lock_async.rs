@@ -7,10 +7,10 @@ use std::task::{Context, Poll, ready};
 
 use crate::{ApiLock, AsyncRawLock, ConstRawLock, MutexWith, lock_api};
 
-/// Locks that async tasks can wait for: adds [`lock_async`](LockAsync::lock_async) to [`Mutex`](crate::Mutex), and to
-/// [`MutexWith`] every lock that can.
+/// Adds [`lock_async`](LockAsync::lock_async), with which async tasks wait for a lock, to [`Mutex`](crate::Mutex), and
+/// to [`MutexWith`] over every lock that supports async tasks.
 ///
-/// Tasks stand in the same line as the threads and goroutines that call `lock`.
+/// Tasks wait in the same queue as the threads and goroutines that call `lock`.
 ///
 /// # Examples
 ///
@@ -28,21 +28,21 @@ use crate::{ApiLock, AsyncRawLock, ConstRawLock, MutexWith, lock_api};
 /// # }
 /// ```
 pub trait LockAsync {
-    /// What the future yields: access to the value until it is dropped.
+    /// The guard that the future yields: access to the value until the guard is dropped.
     type Guard<'a>
     where
         Self: 'a;
 
-    /// What [`LockAsync::lock_async`] returns.
+    /// The future that [`LockAsync::lock_async`] returns.
     type Lock<'a>: Future<Output = Self::Guard<'a>>
     where
         Self: 'a;
 
-    /// Waits until the lock is ours. Does nothing before it is polled; it may be dropped at any time: see
-    /// [`LockFuture`](crate::mutex::LockFuture).
+    /// Waits until the caller has the lock. The future does nothing before its first poll, and may be dropped at any
+    /// time: see [`LockFuture`](crate::mutex::LockFuture).
     ///
-    /// Its waker must not lock this very mutex, nor wait for one that does: it may be used by a thread inside of its
-    /// own `lock`, when it has the mutex already.
+    /// The waker of the polling task must not lock this mutex, nor wait for a thread that does: a thread inside its own
+    /// `lock` may call the waker when it already has the mutex.
     fn lock_async(&self) -> Self::Lock<'_>;
 }
 
@@ -58,13 +58,13 @@ impl<R: AsyncRawLock + ConstRawLock, T: ?Sized> LockAsync for MutexWith<R, T> {
         Self: 'a;
 
     fn lock_async(&self) -> GuardFuture<'_, R, T> {
-        // SAFETY: nothing is done with the lock but one more acquisition.
+        // SAFETY: the raw lock is used for another acquisition only, so no live guard loses its lock.
         let lock = unsafe { self.raw() }.get().lock_async();
         GuardFuture { mutex: self, lock }
     }
 }
 
-/// Locks a mutex, and yields its guard: made by [`LockAsync::lock_async`].
+/// A future that locks a mutex and yields the guard, made by [`LockAsync::lock_async`].
 #[must_use = "a future does nothing unless polled"]
 pub struct GuardFuture<'a, R: AsyncRawLock + 'a, T: ?Sized> {
     mutex: &'a MutexWith<R, T>,
@@ -76,11 +76,12 @@ impl<'a, R: AsyncRawLock + ConstRawLock, T: ?Sized> Future for GuardFuture<'a, R
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mutex = self.mutex;
-        // SAFETY: the projection of a pin to a field that is never moved; there is no `Drop`, and `Self` is `Unpin`
-        // only if the field is.
+        // SAFETY: `map_unchecked_mut` projects the pin to the field `lock`, which is never moved: there is no `Drop`,
+        // and `Self` is `Unpin` only if the field is.
         let lock = unsafe { self.map_unchecked_mut(|this| &mut this.lock) };
         let guard = ready!(lock.poll(cx));
-        // SAFETY: the lock has just been acquired, with this guard, for which no other has been made.
+        // SAFETY: `guard` is that of the acquisition that has just become ready, and no other `MutexGuard` has been
+        // made from `guard`.
         Poll::Ready(unsafe { mutex.make_guard_unchecked(guard) })
     }
 }

@@ -1,12 +1,12 @@
-//! What can be locked and unlocked by hand.
+//! Locks that are locked and unlocked by hand.
 
 use crate::rw_mutex::GoRwMutex;
 use crate::{GoMutex, Semaphore, mutex};
 
-/// Go's `sync.Locker`: something to lock and unlock, without guards.
+/// Go's `sync.Locker`: a lock without guards.
 ///
-/// For [`Cond::wait_locker`](crate::Cond::wait_locker), and for code that is ported as it is. It promises nothing that
-/// `unsafe` code could rely on: that is [`RawLock`](crate::RawLock).
+/// For [`Cond::wait_locker`](crate::Cond::wait_locker), and for code that is ported from Go unchanged. The trait
+/// promises nothing that `unsafe` code could rely on; [`RawLock`](crate::RawLock) does.
 ///
 /// # Examples
 ///
@@ -21,10 +21,10 @@ use crate::{GoMutex, Semaphore, mutex};
 /// with(&GoMutex::new(), || ());
 /// ```
 pub trait Locker {
-    /// Waits until the lock is ours.
+    /// Locks, waiting until the lock is free.
     fn lock(&self);
 
-    /// Frees it.
+    /// Unlocks.
     fn unlock(&self);
 }
 
@@ -40,7 +40,7 @@ impl<S: Semaphore, P: mutex::policy::Policy> Locker for GoMutex<S, P> {
     }
 }
 
-/// For writing.
+/// Locks and unlocks for writing.
 impl<W: mutex::UnguardedLock, S: Semaphore> Locker for GoRwMutex<W, S> {
     #[inline]
     fn lock(&self) {

@@ -1,7 +1,8 @@
-//! What a backend implements: [`RawLock`] for locks, [`Semaphore`] for what locks are built on.
+//! The traits that backends implement: [`RawLock`] for locks, [`Semaphore`] for the semaphores that locks are built on.
 //!
-//! Both are `unsafe` traits: a [`Mutex`](crate::Mutex) hands out `&mut T` on their word. What a backend cannot do is
-//! an associated constant, never a panic; the trait then does the next best thing, and says so.
+//! Both are `unsafe` traits: a [`Mutex`](crate::Mutex) hands out `&mut T` because it trusts them. A backend states what
+//! operations it lacks by an associated constant, never by a panic; the trait documents the substitute that it provides
+//! then.
 
 use std::time::Duration;
 
@@ -13,14 +14,14 @@ use sudog_runtime::{G, Instant};
 
 /// A lock without data: mutual exclusion, and nothing else.
 ///
-/// Its shape is that of `lock_api` 0.5: what one acquisition must remember for its release travels in
-/// [`RawLock::Guard`]. It differs in that a lock is made by a function, so that it can live in a model.
+/// The trait has the shape of `lock_api` 0.5's: the state that an acquisition keeps for its release is in
+/// [`RawLock::Guard`]. Unlike there, a function makes a lock, so that locks can live in a loom model.
 ///
 /// # Safety
 ///
 /// - Between a `lock` or a successful `try_lock` and the `unlock` that consumes its guard, no other acquisition
 ///   succeeds.
-/// - What happened before an `unlock` happens before what follows the acquisition after it.
+/// - All that happened before an `unlock` happens before all that follows the acquisition after that `unlock`.
 /// - Forgetting a guard leaves the lock locked for ever; the lock itself may still be moved or dropped.
 ///
 /// # Examples
@@ -36,59 +37,61 @@ use sudog_runtime::{G, Instant};
 /// assert_eq!(*faithful.lock(), 5);
 /// ```
 pub unsafe trait RawLock: Sized + Send + Sync {
-    /// What an acquisition hands to its release. `Send` if another thread may do the release.
+    /// The state that an acquisition hands to its release. `Send` if another thread may do the release.
     type Guard;
 
-    /// Whether a wait with a deadline stands in the same line as the others. If not, it polls.
+    /// True if a wait with a deadline stands in the same queue as the other waits. If false, a wait with a deadline
+    /// polls.
     const DEADLINES: bool;
 
     /// An unlocked lock.
     fn new() -> Self;
 
-    /// A guard that no acquisition stands behind, for a lock that is built on this one and lets a newcomer pass without
-    /// asking it. It is dropped, never unlocked with.
+    /// Returns a guard that belongs to no acquisition, for a lock that is built on this lock and lets a newcomer pass
+    /// without locking this lock. The guard is dropped, never passed to `unlock`.
     ///
-    /// Provided: `None`, as for each lock whose guards differ, or that is first come, first served.
+    /// The provided method returns `None`, as do the locks whose guards differ or that are first come, first served.
     #[inline(always)]
     fn barging_guard() -> Option<Self::Guard> {
         None
     }
 
-    /// Waits until the lock is ours.
+    /// Locks, waiting until the lock is free.
     fn lock(&self) -> Self::Guard;
 
     /// Takes the lock if that is possible without waiting. May fail only if the lock is held or promised to a waiter,
     /// or another contender is about to take it.
     fn try_lock(&self) -> Option<Self::Guard>;
 
-    /// Waits until the lock is ours, or until `deadline`. With a deadline in the past it is [`RawLock::try_lock`].
+    /// Locks, waiting until `deadline` at most. A deadline in the past makes this [`RawLock::try_lock`].
     ///
-    /// The provided method polls: bounded by the deadline, but without a place in any line.
+    /// The provided method polls until the deadline, without a place in any queue.
     fn try_lock_until(&self, deadline: Instant) -> Option<Self::Guard> {
         poll_until(deadline, || self.try_lock())
     }
 
-    /// Waits until the lock is ours, or for a [`WaitLimit`].
+    /// Locks, waiting until a [`WaitLimit`] at most.
     ///
-    /// The provided method waits as [`RawLock::lock`] or [`RawLock::try_lock_until`]; with a cancel it looks for that every
-    /// millisecond, and waits anew then.
+    /// The provided method waits as [`RawLock::lock`] or [`RawLock::try_lock_until`] does. If the limit has a cancel,
+    /// the method checks for the cancel every millisecond, and then begins a new wait.
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// The error says which limit came first.
     fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::Guard, WaitError> {
         wait_limited(limit, || self.lock(), |deadline| self.try_lock_until(deadline))
     }
 
-    /// Releases the lock. The lock must stay alive until the call returns, though another owner may have it before.
+    /// Releases the lock. The lock must stay alive until the call returns, though another owner may have the lock
+    /// before that.
     ///
     /// # Safety
     ///
-    /// `guard` came from an acquisition of this lock that has not been released. Unless `Guard` is `Send`, on this
-    /// thread.
+    /// `guard` came from an acquisition of this lock that has not been released. Unless `Guard` is `Send`, the
+    /// acquisition was made on this thread.
     unsafe fn unlock(&self, guard: Self::Guard);
 
-    /// Whether the lock is held at this moment.
+    /// Returns whether the lock is held at this moment.
     fn is_locked(&self) -> bool;
 }
 
@@ -99,14 +102,14 @@ pub trait ConstRawLock: RawLock {
     const INIT: Self;
 }
 
-/// A counting semaphore: what a lock sleeps on.
+/// A counting semaphore, on which the waiters of a lock sleep.
 ///
 /// # Safety
 ///
-/// - Permits are conserved: an `acquire`, and a `try_acquire` or `acquire_until` that returns true, takes one that was
-///   there from the start or was released; and takes nothing when it returns false.
+/// - Permits are conserved. An `acquire`, and a `try_acquire` or `acquire_until` that returns true, takes a permit that
+///   was there from the start or was released. A call that returns false takes no permit.
 /// - A released permit does not lie idle while an acquirer waits in `acquire`.
-/// - What happened before a release happens before what follows the acquire that takes its permit.
+/// - All that happened before a release happens before all that follows the acquire that takes the permit.
 ///
 /// # Panics
 ///
@@ -127,57 +130,59 @@ pub trait ConstRawLock: RawLock {
 /// # }
 /// ```
 pub unsafe trait Semaphore: Sized + Send + Sync {
-    /// Whether [`Order::Lifo`] puts a waiter in front. If not, it is taken for [`Order::Fifo`].
+    /// True if [`Order::Lifo`] puts a waiter at the head of the queue. If false, `Order::Lifo` is treated as
+    /// [`Order::Fifo`].
     const LIFO: bool;
 
-    /// Whether waiters of one order are served in the order in which they came.
+    /// True if waiters of the same [`Order`] are served in the order in which they came.
     const FIFO: bool;
 
-    /// Whether [`Wake::Handoff`] and [`Wake::Grant`] give the permit to a waiter past all newcomers. If not, they are
-    /// [`Wake::Normal`], and a newcomer may take it first.
+    /// True if [`Wake::Handoff`] and [`Wake::Grant`] give the permit to a waiter, past all newcomers. If false, they
+    /// act as [`Wake::Normal`], and a newcomer may take the permit first.
     const HANDOFF: bool;
 
-    /// Whether a wait with a deadline stands in the same line as the others. If not, it polls.
+    /// True if a wait with a deadline stands in the same queue as the other waits. If false, a wait with a deadline
+    /// polls.
     const DEADLINES: bool;
 
-    /// A semaphore with this many permits.
+    /// Returns a semaphore with `permits` permits.
     fn new(permits: u32) -> Self;
 
-    /// Takes a permit, waiting for it if need be.
+    /// Takes a permit, waiting until a permit is available.
     fn acquire(&self, order: Order);
 
-    /// Takes a permit if there is one.
+    /// Takes a permit if a permit is available without waiting.
     fn try_acquire(&self) -> bool;
 
-    /// Takes a permit, waiting for it until `deadline`. With a deadline in the past it is [`Semaphore::try_acquire`].
+    /// Takes a permit, waiting until `deadline` at most. A deadline in the past makes this [`Semaphore::try_acquire`].
     ///
-    /// The provided method polls: bounded by the deadline, but without a place in any line.
+    /// The provided method polls until the deadline, without a place in any queue.
     fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
         let _ = order;
         poll_until(deadline, || self.try_acquire().then_some(())).is_some()
     }
 
-    /// Takes a permit, waiting for it for a [`WaitLimit`].
+    /// Takes a permit, waiting until a [`WaitLimit`] at most.
     ///
-    /// The provided method waits as [`Semaphore::acquire`] or [`Semaphore::acquire_until`]; with a cancel it looks for that
-    /// every millisecond, and stands in line anew then.
+    /// The provided method waits as [`Semaphore::acquire`] or [`Semaphore::acquire_until`] does. If the limit has a
+    /// cancel, the method checks for the cancel every millisecond, and then joins the queue anew.
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// The error says which limit came first.
     fn acquire_limited(&self, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         wait_limited(limit, || self.acquire(order), |deadline| self.acquire_until(order, deadline).then_some(()))
     }
 
-    /// [`Semaphore::acquire_limited`], where a thread calls `stand_by` before it sleeps, with its place in the line.
-    /// `stand_by` is given what says whether the thread has been woken, and returns once it has, or when the thread is to
-    /// sleep.
+    /// [`Semaphore::acquire_limited`] for a thread that stays awake for a while: the thread calls `stand_by` after it
+    /// has joined the queue and before it sleeps. The argument of `stand_by` is a function that returns whether the
+    /// thread has been woken. `stand_by` returns once the thread has been woken, or when the thread shall sleep.
     ///
-    /// The provided method does not call it.
+    /// The provided method does not call `stand_by`.
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// The error says which limit came first.
     fn acquire_standing_by(
         &self,
         order: Order,
@@ -188,20 +193,20 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
         self.acquire_limited(order, limit)
     }
 
-    /// Gives a permit, and wakes a waiter if there is one. More permits than it can count end the process. The
-    /// semaphore must stay alive until the call returns, though an acquirer may have the permit before.
+    /// Gives a permit, and wakes a waiter if any waits. More permits than the semaphore can count end the process. The
+    /// semaphore must stay alive until the call returns, though an acquirer may have the permit before that.
     ///
-    /// A goroutine that has run for long gives way at the end of it. Not if the semaphore blocks the threads of its waiters:
-    /// then a release never switches.
+    /// A goroutine that has run for long gives way at the end of the release, unless the semaphore blocks the threads
+    /// of its waiters: a release of such a semaphore never switches.
     fn release(&self, wake: Wake);
 
-    /// Gives `n` permits, and wakes as many waiters.
+    /// Gives `n` permits, and wakes up to `n` waiters.
     fn release_many(&self, n: u32) {
         Releases { sema: self, wake: Wake::Normal, left: n }.run();
     }
 
-    /// [`Semaphore::release`] of `n` permits for waiters, as by [`Wake::Grant`]: with [`Semaphore::HANDOFF`], past all
-    /// newcomers. The caller goes on.
+    /// Releases `n` permits to waiters, as [`Semaphore::release`] with [`Wake::Grant`] does: with
+    /// [`Semaphore::HANDOFF`], past all newcomers. The caller keeps running.
     fn grant_many(&self, n: u32) {
         Releases { sema: self, wake: Wake::Grant, left: n }.run();
     }
@@ -214,20 +219,20 @@ pub trait ConstSemaphore: Semaphore {
     const INIT: Self;
 }
 
-/// A [`Semaphore`] that a `static` can hold with this many permits in it.
+/// A [`Semaphore`] that a `static` can hold with `N` permits in it.
 pub trait ConstPermits<const N: u32>: ConstSemaphore {
     /// A semaphore with `N` permits.
     #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
     const WITH_PERMITS: Self;
 }
 
-/// A [`Semaphore`] that async tasks can wait for, in the same line as threads and goroutines.
+/// A [`Semaphore`] that async tasks can wait for, in the same queue as threads and goroutines.
 ///
 /// # Safety
 ///
 /// - An `acquire_async` that has become ready has taken a permit, as `acquire` has.
-/// - One that is dropped before has taken none, and has lost none: a permit that it was given is there for others, and
-///   waiters in `acquire` do not sleep beside it.
+/// - An `acquire_async` that is dropped before has taken no permit, and has lost no permit: a permit that the future
+///   was given is available to others, and no waiter in `acquire` sleeps beside such a permit.
 ///
 /// # Examples
 ///
@@ -244,12 +249,13 @@ pub trait ConstPermits<const N: u32>: ConstSemaphore {
 /// READY.release(Wake::Normal);
 /// ```
 pub unsafe trait AsyncSemaphore: Semaphore {
-    /// What [`AsyncSemaphore::acquire_async`] returns.
+    /// The future that [`AsyncSemaphore::acquire_async`] returns.
     type Acquire<'a>: Future<Output = ()> + Send + 'a
     where
         Self: 'a;
 
-    /// Takes a permit, waiting for it if need be. Does nothing before it is polled.
+    /// Returns a future that takes a permit, waiting until a permit is available. The future does nothing before its
+    /// first poll.
     fn acquire_async(&self, order: Order) -> Self::Acquire<'_>;
 }
 
@@ -257,7 +263,8 @@ pub unsafe trait AsyncSemaphore: Semaphore {
 ///
 /// # Safety
 ///
-/// A `lock_async` that has become ready is an acquisition, as `lock` is. One that is dropped before is none.
+/// A `lock_async` that has become ready is an acquisition, as `lock` is. A `lock_async` that is dropped before is no
+/// acquisition.
 ///
 /// # Examples
 ///
@@ -272,16 +279,17 @@ pub unsafe trait AsyncSemaphore: Semaphore {
 /// # let _ = with(&GoMutex::new());
 /// ```
 pub unsafe trait AsyncRawLock: RawLock {
-    /// What [`AsyncRawLock::lock_async`] returns.
+    /// The future that [`AsyncRawLock::lock_async`] returns.
     type Lock<'a>: Future<Output = Self::Guard> + Send + 'a
     where
         Self: 'a;
 
-    /// Waits until the lock is ours. Does nothing before it is polled.
+    /// Returns a future that locks, waiting until the lock is free. The future does nothing before its first poll.
     fn lock_async(&self) -> Self::Lock<'_>;
 }
 
-/// Releases of several permits. If one panics, by the waker of an async task, the others follow all the same.
+/// Releases of several permits. If a release panics, through the waker of an async task, the remaining permits are
+/// released all the same.
 struct Releases<'a, S: Semaphore> {
     sema: &'a S,
     wake: Wake,
@@ -303,7 +311,7 @@ impl<S: Semaphore> Drop for Releases<'_, S> {
     }
 }
 
-/// A wait with a limit, of waits without one and with a deadline.
+/// Waits with a limit, by `wait`, a wait without a limit, or by `wait_until`, a wait with a deadline.
 pub fn wait_limited<T>(
     limit: &WaitLimit<'_>,
     wait: impl FnOnce() -> T,
@@ -318,7 +326,7 @@ pub fn wait_limited<T>(
             return Err(WaitError::Cancelled);
         }
         let now = now();
-        let look = now.checked_add(LOOK).unwrap_or(now); // a bubble's clock may be at its end
+        let look = now.checked_add(LOOK).unwrap_or(now); // the clock of a bubble may be at the end
         if let Some(got) = wait_until(limit.deadline.map_or(look, |deadline| deadline.min(look))) {
             return Ok(got);
         }
@@ -328,7 +336,7 @@ pub fn wait_limited<T>(
     }
 }
 
-/// Tries until it works or until `deadline`: at least once, giving way to other threads in between.
+/// Calls `attempt` until it succeeds or `deadline` passes: at least once, giving way to other threads in between.
 pub fn poll_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         if let Some(got) = attempt() {

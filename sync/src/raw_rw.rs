@@ -1,4 +1,4 @@
-//! What a readers-writer lock implements.
+//! The trait that readers-writer locks implement.
 
 use sudog_runtime::Instant;
 use sudog_runtime::sema::{WaitError, WaitLimit};
@@ -7,20 +7,19 @@ use crate::raw::{poll_until, wait_limited};
 
 /// A readers-writer lock without data: any number of readers, or one writer.
 ///
-/// The counterpart of [`RawLock`](crate::RawLock): what an acquisition must remember for its release travels in a
-/// guard.
+/// The counterpart of [`RawLock`](crate::RawLock): the state that an acquisition keeps for its release is in a guard.
 ///
 /// # Safety
 ///
-/// - Between a `lock` and the `unlock` or `downgrade` that consumes its guard, no other acquisition succeeds; between
-///   an `rlock` and its `runlock`, no `lock` does.
-/// - What happened before an `unlock` happens before what follows any acquisition after it; what happened before a
-///   `runlock`, before what follows a `lock` after it.
-/// - Forgetting a guard leaves the lock locked for ever, and it may then be moved and dropped.
+/// - Between a `lock` and the `unlock` or `downgrade` that consumes the guard, no other acquisition succeeds; between
+///   an `rlock` and the `runlock` that consumes the guard, no `lock` succeeds.
+/// - All that happened before an `unlock` happens before all that follows any acquisition after that `unlock`. All that
+///   happened before a `runlock` happens before all that follows a `lock` after that `runlock`.
+/// - Forgetting a guard leaves the lock locked for ever; the lock may then be moved and dropped.
 ///
 /// # Examples
 ///
-/// Any of them gets the whole of `lock_api`'s interface:
+/// Any `RawRwLock` gets the whole of `lock_api`'s interface:
 ///
 /// ```
 /// use sudog::sync::rw_mutex::ShardedRwMutex;
@@ -31,36 +30,37 @@ use crate::raw::{poll_until, wait_limited};
 /// assert_eq!(table.read().len(), 3);
 /// ```
 pub unsafe trait RawRwLock: Sized + Send + Sync {
-    /// What a reader's acquisition hands to its release. `Send` if another thread may do the release.
+    /// The state that a reader's acquisition hands to its release. `Send` if another thread may do the release.
     type SharedGuard;
 
-    /// What a writer's acquisition hands to its release. `Send` if another thread may do the release.
+    /// The state that a writer's acquisition hands to its release. `Send` if another thread may do the release.
     type ExclusiveGuard;
 
-    /// Whether waits with a deadline stand in the same lines as the others. If not, they poll.
+    /// True if waits with a deadline stand in the same queues as the other waits. If false, waits with a deadline poll.
     const DEADLINES: bool;
 
     /// An unlocked lock.
     fn new() -> Self;
 
-    /// Waits until it may read.
+    /// Locks for reading, waiting while a writer is in the way.
     fn rlock(&self) -> Self::SharedGuard;
 
-    /// Begins to read if that is possible without waiting.
+    /// Locks for reading if that is possible without waiting.
     fn try_rlock(&self) -> Option<Self::SharedGuard>;
 
-    /// Waits until it may read, or until `deadline`. With a deadline in the past it is [`RawRwLock::try_rlock`].
+    /// Locks for reading, waiting until `deadline` at most. A deadline in the past makes this [`RawRwLock::try_rlock`].
     ///
     /// The provided method polls.
     fn try_rlock_until(&self, deadline: Instant) -> Option<Self::SharedGuard> {
         poll_until(deadline, || self.try_rlock())
     }
 
-    /// Waits until it may read, or for a [`WaitLimit`]. The provided method looks for a cancel every millisecond.
+    /// Locks for reading, waiting until a [`WaitLimit`] at most. The provided method checks for a cancel every
+    /// millisecond.
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// The error says which limit came first.
     fn rlock_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::SharedGuard, WaitError> {
         wait_limited(limit, || self.rlock(), |deadline| self.try_rlock_until(deadline))
     }
@@ -69,27 +69,29 @@ pub unsafe trait RawRwLock: Sized + Send + Sync {
     ///
     /// # Safety
     ///
-    /// `guard` came from an acquisition of this lock that has not been released. Unless it is `Send`, on this thread.
+    /// `guard` came from an acquisition of this lock that has not been released. Unless the guard's type is `Send`, the
+    /// acquisition was made on this thread.
     unsafe fn runlock(&self, guard: Self::SharedGuard);
 
-    /// Waits until it may write.
+    /// Locks for writing, waiting for readers and other writers to unlock.
     fn lock(&self) -> Self::ExclusiveGuard;
 
-    /// Begins to write if that is possible without waiting.
+    /// Locks for writing if that is possible without waiting.
     fn try_lock(&self) -> Option<Self::ExclusiveGuard>;
 
-    /// Waits until it may write, or until `deadline`. With a deadline in the past it is [`RawRwLock::try_lock`].
+    /// Locks for writing, waiting until `deadline` at most. A deadline in the past makes this [`RawRwLock::try_lock`].
     ///
     /// The provided method polls.
     fn try_lock_until(&self, deadline: Instant) -> Option<Self::ExclusiveGuard> {
         poll_until(deadline, || self.try_lock())
     }
 
-    /// Waits until it may write, or for a [`WaitLimit`]. The provided method looks for a cancel every millisecond.
+    /// Locks for writing, waiting until a [`WaitLimit`] at most. The provided method checks for a cancel every
+    /// millisecond.
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// The error says which limit came first.
     fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::ExclusiveGuard, WaitError> {
         wait_limited(limit, || self.lock(), |deadline| self.try_lock_until(deadline))
     }
@@ -98,20 +100,20 @@ pub unsafe trait RawRwLock: Sized + Send + Sync {
     ///
     /// # Safety
     ///
-    /// As for [`RawRwLock::runlock`].
+    /// The same conditions as for [`RawRwLock::runlock`].
     unsafe fn unlock(&self, guard: Self::ExclusiveGuard);
 
-    /// From writing to reading, without letting another writer in between.
+    /// Turns a write into a read, without letting another writer in between.
     ///
     /// # Safety
     ///
-    /// As for [`RawRwLock::runlock`].
+    /// The same conditions as for [`RawRwLock::runlock`].
     unsafe fn downgrade(&self, guard: Self::ExclusiveGuard) -> Self::SharedGuard;
 
-    /// Whether a reader or a writer holds the lock, or a writer is about to, at this moment.
+    /// Returns whether, at this moment, a reader or a writer holds the lock, or a writer is about to.
     fn is_locked(&self) -> bool;
 
-    /// Whether a writer holds the lock at this moment.
+    /// Returns whether a writer holds the lock at this moment.
     fn is_locked_exclusive(&self) -> bool;
 }
 

@@ -1,16 +1,16 @@
-//! Locking an [`RwMutex`](crate::RwMutex) for as long as a limit or a context allows.
+//! Locking an [`RwMutex`](crate::RwMutex) until a limit is reached or a context is done.
 
 use sudog_runtime::sema::{WaitError, WaitLimit};
 
 use crate::{ApiRwLock, ConstRawRwLock, RwMutexWith, lock_api};
 
-/// Reads and writes that give up at a [`WaitLimit`], or when a context is done: adds them to
-/// [`RwMutex`](crate::RwMutex) and to [`RwMutexWith`] every lock.
+/// Adds reads and writes that give up at a [`WaitLimit`], or when a context is done, to [`RwMutex`](crate::RwMutex) and
+/// to [`RwMutexWith`] over every lock.
 ///
-/// Over [`GoRwMutex`](crate::GoRwMutex) such a wait stands in the same lines as the others; but a writer that waits for
-/// another writer looks for a cancel every millisecond, and stands in line anew then, unless the writers' lock is a
-/// [`FifoMutex`](crate::mutex::FifoMutex). So does every wait for a lock whose own
-/// [`rlock_limited`](crate::RawRwLock::rlock_limited) and `lock_limited` are the provided ones.
+/// Over [`GoRwMutex`](crate::GoRwMutex) such a wait stands in the same queues as the other waits, with an exception: a
+/// writer that waits for another writer checks for a cancel every millisecond and then joins the queue anew, unless the
+/// writers' lock is a [`FifoMutex`](crate::mutex::FifoMutex). Every wait for a lock that uses the provided methods
+/// [`rlock_limited`](crate::RawRwLock::rlock_limited) and `lock_limited` does the same.
 ///
 /// (A [`Mutex`](crate::Mutex) with a context: [`context::block_on`](crate::context::block_on)`(&ctx, mutex.lock_async())`.)
 ///
@@ -29,45 +29,45 @@ use crate::{ApiRwLock, ConstRawRwLock, RwMutexWith, lock_api};
 /// assert_eq!(words.read_limited(&limit).err(), Some(WaitError::Cancelled));
 /// ```
 pub trait RwLimited {
-    /// What a read returns: shared access to the value until it is dropped.
+    /// The guard that a read returns: shared access to the value until the guard is dropped.
     type ReadGuard<'a>
     where
         Self: 'a;
 
-    /// What a write returns: access to the value until it is dropped.
+    /// The guard that a write returns: access to the value until the guard is dropped.
     type WriteGuard<'a>
     where
         Self: 'a;
 
-    /// Waits until it may read.
+    /// Locks for reading, waiting until a limit is reached.
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// The error says which limit came first.
     fn read_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::ReadGuard<'_>, WaitError>;
 
-    /// Waits until it may write.
+    /// Locks for writing, waiting until a limit is reached.
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// The error says which limit came first.
     fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::WriteGuard<'_>, WaitError>;
 
-    /// [`read_limited`](Self::read_limited) for as long as `ctx` is not done.
+    /// Locks for reading, as [`read_limited`](Self::read_limited) does, for as long as `ctx` is not done.
     ///
     /// # Errors
     ///
-    /// The context's.
+    /// The context's error.
     #[cfg(all(unix, not(sudog_loom)))]
     fn read_ctx(&self, ctx: &crate::context::Context) -> Result<Self::ReadGuard<'_>, crate::context::Error> {
         ctx.limited(|limit| self.read_limited(limit))
     }
 
-    /// [`write_limited`](Self::write_limited) for as long as `ctx` is not done.
+    /// Locks for writing, as [`write_limited`](Self::write_limited) does, for as long as `ctx` is not done.
     ///
     /// # Errors
     ///
-    /// The context's.
+    /// The context's error.
     #[cfg(all(unix, not(sudog_loom)))]
     fn write_ctx(&self, ctx: &crate::context::Context) -> Result<Self::WriteGuard<'_>, crate::context::Error> {
         ctx.limited(|limit| self.write_limited(limit))
@@ -86,16 +86,18 @@ impl<R: ConstRawRwLock, T: ?Sized> RwLimited for RwMutexWith<R, T> {
         Self: 'a;
 
     fn read_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::ReadGuard<'_>, WaitError> {
-        // SAFETY: nothing is done with the lock but one more acquisition.
+        // SAFETY: the raw lock is used for another acquisition only, so no live guard loses its lock.
         let guard = unsafe { self.raw() }.get().rlock_limited(limit)?;
-        // SAFETY: it has been locked for reading, and this is its guard.
+        // SAFETY: `guard` is that of the read acquisition above, and no other `RwLockReadGuard` has been made from
+        // `guard`.
         Ok(unsafe { self.make_read_guard_unchecked(guard) })
     }
 
     fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::WriteGuard<'_>, WaitError> {
-        // SAFETY: nothing is done with the lock but one more acquisition.
+        // SAFETY: the raw lock is used for another acquisition only, so no live guard loses its lock.
         let guard = unsafe { self.raw() }.get().lock_limited(limit)?;
-        // SAFETY: it has been locked for writing, and this is its guard.
+        // SAFETY: `guard` is that of the write acquisition above, and no other `RwLockWriteGuard` has been made from
+        // `guard`.
         Ok(unsafe { self.make_write_guard_unchecked(guard) })
     }
 }

@@ -1,23 +1,23 @@
-//! A panic that several callers get: that of a function which was run once, for all of them.
+//! The panic of a function that was run once for several callers: each of the callers gets the panic.
 //!
-//! | what the function panicked with | what each caller panics with |
+//! | the function panicked with | each caller panics with |
 //! |---|---|
 //! | a `&'static str` or a `String`, as `panic!` makes them | the same text, as the same type |
-//! | anything else | a [`SharedPanic`], which names it |
+//! | any other value | a [`SharedPanic`], which shares the value |
 //!
-//! The panic hook has its say where the function panics, with the whole stack down to there; then once for each further
-//! caller, with the caller's place.
+//! The panic hook runs where the function panics, with the whole stack down to that point. Then the hook runs once for
+//! each further caller, with the caller's location.
 
 use std::any::Any;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe, panic_any, resume_unwind};
 use std::sync::Arc;
 
-/// What a panic carries that more than one caller gets, if it is no text: the original payload, shared.
+/// The payload of a panic that more than one caller gets, if the original payload is no text: the original, shared.
 ///
-/// A [`OnceFunc`](crate::OnceFunc) whose function panicked panics in each call, and a flight of a
-/// [`SingleFlight`](crate::x::SingleFlight) in each of its callers, with the same value, as in Go. A payload cannot be
-/// cloned; so it is shared. (Payloads that are a `&'static str` or a `String` are cloned.)
+/// As in Go, a [`OnceFunc`](crate::OnceFunc) whose function panicked panics in each call with the same value, and so
+/// does a flight of a [`SingleFlight`](crate::x::SingleFlight) in each of its callers. A payload cannot be cloned, so
+/// the callers share the payload. (Payloads that are a `&'static str` or a `String` are cloned.)
 ///
 /// # Examples
 ///
@@ -38,34 +38,37 @@ pub struct SharedPanic(Arc<Payload>);
 
 struct Payload(Box<dyn Any + Send>);
 
-// SAFETY: a shared reference gives out nothing but the type of the value, which is not in the value; and `&T` for a `T`
-// that is `Sync`. The value is dropped by one thread, the last owner's, or moved out by it: and it is `Send`.
+// SAFETY: a `&Payload` gives access only to the type of the payload, which is not stored in the payload, and to a `&T`
+// if `T` is `Sync`. A single thread, that of the last owner, drops the payload or moves the payload out, and the
+// payload is `Send`.
 unsafe impl Sync for Payload {}
 
-// As the payload that `catch_unwind` returns, it is the end of what has panicked, and not a way to look into that.
+// A `SharedPanic` stands for the payload that `catch_unwind` returns: the end of a panic, without access to the state
+// that the panic left behind.
 impl UnwindSafe for SharedPanic {}
 impl RefUnwindSafe for SharedPanic {}
 
 impl SharedPanic {
-    /// The original payload, if it is a `T`.
+    /// Returns the original payload if that is a `T`.
     ///
-    /// `T` has to be `Sync`, as any number of threads may look at the same time.
+    /// `T` has to be `Sync`, as any number of threads may use the reference at the same time.
     #[must_use]
     pub fn downcast_ref<T: Any + Sync>(&self) -> Option<&T> {
         self.0.0.downcast_ref()
     }
 
-    /// Whether the original payload is a `T`.
+    /// Returns whether the original payload is a `T`.
     #[must_use]
     pub fn is<T: Any>(&self) -> bool {
         self.0.0.is::<T>()
     }
 
-    /// The original payload, if this is the last share in it.
+    /// Returns the original payload if no other share is left.
     ///
     /// # Errors
     ///
-    /// `self`, if it is not: the value that panicked keeps its share until it is dropped.
+    /// `self`, if other shares are left. The value whose function panicked, such as a `OnceFunc`, keeps a share until
+    /// that value is dropped.
     pub fn into_inner(self) -> Result<Box<dyn Any + Send>, Self> {
         Arc::try_unwrap(self.0).map(|payload| payload.0).map_err(Self)
     }
@@ -102,14 +105,14 @@ impl Caught {
             Ok(text) => return Self::Text(text.into_boxed_str()),
             Err(payload) => payload,
         };
-        // One that came through another of these is not wrapped twice.
+        // Do not wrap a payload again that is a `SharedPanic` already.
         match payload.downcast::<SharedPanic>() {
             Ok(shared) => Self::Shared(*shared),
             Err(payload) => Self::Shared(SharedPanic(Arc::new(Payload(payload)))),
         }
     }
 
-    /// For the one whose function panicked: the hook has spoken.
+    /// Panics in the caller whose function panicked, without the panic hook, which has run already.
     pub(crate) fn resume(&self) -> ! {
         resume_unwind(match self {
             Self::Literal(text) => Box::new(*text),
@@ -118,7 +121,7 @@ impl Caught {
         })
     }
 
-    /// For the others.
+    /// Panics in each other caller, with the panic hook.
     #[track_caller]
     pub(crate) fn raise(&self) -> ! {
         match self {
@@ -129,7 +132,7 @@ impl Caught {
     }
 }
 
-/// Whether this is no panic, but the end of a goroutine by `goexit`.
+/// Returns whether `payload` is no panic, but the end of a goroutine by `goexit`.
 #[cfg_attr(not(unix), allow(unused_variables))]
 pub(crate) fn is_goexit(payload: &(dyn Any + Send)) -> bool {
     #[cfg(unix)]

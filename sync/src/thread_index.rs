@@ -1,4 +1,4 @@
-//! Which of several shards a thread uses.
+//! The number of a thread, by which the thread chooses among several shards.
 
 use sudog_runtime::shim::system::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -9,11 +9,12 @@ mod place {
     use sudog_runtime::shim::system;
 
     system::thread_local! {
-        // Without a destructor, so that destructors can use it.
+        // No destructor, so that the destructors of other thread-locals can use `INDEX`.
         static INDEX: Cell<usize> = const { Cell::new(usize::MAX) };
     }
 
-    /// Small numbers for threads, dealt as they first ask. A hint: nothing but performance may hang on it.
+    /// Returns the number of the calling thread: small, assigned at the first call. A hint: only performance may depend
+    /// on the number.
     #[inline]
     pub fn thread_index() -> usize {
         match INDEX.get() {
@@ -31,7 +32,7 @@ mod place {
     }
 }
 
-/// In a model, each execution deals anew.
+/// The version for models: each execution assigns the numbers anew.
 #[cfg(sudog_loom)]
 mod place {
     loom::lazy_static! {
@@ -42,7 +43,7 @@ mod place {
         static INDEX: usize = super::deal(&NEXT);
     }
 
-    /// The same, in a model.
+    /// Returns the number of the calling thread.
     pub fn thread_index() -> usize {
         INDEX.with(|index| *index)
     }

@@ -1,4 +1,4 @@
-//! Go's `WaitGroup`: one word, a place for one waiter, and a semaphore for the others.
+//! Go's `WaitGroup`: a state word, a place for the first waiter, and a semaphore for the other waiters.
 //!
 //! ```text
 //!   63                              32   31    30                      0
@@ -7,31 +7,33 @@
 //!  └──────────────────────────────────┴───────┴─────────────────────────┘
 //! ```
 //!
-//! | step | actor | what |
+//! | step | actor | then |
 //! |---|---|---|
-//! | `counter += delta` | `add` | without waiters, or with tasks left, that is all |
-//! | the word becomes 0; if `FIRST` was set: `first` becomes null, and the waiter that it named is readied; then a permit for each other waiter, past newcomers | the `add` that has made the counter 0, with waiters | all of them go |
-//! | `first` is null and now names the waiter's G; then `FIRST` | a `wait` without limit that finds tasks | sleeps |
-//! | `waiters += 1`, then takes a permit | a `wait` that finds tasks and `first` taken, or has a limit, or is a task's | |
-//! | `waiters -= 1`; or takes its permit, if the word is 0 | a `wait` that is out of time or cancelled, or a future that is dropped | |
+//! | `counter += delta` | `add` | nothing, if there are no waiters or tasks are left |
+//! | the word becomes 0. If `FIRST` was set, `first` becomes null, and the waiter that `first` named is readied. Then each other waiter is given a permit, past newcomers | the `add` that has made the counter 0, with waiters | all waiters return |
+//! | `first` changes from null to the waiter's G; then `FIRST` is set | a `wait` without limit that finds tasks | the waiter sleeps |
+//! | `waiters += 1`, then the waiter takes a permit | a `wait` that finds tasks, and that finds `first` taken, has a limit, or is an async task's | |
+//! | `waiters -= 1`; or the waiter takes its permit, if the word is 0 | a `wait` that is out of time or cancelled, or a future that is dropped | |
 //!
-//! Most groups have one waiter, without a deadline. It needs no line: `first` saves it the semaphore's table.
+//! Most groups have a single waiter, without a deadline. `first` saves that waiter the semaphore's table.
 //!
-//! * Only the waiter that `first` names sets `FIRST`, after it has taken the place; only the `add` that reads `FIRST` as
-//!   it makes the word 0 empties the place. So an `add` that has read `FIRST` finds the G.
-//! * The G stays for as long as `first` names it: its waiter has no limit, and leaves only when the `add` has readied it.
+//! * Only the waiter that `first` names sets `FIRST`, after the waiter has taken the place. From then on only the `add`
+//!   that reads `FIRST` as it makes the word 0 empties the place. So an `add` that has read `FIRST` finds the G.
+//! * The G stays for as long as `first` names it: the waiter has no limit, and leaves only when the `add` has readied
+//!   the waiter.
 //!
-//! While the counter is 0 and waiters are left, only the `add` that has brought that about may change the word: any
+//! While the counter is 0 and waiters are left, only the `add` that has made the counter 0 may change the word: any
 //! other change is a misuse of the group, which the next step detects.
 //!
-//! The group may be freed as soon as all waiters have seen that it is over. So an `add` to 0 without waiters does not
-//! touch it again; nor does one with waiters once it has given the last of them its permit.
+//! The group may be freed as soon as all waiters have seen that no task is left. So an `add` that makes the counter 0
+//! does not touch the group again if there are no waiters. With waiters, the `add` does not touch the group once the
+//! last of the waiters has been given its permit.
 //!
-//! Orderings: an `add` is a Release, and all changes of the word are RMWs. So a thread that reads the word at counter 0
-//! with Acquire, a waiter or the `add` that wakes the waiters, comes after all that was done before the `add`s. The
-//! semaphore passes that on to the waiters, as does `ready` to the first. `FIRST` is set with Release and read with
-//! Acquire: the `add` reads what `first` names. `first` becomes null with Release, and is taken with Acquire: a new
-//! waiter's store comes after.
+//! Orderings: an `add` is a Release, and all changes of the word are RMWs. So a thread that reads the counter at 0 with
+//! Acquire, be that a waiter or the `add` that wakes the waiters, comes after all that was done before the `add`s. The
+//! semaphore passes that order on to its waiters, and `ready` passes the order on to the first waiter. `FIRST` is set
+//! with Release and read with Acquire, so the `add` reads the G that `first` names. `first` becomes null with Release,
+//! and is taken with Acquire, so a new waiter's store comes after.
 //!
 //! Source: Go's `sync/waitgroup.go`, in the development tree of 1.28.
 
@@ -50,16 +52,16 @@ pub use future::WaitFuture;
 
 /// Waits for a number of tasks to end.
 ///
-/// [`add`](WaitGroup::add) counts tasks that begin, [`done`](WaitGroup::done) one that ends, and
-/// [`wait`](WaitGroup::wait) blocks the thread or goroutine until there is none.
+/// [`add`](WaitGroup::add) counts tasks that begin, [`done`](WaitGroup::done) a task that ends, and
+/// [`wait`](WaitGroup::wait) blocks the thread or goroutine until no task is left.
 ///
-/// What a task did before its `done` happens before what follows the `wait`.
+/// All that a task did before its `done` happens before all that follows the `wait`.
 ///
 /// # Misuse
 ///
-/// As in Go, it panics where it notices: when the counter becomes negative, when an `add` from 0 meets a `wait`, and
-/// when tasks are added for a new round before all waits of the old one have returned. Tasks must be added before the
-/// `wait` that shall wait for them.
+/// As in Go, the group panics where it notices misuse: when the counter becomes negative, when an `add` from 0 meets a
+/// `wait`, and when tasks are added for a new round before all waits of the old round have returned. Tasks must be
+/// added before the `wait` that shall wait for them.
 ///
 /// # Examples
 ///
@@ -81,7 +83,7 @@ pub struct WaitGroup {
     first: AtomicPtr<G>,
 }
 
-/// In the word: `first` names a waiter, which is to be readied.
+/// A flag in the word: `first` names a waiter, which is to be readied.
 const FIRST: u32 = 1 << 31;
 
 const NEGATIVE: &str = "sync: negative WaitGroup counter";
@@ -92,25 +94,25 @@ fn counter(state: u64) -> i32 {
     (state >> 32) as i32
 }
 
-/// The lower half: 0 if there is no waiter.
+/// Returns the lower half of the word: 0 if there is no waiter.
 fn waiters(state: u64) -> u32 {
     state as u32
 }
 
 impl WaitGroup {
     const_unless_model! {
-        /// A group without tasks.
+        /// Returns a group without tasks.
         #[must_use]
         pub const fn new() -> Self {
             Self { state: AtomicU64::new(0), permits: AtomicU32::new(0), first: AtomicPtr::new(ptr::null_mut()) }
         }
     }
 
-    /// So many tasks more, or less. If none is left, all waits return.
+    /// Adds `delta`, which may be negative, to the number of tasks. If no task is left, all waits return.
     ///
     /// # Panics
     ///
-    /// With Go's words, when it notices [misuse](WaitGroup#misuse).
+    /// Panics with Go's message when the group notices [misuse](WaitGroup#misuse).
     #[inline]
     #[track_caller]
     pub fn add(&self, delta: i32) {
@@ -121,15 +123,15 @@ impl WaitGroup {
         }
     }
 
-    /// One task less: `add(-1)`.
+    /// Ends a task: `add(-1)`.
     ///
-    /// The last one wakes the waiters, and a goroutine may give way there. Any other `done` or `add` is one atomic
-    /// operation and never switches: a goroutine that does nothing else in a loop calls
-    /// [`gosched`](sudog_runtime::goroutine) at times.
+    /// The `done` of the last task wakes the waiters, and a goroutine may give way there. Any other `done` or `add` is
+    /// a single atomic operation and never switches: a goroutine that does nothing else in a loop should call
+    /// [`gosched`](sudog_runtime::goroutine) now and then.
     ///
     /// # Panics
     ///
-    /// As [`WaitGroup::add`].
+    /// In the same cases as [`WaitGroup::add`].
     #[inline]
     #[track_caller]
     pub fn done(&self) {
@@ -140,7 +142,7 @@ impl WaitGroup {
     ///
     /// # Panics
     ///
-    /// With Go's words, when it notices [misuse](WaitGroup#misuse).
+    /// Panics with Go's message when the group notices [misuse](WaitGroup#misuse).
     #[inline]
     #[track_caller]
     pub fn wait(&self) {
@@ -150,12 +152,12 @@ impl WaitGroup {
         }
     }
 
-    /// [`WaitGroup::wait`] until a deadline at most: says whether there was a moment without tasks. A deadline in the
-    /// past makes it one look.
+    /// Waits as [`WaitGroup::wait`] does, until a deadline at most. Returns whether there was a moment without tasks.
+    /// With a deadline in the past, looks once and does not wait.
     ///
     /// # Panics
     ///
-    /// As [`WaitGroup::wait`].
+    /// In the same cases as [`WaitGroup::wait`].
     ///
     /// # Examples
     ///
@@ -175,15 +177,15 @@ impl WaitGroup {
         self.wait_limited(&WaitLimit::until(deadline)).is_ok()
     }
 
-    /// [`WaitGroup::wait`] until a [`WaitLimit`] at most.
+    /// Waits as [`WaitGroup::wait`] does, until a [`WaitLimit`] at most.
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// The error says which limit came first.
     ///
     /// # Panics
     ///
-    /// As [`WaitGroup::wait`].
+    /// In the same cases as [`WaitGroup::wait`].
     #[inline]
     #[track_caller]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
@@ -191,15 +193,16 @@ impl WaitGroup {
         if counter(state) == 0 { Ok(()) } else { self.wait_slow(state, limit) }
     }
 
-    /// [`WaitGroup::wait`] for as long as `ctx` is not done. A group without tasks needs no wait, whatever the context.
+    /// Waits as [`WaitGroup::wait`] does, for as long as `ctx` is not done. A group without tasks needs no wait,
+    /// whatever the context.
     ///
     /// # Errors
     ///
-    /// The context's.
+    /// The context's error.
     ///
     /// # Panics
     ///
-    /// As [`WaitGroup::wait`].
+    /// In the same cases as [`WaitGroup::wait`].
     ///
     /// # Examples
     ///
@@ -232,25 +235,31 @@ impl WaitGroup {
         if left > 0 {
             return;
         }
-        // Acquire: the tasks whose `add` came before ours.
+        // Acquire: this call comes after the tasks whose `add` came before this `add`.
         let over = self.state.compare_exchange(state, 0, Acquire, Relaxed);
         assert!(over.is_ok(), "{ADD_MEETS_WAIT}");
         if waiters & FIRST != 0 {
-            // Relaxed: the exchange above has acquired it.
+            // Relaxed: the exchange above has acquired the waiter's store to `first`.
             let first = self.first.load(Relaxed);
             self.first.store(ptr::null_mut(), Release);
-            // Before the others' permits: to give them may be to call a task's waker, which is user code.
-            // SAFETY: `first` named a waiter, as FIRST was set; that parks, or is about to, and stays until this call;
-            // and the place is empty, so no other call readies it.
+            // Ready the first waiter before the others get their permits: a permit may call the waker of a task, which
+            // is user code.
+            // SAFETY:
+            // - `first` points to the live G of a waiter, as FIRST was set: the waiter stays until this call readies
+            //   it.
+            // - No other call readies that G: only this `add` has read FIRST as it made the word 0, and the place is
+            //   empty now.
+            // - Since the waiter set `first`, it waits for nothing but this call: it parks, or is about to.
+            // - `first` is not used after the call.
             unsafe { G::ready(first) };
         }
         match waiters & !FIRST {
             0 => sudog_runtime::safepoint(),
-            others => semgrant_many(&self.permits, others), // a safepoint too
+            others => semgrant_many(&self.permits, others), // contains a safepoint
         }
     }
 
-    /// A wait without limit: in the place of the first waiter if that is free.
+    /// Waits without limit: as the first waiter if that place is free, else in the semaphore's queue.
     #[cold]
     #[track_caller]
     fn wait_first(&self, state: u64) {
@@ -272,7 +281,7 @@ impl WaitGroup {
         self.assert_over();
     }
 
-    /// A wait that stands in the line.
+    /// Waits in the semaphore's queue.
     #[cold]
     #[track_caller]
     fn wait_slow(&self, state: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
@@ -282,8 +291,8 @@ impl WaitGroup {
         Ok(())
     }
 
-    /// Sleeps in the line until the counter is 0: true. False if no task is left before the caller sleeps. The caller has
-    /// read `state`, which has tasks.
+    /// Sleeps in the semaphore's queue until the counter is 0, and returns true. Returns false if no task is left
+    /// before the caller sleeps. The caller has read `state`, which has tasks.
     #[cold]
     fn sleep(&self, state: u64, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         if !self.count_waiter(state, 1) {
@@ -298,19 +307,20 @@ impl WaitGroup {
     /// Asserts that no new round has begun before a woken waiter returns.
     #[track_caller]
     fn assert_over(&self) {
-        // Relaxed: the word became 0 before the waiter's `ready`, or before its permit was released.
+        // Relaxed: the word became 0 before the waiter was readied, or before the waiter's permit was released.
         assert!(self.state.load(Relaxed) == 0, "{REUSED}");
     }
 
-    /// Counts one waiter more, or sets `FIRST`, unless no task is left. The caller has read `state`, which has tasks.
+    /// Counts a further waiter, or sets `FIRST`, and returns true; unless no task is left. The caller has read `state`,
+    /// which has tasks.
     #[inline]
     fn count_waiter(&self, mut state: u64, one: u32) -> bool {
         loop {
             if waiters(state) & !FIRST == FIRST - 1 {
-                fatal("sync: more than 2147483647 waiters of a WaitGroup"); // they have been forgotten, not dropped
+                fatal("sync: more than 2147483647 waiters of a WaitGroup"); // futures that were forgotten, not dropped
             }
-            // Release: what `first` names. Not Acquire: an RMW, so what later reads the word reads on from the `add`s
-            // before it.
+            // Release, for the G that `first` names. No Acquire: the step is an RMW, so a thread that reads the word
+            // later still synchronizes with the `add`s before.
             match self.state.compare_exchange_weak(state, state + u64::from(one), Release, Acquire) {
                 Ok(_) => return true,
                 Err(now) if counter(now) == 0 => return false,
@@ -319,18 +329,18 @@ impl WaitGroup {
         }
     }
 
-    /// A waiter that is no longer in the semaphore's line takes itself off the count. False if it has been taken off: it
-    /// takes its permit.
+    /// Takes a waiter off the count that is no longer in the semaphore's queue. Returns false if an `add` has taken
+    /// that waiter off: then the waiter takes its permit.
     #[cold]
     fn leave(&self) -> bool {
         let mut state = self.state.load(Relaxed);
         loop {
             if waiters(state) & !FIRST == 0 {
-                semacquire(&self.permits); // there, or on its way
+                semacquire(&self.permits); // the permit is in the semaphore, or about to be
                 return false;
             }
             if counter(state) == 0 {
-                G::yield_now(); // an `add` is about to take us off
+                G::yield_now(); // an `add` is about to take this waiter off
                 state = self.state.load(Relaxed);
                 continue;
             }
@@ -356,12 +366,12 @@ mod go {
     impl WaitGroup {
         /// Runs `f` as a goroutine, and as a task of this group: `add` before, `done` after.
         ///
-        /// As in Go, a panic in `f` ends the process, and no `wait` returns before it has. A goroutine that ends by
-        /// [`goexit`](sudog_runtime::goroutine::goexit) has ended.
+        /// As in Go, a panic in `f` ends the process, and no `wait` returns before the process has ended. A goroutine
+        /// that ends by [`goexit`](sudog_runtime::goroutine::goexit) counts as an ended task.
         ///
         /// # Panics
         ///
-        /// As [`WaitGroup::add`].
+        /// In the same cases as [`WaitGroup::add`].
         ///
         /// # Examples
         ///
@@ -384,11 +394,11 @@ mod go {
             self.go_with(Builder::new(), f);
         }
 
-        /// [`WaitGroup::go`] with a name, a stack size or a place of a [`Builder`].
+        /// Runs `f` as [`WaitGroup::go`] does, with the name, the stack size or the place of a [`Builder`].
         ///
         /// # Panics
         ///
-        /// As [`WaitGroup::go`] and [`Builder::go`].
+        /// In the same cases as [`WaitGroup::go`] and [`Builder::go`].
         ///
         /// # Examples
         ///
@@ -406,11 +416,11 @@ mod go {
             start(self.clone(), builder, f);
         }
 
-        /// [`WaitGroup::go`] for a group in a `static`.
+        /// Runs `f` as [`WaitGroup::go`] does, as a task of a group in a `static`.
         ///
         /// # Panics
         ///
-        /// As [`WaitGroup::go`].
+        /// In the same cases as [`WaitGroup::go`].
         ///
         /// # Examples
         ///
@@ -434,7 +444,7 @@ mod go {
         G: Deref<Target = WaitGroup> + Send + 'static,
         F: FnOnce() + Send + 'static,
     {
-        /// Done, even if the goroutine never starts.
+        /// Calls `done` when it is dropped, even if the goroutine never starts.
         struct Task<G: Deref<Target = WaitGroup>>(G);
         impl<G: Deref<Target = WaitGroup>> Drop for Task<G> {
             fn drop(&mut self) {
@@ -445,11 +455,12 @@ mod go {
         group.add(1);
         let task = Task(group);
         builder.go(move || {
-            // In this order: `f` is dropped before the group knows, also if no goroutine can be made.
+            // Capture `f` before `task`, so that `f` is dropped before `task` calls `done`, even if no goroutine can be
+            // made.
             let (f, task) = (f, task);
             if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
                 if !payload.is::<Goexit>() {
-                    std::mem::forget(task); // a `wait` could end the program before the panic does
+                    std::mem::forget(task); // else a `wait` could end the program before the panic does
                 }
                 resume_unwind(payload);
             }

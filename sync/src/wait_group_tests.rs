@@ -1,4 +1,4 @@
-//! The group from within: its models, and misuse that cannot be brought about from outside without luck.
+//! Tests of the group's internals: models, and misuse that a test from outside could bring about only by luck.
 
 use super::*;
 
@@ -41,8 +41,8 @@ mod misuse {
 
 #[cfg(sudog_loom)]
 mod model {
-    //! Every interleaving, on loom's memory model, up to a bound of preemptions. A lost wake-up shows as a deadlock; a
-    //! wait that returns too early as a data race in loom's cell.
+    //! Every interleaving, on loom's memory model, up to a bound of preemptions. A lost wake-up shows as a deadlock. A
+    //! wait that returns too early shows as a data race in loom's cell.
 
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
@@ -75,13 +75,14 @@ mod model {
 
         fn look(&self) {
             for task in &self.tasks {
-                // SAFETY: as above.
+                // SAFETY: loom's cell checks that accesses do not overlap.
                 task.with(|task| assert_eq!(unsafe { *task }, 1));
             }
         }
     }
 
-    /// A deadline is over as soon as the wait has begun, in a model; says whether it came too late.
+    /// Waits until a deadline, which in a model passes as soon as the wait has begun. Marks whether the wait saw the
+    /// end.
     fn hasty_wait(w: &World) {
         let (in_time, _) = waiting(|| w.group.wait_until(Instant::now() + std::time::Duration::from_secs(1)));
         mark(if in_time { IN_TIME } else { GIVES_UP });
@@ -145,7 +146,7 @@ mod model {
         });
     }
 
-    /// Polls a wait so many times, and drops it then: whether it has seen the end.
+    /// Polls a wait at most `polls` times, and drops the future. Marks whether the wait saw the end.
     fn polled_wait(w: &World, polls: usize) {
         use std::task::{Context, Waker};
         let mut wait = std::pin::pin!(w.group.wait_async());

@@ -1,4 +1,4 @@
-//! What a contender in the slow path knows of itself.
+//! The local state of a contender in the slow path.
 
 use std::time::Duration;
 
@@ -14,28 +14,29 @@ use crate::raw::Order;
 
 /// A contender in the slow path.
 pub(super) struct Contender {
-    /// It is the designated waker: it holds WOKEN.
+    /// True if the contender is the designated waker, which holds WOKEN.
     pub(super) designated: bool,
-    /// It is registered as a waiter; or the contender that releases its permit has unregistered it already.
+    /// True if the contender is registered as a waiter, or if the contender that releases the permit has unregistered
+    /// this contender already.
     pub(super) asleep: bool,
-    /// It has waited too long, and sets STARVING as it goes to sleep. (A successor only on one processor: elsewhere it
-    /// claims the mutex awake.)
+    /// True if the contender has waited too long, and so sets STARVING as it goes to sleep. (For a successor only on
+    /// one processor: elsewhere the successor claims the mutex awake.)
     pub(super) starving: bool,
     pub(super) patience: Patience,
     pub(super) strategy: Strategy,
 }
 
-/// How long a contender waits.
+/// The limits of a contender's wait.
 pub(super) struct Patience {
-    /// How long is too long.
+    /// The contender starves after this time.
     pub(super) threshold: Duration,
-    /// When to give up.
+    /// The contender gives up at this time.
     pub(super) deadline: Option<Instant>,
-    /// When the contender first went to sleep.
+    /// The time at which the contender first went to sleep.
     pub(super) first_slept_at: Option<Instant>,
 }
 
-/// What a contender does before it sleeps, with the fields that only this [`SpinStrategy`] needs.
+/// The strategy of a contender before it sleeps, with the fields that only this [`SpinStrategy`] needs.
 pub(super) enum Strategy {
     Spin(Spinner),
     Successor(Successor),
@@ -54,7 +55,7 @@ pub(super) enum Step {
 }
 
 impl Contender {
-    /// The calling thread or goroutine.
+    /// Returns the contender that is the calling thread or goroutine.
     pub(super) fn current<P: Policy>(deadline: Option<Instant>) -> Self {
         const {
             assert!(
@@ -69,7 +70,7 @@ impl Contender {
         }
     }
 
-    /// An async task: its executor has others to poll, so it sleeps at once.
+    /// Returns a contender that is an async task. A task sleeps at once, as its executor has other tasks to poll.
     pub(super) fn task<P: Policy>() -> Self {
         Self::new(SpinStrategy::NONE, P::GOROUTINE_THRESHOLD, None)
     }
@@ -84,23 +85,24 @@ impl Contender {
         }
     }
 
-    /// Registered as a waiter. Returns its place in the semaphore's queue.
+    /// Notes that the contender has registered as a waiter. Returns the contender's place in the semaphore's queue.
     pub(super) fn prepare_sleep<P: Policy>(&mut self) -> Order {
-        // At the head: a contender that has been woken before; and a successor, which was first in line as it watched.
+        // Queue at the head if the contender has been woken before, or is a successor, which was first in line as it
+        // watched.
         let was_first = self.patience.first_slept_at.is_some() || (self.strategy.is_successor() && self.designated);
         self.patience.first_slept_at.get_or_insert_with(system::now);
         (self.asleep, self.designated) = (true, false);
         if P::REQUEUE_AT_HEAD && was_first { Order::Lifo } else { Order::Fifo }
     }
 
-    /// Woken by a permit.
+    /// Notes that a permit has woken the contender.
     pub(super) fn wake_up(&mut self) {
         self.asleep = false;
         self.strategy.restart();
         self.starving = !self.strategy.is_successor() && (self.starving || self.patience.is_exhausted());
     }
 
-    /// From now on the contender neither spins nor sleeps.
+    /// Makes the contender neither spin nor sleep from now on.
     pub(super) fn time_out(&mut self) {
         self.strategy = Strategy::new(SpinStrategy::NONE);
         self.patience.deadline = Some(now());
@@ -108,7 +110,7 @@ impl Contender {
 }
 
 impl Patience {
-    /// Whether the contender has waited for longer than the threshold since it first slept.
+    /// Returns whether the contender has waited for longer than the threshold since it first slept.
     pub(super) fn is_exhausted(&self) -> bool {
         self.first_slept_at.is_some_and(|at| system::now().saturating_duration_since(at) > self.threshold)
     }
@@ -130,7 +132,7 @@ impl Strategy {
         matches!(self, Self::Successor(_))
     }
 
-    /// Whether the contender has spun or watched since it last slept.
+    /// Returns whether the contender has spun or watched since it last slept.
     pub(super) fn has_waited(&self) -> bool {
         match self {
             Self::Spin(spinner) => spinner.has_spun(),
@@ -138,7 +140,7 @@ impl Strategy {
         }
     }
 
-    /// The contender has slept.
+    /// Notes that the contender has slept.
     fn restart(&mut self) {
         match self {
             Self::Spin(spinner) => spinner.restart(),

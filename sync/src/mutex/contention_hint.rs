@@ -1,4 +1,4 @@
-//! What a thread has lately seen of mutexes, of whichever. Only speed depends on these hints.
+//! Hints from a thread's recent use of mutexes, kept for all mutexes together. Only speed depends on these hints.
 //!
 //! Goroutines share the hints of their worker.
 
@@ -12,13 +12,15 @@ use super::policy::{Policy, SpinStrategy};
 use super::state::State;
 
 struct ContentionHint {
-    /// An unlock left contenders behind, and no lock has found its mutex without contenders since.
+    /// True if an unlock left contenders behind, and no lock has found its mutex without contenders since.
     contended: Cell<bool>,
-    /// How many unlocks left a designated waker behind, since a contender of this thread last entered the slow path.
+    /// The number of unlocks that left a designated waker behind since a contender of this thread last entered the slow
+    /// path.
     held_streak: Cell<u32>,
-    /// When a contender of this thread last read the clock as it waited.
+    /// The time at which a contender of this thread last read the clock as it waited.
     turns_from: Cell<Option<Instant>>,
-    /// How many writes must yet meet no other thread, before a write is expected to meet none; and [`LOOKS_FIRST`].
+    /// The number of writes that must yet meet no other thread, before a write is expected to meet none; and the flag
+    /// [`LOOKS_FIRST`].
     writes_in_turn: Cell<u32>,
 }
 
@@ -33,35 +35,37 @@ system::thread_local! {
     };
 }
 
-/// A model must not depend on the models before it.
+/// True in a model, which must not depend on the models before.
 const MODEL: bool = cfg!(sudog_loom);
 
-/// An unlock has left contenders behind.
+/// Notes that an unlock has left contenders behind.
 #[inline(always)]
 pub(super) fn note_contention() {
     HINT.with(|hint| hint.contended.set(true));
 }
 
-/// Gives `lock` the prediction whether the mutex that it is about to lock has waiters or other contenders. `lock`
-/// renews it.
+/// Calls `lock` with the prediction whether the mutex that `lock` is about to lock has waiters or other contenders.
+/// `lock` renews the prediction.
 #[inline(always)]
 pub(super) fn predict<T>(lock: impl FnOnce(&Cell<bool>) -> T) -> T {
     if MODEL { lock(&Cell::new(true)) } else { HINT.with(|hint| lock(&hint.contended)) }
 }
 
-/// What a writer had better do that is about to lock a readers-writer mutex.
+/// Advice for a writer that is about to lock a readers-writer mutex.
 pub(crate) enum NextWrite {
-    /// It is likely to meet neither readers nor writers.
+    /// The writer is likely to meet neither readers nor writers.
     Alone,
-    /// It is likely to meet others, and does as a thread.
+    /// The writer is likely to meet others, and locks as a thread.
     InTurn,
-    /// It is likely to meet others, and does as a goroutine.
+    /// The writer is likely to meet others, and locks as a goroutine.
     LooksFirst,
 }
 
-/// So many writes must meet no other thread, after one that has, before a write is expected to meet none.
+/// The number of writes that must meet no other thread, after a write that has met another thread, before a write is
+/// expected to meet none.
 const WRITES_IN_TURN: u32 = 1024;
-/// A flag beside their count: the write that met others was a goroutine's. So a thread need not ask before each write.
+/// A flag beside this number: a goroutine made the write that met others. The flag saves threads a question before each
+/// write.
 const LOOKS_FIRST: u32 = 1 << 31;
 
 #[inline(always)]
@@ -76,7 +80,8 @@ pub(crate) fn next_write() -> NextWrite {
     }
 }
 
-/// A writer has met readers or writers: true; or has not, though it was prepared for it: false.
+/// Notes whether a writer has met readers or writers. `met_others` is false if the writer was prepared to meet others,
+/// but has met none.
 #[inline(always)]
 pub(crate) fn note_write(met_others: bool) {
     if !MODEL {
@@ -99,71 +104,72 @@ fn flag_of_caller() -> u32 {
     if G::is_goroutine() { LOOKS_FIRST } else { 0 }
 }
 
-/// After so many turns, the time that they took tells whether the thread hogs the mutex.
+/// The number of turns from which on the time of the turns tells whether the thread hogs the mutex.
 const MANY_TURNS: u32 = 64;
 
-/// What its last turns suggest to a thread that must wait for a mutex. A *turn* is an unlock that leaves a designated waker
-/// behind. The turns since the thread last waited count.
+/// Advice to a thread that must wait for a mutex, from the thread's last turns. A *turn* is an unlock that leaves a
+/// designated waker behind. The turns since the thread last waited count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TurnsHint {
-    /// The thread has not hogged the mutex: its turns were few, or slow. Threads that hog a mutex tend to contend with
-    /// each other.
+    /// True if the thread has not hogged the mutex: its turns were few, or slow. Threads that hog a mutex tend to
+    /// contend with each other.
     pub(super) spins_eagerly: bool,
-    /// The thread has not hogged the mutex, and has had at least a few turns: it finds the mutex free mostly. Threads with
-    /// fewer turns meet in nearly each of them, and are faster if one of them sleeps.
+    /// True if the thread has not hogged the mutex, and has had at least a few turns: the thread mostly finds the mutex
+    /// free. Threads with fewer turns meet in nearly each turn, and are faster if one of them sleeps.
     pub(super) spins_beside_sleepers: bool,
 }
 
 impl TurnsHint {
     pub(super) const NONE: Self = Self { spins_eagerly: false, spins_beside_sleepers: false };
 
-    /// `time` is what the turns took, if that is known.
+    /// `time` is the time that the turns took, if that is known.
     fn new(turns: u32, time: Option<Duration>) -> Self {
         const SOME_TURNS: u32 = 4;
         // Two threads that meet in nearly each turn hand the mutex over twice in a turn, at 50 to 200 ns each. A thread
-        // whose turns take longer than that spends most of its time outside the mutex.
+        // whose turns take longer than that is mostly outside the mutex.
         const SHORT_TURN: Duration = Duration::from_nanos(500);
         let hogs = turns >= MANY_TURNS && time.is_none_or(|time| time < SHORT_TURN.saturating_mul(turns));
         Self { spins_eagerly: !hogs, spins_beside_sleepers: !hogs && turns >= SOME_TURNS }
     }
 }
 
-/// For a thread that must wait now. Restarts the count of its turns.
+/// Returns the hint for a thread that must wait now. Restarts the count of its turns.
 pub(super) fn last_turns() -> TurnsHint {
     if MODEL {
         return TurnsHint::NONE;
     }
     HINT.with(|hint| {
         let turns = hint.held_streak.replace(0);
-        // Few turns need no clock. The mean is too long if the turns began without a wait, as when the mutex was free again
-        // at the second look. A hog has waited: an awake contender has taken the mutex from it.
+        // Few turns need no clock. The mean is too long if the turns began without a wait, as when the mutex was free
+        // again at the second look. A thread that hogs the mutex has waited: an awake contender has taken the mutex
+        // from that thread.
         let from = hint.turns_from.get().filter(|_| turns >= MANY_TURNS);
         TurnsHint::new(turns, from.map(|from| system::now().saturating_duration_since(from)))
     })
 }
 
-/// A thread waits, and has just read the clock: its next turns begin later than `now`. An owner must not read the clock for
-/// this: an awake contender would lock the mutex meanwhile.
+/// Notes that a thread waits, and has read the clock a moment ago: its next turns begin later than `now`. An owner must
+/// not read the clock for this note: an awake contender would lock the mutex meanwhile.
 pub(super) fn note_waiting(now: Instant) {
     if !MODEL {
         HINT.with(|hint| hint.turns_from.set(Some(now)));
     }
 }
 
-/// How often a goroutine has a safepoint: the contender may be waiting for its worker.
+/// A goroutine has a safepoint after this number of unlocks: the contender may be waiting for the goroutine's worker.
 const SAFEPOINT_INTERVAL: u32 = 64;
 
-/// How often a thread yields its processor: the scheduler may have put the contender behind it, and would leave it
-/// there for milliseconds.
+/// A thread yields its processor after this number of unlocks: the scheduler may have put the contender behind that
+/// thread, and would leave the contender there for milliseconds.
 const YIELD_INTERVAL: u32 = 8192;
 
-/// The same, while many contenders sleep. A contender behind the owner on one processor has it only when the owner
-/// yields, so the slice is that much longer, for all who wait in line. With fewer sleepers the waits of a slice that a
-/// yield ends are too many: p99.9 rises.
+/// The counterpart of `YIELD_INTERVAL` while many contenders sleep. A contender behind the owner on the same processor
+/// runs only when the owner yields, so the slice is that much longer, for all waiters in the queue. With fewer
+/// sleepers, the slices that a yield ends cause too many waits: p99.9 rises.
 const CROWDED_YIELD_INTERVAL: u32 = 2048;
 
-/// An owner has unlocked the mutex beside an awake contender, and may be about to lock it again: once in an interval it
-/// lets the contender run. `state` is what its unlock has left.
+/// Lets an awake contender run once in an interval: the owner has unlocked the mutex beside that contender, and may be
+/// about to lock the mutex again. `state` is the state that the unlock has left.
 #[inline(always)]
 pub(super) fn yield_occasionally<P: Policy>(state: State) {
     if !MODEL {
@@ -180,10 +186,10 @@ pub(super) fn yield_occasionally<P: Policy>(state: State) {
     }
 }
 
-/// An owner that computes between two unlocks takes long for so many: the watcher asks every 10 ms.
+/// An owner that computes between two unlocks takes long for an interval of unlocks: the watcher asks every 10 ms.
 ///
-/// Cold, though each unlock beside an awake contender comes here: the unlock without contenders must not save registers
-/// for this call.
+/// Cold, though each unlock beside an awake contender calls this function: the unlock without contenders must not save
+/// registers for the call.
 #[cold]
 #[inline(never)]
 fn yield_if_asked() {

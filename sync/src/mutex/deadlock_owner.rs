@@ -1,6 +1,7 @@
-//! The owner of the mutex as the report of a deadlock names it, in debug builds only.
+//! The owner of the mutex, for the report of a deadlock, in debug builds only.
 //!
-//! A hint: the owner writes it after it has locked the mutex, and before it unlocks. Only the report reads it.
+//! A hint: the owner writes the id after locking the mutex, and clears the id before unlocking. Only the report reads
+//! the id.
 
 #[cfg(all(debug_assertions, not(sudog_loom)))]
 use std::sync::atomic::Ordering::Relaxed;

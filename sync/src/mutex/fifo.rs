@@ -2,32 +2,34 @@
 //!
 //! | step | the count of contenders | then |
 //! |---|---|---|
-//! | `lock` | + 1 | it was 0: the caller has the lock. Else it waits for a permit, and has the lock with it |
-//! | `unlock` | - 1 | it was above 1: the releaser releases a permit |
-//! | a waiter gives up | - 1, if it is above 1 | else it is the only contender: takes the permit, and has the lock |
+//! | `lock` | + 1 | if the count was 0, the caller has the lock. Else the caller waits for a permit, and has the lock with the permit |
+//! | `unlock` | - 1 | if the count was above 1, the owner releases a permit |
+//! | a waiter gives up | - 1, if the count is above 1 | else the waiter is the only contender: takes the permit, and has the lock |
 //!
-//! A permit is for a waiter, and the lock comes with it: no other contender takes either. A waiter that gives up while
-//! a permit is under way may leave it to the other waiters, as long as there are any.
+//! A permit is for a waiter, and the lock comes with the permit: no other contender takes either. A waiter that gives
+//! up while a permit is under way may leave that permit to the other waiters, as long as there are any.
 //!
-//! Orderings: the count is changed by RMWs, Release as the lock is freed and Acquire as it is taken; a permit orders
-//! the rest.
+//! Orderings: the count is changed by RMWs, Release as the lock is freed and Acquire as the lock is taken. A permit
+//! orders the rest.
 //!
-//! **Standing by.** A sleep and a wake-up cost more of a processor than most critical sections and all that lies between
-//! two of them. So a thread that waits stays awake for a while, with its place in the queue:
+//! **Standing by.** A sleep and a wake-up take more processor time than most critical sections and the code between two
+//! of them. So a thread that waits stays awake for a while, with its place in the queue:
 //!
 //! | the waiter | repeats, [`ROUNDS`] times | then |
 //! |---|---|---|
-//! | has fewer contenders ahead of it than there are processors | looks for its permit [`LOOKS`] times, then yields | sleeps |
-//! | has more | yields: a thread ahead of it may be waiting for its processor | sleeps |
+//! | with fewer contenders ahead than there are processors | looks for its permit [`LOOKS`] times, then yields | sleeps |
+//! | with more contenders ahead | yields: a thread ahead may be waiting for this processor | sleeps |
 //!
 //! A yield costs a third of a sleep with its wake-up, but the system picks the next thread in an order of its own. The
-//! rounds are few for two reasons. A waiter of a long critical section sleeps soon. And a thread that is picked too soon, over
-//! and over, sleeps until its turn; so it is last in the system's order when it is last in the queue, again, and from then
-//! on each yield finds a thread whose turn it is. The journal has the figures ("Readers and writers").
+//! rounds are few for two reasons. First, a waiter of a long critical section soon sleeps. Second, a thread that the
+//! system picks too soon, again and again, sleeps until its turn. So that thread is last in the system's order when it
+//! is last in the queue again, and from then on each yield finds a thread whose turn has come. The journal has the
+//! figures ("Readers and writers").
 //!
-//! How many are ahead is a hint: the count as the waiter came, less the [`handovers`](FifoMutex) since. A waiter that
-//! reads it between the two steps of an unlock takes itself for nearer by one than it is, and one behind a waiter that
-//! has given up for farther. A goroutine does not stand by: its worker has others to run, or sleeps.
+//! The number of contenders ahead is a hint: the count when the waiter came, less the [`handovers`](FifoMutex) since. A
+//! waiter that reads the hint between the two steps of an unlock puts itself nearer by 1 than is true. A waiter behind
+//! another that has given up puts itself farther. A goroutine does not stand by: its worker has others to run, or
+//! sleeps.
 //!
 //! Source: Go's `sync/mutex.go` of commit bf3dd3f0ef (2008).
 
@@ -42,11 +44,12 @@ use crate::now;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::semaphore::RuntimeSema;
 
-/// A strictly fair mutex: it goes to the contender that has waited longest, never to a newcomer past a waiter.
+/// A strictly fair mutex: the owner's unlock hands the mutex to the contender that has waited longest, never to a
+/// newcomer past a waiter.
 ///
-/// First come, first served, as far as the semaphore is. The price is that of every strict queue: under contention each
-/// unlock goes to another thread, and the mutex is idle until that runs. A thread that waits stays awake for some yields
-/// before it sleeps.
+/// The mutex is first come, first served, as far as the semaphore is. The price is that of every strict queue: under
+/// contention each unlock hands the mutex to another thread, and the mutex is idle until that thread runs. A thread
+/// that waits stays awake for some yields before it sleeps.
 ///
 /// # Limits
 ///
@@ -63,31 +66,32 @@ use crate::semaphore::RuntimeSema;
 /// ```
 pub struct FifoMutex<S = RuntimeSema> {
     contenders: AtomicU32,
-    /// How many permits unlocks have released: a hint for those that stand by. Only an owner that has waiters writes it,
-    /// before it releases the permit: until a waiter has taken that, the count is above 0, and no other contender becomes
-    /// the owner.
+    /// The number of permits that unlocks have released: a hint for waiters that stand by. Only an owner that has
+    /// waiters writes the number, before it releases the permit. Until a waiter has taken that permit, the count of
+    /// contenders is above 0, and no other contender becomes the owner.
     handovers: AtomicU32,
     sema: S,
 }
 
-/// How often a waiter that stands by gives way before it sleeps. Measured: 4, 5 and 6 are equal with eight threads; with 3
-/// every other wait is a sleep.
+/// The number of times that a waiter that stands by gives way before it sleeps. Measured: 4, 5 and 6 are equal with
+/// eight threads; with 3 every other wait is a sleep.
 const ROUNDS: u32 = 5;
-/// Some five microseconds: in that time another processor switches to the thread whose turn it is, and that thread has
-/// its turn.
+/// The number of looks for the permit in a round, for some five microseconds: in that time another processor switches
+/// to the thread whose turn has come, and that thread has its turn.
 const LOOKS: u32 = 200;
 
-/// A waiter's place in the queue, as it came.
+/// A waiter's place in the queue when the waiter came.
 #[derive(Clone, Copy)]
 struct Place {
-    /// How many contenders were there, the owner among them.
+    /// The number of contenders at that time, the owner among them.
     ahead: u32,
     /// [`FifoMutex::handovers`] at that time.
     handovers: u32,
 }
 
 impl<S: Semaphore> FifoMutex<S> {
-    /// Gives up: the waiter is no longer in the semaphore's queue, but still counted. False if it has the lock instead.
+    /// Gives up for a waiter that is no longer in the semaphore's queue, but is still counted. Returns false if the
+    /// waiter has the lock instead.
     #[cold]
     fn uncount(&self) -> bool {
         let mut old = self.contenders.load(Relaxed);
@@ -97,7 +101,7 @@ impl<S: Semaphore> FifoMutex<S> {
                 Err(now) => old = now,
             }
         }
-        // The permit is there, or on its way.
+        // The waiter is the only contender, so the permit for it is released, or about to be.
         self.sema.acquire(Order::Fifo);
         false
     }
@@ -110,7 +114,7 @@ impl<S: Semaphore> FifoMutex<S> {
         if over.is_ok() || !self.uncount() { Ok(()) } else { over }
     }
 
-    /// Returns once the waiter has been woken, or is to sleep.
+    /// Stands by: returns once the waiter has been woken, or shall sleep.
     fn stand_by(&self, place: Place, deadline: Option<Instant>, woken: &dyn Fn() -> bool) {
         for _ in 0..ROUNDS {
             let looks = if self.is_near(place) { LOOKS } else { 0 };
@@ -125,13 +129,14 @@ impl<S: Semaphore> FifoMutex<S> {
         }
     }
 
-    /// Whether the waiter and all that are ahead of it may be running at this moment, each on a processor.
+    /// Returns whether the waiter and all contenders ahead may be running at this moment, each on a processor of its
+    /// own.
     fn is_near(&self, place: Place) -> bool {
         let since = self.handovers.load(Relaxed).wrapping_sub(place.handovers);
         place.ahead.saturating_sub(since) < num_cpus()
     }
 
-    /// The owner has unlocked, and there is a waiter.
+    /// Hands the lock over to a waiter, after the owner has unlocked.
     #[inline]
     fn hand_over(&self) {
         self.handovers.store(self.handovers.load(Relaxed).wrapping_add(1), Relaxed);
@@ -140,9 +145,10 @@ impl<S: Semaphore> FifoMutex<S> {
 }
 
 // SAFETY:
-// - exclusion: the contender that raises the count from 0 has the lock, or else the contender that takes a permit; an
-//   unlock makes one of the two possible. A waiter that gives up leaves a permit to another waiter, or takes it.
-// - happens-before: the orderings are above.
+// - exclusion: the contender that raises the count from 0 has the lock, or else the contender that takes a permit has
+//   it. Each unlock makes just one of the two possible. A waiter that gives up leaves a permit to another waiter, or
+//   takes the permit.
+// - happens-before: the head of this file argues the orderings.
 unsafe impl<S: Semaphore> RawLock for FifoMutex<S> {
     type Guard = ();
 
@@ -209,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// The state of a thread, as the system says it: `R` runs or wants to, `S` sleeps.
+    /// Returns the state of a thread that the system reports: `R` runs or wants to, `S` sleeps.
     fn state_of(thread: &str) -> char {
         let stat = fs::read_to_string(format!("/proc/{thread}/stat")).unwrap();
         stat[stat.rfind(')').unwrap()..].chars().nth(2).unwrap()
@@ -217,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_waits_for_long_sleeps() {
-        const WAITERS: usize = 4; // of which at least one is near, and, on three processors or fewer, one is not
+        const WAITERS: usize = 4; // at least one waiter is near; on three processors or fewer, one waiter is not
         let lock = FifoMutex::<RuntimeSema>::new();
         lock.lock();
         thread::scope(|s| {
@@ -228,7 +234,7 @@ mod tests {
                     let thread = fs::read_link("/proc/thread-self").unwrap();
                     tell.send(thread.into_os_string().into_string().unwrap()).unwrap();
                     lock.lock();
-                    // SAFETY: the guard of the acquisition above.
+                    // SAFETY: `()` is the guard of the acquisition above, which has not been released.
                     unsafe { lock.unlock(()) };
                 });
             }
@@ -242,8 +248,8 @@ mod tests {
                 thread::yield_now();
             }
             let all_sleep = sleep();
-            // SAFETY: as above.
-            unsafe { lock.unlock(()) }; // else a failure would leave the waiters, and this test, waiting
+            // SAFETY: `()` is the guard of this thread's `lock.lock()` above, which has not been released.
+            unsafe { lock.unlock(()) }; // else a failed assertion would leave the waiters, and this test, waiting
             assert!(all_sleep);
         });
         assert!(!lock.is_locked());

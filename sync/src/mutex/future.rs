@@ -1,6 +1,6 @@
 //! An async task as a contender: `lock` as a future.
 //!
-//! It goes through the steps of `lock.rs`, but sleeps by returning `Poll::Pending`.
+//! The task goes through the steps of `lock.rs`, but sleeps by returning `Poll::Pending`.
 
 use std::fmt;
 use std::future::Future;
@@ -14,24 +14,25 @@ use super::contender::{Contender, Step};
 use super::policy::Policy;
 use crate::raw::AsyncSemaphore;
 
-/// The future of [`GoMutex::lock_async`]. When it is ready the caller owns the mutex, and must unlock it.
+/// The future of [`GoMutex::lock_async`]. When the future is ready, the caller owns the mutex, and must unlock it.
 ///
-/// It does nothing before its first poll. A task never spins, and never watches the mutex as its successor. It starves
-/// after [`Policy::GOROUTINE_THRESHOLD`].
+/// The future does nothing before the first poll. A task never spins, and never watches the mutex as the successor. A
+/// task starves after [`Policy::GOROUTINE_THRESHOLD`].
 ///
-/// The future may be dropped at any time: the task leaves the queue. If it is the designated waker, or has been handed
-/// the mutex, the next contender is in its place. The drop may have to wait for an unlock that is under way on another
-/// thread.
+/// The future may be dropped at any time: the task leaves the queue. If the task is the designated waker, or has been
+/// handed the mutex, the next contender takes the task's place. The drop may have to wait for an unlock that is under
+/// way on another thread.
 ///
-/// After its first poll the future must be polled again when its waker is woken, or dropped: a woken task is the
-/// designated waker, and until it runs no other waiter is woken. A leaked future may keep the mutex locked for good.
+/// After the first poll the future must be polled again when its waker is woken, or dropped: a woken task is the
+/// designated waker, and until that task runs no other waiter is woken. A leaked future may keep the mutex locked for
+/// good.
 #[must_use = "a future does nothing unless polled"]
 pub struct LockFuture<'a, S: AsyncSemaphore + 'a, P: Policy> {
     mutex: &'a GoMutex<S, P>,
     stage: Stage,
     coop: Coop,
     me: Contender,
-    /// Its place in the semaphore's queue. Pinned with the future.
+    /// The task's place in the semaphore's queue. Pinned with the future.
     sleep: Option<S::Acquire<'a>>,
 }
 
@@ -56,9 +57,9 @@ impl<S: AsyncSemaphore, P: Policy> Future for LockFuture<'_, S, P> {
         // - nothing is moved out of the future;
         // - `sleep` is used through the pin below only.
         let Self { mutex, stage, coop, me, sleep } = unsafe { self.get_unchecked_mut() };
-        // SAFETY: the projection of a pin to a field:
-        // - the field is never moved, and `drop` drops it in place;
-        // - `Self` is `Unpin` only if the field is.
+        // SAFETY: `Pin::new_unchecked` projects the pin to the field `sleep`:
+        // - `sleep` is never moved, and `drop` drops the field in place;
+        // - `Self` is `Unpin` only if the type of `sleep` is.
         let mut sleep = unsafe { Pin::new_unchecked(sleep) };
         ready!(coop.poll_proceed(cx));
         assert!(*stage != Stage::Ready, "a future was polled after it was ready");
@@ -92,8 +93,8 @@ impl<'a, S: AsyncSemaphore + 'a, P: Policy> Drop for LockFuture<'a, S, P> {
             // The waker's destructor may panic: the contender is taken off the mutex all the same.
             let _cancel = CancelAfter { mutex: self.mutex, me: &mut self.me };
             // SAFETY:
-            // - the future has been polled, so it is pinned;
-            // - `set` drops the field in place, and does not move it.
+            // - the future has been polled, and so is pinned;
+            // - `set` drops the old value of `sleep` in place, and does not move it.
             unsafe { Pin::new_unchecked(&mut self.sleep) }.set(None);
         }
     }

@@ -20,12 +20,12 @@ use crate::semaphore::RuntimeSema;
 
 /// The Go mutex, bare: `lock` and `unlock` as in Go, over the semaphore `S`, under the policy `P`.
 ///
-/// Eight bytes with the default semaphore (and eight more in debug builds, for the deadlock report). It is not owned by
-/// a thread: another one may unlock it. It is not reentrant. For a mutex with data and guards see
+/// Eight bytes with the default semaphore (and eight more in debug builds, for the deadlock report). The mutex is not
+/// owned by a thread: another thread may unlock. The mutex is not reentrant. For a mutex with data and guards see
 /// [`Mutex`](crate::Mutex).
 ///
-/// It is fair in the long run and greedy in the short. In normal mode a newcomer may overtake the waiters. Once a
-/// waiter has waited longer than the policy's threshold, the mutex is in starvation mode: newcomers queue, and the
+/// The mutex is fair in the long run and greedy in the short. In normal mode a newcomer may overtake the waiters. Once
+/// a waiter has waited longer than the policy's threshold, the mutex is in starvation mode: newcomers queue, and the
 /// mutex goes to the waiters.
 ///
 /// # Examples
@@ -42,8 +42,8 @@ use crate::semaphore::RuntimeSema;
 ///
 /// # Limits
 ///
-/// At most 2^29 - 1 contenders can sleep on one mutex. Any further contender polls until the count has room for it: the
-/// count never overflows into the flags.
+/// At most 2^29 - 1 contenders can sleep on a mutex. Any further contender polls until the count has room: the count
+/// never overflows into the flags.
 ///
 /// # Source
 ///
@@ -92,8 +92,8 @@ impl<S: crate::ConstSemaphore, P: Policy> crate::ConstRawLock for GoMutex<S, P> 
 }
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
-    /// Locks the mutex. Waits until it is free. The mutex is not reentrant: an owner that locks it again waits for
-    /// itself.
+    /// Locks the mutex, waiting until the mutex is free. The mutex is not reentrant: an owner that locks again waits
+    /// for itself.
     #[inline]
     pub fn lock(&self) {
         if !self.lock_fast() {
@@ -102,7 +102,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         self.deadlock_owner.set();
     }
 
-    /// Locks the mutex if it is neither locked nor in starvation mode. As in Go, the caller may overtake waiters.
+    /// Locks the mutex if that is neither locked nor in starvation mode. As in Go, the caller may overtake waiters.
     ///
     /// Returns false if the mutex is locked, or promised to a waiter.
     ///
@@ -135,7 +135,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// Locks the mutex, or gives up at `deadline`. If the deadline has passed, this is [`GoMutex::try_lock`] after at
     /// most a few microseconds of spinning.
     ///
-    /// May return slightly late: if an unlock has already picked this waiter, the call waits for it to finish.
+    /// May return slightly late: if an unlock has already picked this waiter, the call waits for that unlock to finish.
     ///
     /// Returns false if the deadline has passed: the caller does not own the mutex.
     ///
@@ -159,7 +159,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         locked
     }
 
-    /// [`GoMutex::try_lock_until`] with the deadline `timeout` from now. Without end if the clock cannot express it.
+    /// [`GoMutex::try_lock_until`] with the deadline `timeout` from now. Waits without end if the clock cannot express
+    /// the deadline.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_lock_for(&self, timeout: Duration) -> bool {
@@ -172,7 +173,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// Unlocks the mutex. The caller need not be the thread, goroutine or task that locked it.
+    /// Unlocks the mutex. The caller need not be the thread, goroutine or task that locked the mutex.
     ///
     /// The next owner can run before this call returns, and this call still uses the mutex: the mutex must not be freed
     /// until the call has returned. References and guards ensure that, raw pointers do not.
@@ -199,10 +200,11 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// One compare-exchange, with or without waiters: an owner that locks again while others sleep pays no more.
+    /// Locks by a single compare-exchange, with or without waiters: an owner that locks again while others sleep pays
+    /// no more.
     ///
     /// The hint predicts which state to expect. A look at the state first would slow down the uncontended path, as the
-    /// load must wait for the unlock before it; a comparison with INIT first, the contended path:
+    /// load must wait for the unlock before; a comparison with INIT first would slow down the contended path:
     /// `docs/performance.md`.
     #[inline(always)]
     fn lock_fast(&self) -> bool {
@@ -219,20 +221,21 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         })
     }
 
-    /// Whether the mutex has an owner at this moment.
+    /// Returns whether the mutex has an owner at this moment.
     #[inline]
     #[must_use]
     pub fn is_locked(&self) -> bool {
         self.state.load(Relaxed).is_locked()
     }
 
-    /// The number of contenders that sleep on the mutex, or are about to, at this moment. For tests and diagnostics.
+    /// Returns the number of contenders that sleep on the mutex, or are about to, at this moment. For tests and
+    /// diagnostics.
     #[must_use]
     pub fn waiters(&self) -> u32 {
         self.state.load(Relaxed).waiters()
     }
 
-    /// Whether the mutex is in starvation mode at this moment. For tests and diagnostics.
+    /// Returns whether the mutex is in starvation mode at this moment. For tests and diagnostics.
     #[must_use]
     pub fn is_starving(&self) -> bool {
         self.state.load(Relaxed).is_starving()
@@ -240,12 +243,13 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 }
 
 // SAFETY:
-// - exclusion: one contender at a time sets LOCKED. It does so by a compare-exchange from a state without LOCKED, or by
-//   `accept_handoff`, for which the semaphore grants one permit while STARVING keeps all other contenders from locking.
-// - happens-before: that step is Acquire, the unlock is Release, and all changes are RMWs of one word.
-// `docs/orderings.md` has the argument.
+// - exclusion: a single contender at a time sets LOCKED, by a compare-exchange from a state without LOCKED, or by
+//   `accept_handoff`, for which the semaphore grants a single permit while STARVING keeps all other contenders from
+//   locking.
+// - happens-before: the step that sets LOCKED is Acquire, the unlock is Release, and all changes are RMWs of the same
+//   word.
 unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
-    /// Any thread may unlock, as in Go: there is nothing to keep.
+    /// No state: any thread may unlock, as in Go.
     type Guard = ();
 
     const DEADLINES: bool = S::DEADLINES;
@@ -254,7 +258,7 @@ unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
         Self { state: AtomicState::new(), sema: S::new(0), deadlock_owner: DeadlockOwner::NONE, policy: PhantomData }
     }
 
-    /// `None` if waiters starve from the start: the mutex is first come, first served then.
+    /// Returns `None` if waiters starve from the start: the mutex is first come, first served then.
     #[inline(always)]
     fn barging_guard() -> Option<()> {
         (!P::THRESHOLD.is_zero() && !P::GOROUTINE_THRESHOLD.is_zero()).then_some(())
@@ -287,7 +291,7 @@ unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
 }
 
 impl<S: AsyncSemaphore, P: Policy> GoMutex<S, P> {
-    /// [`GoMutex::lock`] as a future. Async tasks wait in the same queue as threads and goroutines.
+    /// Locks as [`GoMutex::lock`] does, as a future. Async tasks wait in the same queue as threads and goroutines.
     ///
     /// The future may be dropped at any time: see [`LockFuture`].
     ///
@@ -311,8 +315,8 @@ impl<S: AsyncSemaphore, P: Policy> GoMutex<S, P> {
 }
 
 // SAFETY:
-// - a `LockFuture` locks as `lock` does, once, when it is ready;
-// - if it is dropped before, it unlocks a mutex that has been handed to it.
+// - A `LockFuture` locks as `lock` does, once, when the future is ready.
+// - A `LockFuture` that is dropped before unlocks a mutex that has been handed to the future.
 unsafe impl<S: AsyncSemaphore, P: Policy> AsyncRawLock for GoMutex<S, P> {
     type Lock<'a>
         = LockFuture<'a, S, P>

@@ -1,4 +1,4 @@
-//! The mutex's state word, seen from within.
+//! Tests of the mutex's state word.
 
 use super::*;
 
@@ -19,7 +19,7 @@ mod real {
             assert_eq!(mu.state.0.load(Relaxed), full, "the count has no room for one more");
             std::thread::scope(|s| {
                 let patient = s.spawn(|| mu.lock());
-                mu.state.0.fetch_sub(full, Relaxed); // all others are gone; if `patient` holds WOKEN already, it keeps it
+                mu.state.0.fetch_sub(full, Relaxed); // all others are gone; `patient` keeps WOKEN, if held
                 patient.join().unwrap();
             });
             assert!(mu.is_locked());
@@ -42,8 +42,8 @@ mod model {
     const BESIDE: &str = "a waiter unregisters while another accepts the mutex";
     const LEAVES: &str = "a waiter that gives up unregisters";
 
-    /// A waiter accepts the mutex while another gives up. A model would need more preemptions than it can explore to
-    /// get there by itself, so the test sets STARVING where a starving waiter might have set it.
+    /// Tests that a waiter accepts the mutex while another gives up. A model would need more preemptions than it can
+    /// explore to reach that state, so the test sets STARVING where a starving waiter might have set it.
     #[test]
     fn one_accepts_while_another_gives_up() {
         let mut builder = loom::model::Builder::new();

@@ -1,11 +1,11 @@
 //! The slow path of `lock`: from the first failure to the lock, or to the deadline. `state.rs` has the protocol.
 //!
-//! | step | what | for a thread or goroutine | for an async task |
+//! | step | action | for a thread or goroutine | for an async task |
 //! |---|---|---|---|
 //! | 1 | [`contend`](GoMutex::contend): locks the mutex, registers as a waiter, or times out | `lock_slow` | `LockFuture::poll` |
 //! | 2 | sleeps on the semaphore, registered as a waiter | `sleep` | `S::Acquire` |
 //! | 3 | [`after_wakeup`](GoMutex::after_wakeup): accepts the mutex; or is the designated waker, and goes back to 1 | `lock_slow` | `LockFuture::poll` |
-//! | at any time | [`cancel`](GoMutex::cancel): gives up for good, and passes on what it has been given | | `LockFuture::drop` |
+//! | at any time | [`cancel`](GoMutex::cancel): gives up for good, and passes on the permit or the mutex that the contender has been given | | `LockFuture::drop` |
 
 use std::mem;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -52,8 +52,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         locked
     }
 
-    /// Step 1: locks the mutex, gives up, or registers as a waiter. Each is one compare-exchange, tried until it
-    /// succeeds.
+    /// Step 1: locks the mutex, gives up, or registers as a waiter. Each of these is a single compare-exchange, tried
+    /// until the exchange succeeds.
     #[inline]
     pub(super) fn contend(&self, me: &mut Contender) -> Step {
         let mut state = self.state.load(Relaxed);
@@ -66,10 +66,11 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 fatal("sync: inconsistent mutex state");
             }
 
-            // Lock the mutex if it is free, or promised to this contender.
+            // Lock the mutex if the mutex is free, or promised to this contender.
             if state.is_lockable_by(me.designated) {
-                // A successor that had to claim the mutex designates the next waiter as it locks. Were that left to its
-                // unlock, the displaced owner, which is awake, would have the mutex back during the system call.
+                // A successor that had to claim the mutex designates the next waiter as it locks. If the successor's
+                // unlock designated that waiter instead, the displaced owner, which is awake, would have the mutex back
+                // during the system call.
                 let designates_waiter = me.designated && state.is_starving() && state.has_waiters();
                 let new = if designates_waiter {
                     state.lock_and_designate_waiter()
@@ -106,8 +107,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             }
 
             // Register as a waiter, then sleep. Clear WOKEN as the designated waker. Set STARVING if this contender has
-            // waited too long and the mutex is locked; but not beside another designated waker: that one is on its way,
-            // its permit may not have been released yet, and it may claim the mutex itself.
+            // waited too long and the mutex is locked; but not beside another designated waker: that waker is on the
+            // way, the waker's permit may not have been released yet, and the waker itself may claim the mutex.
             let may_starve = me.designated || !state.is_woken();
             let new = state.register(me.designated, me.starving && may_starve && state.is_locked());
             if !self.change(&mut state, new) {
@@ -130,7 +131,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// What the contender does before it sleeps. Returns the state to act on.
+    /// Spins, or watches the mutex, before the contender sleeps. Returns the state to act on.
     #[inline(always)]
     fn wait_awake(&self, state: State, me: &mut Contender) -> State {
         match &mut me.strategy {
@@ -146,19 +147,20 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// A successor has the mutex, and has passed WOKEN on to a waiter: wakes that waiter.
+    /// Wakes the waiter to which a successor that has the mutex has passed WOKEN.
     fn wake_designated(&self, me: &mut Contender) {
         mark("a successor locks the mutex that it has claimed");
         me.designated = false;
         // The waker of an async task is user code. If that waker panics, no caller learns that the mutex is locked.
         let unlock = UnlockOnPanic(self);
-        // Grant the permit to the first sleeper. The displaced owner is about to sleep on the same semaphore: left in
-        // the semaphore, the permit would be its own, and two contenders would take turns while the others sleep.
+        // Grant the permit to the first sleeper. The displaced owner is about to sleep on the same semaphore. If the
+        // permit were left in the semaphore, the displaced owner would take that permit, and two contenders would take
+        // turns while the others sleep.
         self.sema.release(Wake::Grant);
         mem::forget(unlock);
     }
 
-    /// Step 2: sleeps until a permit comes. False if the deadline has passed.
+    /// Step 2: sleeps until a permit comes. Returns false if the deadline has passed.
     fn sleep(&self, me: &mut Contender, order: Order) -> bool {
         if P::EVENTS && self.steals() {
             return true;
@@ -173,7 +175,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         woken || !self.unregister()
     }
 
-    /// Step 3: the waiter has a permit. True if the mutex has been handed over with it.
+    /// Step 3: acts on the permit of the waiter. Returns true if the mutex has been handed over with the permit.
     #[inline]
     pub(super) fn after_wakeup(&self, me: &mut Contender) -> bool {
         me.wake_up();
@@ -182,24 +184,25 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             self.accept_handoff(state, me);
             return true;
         }
-        // In normal mode the unlock, or the successor, that woke this waiter has set WOKEN for it, and unregistered it.
+        // In normal mode the unlock, or the successor, that woke this waiter has set WOKEN for the waiter, and
+        // unregistered the waiter.
         me.designated = true;
         false
     }
 
-    /// The mutex has been handed to the waiter: LOCKED is clear, STARVING keeps others out, and the waiter is still
-    /// registered.
+    /// Locks the mutex that has been handed to the waiter: LOCKED is clear, STARVING keeps others out, and the waiter
+    /// is still registered.
     fn accept_handoff(&self, mut state: State, me: &Contender) {
         loop {
             if !state.is_handed_over() {
                 fatal("sync: inconsistent mutex state");
             }
-            // End starvation mode if this waiter is the last, or has not waited too long, as Go does; or if the policy has
-            // it for one handoff.
+            // End starvation mode if this waiter is the last, or has not waited too long, as Go does; or if the policy
+            // limits the mode to one handoff.
             let ends_starvation =
                 state.waiters() == 1 || !me.starving || (P::ONE_HANDOFF_IF_IDLE && spin::is_processor_idle());
-            // Other contenders can only register and unregister now. Acquire, as this step takes the mutex; the permit
-            // has ordered it already, so no model can tell.
+            // Other contenders can only register and unregister now. Acquire, as this step takes the mutex. The permit
+            // has ordered this step already, so no model can tell.
             let new = state.accept_handoff(ends_starvation);
             match self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
                 Ok(_) => {
@@ -214,19 +217,21 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// Gives up in a sleep: the waiter is out of time, and no longer in the semaphore's queue, but still registered.
-    /// True if it has unregistered. False if it has a permit: an unlock, or a successor, had picked this waiter.
+    /// Gives up for a waiter that is out of time and no longer in the semaphore's queue, but still registered. Returns
+    /// true if the waiter has unregistered. Returns false if the waiter has a permit: an unlock, or a successor, had
+    /// picked this waiter.
     #[cold]
     fn unregister(&self) -> bool {
         let mut state = self.state.load(Relaxed);
         loop {
-            // Take the permit if it can only be for this waiter: no other contender sleeps.
+            // Take the permit if no other contender sleeps: the permit can only be for this waiter.
             if state.owes_permit_to_last_sleeper() {
                 mark("a waiter that gives up must take a permit");
-                // The releaser is between its step on the state and its step on the semaphore. Sleep meanwhile, as it
-                // may need this processor. If a newcomer has registered and taken the permit, unregister in its place.
+                // The releaser is between its step on the state and its step on the semaphore. Sleep meanwhile, as the
+                // releaser may need this processor. If a newcomer has registered and taken the permit, unregister in
+                // the newcomer's place.
                 let now = now();
-                let soon = now.checked_add(Duration::from_millis(1)).unwrap_or(now); // a bubble's clock may be at its end
+                let soon = now.checked_add(Duration::from_millis(1)).unwrap_or(now); // a bubble's clock may be at the end
                 if self.sema.acquire_until(Order::Lifo, soon) {
                     return false;
                 }
@@ -248,8 +253,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// Gives up at any point of the slow path, but out of the semaphore's queue. The next contender gets what this one
-    /// has been given: this one times out, or else unlocks the mutex that it has.
+    /// Gives up at any point of the slow path, but out of the semaphore's queue. Passes on to the next contender all
+    /// that this contender has been given: times out, or else unlocks the mutex that this contender has.
     #[cold]
     pub(super) fn cancel(&self, me: &mut Contender) {
         if me.asleep && self.unregister() {
@@ -293,7 +298,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// [`GoMutex::contend`] has locked the mutex, which was in the state `old`.
+    /// Reports that [`GoMutex::contend`] has locked the mutex, which was in the state `old`.
     fn report_lock(&self, me: &Contender, old: State) {
         if me.patience.first_slept_at.is_none() {
             let has_waited = me.strategy.has_waited();
@@ -302,14 +307,15 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// [`GoMutex::contend`] may have turned starvation mode on, or off.
+    /// Reports that [`GoMutex::contend`] has turned starvation mode on or off, if it has.
     fn report_mode(&self, old: State, new: State) {
         self.report_if(!old.is_starving() && new.is_starving(), Kind::StarvingEnter);
         self.report_if(old.is_starving() && !new.is_starving(), Kind::StarvingExit);
     }
 
-    /// True if the contender, which is about to sleep in starvation mode, has taken a permit that is meant for others:
-    /// it does so here, to report it, if the semaphore would allow it as well.
+    /// Takes a permit that is meant for others, and returns true, if the contender is about to sleep in starvation
+    /// mode, and if the semaphore would let the contender take that permit as well. The contender takes the permit here
+    /// so that the theft is recorded.
     fn steals(&self) -> bool {
         let state = self.state.load(Relaxed);
         let cannot_hand_over = !S::HANDOFF || P::HANDOFF == Wake::Normal;

@@ -1,15 +1,15 @@
 //! The Go mutex: normal mode, starvation mode, over any semaphore, under a policy.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `go_mutex.rs` | the type, its contract, the fast paths |
 //! | `state.rs` | the state word: the protocol as a table, predicates, transitions |
-//! | `lock.rs`, `contender.rs` | the slow path of `lock`: what a contender does, and what it knows of itself |
+//! | `lock.rs`, `contender.rs` | the slow path of `lock`: the steps of a contender, and its local state |
 //! | `unlock.rs` | the slow path of `unlock` |
 //! | `future.rs` | an async task as a contender |
 //! | `policy.rs` | the parameters, and Go's versions |
-//! | `spin.rs`, `successor.rs` | the two strategies before a sleep: Go's, and the one for threads |
-//! | `contention_hint.rs`, `deadlock_owner.rs` | for speed, and for the report of a deadlock |
+//! | `spin.rs`, `successor.rs` | the two strategies before a sleep: Go's, and the strategy for threads |
+//! | `contention_hint.rs`, `deadlock_owner.rs` | hints for speed, and for the report of a deadlock |
 //! | `fifo.rs` | another mutex: first come, first served |
 //! | `stages/` | the Go mutex in eight stages, to be read in turn |
 
@@ -34,7 +34,7 @@ pub use fifo::FifoMutex;
 pub use future::LockFuture;
 pub use go_mutex::GoMutex;
 
-/// Locks whose misuse is safe: an unlock of an unlocked lock corrupts the lock or ends the process, but it is never
+/// Locks whose misuse is safe: an unlock of an unlocked lock corrupts the lock or ends the process, but is never
 /// undefined behaviour, which [`RawLock::unlock`] otherwise allows. Other locks build on them. Sealed.
 pub trait UnguardedLock: RawLock<Guard = ()> + sealed::Sealed {}
 

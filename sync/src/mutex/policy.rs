@@ -1,15 +1,16 @@
-//! The parameters of the mutex, as a type: what a contender does before it sleeps, and when it starves.
+//! The parameters of the mutex, as a type: the strategy of a contender before it sleeps, and the time after which a
+//! contender starves.
 //!
 //! A policy costs nothing: its constants are folded into the code. [`Go`] is the mutex of Go 1.14 and later, constant
 //! by constant; [`Go1_9`] and [`Go1_8`] are its predecessors. [`Threads`] is the default, made for operating-system
-//! threads. `docs/mutex.md` has what each does, `docs/performance.md` what each buys.
+//! threads. `docs/mutex.md` describes each policy, `docs/performance.md` the gain of each.
 
 use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::raw::Wake;
 
-/// How contenders for a [`GoMutex`](super::GoMutex) wait.
+/// The way in which contenders for a [`GoMutex`](super::GoMutex) wait.
 ///
 /// | preset | a waiter starves after | an unlock in starvation mode | a waiter that loses the race queues | before it sleeps |
 /// |---|---|---|---|---|
@@ -40,8 +41,8 @@ use crate::raw::Wake;
 /// M.unlock();
 /// ```
 pub trait Policy: Send + Sync + 'static {
-    /// How long is too long. A waiter that has waited longer turns on starvation mode: newcomers then queue, whether
-    /// the mutex is locked or not, and the mutex goes to the waiters.
+    /// The time after which a waiter starves. A waiter that has waited longer turns on starvation mode: newcomers then
+    /// queue, whether the mutex is locked or not, and the mutex goes to the waiters.
     ///
     /// | strategy | the time runs from | 0 | `Duration::MAX` |
     /// |---|---|---|---|
@@ -49,7 +50,7 @@ pub trait Policy: Send + Sync + 'static {
     /// | [`SpinStrategy::Successor`] | the start of the watch | the successor claims the mutex at once | the successor never sleeps |
     const THRESHOLD: Duration;
 
-    /// What a contender does before it sleeps.
+    /// The strategy of a contender before it sleeps.
     const STRATEGY: SpinStrategy;
 
     /// [`Policy::STRATEGY`] for contenders that are goroutines: [`SpinStrategy::Spin`] only. They spin for more than
@@ -70,43 +71,45 @@ pub trait Policy: Send + Sync + 'static {
         SpinStrategy::Spin { .. } => Self::THRESHOLD,
     };
 
-    /// How an unlock releases its permit in starvation mode.
+    /// The kind of release by which an unlock gives its permit in starvation mode.
     ///
     /// | | the permit | the releaser |
     /// |---|---|---|
-    /// | [`Wake::Handoff`] | is the first waiter's | gives way, if it is a goroutine: the waiter takes over its time slice |
-    /// | [`Wake::Grant`] | is the first waiter's | goes on. Soon it waits itself, while the mutex is idle |
+    /// | [`Wake::Handoff`] | is the first waiter's | gives way, if the releaser is a goroutine: the waiter takes over the time slice |
+    /// | [`Wake::Grant`] | is the first waiter's | goes on. Soon the releaser waits itself, while the mutex is idle |
     /// | [`Wake::Normal`] | is in the semaphore for a moment, where a newcomer may take it | goes on |
     const HANDOFF: Wake = Wake::Handoff;
 
-    /// Whether starvation mode ends with each handoff while a processor may be idle: while the waiter that is handed the
-    /// mutex is a thread or an async task, or a worker of its scheduler sleeps. If false the mode lasts, as Go's does, until
-    /// the mutex is handed to the last waiter, or to one that has not waited for longer than the threshold.
+    /// True if starvation mode ends with each handoff while a processor may be idle: while the waiter that is handed
+    /// the mutex is a thread or an async task, or a worker of its scheduler sleeps. If false, the mode lasts, as Go's
+    /// does, until the mutex is handed to the last waiter, or to a waiter that has not waited for longer than the
+    /// threshold.
     ///
-    /// A mode that lasts feeds itself once a handoff takes longer than the threshold divided by the number of waiters: each
-    /// waiter has then waited for too long, and contenders that are awake must queue (Go issue 33747). A handoff takes that
-    /// long where it must rouse an idle processor. After a mode for one handoff, contenders that are awake lock the mutex
-    /// while the next waiter wakes up. If that waiter loses the race it turns the mode on again.
+    /// A mode that lasts sustains itself once a handoff takes longer than the threshold divided by the number of
+    /// waiters: each waiter has then waited for too long, and contenders that are awake must queue (Go issue 33747). A
+    /// handoff takes that long if it must rouse an idle processor. After a mode for one handoff, contenders that are
+    /// awake lock the mutex while the next waiter wakes up. If that waiter loses the race, the waiter turns the mode on
+    /// again.
     ///
     /// By default true if threads have a successor, whose claim is for one handoff, too.
     const ONE_HANDOFF_IF_IDLE: bool = matches!(Self::STRATEGY, SpinStrategy::Successor { .. });
 
-    /// Whether a waiter that lost the race for the mutex queues at the head again (Go since 1.9). If false, a starving
+    /// True if a waiter that lost the race for the mutex queues at the head again (Go since 1.9). If false, a starving
     /// waiter may have the whole queue in front of it, and waits that much longer than the threshold.
     ///
-    /// A waiter that sleeps for the first time queues at the end, whatever this says. For last come, first served, put a
-    /// semaphore under the mutex that ignores the order it is given and passes
+    /// A waiter that sleeps for the first time queues at the end, whatever this constant says. For last come, first
+    /// served, put a semaphore under the mutex that ignores the given order and passes
     /// [`Order::Lifo`](sudog_runtime::sema::Order::Lifo) on.
     const REQUEUE_AT_HEAD: bool = true;
 
-    /// Whether the mutex records [events](sudog_runtime::event). [`Recorded`] turns it on.
+    /// True if the mutex records [events](sudog_runtime::event). [`Recorded`] turns the events on.
     const EVENTS: bool = cfg!(feature = "event");
 }
 
 /// Go's `starvationThresholdNs`.
 const GO_THRESHOLD: Duration = Duration::from_millis(1);
 
-/// What a contender does before it sleeps.
+/// The strategy of a contender before it sleeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpinStrategy {
     /// Every contender spins, for at most `rounds` rounds of `pauses` pause instructions, then sleeps. Go's way.
@@ -116,20 +119,22 @@ pub enum SpinStrategy {
         /// Go: 30.
         pauses: u32,
     },
-    /// One contender watches the mutex: the *successor*. It locks the mutex when the owner has left it; and claims it,
-    /// by starvation mode, when it has watched for [`Policy::THRESHOLD`]. The other contenders sleep; newcomers spin
-    /// for a few microseconds first, while no contender sleeps or the mutex is mostly free.
+    /// A single contender watches the mutex: the *successor*. The successor locks the mutex when the owner has left the
+    /// mutex; and claims the mutex, by starvation mode, when the watch has lasted for [`Policy::THRESHOLD`]. The other
+    /// contenders sleep; newcomers spin for a few microseconds first, while no contender sleeps or the mutex is mostly
+    /// free.
     ///
     /// The successor is the designated waker: the first waiter, woken by an unlock; or a newcomer, if no contender
     /// waits.
     ///
-    /// So an owner that locks and unlocks in a loop keeps the mutex, and its cache lines, for about a threshold. Then
-    /// the successor has it, which is awake already. Two contenders are awake at a time, which is enough to keep a
-    /// mutex busy. This is concurrency restriction (Dice and Kogan's GCR), with the starvation clock for its rotation.
+    /// So an owner that locks and unlocks in a loop keeps the mutex, and the mutex's cache lines, for about a
+    /// threshold. Then the mutex goes to the successor, which is awake already. Two contenders are awake at a time,
+    /// which is enough to keep a mutex busy. This is concurrency restriction (Dice and Kogan's GCR), with the
+    /// starvation clock for the rotation.
     Successor {
-        /// How long the successor watches after its claim. Then the owner is one that holds the mutex for long: the
-        /// successor sleeps at the head of the queue (over a semaphore that has [`LIFO`](crate::Semaphore::LIFO)), and
-        /// the unlock hands over to it.
+        /// The time for which the successor watches after its claim. After that time the owner is held to keep the
+        /// mutex for long: the successor sleeps at the head of the queue (over a semaphore that has
+        /// [`LIFO`](crate::Semaphore::LIFO)), and the unlock hands over to the successor.
         grace: Duration,
     },
 }
@@ -141,11 +146,11 @@ impl SpinStrategy {
     pub(super) const NONE: Self = Self::Spin { rounds: 0, pauses: 0 };
 }
 
-/// Go 1.14 and later: four rounds of spinning, starvation after a millisecond, first in, first out while it lasts.
+/// Go 1.14 and later: four rounds of spinning, starvation after a millisecond, first in, first out during starvation.
 #[derive(Clone, Copy, Debug)]
 pub enum Go {}
 
-/// The same, by its version.
+/// The policy [`Go`], named by its version.
 pub type Go1_14 = Go;
 
 impl Policy for Go {
@@ -164,8 +169,8 @@ impl Policy for Go1_9 {
     const HANDOFF: Wake = Wake::Grant;
 }
 
-/// Go 1.8: no starvation mode, and a waiter that loses the race queues at the end. It may wait for ever: Go issue
-/// 13086.
+/// Go 1.8: no starvation mode, and a waiter that loses the race queues at the end. That waiter may wait for ever: Go
+/// issue 13086.
 #[derive(Clone, Copy, Debug)]
 pub enum Go1_8 {}
 
@@ -185,9 +190,9 @@ impl Policy for Fifo {
     const STRATEGY: SpinStrategy = SpinStrategy::NONE;
 }
 
-/// For operating-system threads: a [successor](SpinStrategy::Successor) watches, and has the mutex after a tenth of a
-/// millisecond. Goroutines may contend for the same mutex, and do as in Go, but that starvation mode is for one handoff
-/// while a worker sleeps.
+/// The policy for operating-system threads: a [successor](SpinStrategy::Successor) watches, and has the mutex after a
+/// tenth of a millisecond. Goroutines may contend for the same mutex, and wait as in Go, except that starvation mode is
+/// for one handoff while a worker sleeps.
 ///
 /// A handoff between sleeping threads costs tens of microseconds, a hundred times as much as between goroutines. Under
 /// Go's rule contenders fight for the mutex, or sleepers hand it from one to the next: threads then get either waits
@@ -200,10 +205,10 @@ impl Policy for Threads {
     const STRATEGY: SpinStrategy = SpinStrategy::Successor { grace: Duration::from_micros(20) };
 }
 
-/// The policy `P`, with [events](sudog_runtime::event): the mutex records what happens to it.
+/// The policy `P`, with [events](sudog_runtime::event): the mutex records the events of its contenders.
 ///
-/// The semaphore records what happens in its queue if it is [`TableSema`](crate::semaphore::TableSema) over a table of
-/// [`Recorded`](sudog_runtime::sema::queue::Recorded) queues.
+/// The semaphore records the events of its queue if the semaphore is [`TableSema`](crate::semaphore::TableSema) over a
+/// table of [`Recorded`](sudog_runtime::sema::queue::Recorded) queues.
 ///
 /// # Examples
 ///

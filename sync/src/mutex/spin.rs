@@ -17,7 +17,7 @@ pub(super) struct Spinner {
     rounds: u32,
     /// Pause instructions in a round.
     pauses: u32,
-    /// The rounds since it last woke.
+    /// The number of rounds since the contender last woke.
     spin_rounds: u32,
 }
 

@@ -7,19 +7,19 @@
 //!  └─────────────────────────────┴──────────┴───────┴────────┘
 //! ```
 //!
-//! The *designated waker* is the contender that holds WOKEN. Under [`SpinStrategy::Successor`], on threads, it is the
-//! *successor*: it watches the mutex, and claims it by STARVING.
+//! The *designated waker* is the contender that holds WOKEN. Under [`SpinStrategy::Successor`], on threads, the
+//! designated waker is the *successor*, which watches the mutex, and claims the mutex by STARVING.
 //!
 //! | flag | set means | set by | cleared by |
 //! |---|---|---|---|
 //! | LOCKED | the mutex has an owner | the contender that locks it | the owner's unlock |
-//! | WOKEN | a designated waker is awake and will retry: unlocks wake no waiter | an unlock, for the waiter that it wakes; a contender, for itself; a successor that claimed the mutex leaves it set, for the next waiter | the designated waker, as it locks, sleeps or gives up |
+//! | WOKEN | a designated waker is awake and will retry: unlocks wake no waiter | an unlock, for the waiter that is woken; a contender, for itself; a successor that claimed the mutex leaves WOKEN set, for the next waiter | the designated waker, as it locks, sleeps or gives up |
 //! | STARVING | newcomers may not lock: the mutex is promised | the designated waker, when it has waited too long; a contender whose threshold is 0, if there is no designated waker | the contender that is given the promised mutex; a designated waker that gives up; the last waiter that leaves |
 //! | waiters | the number of contenders that sleep, or are about to | a contender, before it sleeps | normal mode: the unlock that wakes a waiter; starvation mode: the woken waiter itself, or a successor, for the next waiter; in both: a waiter that gives up |
 //!
 //! | an unlock leaves | the mutex goes |
 //! |---|---|
-//! | waiters, neither WOKEN nor STARVING | to any contender: the unlock wakes one waiter, with WOKEN set for it, and the waiter competes |
+//! | waiters, neither WOKEN nor STARVING | to any contender: the unlock wakes a waiter, with WOKEN set for that waiter, and the waiter competes |
 //! | WOKEN, not STARVING | to any contender: the designated waker is awake |
 //! | STARVING, not WOKEN | to the first waiter: the semaphore hands the mutex over (LOCKED stays clear; STARVING alone keeps others out) |
 //! | STARVING and WOKEN | to the successor, which is awake and watches |
@@ -32,25 +32,26 @@
 //! * In normal mode, the sleeping contenders are as many as `waiters` plus the permits released. In starvation mode
 //!   they are as many as `waiters`, and a permit is released if and only if LOCKED and WOKEN are clear.
 //!
-//! Threads, goroutines and async tasks contend for one mutex, each in its own way: threads by [`Policy::STRATEGY`],
+//! Threads, goroutines and async tasks contend for the same mutex in different ways: threads by [`Policy::STRATEGY`],
 //! goroutines by [`Policy::GOROUTINE_STRATEGY`], which spins or does nothing, and tasks do nothing while they are
 //! awake. The tables need not tell them apart, because:
 //!
-//! * A contender takes WOKEN by a step from a state without it; or an unlock, or a successor, gives it to the waiter
-//!   that it wakes. So there is one designated waker, of whatever kind.
-//! * A spinning contender and a successor use STARVING differently. The former sets it in the step in which it goes to
-//!   sleep, and WOKEN is clear after that step: the mutex goes to the first waiter. The latter sets it while awake, and
-//!   keeps WOKEN: the mutex is its own to take. So STARVING with WOKEN always means an awake successor, and STARVING
-//!   without WOKEN the first waiter, of whatever kind.
-//! * While STARVING is set no contender takes WOKEN: all take it from states without STARVING only. So the waiter that
-//!   is handed the mutex finds WOKEN clear. It ends the mode by its own rule: a spinning contender unless it has waited
-//!   too long, or a worker sleeps and the policy says so; a thread whose strategy is the successor's, always.
-//! * The waiter that a successor wakes may be of any kind: it finds normal mode, and holds WOKEN.
+//! * A contender takes WOKEN by a step from a state without WOKEN; or an unlock, or a successor, gives WOKEN to the
+//!   waiter that is woken. So there is a single designated waker, of whatever kind.
+//! * A spinning contender and a successor use STARVING differently. A spinning contender sets STARVING in the step in
+//!   which it goes to sleep, and WOKEN is clear after that step: the mutex goes to the first waiter. A successor sets
+//!   STARVING while awake, and keeps WOKEN: the mutex is the successor's to take. So STARVING with WOKEN always means
+//!   an awake successor, and STARVING without WOKEN the first waiter, of whatever kind.
+//! * While STARVING is set no contender takes WOKEN: contenders take WOKEN from states without STARVING only. So the
+//!   waiter that is handed the mutex finds WOKEN clear. That waiter ends the mode by the rule of its kind. A spinning
+//!   contender ends the mode unless it has waited too long, or in any case if a worker sleeps and the policy says so. A
+//!   thread whose strategy is the successor's always ends the mode.
+//! * The waiter that a successor wakes may be of any kind: that waiter finds normal mode, and holds WOKEN.
 //!
 //! Source: Go's `internal/sync/mutex.go`, in the development tree of 1.28; `SpinStrategy::Successor`, deadlines and the
 //! closed steal window are ours. The designated waker is abseil's. `docs/orderings.md` argues the orderings: in short,
-//! one word decides everything, so coherence orders it; `Acquire` on the step that takes the mutex and `Release` on the
-//! step that frees it order the data.
+//! a single word decides everything, so coherence orders all steps; `Acquire` on the step that takes the mutex and
+//! `Release` on the step that frees the mutex order the data.
 
 use std::sync::atomic::Ordering;
 
@@ -101,66 +102,68 @@ impl State {
         self.waiters() != 0
     }
 
-    /// So many contenders sleep that what delays one handover delays the whole line by milliseconds.
+    /// True if so many contenders sleep that a delay of a handover delays the whole queue by milliseconds.
     #[inline]
     pub(super) const fn is_crowded(self) -> bool {
         const MANY: u32 = 32;
         self.waiters() >= MANY
     }
 
-    /// The count has no room for another waiter.
+    /// True if the count has no room for another waiter.
     #[inline]
     pub(super) const fn is_full(self) -> bool {
         self.waiters() == Self::MAX_WAITERS
     }
 
-    /// Free, and not promised: a newcomer may lock.
+    /// True if the mutex is free and not promised: a newcomer may lock.
     #[inline]
     pub(super) const fn is_lockable(self) -> bool {
         self.0 & (LOCKED | STARVING) == 0
     }
 
-    /// As [`State::is_lockable`]; or free and promised, and the contender is the designated waker: with both flags set,
-    /// the promise is to that one.
+    /// True if [`State::is_lockable`] returns true; or if the mutex is free and promised, and the contender is the
+    /// designated waker: with both flags set, the mutex is promised to the designated waker.
     #[inline]
     pub(super) const fn is_lockable_by(self, designated: bool) -> bool {
         self.0 & LOCKED == 0 && (self.0 & STARVING == 0 || designated)
     }
 
-    /// Locked, and the next unlock leaves the mutex to any contender: it is worth spinning.
+    /// True if the mutex is locked, and the next unlock leaves the mutex to any contender: spinning is worth the time.
     #[inline]
     pub(super) const fn is_locked_in_normal_mode(self) -> bool {
         self.0 & (LOCKED | STARVING) == LOCKED
     }
 
-    /// Locked in normal mode, and neither a waiter nor a designated waker is there: a newcomer may become the
-    /// successor.
+    /// True if the mutex is locked in normal mode, and neither a waiter nor a designated waker is there: a newcomer may
+    /// become the successor.
     #[inline]
     pub(super) const fn wants_successor(self) -> bool {
         self.0 & (LOCKED | WOKEN | STARVING) == LOCKED && !self.has_waiters()
     }
 
-    /// Free in normal mode, and the designated waker is awake: an unlock has nothing to do.
+    /// True if the mutex is free in normal mode, and the designated waker is awake: an unlock has nothing to do.
     #[inline]
     pub(super) const fn is_left_to_designated(self) -> bool {
         self.0 & (LOCKED | WOKEN | STARVING) == WOKEN
     }
 
-    /// Free in normal mode, and all its contenders sleep: an unlock must wake one.
+    /// True if the mutex is free in normal mode, and all contenders sleep: an unlock must wake a waiter.
     #[inline]
     pub(super) const fn must_wake_waiter(self) -> bool {
         self.has_waiters() && self.0 & (LOCKED | WOKEN | STARVING) == 0
     }
 
-    /// If only one contender sleeps, a permit is released to it, or is about to be.
+    /// True if a permit is released to the contender that sleeps, or is about to be; provided that no other contender
+    /// sleeps.
     ///
-    /// Each sleeping contender is registered, or has a permit under way to it.
+    /// Each sleeping contender is registered, or a permit for that contender is under way.
     #[inline]
     pub(super) const fn owes_permit_to_last_sleeper(self) -> bool {
         if self.is_starving() { self.waiters() == 1 && self.0 & (LOCKED | WOKEN) == 0 } else { self.waiters() == 0 }
     }
 
-    /// In starvation mode, between the unlock and the first waiter's accepting it: its permit is released.
+    /// True in starvation mode between the unlock and the step by which the first waiter accepts the mutex: the
+    /// waiter's permit is released.
     #[inline]
     pub(super) const fn is_handed_over(self) -> bool {
         self.0 & (LOCKED | WOKEN | STARVING) == STARVING && self.has_waiters()
@@ -212,15 +215,15 @@ impl State {
         Self(self.0 & !if designated { WOKEN | STARVING } else { 0 })
     }
 
-    /// A contender is about to sleep. It gives back WOKEN if it is the designated waker, and turns on STARVING if
-    /// `starve`.
+    /// Registers a contender that is about to sleep. The contender gives back WOKEN if it is the designated waker, and
+    /// turns on STARVING if `starve`.
     #[inline]
     pub(super) const fn register(self, designated: bool, starve: bool) -> Self {
         let starving = if starve { STARVING } else { 0 };
         Self(((self.0 + WAITER) | starving) & !if designated { WOKEN } else { 0 })
     }
 
-    /// A waiter gives up. The last one ends starvation mode, unless a successor has claimed the mutex.
+    /// A waiter gives up. The last waiter ends starvation mode, unless a successor has claimed the mutex.
     #[inline]
     pub(super) const fn unregister(self) -> Self {
         let left = self.0 - WAITER;
@@ -260,17 +263,17 @@ impl AtomicState {
         self.0.compare_exchange_weak(old.0, new.0, ok, err).map(State).map_err(State)
     }
 
-    /// A successor has watched for too long: it claims the mutex, awake. Returns the state that this leaves.
+    /// Claims the mutex for a successor that has watched for too long, and is awake. Returns the state after the claim.
     ///
-    /// Locked or not, the mutex may be claimed, and while the successor holds WOKEN no other contender sets STARVING. So
-    /// one step suffices. A compare-exchange would fail for as long as owners lock and unlock between the successor's
-    /// look and its step, which may be for milliseconds.
+    /// The mutex may be claimed whether locked or not, and while the successor holds WOKEN no other contender sets
+    /// STARVING. So a single step suffices. A compare-exchange would fail for as long as owners lock and unlock between
+    /// the successor's look and the exchange, which may be for milliseconds.
     #[inline]
     pub(super) fn claim(&self, order: Ordering) -> State {
         State(self.0.fetch_or(STARVING, order) | STARVING)
     }
 
-    /// Clears LOCKED, and returns the state that this leaves. Of an unlocked mutex the subtraction borrows, and leaves
+    /// Clears LOCKED, and returns the state after that. If the mutex is unlocked, the subtraction borrows, and leaves
     /// LOCKED set.
     #[inline(always)]
     pub(super) fn unlock(&self, order: Ordering) -> State {

@@ -1,9 +1,10 @@
-//! [`SpinStrategy::Successor`]: one thread watches the mutex, and claims it after a threshold. Ours.
+//! [`SpinStrategy::Successor`]: a single thread watches the mutex, and claims the mutex after a threshold. Ours, not
+//! Go's.
 //!
 //! | step | the contender | until |
 //! |---|---|---|
 //! | 1 | becomes the successor (takes WOKEN), if there is neither a waiter nor a designated waker | at once |
-//! | 2 | if another contender is the successor: spins, if it spins eagerly, and if no contender sleeps or the mutex is mostly free. Then it sleeps itself | the mutex is free, or a few microseconds have passed |
+//! | 2 | if another contender is the successor: spins, if this contender spins eagerly, and if no contender sleeps or the mutex is mostly free. Then sleeps | the mutex is free, or a few microseconds have passed |
 //! | 3 | as the successor: watches the mutex, at growing intervals | the mutex is free, and the owner seems to have left it |
 //! | 4 | after the threshold: claims the mutex (sets STARVING), and watches on | the mutex is free |
 //! | 5 | after the grace period, too: stops watching, and sleeps at the head of the queue | the unlock hands the mutex over |
@@ -25,25 +26,26 @@ use super::policy::SpinStrategy;
 use super::state::State;
 use crate::raw::Semaphore;
 
-/// Pauses between two looks at the state word: each look takes its cache line away from the owner. (A pause is 25 ns on
-/// the machine that this was measured on.)
+/// Pauses between two looks at the state word: each look takes the cache line of the word away from the owner. (A pause
+/// is 25 ns on the machine of the measurement.)
 const MIN_PAUSES: u32 = 8;
 const MAX_PAUSES: u32 = 256;
-/// While its pauses are at most this many, an eager contender takes the mutex as soon as it is free.
+/// The most pauses up to which an eager contender takes the mutex as soon as the mutex is free.
 const MAX_EAGER_PAUSES: u32 = 64;
 
 /// A contender that is the successor, or would be.
 pub(super) struct Successor {
-    /// How long the successor watches after its claim.
+    /// The time for which the successor watches after its claim.
     grace: Duration,
-    /// It has not slept in this wait, and its thread has not lately kept a mutex from waiters: nothing suggests an
-    /// owner that would lock again at once.
+    /// True if the contender has not slept in this wait, and its thread has not lately kept a mutex from waiters:
+    /// nothing suggests an owner that would lock again at once.
     spins_eagerly: bool,
-    /// Its thread has lately found mutexes free mostly: it is likely to have this one before it could fall asleep.
+    /// True if the contender's thread has lately found mutexes mostly free: the contender is likely to have this mutex
+    /// before it could fall asleep.
     spins_beside_sleepers: bool,
-    /// When it began to watch.
+    /// The time at which the contender began to watch.
     watch_start: Option<Instant>,
-    /// When it claimed the mutex.
+    /// The time at which the contender claimed the mutex.
     claimed_at: Option<Instant>,
 }
 
@@ -62,14 +64,14 @@ impl Successor {
         *self = Self::new(self.grace, TurnsHint::NONE);
     }
 
-    /// Whether the contender locks the free mutex without looking whether the owner comes back.
+    /// Returns whether the contender locks the free mutex without looking whether the owner comes back.
     fn locks_at_once(&self, pauses: u32) -> bool {
         self.claimed_at.is_some() || (self.spins_eagerly && pauses <= MAX_EAGER_PAUSES)
     }
 }
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
-    /// Waits as the successor, or beside it. Returns the state to act on.
+    /// Waits as the successor, or beside the successor. Returns the state to act on.
     pub(super) fn wait_as_successor(
         &self,
         state: State,
@@ -102,8 +104,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         state
     }
 
-    /// Spins for a few microseconds: another contender is the successor. It may be a waiter that an unlock has woken, and
-    /// that waits for a processor.
+    /// Spins for a few microseconds beside another contender, which is the successor. The successor may be a waiter
+    /// that an unlock has woken, and that waits for a processor.
     fn spin_beside_successor(
         &self,
         mut state: State,
@@ -128,12 +130,12 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         state
     }
 
-    /// Watches the mutex, as its successor, until it is free or the time is over.
+    /// Watches the mutex, as the successor, until the mutex is free or the time is over.
     fn watch(&self, mut state: State, successor: &mut Successor, patience: &Patience, mut pauses: u32) -> State {
         let watch_start = *successor.watch_start.get_or_insert_with(system::now);
         let mut now = watch_start;
         loop {
-            // Lock the mutex if it is free, and the owner is not about to lock it again.
+            // Lock the mutex if the mutex is free, and the owner is not about to lock again.
             if !state.is_locked() && (successor.locks_at_once(pauses) || self.stays_unlocked()) {
                 return state;
             }
@@ -171,7 +173,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// True if the mutex stays unlocked for longer than an owner that locks and unlocks in a loop would leave it so.
+    /// Returns whether the mutex stays unlocked for longer than an owner that locks and unlocks in a loop would leave
+    /// the mutex unlocked.
     fn stays_unlocked(&self) -> bool {
         const LOOKS: u32 = if cfg!(sudog_loom) { 1 } else { 8 };
         const PAUSES: u32 = 4;

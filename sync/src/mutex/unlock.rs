@@ -11,7 +11,7 @@ use super::state::State;
 use crate::raw::{Semaphore, Wake};
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
-    /// The unlock has left `state`, in which the mutex is free.
+    /// Finishes an unlock that has left `state`, in which the mutex is free.
     #[cold]
     pub(super) fn unlock_slow(&self, mut state: State) {
         // An unlock of a locked mutex clears LOCKED.
@@ -19,7 +19,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             fatal("sync: unlock of unlocked mutex");
         }
 
-        // Starvation mode: hand the mutex over to the first waiter; or leave it to the successor, which watches.
+        // Starvation mode: hand the mutex over to the first waiter; or leave the mutex to the successor, which watches.
         if state.is_starving() {
             if !state.is_woken() {
                 self.sema.release(P::HANDOFF);
@@ -27,8 +27,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             return;
         }
 
-        // Normal mode: make a waiter the designated waker, and wake it. Nothing is left to do if no contender sleeps,
-        // if another one has locked the mutex or claimed it, or if there is a designated waker already.
+        // Normal mode: make a waiter the designated waker, and wake that waiter. Nothing is left to do if no contender
+        // sleeps, if another contender has locked or claimed the mutex, or if there is a designated waker already.
         while state.must_wake_waiter() {
             match self.state.compare_exchange_weak(state, state.designate_waiter(), Relaxed, Relaxed) {
                 Ok(_) => {

@@ -11,11 +11,11 @@
 //!
 //! | field | means |
 //! |---|---|
-//! | readers | how many readers have the lock, or wait for a writer; the successor of a sole owner among them |
+//! | readers | the number of readers that have the lock, or wait for a writer; the successor of a sole owner is among them |
 //! | S sole | the writer has the lock without `writers`. Only with W |
-//! | W | a writer has announced itself: later readers wait until it has unlocked |
+//! | W | a writer has announced itself: later readers wait until that writer has unlocked |
 //! | P phase | changes with each writer that ends: readers wait for the end of their phase |
-//! | before | while W is set: of the readers that came before the writer, how many are left; else without a meaning |
+//! | before | while W is set: the number of readers left that came before the writer; else without a meaning |
 //!
 //! | step | changes the word by | then |
 //! |---|---|---|
@@ -23,51 +23,58 @@
 //! | `runlock` | readers - 1, before - 1 | W is set and before has become 0: releases `drained` |
 //! | `lock`, if W is clear and there is no reader | W and S set, before = 0 | has the lock: it is the sole owner |
 //! | `lock`, after `writers` is locked, if W is clear | W set, before = readers | before = 0: has the lock. Else waits on `drained` |
-//! | `lock`, after `writers` is locked, if W is set: the successor | readers + 1 | waits as a reader does, until it reads |
-//! | the successor reads | readers - 1, W set, before = readers | as `lock` above |
-//! | `unlock`, S is clear | W + 1: W is clear, P another | admits the readers that wait; unlocks `writers` |
-//! | `unlock`, S is set | S + 1: S and W are clear, P another | admits the readers that wait |
-//! | a reader that waits, and gives up | readers - 1, if W is set and P is its own | else its phase has ended, and it has the lock |
-//! | a writer that waits, and gives up | W + 1, if before is not 0 | admits the readers that wait, unlocks `writers`. Else it has the lock |
-//! | a successor that waits, and gives up | as a reader that does | unlocks `writers` |
+//! | `lock`, after `writers` is locked, if W is set: the caller is the successor | readers + 1 | waits as a reader does, until the successor may read |
+//! | the successor may read | readers - 1, W set, before = readers | as `lock` above |
+//! | `unlock`, S is clear | W + 1, which clears W and flips P | admits the readers that wait; unlocks `writers` |
+//! | `unlock`, S is set | S + 1, which clears S and W and flips P | admits the readers that wait |
+//! | a reader that waits, and gives up | readers - 1, if W is set and P is the reader's phase | else the phase has ended, and the reader has the lock |
+//! | a writer that waits, and gives up | W + 1, if before is not 0 | admits the readers that wait, unlocks `writers`. If before is 0, the writer has the lock |
+//! | a successor that waits, and gives up | as a reader that gives up | unlocks `writers` |
 //!
-//! A writer that has announced itself owns `writers`, or is the sole owner, so there is one such at a time; readers that
-//! came during a write go before the next writer, and a writer waits for no reader that came after it: neither side can
-//! starve the other. A sole owner may overtake the writers that wait for `writers`, but not the successor once that is
-//! counted as a reader: the sole owner's step needs a word without readers. So a lock is made for a sole owner only if
-//! newcomers may overtake waiters in `writers`, too ([`RawLock::barging_guard`]).
+//! A writer that has announced itself owns `writers`, or is the sole owner, so only a single writer is announced at a
+//! time. Readers that came during a write go before the next writer, and a writer waits for no reader that came after
+//! its announcement: neither side can starve the other. A sole owner may overtake the writers that wait for `writers`,
+//! but not the successor once the successor is counted as a reader: the sole owner's step needs a word without readers.
+//! Sole owners exist only if newcomers may overtake waiters in `writers`, too ([`RawLock::barging_guard`]).
 //!
-//! Go keeps `before` in a word of its own, `readerWait`, and so a `runlock` that meets a writer takes two steps. Here
-//! it is one, which a writer that gives up relies on: it must know how many to admit. `runlock` does not look at W
-//! first, so `before` changes while W is clear, too, and may wrap; that is why it is on top, and why a writer sets it.
+//! Go keeps `before` in a separate word, `readerWait`, so a `runlock` that meets a writer takes two steps. Here
+//! `runlock` is a single step, on which a writer that gives up relies: that writer must know how many readers to admit.
+//! `runlock` does not look at W first, so `before` changes while W is clear, too, and may wrap. That is why `before` is
+//! at the top of the word, and why a writer sets `before`.
 //!
-//! **How readers wait.** A reader that spins goes in as soon as it sees the end of its phase: W is clear, or P is another.
-//! It takes no permit. One that is about to sleep registers, in the count of `sleepers` of its phase:
+//! **How readers wait.** A reader that spins has the lock as soon as it sees the end of its phase: W is clear, or P has
+//! flipped. Such a reader takes no permit. A reader that is about to sleep registers, in the count of `sleepers` of its
+//! phase:
 //!
 //! | reader of phase P | writer, at the end of phase P |
 //! |---|---|
-//! | 1: `sleepers[P]` + 1 | 1: W is clear, P another |
-//! | 2: loads the word: its phase has ended? | 2: loads `sleepers[P]`: not 0? |
-//! | 3: if not, takes a permit of `admitted[P]`; begins anew | 3: if so, exchanges it for 0, and grants as many permits |
-//! | 3: if so, `sleepers[P]` - 1; if that is 0 already, takes a permit | |
+//! | 1: `sleepers[P]` + 1 | 1: clears W, flips P |
+//! | 2: loads the word: has the phase ended? | 2: loads `sleepers[P]`: not 0? |
+//! | 3: if not, takes a permit of `admitted[P]`; begins anew | 3: if so, exchanges `sleepers[P]` for 0, and grants as many permits |
+//! | 3: if so, `sleepers[P]` - 1; if `sleepers[P]` is 0 already, takes a permit | |
 //!
-//! All four accesses of steps 1 and 2 are sequentially consistent, so the reader sees the end of the phase, or the writer
-//! sees the reader. Of each phase's parity, the registered readers are as many as `sleepers` and the permits, granted or
-//! about to be, together: so each of them finds one or the other, no matter whose. A writer may come to its step 2 late,
-//! when its readers have gone, and another writer after it, and others sleep in a phase of the same parity: they get the
-//! permits. So a permit is a hint: one that has taken it looks at the word again.
+//! All four accesses of steps 1 and 2 are sequentially consistent, so the reader sees the end of the phase, or the
+//! writer sees the reader. For each parity of the phase, the registered readers are as many as `sleepers` and the
+//! permits, granted or about to be, together. So each registered reader finds a count or a permit, no matter for which
+//! reader that was meant. A writer may come to its step 2 late, when the readers of its phase and another writer after
+//! them have gone, and other readers sleep in a phase of the same parity: those readers get the permits. So a permit is
+//! a hint: a reader that has taken a permit looks at the word again.
 //!
-//! **One bit of phase is enough.** A reader must not take a later phase for its own. Let it have come in phase k. While it
-//! has not seen the end of k, phase k + 1 may begin, but does not end. Not by an unlock, as the writer of k + 1 counts it
-//! in `before`. Nor by a writer that gives up: that waits until all readers that were admitted at the end of k have seen
-//! it, which `entering` counts, before it announces itself; only a writer with a limit gives up. So if W is set and P is
-//! its own, the phase is k, and no writer has admitted it. A sole owner begins its phase when there is no reader, so each
-//! that has been admitted has gone.
+//! **One bit of phase is enough.** A reader must not mistake a later phase for its own. Let a reader come in phase k.
+//! While the reader has not seen the end of k, phase k + 1 may begin, but does not end:
 //!
-//! Orderings. All changes of the word are RMWs, so each of them passes on what was released by those before it.
-//! `runlock` is a Release, and the writer's announcement, or its load after it has waited, an Acquire: it comes after
-//! all that was read. `unlock` is a Release, and `rlock` an Acquire: a reader comes after all writes; one that waits
-//! comes after them by the load that sees the end of its phase. Writers are ordered by the word: each begins with an
+//! * No unlock ends phase k + 1, as the writer of k + 1 counts the reader in `before`.
+//! * No writer that gives up ends phase k + 1. Only a writer with a limit gives up, and before such a writer announces
+//!   itself, it waits until all readers that were admitted at the end of k have seen that end. `entering` counts these
+//!   readers.
+//!
+//! So if W is set and P is the reader's phase, the phase is k, and no writer has admitted the reader. A sole owner
+//! begins its phase when there is no reader, so each reader that has been admitted has gone.
+//!
+//! Orderings. All changes of the word are RMWs, so each change passes on the releases of the changes before. `runlock`
+//! is a Release, and the writer's announcement, or its load after a wait, is an Acquire: the write comes after all
+//! reads. `unlock` is a Release, and `rlock` is an Acquire: a read comes after all writes. A reader that waits comes
+//! after the writes by the load that sees the end of its phase. The word orders the writers: each begins with an
 //! Acquire, and ends with a Release.
 //!
 //! Source: Go's `sync/rwmutex.go`, in the development tree of 1.28; deadlines and the downgrade are ours.
@@ -94,8 +101,8 @@ use crate::{GoMutex, RLocker};
 
 const READER: u64 = 1;
 const READERS: u64 = (1 << 31) - 1;
-/// So many readers are too many (Go's `rwmutexMaxReaders` is 2^30). `before`, of 30 bits, has room for all of them and for a
-/// successor.
+/// The limit of readers (Go's `rwmutexMaxReaders` is 2^30). `before`, of 30 bits, has room for so many readers and for
+/// a successor.
 const TOO_MANY: u64 = 1 << 29;
 const SOLE: u64 = 1 << 31;
 const WRITER: u64 = 1 << 32;
@@ -110,12 +117,12 @@ fn before(state: u64) -> u64 {
     state / BEFORE
 }
 
-/// The index of a phase in `sleepers` and `admitted`.
+/// Returns the index of a phase in `sleepers` and `admitted`.
 fn parity(phase: u64) -> usize {
     usize::from(phase != 0)
 }
 
-/// A reader has counted itself beside so many others.
+/// Ends the process if there were too many readers in `old`, the word before a reader has counted itself.
 fn check_count(old: u64) {
     if old & TOO_MANY != 0 {
         fatal("sync: more than 536870912 readers of an RWMutex");
@@ -124,23 +131,25 @@ fn check_count(old: u64) {
 
 /// The Go readers-writer mutex, bare: any number of readers, or one writer.
 ///
-/// Writers lock `W` among themselves; readers and writers wait for each other on semaphores `S`. For one with data and
-/// guards see [`RwMutex`](crate::RwMutex).
+/// Writers lock `W` among themselves; readers and writers wait for each other on semaphores `S`. For a mutex with data
+/// and guards see [`RwMutex`](crate::RwMutex).
 ///
-/// As in Go, it is not owned by a thread, and not reentrant; in particular one that reads must not come to read again,
-/// as a writer that has announced itself in between would wait for the first, and the second for the writer.
+/// As in Go, the mutex is not owned by a thread, and not reentrant. In particular, a reader must not read-lock again: a
+/// writer that has announced itself in between would wait for the first read, and the second read would wait for the
+/// writer.
 ///
-/// A writer waits for the readers that are there when it announces itself, and those that come later wait for it; those
-/// go before the next writer. In which order writers go is a matter of `W`.
+/// A writer waits for the readers that came before the writer announced itself. Readers that come later wait for the
+/// writer, and go before the next writer. `W` decides the order of the writers.
 ///
 /// # Misuse
 ///
-/// Ends the process with Go's words: `sync: RUnlock of unlocked RWMutex`, `sync: Unlock of unlocked RWMutex`. Not each
-/// is noticed: while others read, a `runlock` too many takes the lock from one of them. Guards cannot be misused.
+/// Misuse ends the process with Go's messages: `sync: RUnlock of unlocked RWMutex`, `sync: Unlock of unlocked RWMutex`.
+/// Not each misuse is noticed: while others read, a `runlock` too many takes the lock from a reader. Guards cannot be
+/// misused.
 ///
 /// # Limits
 ///
-/// 2^29 readers, half of Go's limit; one more ends the process.
+/// At most 2^29 readers, half of Go's limit. A further reader ends the process.
 ///
 /// # Examples
 ///
@@ -159,15 +168,17 @@ fn check_count(old: u64) {
 /// ```
 pub struct GoRwMutex<W = GoMutex, S = RuntimeSema> {
     state: AtomicU64,
-    /// Its owner may announce itself. A sole owner does without.
+    /// The lock among writers. The owner of `writers` may announce itself. A sole owner does not lock `writers`.
     writers: W,
-    /// A permit for the writer, from the last of the readers before it.
+    /// A permit for the writer, released by the last of the readers before the writer.
     drained: S,
-    /// Readers that sleep or are about to, by the phase in which they came.
+    /// The numbers of readers that sleep or are about to, by the phase in which they came. A reader registers and
+    /// unregisters itself; the writer at the end of the phase exchanges the number for 0.
     sleepers: [AtomicU32; 2],
-    /// Permits for these.
+    /// Permits for these readers, by the same phase.
     admitted: [S; 2],
-    /// Readers that have been admitted, and have not seen it.
+    /// The number of readers that have been admitted, and have not seen that. The admitting writer adds, each reader
+    /// subtracts itself.
     entering: AtomicU32,
 }
 
@@ -214,7 +225,7 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> crate::ConstRawRwLock for
 }
 
 impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
-    /// Locks for reading, waiting for a writer if there is one. Go: `RLock`.
+    /// Locks for reading, waiting for a writer if a writer has the lock or is announced. Go: `RLock`.
     #[inline]
     pub fn rlock(&self) {
         let old = self.state.fetch_add(READER, Acquire);
@@ -224,7 +235,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Locks for reading if no writer is there. Go: `TryRLock`.
+    /// Locks for reading if no writer has the lock or is announced. Go: `TryRLock`.
     #[inline]
     #[must_use]
     pub fn try_rlock(&self) -> bool {
@@ -238,10 +249,11 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         false
     }
 
-    /// Locks for reading unless `deadline` comes first; says whether it did. A deadline in the past makes it
-    /// [`GoRwMutex::try_rlock`].
+    /// Locks for reading unless `deadline` comes first. Returns whether the caller has the lock. A deadline in the past
+    /// makes this [`GoRwMutex::try_rlock`].
     ///
-    /// The deadline may be overrun by the time that an unlock takes which is under way at that moment and means us.
+    /// May return slightly late: if an unlock is already admitting this reader at the deadline, the call waits for that
+    /// unlock.
     ///
     /// # Examples
     ///
@@ -264,14 +276,15 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// The error says which limit came first.
     #[inline]
     pub fn rlock_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let old = self.state.fetch_add(READER, Acquire);
         if old & (WRITER | TOO_MANY) == 0 { Ok(()) } else { self.rlock_slow(old, limit) }
     }
 
-    /// [`GoRwMutex::try_rlock_until`], from now. A timeout past the end of time waits for ever.
+    /// [`GoRwMutex::try_rlock_until`] with the deadline `timeout` from now. Waits without end if the clock cannot
+    /// express the deadline.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_rlock_for(&self, timeout: Duration) -> bool {
@@ -284,11 +297,11 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Undoes one [`GoRwMutex::rlock`], of any caller. Go: `RUnlock`.
+    /// Undoes an [`GoRwMutex::rlock`] of any caller. Go: `RUnlock`.
     ///
-    /// The last reader before a writer wakes the writer, and a goroutine may give way there. Any other `runlock` is one
-    /// atomic operation and never switches: a goroutine that only reads, in a loop, calls
-    /// [`gosched`](sudog_runtime::goroutine) at times.
+    /// The last reader before a writer wakes the writer, and a goroutine may give way there. Any other `runlock` is a
+    /// single atomic operation and never switches: a goroutine that only reads, in a loop, should call
+    /// [`gosched`](sudog_runtime::goroutine) now and then.
     #[inline]
     pub fn runlock(&self) {
         let old = self.state.fetch_sub(READER + BEFORE, Release);
@@ -297,14 +310,14 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// How many have the lock for reading, or wait for a writer in order to read, at this moment; a writer that waits for
-    /// another may be among them. For tests and the curious.
+    /// Returns the number of readers that have the lock, or wait for a writer, at this moment. A writer that waits for
+    /// another may be counted, too. For tests and diagnostics.
     #[must_use]
     pub fn readers(&self) -> u32 {
         readers(self.state.load(Relaxed)) as u32
     }
 
-    /// Whether a writer has the lock, or waits for readers to leave, at this moment. For tests and the curious.
+    /// Returns whether a writer has the lock, or waits for readers to leave, at this moment. For tests and diagnostics.
     #[must_use]
     pub fn has_writer(&self) -> bool {
         self.state.load(Relaxed) & WRITER != 0
@@ -316,7 +329,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         self.wait_to_read(old, limit, "sync.RWMutex.RLock")
     }
 
-    /// A reader, or a successor, that has found W set in `old`, and counted itself.
+    /// Waits as a reader, or a successor, that has found W set in `old` and has counted itself.
     fn wait_to_read(&self, old: u64, limit: &WaitLimit<'_>, what: &'static str) -> Result<(), WaitError> {
         let phase = old & PHASE;
         loop {
@@ -338,7 +351,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         Ok(())
     }
 
-    /// Steps 1 and 2 of a reader. False if the phase has ended: the reader is not registered then.
+    /// Steps 1 and 2 of a reader. Returns false if the phase has ended: the reader is not registered then.
     fn register(&self, phase: u64) -> bool {
         self.sleepers[parity(phase)].fetch_add(1, SeqCst);
         // SeqCst contains Acquire.
@@ -356,23 +369,23 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         let sleepers = &self.sleepers[parity(phase)];
         let mut old = sleepers.load(Relaxed);
         while old != 0 {
-            // Relaxed: it publishes nothing.
+            // Relaxed: the step publishes nothing.
             match sleepers.compare_exchange_weak(old, old - 1, Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(now) => old = now,
             }
         }
         mark("a reader that does not sleep takes the permit of one that does");
-        self.admitted[parity(phase)].acquire(Order::Fifo); // there, or on its way
+        self.admitted[parity(phase)].acquire(Order::Fifo); // the permit is granted, or about to be
     }
 
-    /// A registered reader, which has left the semaphore's line, gives up. False if the reader has been admitted: then
-    /// the reader has the lock.
+    /// Gives up for a registered reader that has left the semaphore's queue. Returns false if the reader has been
+    /// admitted: then the reader has the lock.
     #[cold]
     fn withdraw(&self, phase: u64) -> bool {
         self.unregister(phase);
         let mut old = self.state.load(Acquire);
-        // One bit of phase is enough: see above.
+        // The head of this file argues that one bit of phase is enough.
         while old & (WRITER | PHASE) == WRITER | phase {
             match self.state.compare_exchange_weak(old, old - READER, Relaxed, Acquire) {
                 Ok(_) => return true,
@@ -383,22 +396,24 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         false
     }
 
-    /// Whether this phase has not ended. For one that has come in it, and has not called [`enter`](Self::enter).
+    /// Returns whether `phase` has not ended. Only for a reader that has come in `phase`, and has not called
+    /// [`enter`](Self::enter).
     #[inline]
     fn must_wait(&self, phase: u64, ordering: Ordering) -> bool {
         self.state.load(ordering) & (WRITER | PHASE) == WRITER | phase
     }
 
-    /// A reader has seen that it has been admitted.
+    /// Notes that a reader has seen its admission.
     #[inline]
     fn enter(&self) {
-        // Release: a thread that reads 0 comes after the load that has seen it.
+        // Release: a thread that reads 0 comes after the reader's load that has seen the end of the phase.
         self.entering.fetch_sub(1, Release);
     }
 
     #[cold]
     fn runlock_slow(&self, old: u64) {
-        // With a writer there, and no reader before it, all readers still wait.
+        // If a writer is announced and no reader before that writer is left, all readers still wait, and none may
+        // unlock.
         if readers(old) == 0 || before(old) == 0 {
             fatal("sync: RUnlock of unlocked RWMutex");
         }
@@ -410,7 +425,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
     fn write(&self) -> W::Guard {
         if Self::has_sole_owners() {
-            // Where writers meet, those that lock `writers` are faster: it restricts how many are awake.
+            // Where writers meet, lock `writers`, which is faster: `writers` restricts how many writers are awake.
             match contention_hint::next_write() {
                 NextWrite::Alone => {
                     if let Some(guard) = self.write_alone() {
@@ -425,7 +440,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         self.write_with_writers()
     }
 
-    /// Locks `writers` first.
+    /// Locks for writing, and locks `writers` first.
     #[inline]
     pub(super) fn write_with_writers(&self) -> W::Guard {
         let guard = self.writers.lock();
@@ -451,13 +466,13 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Whether a newcomer may overtake writers that wait for `writers`. Known when it is compiled.
+    /// Returns whether a newcomer may overtake writers that wait for `writers`. Known at compile time.
     #[inline(always)]
     fn has_sole_owners() -> bool {
         W::barging_guard().is_some()
     }
 
-    /// Becomes the sole owner, if there is neither a reader nor a writer, and `writers` allows it.
+    /// Makes the caller the sole owner, if there is neither a reader nor a writer, and if `W` allows sole owners.
     #[inline]
     fn write_alone(&self) -> Option<W::Guard> {
         let guard = W::barging_guard()?;
@@ -471,7 +486,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         None
     }
 
-    /// There is a reader or a writer, or likely soon.
+    /// Locks for writing, and locks `writers` first: there is a reader or a writer, or likely soon.
     #[inline(never)]
     fn write_in_turn(&self) -> W::Guard {
         let guard = self.writers.lock();
@@ -484,8 +499,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// A goroutine looks for a free word first. Until a writer has announced itself, it makes no reader wait: those on other
-    /// workers go on at full speed.
+    /// Locks for writing as a goroutine, which looks for a free word first. A writer that is not announced makes no
+    /// reader wait, so readers on other workers go on at full speed.
     #[cold]
     fn look_and_write(&self) -> W::Guard {
         let mut looks = 0;
@@ -498,7 +513,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         guard
     }
 
-    /// There is a sole owner, mostly about to unlock.
+    /// Waits without a limit, as the owner of `writers`, for a sole owner, which is mostly about to unlock.
     #[cold]
     fn succeed_for_good(&self, guard: W::Guard) -> W::Guard {
         let mut announced = None;
@@ -516,13 +531,13 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// The owner of `writers` counts itself as a reader, so that no sole owner overtakes it from then on; and announces
-    /// itself once it may read.
+    /// Counts the owner of `writers` as a reader, so that no sole owner overtakes the owner of `writers` from then on.
+    /// Announces the owner of `writers` once that owner may read.
     ///
-    /// A writer with a limit, which may have to retract, announces itself only once all those that its predecessor
-    /// has admitted have taken their permits. None enters meanwhile, as it reads. So it can give up here without a
-    /// trace, and need not wait when it retracts: the readers may be goroutines of its own worker, and it may be where
-    /// it cannot switch.
+    /// A writer with a limit, which may have to retract, announces itself only once all readers that the previous
+    /// writer has admitted have seen that. No further reader is admitted meanwhile, as the writer itself reads. So the
+    /// writer can give up here without a trace, and need not wait when it retracts. At that point a wait could last:
+    /// the readers may be goroutines of the writer's own worker, and the writer may be where it cannot switch.
     #[cold]
     fn succeed(&self, guard: W::Guard, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
         match self.read_and_announce(limit) {
@@ -536,8 +551,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Announces the owner of `writers` when that may read. Returns whether there is no other reader: then the owner has
-    /// the lock.
+    /// Announces the owner of `writers` once that owner may read. Returns true if there is no other reader: then the
+    /// owner has the lock.
     fn read_and_announce(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         let old = self.state.fetch_add(READER, Acquire);
         check_count(old);
@@ -548,7 +563,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         if limit.cancel.is_some() || limit.deadline.is_some() {
             self.await_entering(limit).inspect_err(|_| self.runlock())?;
         }
-        // No writer is there: a sole owner needs a word without readers, any other needs `writers`.
+        // No writer is there: a sole owner needs a word without readers, any other writer needs `writers`.
         let Some(alone) = self.announce(READER) else { fatal("sync: RUnlock of unlocked RWMutex") };
         mark(if alone { "a successor has the lock as it announces itself" } else { "a successor reads beside others" });
         Ok(alone)
@@ -586,14 +601,16 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
                 Err(now) => old = now,
             }
         }
-        // A `try_lock` never switches. SAFETY: the guard of the acquisition above.
+        // A `try_lock` never switches, so unlock without switching.
+        // SAFETY: `guard` is that of the acquisition of `writers` above.
         without_switching(|| unsafe { self.writers.unlock(guard) });
         None
     }
 
-    /// The owner of `writers` sets W. Whether it has the lock with that; `None` if a sole owner has it.
+    /// Announces the owner of `writers`: sets W. Returns whether the owner of `writers` has the lock with that; `None`
+    /// if a sole owner has the lock.
     ///
-    /// `own` is `READER` if the caller reads: it does no longer, then.
+    /// `own` is `READER` if the caller is counted as a reader, else 0. An announced caller is no longer counted.
     #[inline]
     fn announce(&self, own: u64) -> Option<bool> {
         let mut old = self.state.load(Relaxed);
@@ -610,7 +627,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// The writer that has announced itself waits for the readers before it.
+    /// Waits, as an announced writer, for the readers before that writer.
     #[cold]
     fn drain(&self, guard: W::Guard, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
         spin_while(WRITER_PAUSES, || before(self.state.load(Relaxed)) != 0);
@@ -624,14 +641,14 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             unsafe { self.writers.unlock(guard) };
             return Err(why);
         }
-        // The permit comes from the last reader only: comes after the others, too.
+        // Only the last reader releases the permit. Acquire the word, to come after the other readers, too.
         self.state.load(Acquire);
         Ok(guard)
     }
 
-    /// A writer that stands in no line any more gives up, but still has `writers`. It has to [`admit`](Self::admit)
-    /// those that came in its phase, at whose end the word was this; or, `None`, the last of the readers before it has
-    /// left, and it has the lock.
+    /// Gives up for an announced writer that stands in no queue any more, but still owns `writers`. Returns the word at
+    /// the end of the writer's phase: the caller must [`admit`](Self::admit) the readers that came in that phase.
+    /// Returns `None` if the last of the readers before the writer has left: then the writer has the lock.
     #[cold]
     fn retract(&self) -> Option<u64> {
         let mut old = self.state.load(Relaxed);
@@ -641,11 +658,11 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
                 Err(now) => old = now,
             }
         }
-        self.drained.acquire(Order::Fifo); // there, or on its way
+        self.drained.acquire(Order::Fifo); // the permit is released, or about to be
         None
     }
 
-    /// The end of a phase, in which the word was `old`: lets the readers in that came in it.
+    /// Admits the readers that came in a phase that has ended. `old` is the word before the end.
     #[inline]
     fn admit(&self, old: u64) {
         let n = (readers(old) - before(old)) as u32;
@@ -656,8 +673,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     #[inline]
     fn admit_some(&self, phase: u64, n: u32) {
-        // Relaxed: a thread that reads it owns `writers`, and so comes after us. Some of them may have taken themselves
-        // off already; then it is below 0 for a moment.
+        // Relaxed: a thread that reads `entering` owns `writers`, and so comes after this step. Some of the readers may
+        // have subtracted themselves already; then `entering` is below 0 for a moment.
         self.entering.fetch_add(n, Relaxed);
         self.wake_sleepers(phase);
     }
@@ -672,7 +689,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     #[cold]
     fn grant_to_sleepers(&self, phase: u64) {
-        // Relaxed: that the phase has ended, they see in the word; a permit orders what came before it.
+        // Relaxed: the readers see the end of the phase in the word, and a permit orders all that came before the
+        // grant.
         self.admitted[parity(phase)].grant_many(self.sleepers[parity(phase)].swap(0, Relaxed));
     }
 
@@ -680,7 +698,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     ///
     /// # Safety
     ///
-    /// As for [`RawLock::unlock`], of `writers`; and the caller has the lock for writing.
+    /// The same conditions as for [`RawLock::unlock`] of `writers`; and the caller has the lock for writing.
     #[inline]
     unsafe fn end_write(&self, guard: W::Guard, then_read: u64) {
         if Self::has_sole_owners() {
@@ -692,23 +710,23 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             }
         }
         self.end_phase(then_read);
-        // SAFETY: by the contract, `guard` is that of the caller's acquisition of `writers`.
+        // SAFETY: by the contract of `end_write`, `guard` is that of the caller's acquisition of `writers`.
         unsafe { self.writers.unlock(guard) };
         sudog_runtime::safepoint();
     }
 
-    /// The end of a sole owner's write.
+    /// Ends a sole owner's write.
     #[inline]
     fn end_sole(&self, old: u64, then_read: u64) {
         let waits = readers(old) != 0;
-        // Release is enough without readers: a reader takes itself out of `sleepers` before it takes itself out of the
-        // word, so none is registered.
+        // Release is enough without readers: a reader leaves `sleepers` before it leaves the word, so no reader is
+        // registered.
         if waits || self.state.compare_exchange(old, old + SOLE + then_read, Release, Relaxed).is_err() {
             self.end_sole_and_admit(then_read);
         }
     }
 
-    /// Readers wait, or have waited a moment ago.
+    /// Ends a sole owner's write if readers wait, or have waited a moment ago.
     #[cold]
     fn end_sole_and_admit(&self, then_read: u64) {
         let mut old = self.state.load(Relaxed);
@@ -718,8 +736,9 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
                 fatal("sync: Unlock of unlocked RWMutex");
             }
             let n = readers(old) as u32;
-            // Before the step: a successor that begins to read after it must find them counted. No thread looks before:
-            // a writer that is there has either counted itself as a reader, and waits, or has not yet.
+            // Count the readers before the step: a successor that begins to read after the step must find them counted.
+            // No thread looks before: a writer that is there has either counted itself as a reader, and waits, or has
+            // not done so yet.
             self.entering.fetch_add(n.wrapping_sub(counted), Relaxed);
             counted = n;
             match self.state.compare_exchange_weak(old, old + SOLE + then_read, SeqCst, Relaxed) {
@@ -759,11 +778,11 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
         self.try_write().is_some()
     }
 
-    /// Locks for writing unless `deadline` comes first; says whether it did. A deadline in the past makes it one
-    /// attempt.
+    /// Locks for writing unless `deadline` comes first. Returns whether the caller has the lock. With a deadline in the
+    /// past, tries once.
     ///
-    /// May return slightly late: if an unlock has already picked this writer, the call waits for it to finish; so it
-    /// does for readers that the writer before has admitted, until they have woken.
+    /// May return slightly late: if an unlock has already picked this writer, the call waits for that unlock to finish.
+    /// The call also waits until readers that the previous writer has admitted have woken.
     ///
     /// # Examples
     ///
@@ -785,13 +804,14 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     ///
     /// # Errors
     ///
-    /// Which limit came first.
+    /// The error says which limit came first.
     #[inline]
     pub fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         self.write_limited(limit).map(|_| ())
     }
 
-    /// [`GoRwMutex::try_lock_until`], from now. A timeout past the end of time waits for ever.
+    /// [`GoRwMutex::try_lock_until`] with the deadline `timeout` from now. Waits without end if the clock cannot
+    /// express the deadline.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_lock_for(&self, timeout: Duration) -> bool {
@@ -804,8 +824,8 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Unlocks what was locked for writing, by whomever. The readers that have come meanwhile go before the next
-    /// writer. Go: `Unlock`.
+    /// Undoes a [`GoRwMutex::lock`] of any caller. The readers that have come meanwhile go before the next writer. Go:
+    /// `Unlock`.
     ///
     /// A goroutine that has run for long gives way here, after the lock is free.
     #[inline]
@@ -816,7 +836,7 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
         unsafe { self.end_write((), 0) };
     }
 
-    /// From writing to reading, without letting another writer in between. Go has not got it.
+    /// Turns a write into a read, without letting another writer in between. Go has no such function.
     ///
     /// A goroutine that has run for long gives way here, with the lock for reading.
     ///
@@ -832,11 +852,12 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// ```
     #[inline]
     pub fn downgrade(&self) {
-        // SAFETY: as in `unlock`.
+        // SAFETY: the guard of an `UnguardedLock` is `()`, so no guard is forged. `end_write` notices if this mutex is
+        // not locked for writing. `unlock` argues the case that another caller has locked this mutex.
         unsafe { self.end_write((), READER) };
     }
 
-    /// The reader's side as a [`Locker`](crate::Locker). Go: `RLocker`.
+    /// Returns the reader's side as a [`Locker`](crate::Locker). Go: `RLocker`.
     ///
     /// # Examples
     ///
@@ -858,11 +879,11 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
 }
 
 // SAFETY:
-// - A sole owner has set W in a word without W and without readers. Any other write owner owns `writers`, has set W in a
-//   word without W, and has seen `before` at 0: the readers that came before it have left,
-//   and those that come later wait for a permit that only the end of the phase gives.
-// - Each permit of `admitted` is for one reader of its phase: see above.
-// - The orderings are above.
+// - A sole owner has set W in a word without W and without readers. Any other write owner owns `writers`, has set W in
+//   a word without W, and has seen `before` at 0: the readers that came before that owner have left, and readers that
+//   come later wait for a permit that only the end of the phase gives.
+// - Each permit of `admitted` is for a single reader of its phase: see the head of this file.
+// - The head of this file argues the orderings.
 unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
     type SharedGuard = ();
     type ExclusiveGuard = W::Guard;
@@ -927,13 +948,15 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
 
     #[inline]
     unsafe fn unlock(&self, guard: W::Guard) {
-        // SAFETY: the same contract.
+        // SAFETY: by the contract of this method, `guard` came from an acquisition of this lock for writing that has
+        // not been released.
         unsafe { self.end_write(guard, 0) };
     }
 
     #[inline]
     unsafe fn downgrade(&self, guard: W::Guard) {
-        // SAFETY: the same contract.
+        // SAFETY: by the contract of this method, `guard` came from an acquisition of this lock for writing that has
+        // not been released.
         unsafe { self.end_write(guard, READER) };
     }
 

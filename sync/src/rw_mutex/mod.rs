@@ -1,13 +1,13 @@
-//! Readers-writer mutexes, behind one interface: [`RawRwLock`](crate::RawRwLock), and
+//! Readers-writer mutexes, behind a common interface: [`RawRwLock`](crate::RawRwLock), and
 //! [`RwMutexWith`](crate::RwMutexWith) for guards.
 //!
-//! | | goes next | a reader's cost, alone | readers on several processors | a writer's cost, alone |
+//! | | next owner | a reader's cost, alone | readers on several processors | a writer's cost, alone |
 //! |---|---|---|---|---|
-//! | [`GoRwMutex`] | the readers that came during a write; writers by starvation mode | two locked instructions | take turns at one cache line | two; four where writers meet others |
+//! | [`GoRwMutex`] | the readers that came during a write; writers by starvation mode | two locked instructions | take turns at the same cache line | two; four where writers meet others |
 //! | [`PhaseFairRwMutex`] | the same; writers first come, first served | two | the same | four |
-//! | [`ShardedRwMutex`] | as `GoRwMutex` | two | each at its own line | four, and one for each shard |
+//! | [`ShardedRwMutex`] | as `GoRwMutex` | two | each uses its own line | four, and another for each shard |
 //!
-//! Figures, and from how many writes on the sharded one loses: `docs/performance.md`.
+//! `docs/performance.md` has the figures, and the rate of writes from which on the sharded mutex loses.
 
 mod go_rw_mutex;
 mod rlocker;
@@ -18,11 +18,11 @@ pub use go_rw_mutex::GoRwMutex;
 pub use rlocker::RLocker;
 pub use sharded::{ShardedRwMutex, SharedGuard};
 
-/// A [`GoRwMutex`] whose writers go first come, first served. So a reader waits for one writer at most, and a writer
-/// for the writers that came before it, and for one round of readers before each.
+/// A [`GoRwMutex`] whose writers go first come, first served. So a reader waits for a single writer at most, and a
+/// writer waits for the writers that came before, and for a round of readers before each writer.
 ///
 /// Source: Brandenburg and Anderson, "Spin-Based Reader-Writer Synchronization for Multiprocessor Real-Time Systems",
-/// Real-Time Systems 46 (2010), for what phase-fair means; the lock is Go's, whose readers are phase-fair as it is.
+/// Real-Time Systems 46 (2010), defines phase-fair. The lock is Go's, whose readers are phase-fair already.
 ///
 /// # Examples
 ///

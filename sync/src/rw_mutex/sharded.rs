@@ -1,4 +1,4 @@
-//! Readers that scale: each counts itself in its own shard.
+//! A readers-writer mutex whose readers scale: each reader counts itself in the shard of its thread.
 //!
 //! ```text
 //!   shard 0      shard 1            inner: a GoRwMutex
@@ -10,25 +10,27 @@
 //!
 //! | caller | its shard is open | its shard is closed |
 //! |---|---|---|
-//! | a reader that comes | counts itself there, by a compare-exchange | reads by `inner`: waits for the writer there |
-//! | a reader that leaves its shard | counts itself off | the same, and takes one off `pending`; brings it to 0: releases `drained` |
+//! | a reader that comes | adds 1 to the shard, by a compare-exchange | reads by `inner`: waits for the writer there |
+//! | a reader that leaves its shard | subtracts 1 from the shard | the same, and subtracts 1 from `pending`; if that makes `pending` 0, releases `drained` |
 //!
 //! | writer | |
 //! |---|---|
-//! | 1 | locks `inner`: no other writers, no readers there |
-//! | 2 | closes the shards; adds the readers that it has found in them to `pending`; waits on `drained` unless that makes it 0 |
+//! | 1 | locks `inner`, which excludes other writers, and readers of `inner` |
+//! | 2 | closes the shards; adds the readers that the shards contained to `pending`; waits on `drained` unless `pending` is 0 then |
 //! | 3 | writes; opens the shards, unlocks `inner` |
-//! | gives up in 2 | opens the shards, and takes the readers that it finds there now off `pending`; those that have left their closed shards take, or have taken, themselves off. If theirs is the step to 0, it takes their permit |
+//! | gives up in 2 | opens the shards, and subtracts the readers that the shards contain then from `pending`. Readers that have left their closed shards subtract, or have subtracted, themselves. If such a reader makes `pending` 0, the writer takes the permit of that reader |
 //!
-//! A shard is one word, so its coherence decides for each reader whether it was there as the writer closed it; there is
-//! no pair of words whose order matters. `pending` is below 0 if readers leave before the writer has added them.
+//! A shard is a single word, so the coherence of the word decides for each reader whether the reader was counted when
+//! the writer closed the shard. The order of two words does not matter anywhere. `pending` is below 0 if readers leave
+//! before the writer has added them.
 //!
-//! Orderings: a reader's leaving is a Release, on the shard and on `pending`; the writer's closing, its adding to
-//! `pending` and its permit are Acquires: it comes after all that was read. Its opening is a Release, a reader's coming
-//! an Acquire: it comes after all writes.
+//! Orderings: a reader leaves with Release, on the shard and on `pending`. The writer closes the shards, adds to
+//! `pending` and takes its permit with Acquire, so the write comes after all reads. The writer opens the shards with
+//! Release, and a reader comes with Acquire, so the read comes after all writes.
 //!
-//! Source: the idea is that of Go issue 17973 and its many proposals; a writer that closes what readers use, and makes
-//! them go another way meanwhile, is Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019.
+//! Source: the idea is that of Go issue 17973 and the many proposals there. A writer that closes the path of the
+//! readers, and makes them go another way meanwhile, is from Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer
+//! Locks", USENIX ATC 2019.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -45,18 +47,19 @@ use crate::semaphore::RuntimeSema;
 use crate::thread_index::thread_index;
 use sudog_runtime::goroutine::without_switching;
 
-/// A shard's bit; the rest is the count of its readers.
+/// The flag of a closed shard. The other bits are the number of the shard's readers.
 const CLOSED: u32 = 1 << 31;
 
 /// A readers-writer mutex for much reading and little writing: readers on different processors do not meet.
 ///
-/// Each reader counts itself in one of `N` shards, chosen by its thread, each on cache lines of its own: 128 bytes each.
-/// A writer visits all shards, and so pays for what readers save; from how many writes on it does not pay is in
-/// `docs/performance.md`. Readers that come during a write wait for it, and go before the next, as with [`GoRwMutex`].
+/// Each reader counts itself in a shard of `N`, chosen by the reader's thread. Each shard has cache lines of its own:
+/// 128 bytes. A writer visits all shards, and so pays for the time that readers save; `docs/performance.md` has the
+/// rate of writes from which on this loses. Readers that come during a write wait for that write, and go before the
+/// next write, as with [`GoRwMutex`].
 ///
 /// # Limits
 ///
-/// 2^31 / `N` readers in one shard; one more ends the process.
+/// 2^31 / `N` readers in a shard. A further reader ends the process.
 ///
 /// # Examples
 ///
@@ -70,14 +73,15 @@ const CLOSED: u32 = 1 << 31;
 /// ```
 pub struct ShardedRwMutex<const N: usize = 8, W = GoMutex, S = RuntimeSema> {
     shards: [CachePadded<AtomicU32>; N],
-    /// Of the readers that the writer has found in shards, how many are left.
+    /// The number of readers that the writer has found in shards and that have not left. Changed by the writer, and by
+    /// each reader that leaves a closed shard. May wrap below 0 for a moment.
     pending: AtomicU32,
-    /// A permit for the writer, from the last of them.
+    /// A permit for the writer, released by the last of those readers.
     drained: S,
     inner: GoRwMutex<W, S>,
 }
 
-/// Where a reader of a [`ShardedRwMutex`] has counted itself.
+/// The place where a reader of a [`ShardedRwMutex`] has counted itself.
 #[derive(Debug)]
 pub struct SharedGuard(Place);
 
@@ -88,10 +92,10 @@ enum Place {
 }
 
 impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
-    /// So many readers in one shard, and no more: those of all shards can be added up.
+    /// The most readers in a shard, so that the readers of all shards can be added up.
     const MOST: u32 = (CLOSED - 1) / N as u32;
 
-    /// Counts the caller in its shard, if that is open.
+    /// Adds the caller to the shard of the calling thread, if that shard is open.
     #[inline]
     fn enter(&self) -> Option<SharedGuard> {
         const { assert!(N > 0, "a sharded lock needs a shard") };
@@ -110,7 +114,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
         None
     }
 
-    /// A reader has left a closed shard.
+    /// Subtracts a reader that has left a closed shard from `pending`, and wakes the writer if no reader is left.
     #[cold]
     fn left_closed(&self) {
         if self.pending.fetch_sub(1, AcqRel) == 1 {
@@ -118,7 +122,8 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
         }
     }
 
-    /// The owner of `inner` makes it the owner of the shards, too. `deadline`: `Some(None)` means not to wait at all.
+    /// Makes the caller, which owns `inner`, the owner of the shards, too. The `deadline` `Some(None)` means not to
+    /// wait at all. Returns false if the deadline has passed.
     #[inline]
     fn close(&self, deadline: Option<Option<Instant>>) -> bool {
         let mut found = 0;
@@ -128,14 +133,15 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
         found == 0 || self.pending.fetch_add(found, AcqRel).wrapping_add(found) == 0 || self.drain(deadline)
     }
 
-    /// Waits for the readers that the caller has found in shards. If the deadline comes first, opens the shards again.
+    /// Waits for the readers that the caller has found in shards. If the deadline comes first, opens the shards again
+    /// and returns false.
     #[cold]
     fn drain(&self, deadline: Option<Option<Instant>>) -> bool {
         if deadline != Some(None) {
-            // Relaxed: the permit orders.
+            // Relaxed: the permit orders the reads before the write.
             spin_while(WRITER_PAUSES, || self.pending.load(Relaxed) != 0);
         }
-        // SAFETY: null.
+        // SAFETY: the pointer is null.
         unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", std::ptr::null()) };
         let drained = match deadline {
             None => {
@@ -151,7 +157,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
         drained
     }
 
-    /// A writer gives up.
+    /// Opens the shards for a writer that gives up.
     #[cold]
     fn reopen(&self) {
         let mut still = 0;
@@ -159,17 +165,18 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
             still += shard.fetch_and(!CLOSED, Release) & !CLOSED;
         }
         let before = self.pending.fetch_sub(still, AcqRel);
-        // All are accounted for by our step; and it was not theirs that made it 0, earlier.
+        // Take the permit if a reader makes `pending` 0, before this step or after. No reader does so if this step
+        // changes `pending` to 0.
         if still == 0 || before != still {
-            self.drained.acquire(Order::Fifo); // there, or on its way: by the last that left a closed shard
+            self.drained.acquire(Order::Fifo); // released, or about to be, by the last reader that left a closed shard
         }
     }
 
-    /// The end of a write.
+    /// Ends a write.
     #[inline]
     fn open(&self) {
         for shard in &self.shards {
-            // A closed shard without readers is not changed by any thread.
+            // No thread changes a closed shard without readers, so a store suffices.
             shard.store(0, Release);
         }
     }
@@ -179,17 +186,19 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
         if self.close(deadline) {
             return Some(guard);
         }
-        // A `try_lock` never switches. SAFETY: `guard` is that of the caller's acquisition of `inner`.
+        // A `try_lock` never switches, so unlock without switching.
+        // SAFETY: `guard` is that of the caller's acquisition of `inner`.
         without_switching(|| unsafe { RawRwLock::unlock(&self.inner, guard) });
         None
     }
 }
 
 // SAFETY:
-// - The write owner has `inner` for writing, has closed all shards, and has seen the readers leave that it found there,
-//   by `pending`. Readers that come find their shards closed, and `inner` locked.
-// - A reader has counted itself in an open shard, or has `inner` for reading: either keeps a writer waiting.
-// - The orderings are above.
+// - The write owner has `inner` for writing, has closed all shards, and has seen by `pending` that the readers in the
+//   shards have left. Readers that come find their shards closed, and `inner` locked.
+// - A reader has counted itself in an open shard, or has `inner` for reading: in both cases a writer waits for the
+//   reader.
+// - The head of this file argues the orderings.
 unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMutex<N, W, S> {
     type SharedGuard = SharedGuard;
     type ExclusiveGuard = W::Guard;
@@ -238,7 +247,7 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
 
     #[inline]
     fn lock(&self) -> W::Guard {
-        // Measured: a sole owner of `inner` takes longer here.
+        // Lock with `writers`: a sole owner of `inner` takes longer here, as measured.
         let guard = self.inner.write_with_writers();
         self.write(guard, None).expect("without a deadline it waits")
     }
@@ -258,14 +267,16 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
     #[inline]
     unsafe fn unlock(&self, guard: W::Guard) {
         self.open();
-        // SAFETY: the same contract.
+        // SAFETY: by the contract of this method, `guard` came from an acquisition of this lock for writing that has
+        // not been released. That acquisition has locked `inner` with the same guard.
         unsafe { RawRwLock::unlock(&self.inner, guard) };
     }
 
     #[inline]
     unsafe fn downgrade(&self, guard: W::Guard) -> SharedGuard {
         self.open();
-        // SAFETY: the same contract.
+        // SAFETY: by the contract of this method, `guard` came from an acquisition of this lock for writing that has
+        // not been released. That acquisition has locked `inner` with the same guard.
         unsafe { RawRwLock::downgrade(&self.inner, guard) };
         SharedGuard(Place::Inner)
     }
@@ -277,7 +288,7 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
 
     #[inline]
     fn is_locked_exclusive(&self) -> bool {
-        // Between steps 1 and 2 there is no writer.
+        // Between steps 1 and 2 no writer owns the lock.
         self.inner.is_locked_exclusive() && self.shards.iter().all(|shard| shard.load(Relaxed) == CLOSED)
     }
 }

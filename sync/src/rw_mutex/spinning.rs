@@ -1,25 +1,26 @@
-//! Before a sleep, which costs a thread two system calls, and those behind it their time.
+//! Spinning before a sleep. A sleep costs a thread two system calls, and delays the waiters behind that thread.
 //!
-//! Go does not spin for a readers-writer mutex; a goroutine here spins as for a mutex, and longer before it writes.
+//! Go does not spin for a readers-writer mutex. A goroutine here spins as for a mutex, and longer before a write.
 
 use sudog_runtime::{G, spin};
 
-/// A reader waits for a writer, whose next step needs the cache line of the word that the reader looks at: each look delays
-/// that step.
+/// The pauses before the second look of a reader that waits for a writer. The writer's next step needs the cache line
+/// of the word that the reader looks at, so each look delays that step.
 pub(super) const READER_PAUSES: u32 = 4;
-/// A writer waits for readers, or for another writer.
+/// The pauses before the second look of a writer that waits for readers, or for another writer.
 pub(super) const WRITER_PAUSES: u32 = 1;
 
-/// How often a thread looks: over some ten microseconds. The first looks are close together, as most critical sections
-/// are short.
+/// The number of looks of a thread, over some ten microseconds. The first looks are close together, as most critical
+/// sections are short.
 const THREAD_ROUNDS: u32 = if cfg!(sudog_loom) { 1 } else { 20 };
 
-/// The pauses between two looks of a goroutine that is about to write: some microseconds. A read or a short write takes a
-/// few nanoseconds on a cache line that no other processor takes away, and ten times that on one that two contend for.
+/// The pauses between two looks of a goroutine that is about to write: some microseconds. A read or a short write takes
+/// a few nanoseconds on a cache line that no other processor takes away, and ten times as long on a cache line that two
+/// processors contend for.
 const SELDOM_PAUSES: u32 = 10 * spin::PAUSES;
 
-/// Spins for as long as it must wait, within reason. A thread pauses so many times before its second look, and twice as
-/// often before each later one.
+/// Spins while `must_wait` returns true, for a limited time. A thread pauses `first_pauses` times before its second
+/// look, and about twice as often before each later look.
 #[inline(always)]
 pub(super) fn spin_while(first_pauses: u32, mut must_wait: impl FnMut() -> bool) {
     let goroutine = G::is_goroutine();
@@ -31,15 +32,15 @@ pub(super) fn spin_while(first_pauses: u32, mut must_wait: impl FnMut() -> bool)
     }
 }
 
-/// Lets a goroutine look a few times, long pauses apart, and returns what it has found. Does not wait if the goroutine's
-/// worker has others to run.
+/// Calls `look` a few times, with long pauses in between, until `look` finds something. Does not wait if the worker of
+/// the goroutine has others to run.
 pub(super) fn look_seldom<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let mut round = 0;
     loop {
         if let found @ Some(_) = look() {
             return found;
         }
-        // Round 0 is allowed even if the worker has others to run, so this begins with round 1.
+        // Begin with round 1: round 0 is allowed even if the worker has others to run.
         round += 1;
         if !spin::can_spin(round, spin::ROUNDS + 1) {
             return None;

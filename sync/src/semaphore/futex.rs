@@ -1,15 +1,16 @@
-//! A semaphore on Linux's futex: the kernel keeps the line.
+//! A semaphore on Linux's futex: the kernel keeps the queue.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `permits` | how many there are; the futex that waiters sleep on while it is 0 |
-//! | `waiters` | how many sleep, or are about to; a releaser that reads 0 makes no system call |
+//! | `permits` | the number of permits; waiters sleep on this word as a futex while it is 0 |
+//! | `waiters` | the number of waiters that sleep, or are about to; a releaser that reads 0 makes no system call |
 //!
 //! The two words are a Dekker pair, as in the semaphore table: the waiter adds to `waiters`, then the kernel compares
 //! `permits`; the releaser adds to `permits`, then reads `waiters`.
 //!
-//! It blocks the operating-system thread, whatever runs on it. So a release is no safepoint: a goroutine that gave way
-//! with a lock over this semaphore would leave it to goroutines of its worker that block the worker.
+//! A waiter blocks its operating-system thread, even if a goroutine runs on that thread. So a release is no safepoint:
+//! a goroutine that gave way with a lock over this semaphore would leave the lock to goroutines of its worker that
+//! block the worker.
 
 use sudog_runtime::shim::{AtomicU32, Ordering, futex};
 use sudog_runtime::{Instant, fatal};
@@ -20,10 +21,10 @@ use crate::{Order, Semaphore, Wake};
 
 /// A semaphore whose waiters sleep in the kernel's futex table.
 ///
-/// A woken waiter competes with newcomers for its permit, so there is no order among them to rely on, and no handoff.
+/// A woken waiter competes with newcomers for its permit, so waiters have no order to rely on, and there is no handoff.
 ///
-/// A goroutine that waits blocks its worker, so the owner of a lock over it must neither wait nor give
-/// way: a waiter on the same worker would keep the owner from running. A release never switches.
+/// A goroutine that waits blocks its worker, so the owner of a lock over this semaphore must neither wait nor give way:
+/// a waiter on the same worker would keep the owner from running. A release never switches.
 ///
 /// # Examples
 ///
@@ -46,15 +47,16 @@ impl FutexSema {
     /// Waits in the kernel until there is a permit (true) or until the deadline (false).
     #[cold]
     fn acquire_slow(&self, deadline: Option<Instant>) -> bool {
-        // SeqCst, with the kernel's comparison of `permits`, which is ordered after it: the waiter's side of the pair.
+        // SeqCst, with the kernel's comparison of `permits`, which is ordered after this step: the waiter's side of the
+        // pair.
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let got = loop {
             if self.try_acquire() {
                 break true;
             }
             if !futex::wait(&self.permits, 0, deadline) {
-                // A wake-up and a deadline never meet in one wait: it is the one or the other. But a permit may be
-                // there.
+                // A wait ends by a wake-up or by the deadline, never by both. After the deadline a permit may be there
+                // all the same.
                 break self.try_acquire();
             }
         };
@@ -63,8 +65,10 @@ impl FutexSema {
     }
 }
 
-// SAFETY: a permit is a unit of `permits`, taken by a compare-exchange; the pair above loses no wake-up; the RMWs on
-// `permits` order a release before the acquire that takes its unit.
+// SAFETY:
+// - A permit is a unit of `permits`, which a compare-exchange takes.
+// - The Dekker pair of `permits` and `waiters` loses no wake-up.
+// - The RMWs on `permits` order a release before the acquire that takes the released unit.
 unsafe impl Semaphore for FutexSema {
     const LIFO: bool = false;
     const FIFO: bool = false;

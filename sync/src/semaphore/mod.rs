@@ -1,4 +1,4 @@
-//! The semaphores: each a backend for the mutex, and of use on its own.
+//! The semaphores: each is a backend for the mutex, and of use without a mutex.
 //!
 //! | semaphore | bytes | waiters stand in | LIFO | handoff | deadlines | blocks | async |
 //! |---|--:|---|---|---|---|---|---|

@@ -1,14 +1,15 @@
-//! A semaphore on parking_lot_core: its waiters stand in that crate's table.
+//! A semaphore on parking_lot_core, whose table holds the waiters.
 //!
 //! | acquirer | releaser |
 //! |---|---|
-//! | locks its bucket, tests the counter, queues | adds to the counter, then locks the bucket and unparks one |
-//! | | handoff: locks the bucket; unparks one with the permit, or adds to the counter if there is no waiter |
+//! | locks the bucket, tests the counter, queues | adds to the counter, then locks the bucket and unparks a waiter |
+//! | | handoff: locks the bucket; unparks a waiter with the permit, or adds to the counter if there is no waiter |
 //!
-//! The counter is tested, and a handoff decided, under the bucket's lock, so no wake-up is lost; and a release takes
-//! that lock always, because the four bytes have no room for a count of waiters.
+//! The counter is tested, and a handoff decided, under the lock of the bucket, so no wake-up is lost. Each release
+//! takes that lock, because the four bytes have no room for a count of waiters.
 //!
-//! It blocks the operating-system thread, whatever runs on it. So a release is no safepoint, as in `futex.rs`.
+//! A waiter blocks its operating-system thread, even if a goroutine runs on that thread. So a release is no safepoint,
+//! as in `futex.rs`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -18,15 +19,15 @@ use sudog_runtime::fatal;
 
 use crate::{ConstPermits, ConstSemaphore, Order, Semaphore, Wake};
 
-/// The permit is in the counter: fight for it.
+/// The token of a waiter that is woken to compete for the permit, which is in the counter.
 const WOKEN: UnparkToken = UnparkToken(0);
-/// The permit is yours.
+/// The token of a waiter that is woken with the permit.
 const GRANTED: UnparkToken = UnparkToken(1);
 
 /// A semaphore whose waiters stand in parking_lot_core's table.
 ///
-/// A goroutine that waits blocks its worker, so the owner of a lock over it must neither wait nor give
-/// way: a waiter on the same worker would keep the owner from running. A release never switches.
+/// A goroutine that waits blocks its worker, so the owner of a lock over this semaphore must neither wait nor give way:
+/// a waiter on the same worker would keep the owner from running. A release never switches.
 ///
 /// # Examples
 ///
@@ -61,16 +62,16 @@ impl ParkingLotSema {
         loop {
             let no_permit = || self.permits.load(Ordering::Relaxed) == 0;
             // SAFETY:
-            // - the key is the address of a word that we own, so no other code parks on it;
+            // - the key is the address of a word of this semaphore, so no other code parks on that key;
             // - the callbacks neither panic nor call into parking_lot.
             let outcome = unsafe {
                 parking_lot_core::park(self.key(), no_permit, || (), |_, _| (), DEFAULT_PARK_TOKEN, deadline)
             };
             match outcome {
-                // An unpark happens before the return of the park that it ends, so the granter's writes are ours to
-                // see.
+                // An unpark happens before the return of the park that the unpark ends, so the acquirer sees the
+                // granter's writes.
                 ParkResult::Unparked(GRANTED) => return true,
-                // Woken, or there was a permit: try, whatever the clock says.
+                // The waiter was woken, or found a permit: try to take a permit, even if the deadline has passed.
                 ParkResult::Unparked(_) | ParkResult::Invalid => {
                     if self.try_acquire() {
                         return true;
@@ -82,8 +83,10 @@ impl ParkingLotSema {
     }
 }
 
-// SAFETY: a permit is a unit of `permits`, taken by a compare-exchange, or a GRANTED token, delivered once; the tests
-// under the bucket's lock lose no wake-up; releases and acquires are ordered by the counter or by the unparking.
+// SAFETY:
+// - A permit is a unit of `permits`, which a compare-exchange takes, or a GRANTED token, which is delivered once.
+// - The tests under the lock of the bucket lose no wake-up.
+// - The counter or the unpark orders releases before acquires.
 unsafe impl Semaphore for ParkingLotSema {
     const LIFO: bool = false;
     const FIFO: bool = true;
@@ -121,7 +124,8 @@ unsafe impl Semaphore for ParkingLotSema {
     fn release(&self, wake: Wake) {
         if wake == Wake::Normal {
             self.add(1);
-            // SAFETY: our own key; the callback neither panics nor calls into parking_lot.
+            // SAFETY: the key is the address of a word of this semaphore; the callback neither panics nor calls into
+            // parking_lot.
             unsafe { parking_lot_core::unpark_one(self.key(), |_| WOKEN) };
             return;
         }
@@ -131,7 +135,8 @@ unsafe impl Semaphore for ParkingLotSema {
             }
             GRANTED
         };
-        // SAFETY: as above; `add` can abort, but not panic.
+        // SAFETY: the key is the address of a word of this semaphore; `grant` does not call into parking_lot, and its
+        // `add` can abort, but not panic.
         unsafe { parking_lot_core::unpark_one(self.key(), grant) };
     }
 }

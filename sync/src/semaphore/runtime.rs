@@ -1,4 +1,4 @@
-//! Go's runtime semaphore as a backend: four bytes, its waiters in a table.
+//! Go's runtime semaphore as a backend: four bytes; a table holds the waiters.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -24,8 +24,8 @@ use crate::{AsyncSemaphore, Semaphore};
 /// ```
 pub type RuntimeSema = TableSema<Global>;
 
-/// [`RuntimeSema`] with its waiters in a table of one's own: one with another queue in its buckets, say, or one that
-/// [reports](sudog_runtime::sema::queue::Recorded) what it does.
+/// [`RuntimeSema`] with the waiters in a table of the user's: for example a table with another queue in its buckets, or
+/// a table that [reports](sudog_runtime::sema::queue::Recorded) its steps.
 ///
 /// # Examples
 ///
@@ -58,7 +58,8 @@ pub struct TableSema<T> {
     table: PhantomData<T>,
 }
 
-// SAFETY: the promises of `sudog_runtime::sema`: a permit is a unit of the counter or a grant; both are taken once.
+// SAFETY: `sudog_runtime::sema` promises the same: a permit is a unit of the counter or a grant, and each is taken
+// once.
 unsafe impl<T: Table> Semaphore for TableSema<T> {
     const LIFO: bool = true;
     const FIFO: bool = true;
@@ -116,7 +117,7 @@ unsafe impl<T: Table> Semaphore for TableSema<T> {
     }
 }
 
-// SAFETY: the promises of `Acquire`.
+// SAFETY: the future `sudog_runtime::sema::Acquire` promises the same.
 unsafe impl<T: Table> AsyncSemaphore for TableSema<T> {
     type Acquire<'a> = Acquire<'a, T::Queue>;
 

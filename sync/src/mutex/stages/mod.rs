@@ -1,37 +1,38 @@
-//! The Go mutex in eight stages, from a bare semaphore to what Go has today: one file each, to be read in turn.
+//! The Go mutex in eight stages, from a bare semaphore to today's Go mutex: a file for each stage, to be read in turn.
 //!
-//! | stage | what it adds | what it still gets wrong |
+//! | stage | addition | remaining problem |
 //! |---|---|---|
-//! | [`V1`] | a semaphore of one is a mutex | Every `lock` and every `unlock` goes through the semaphore, needed or not. A waiter sleeps at once: a context switch for the shortest of critical sections. |
-//! | [`V2`] | a flag: the contender that finds it clear has the mutex, and newcomers may barge in | The word does not tell whether a waiter sleeps, so each `unlock` pays for a second word, and may leave a permit that wakes the next sleeper in vain. |
-//! | [`V3`] | spinning, before and between sleeps | As before. And each look is a write to the word, which takes its cache line from the owner. |
-//! | [`V4`] | a count of sleepers, in the same word: the semaphore is called only when needed | Each `unlock` wakes another waiter while the last one is still on its way: they all meet, and one of them locks the mutex. |
-//! | [`V5`] | a bit for "a contender is awake": unlocks wake one at a time | A woken waiter that loses to a newcomer goes to the end of the queue. |
-//! | [`V6`] | a waiter that sleeps again is queued at the head | It can lose again and again: it starves, without bound. |
+//! | [`V1`] | a semaphore with a single permit is a mutex | Every `lock` and every `unlock` goes through the semaphore, needed or not. A waiter sleeps at once: a context switch for the shortest of critical sections. |
+//! | [`V2`] | a flag: the contender that finds the flag clear has the mutex, and newcomers may barge in | The word does not tell whether a waiter sleeps, so each `unlock` pays for a second word, and may leave a permit that wakes the next sleeper in vain. |
+//! | [`V3`] | spinning, before and between sleeps | The same as in `V2`. And each look is a write to the word, which takes the word's cache line from the owner. |
+//! | [`V4`] | a count of sleepers, in the same word: the semaphore is called only when needed | Each `unlock` wakes another waiter while the waiter before is still on its way: the woken waiters all meet, and one of them locks the mutex. |
+//! | [`V5`] | a bit for "a contender is awake": unlocks wake one waiter at a time | A woken waiter that loses to a newcomer goes to the end of the queue. |
+//! | [`V6`] | a waiter that sleeps again is queued at the head | That waiter can lose again and again: the waiter starves, without bound. |
 //! | [`V7`] | starvation mode: after a millisecond the mutex is handed over, and newcomers queue | `lock` and `unlock` are large functions that are called, not inlined. Misuse goes unnoticed. |
 //! | [`V8`] | fast paths of one step, slow paths elsewhere; checks | The rest is a matter of [`policy`](super::policy). |
 //!
-//! Source, but where a file says otherwise: Taichi Maeda, *"Crispifying" Go Mutexes*, whose Version #1 to #8 they are.
+//! Source, unless a file says otherwise: Taichi Maeda, *"Crispifying" Go Mutexes*. The stages are the Version #1 to #8
+//! of that text.
 //!
-//! They are for study, and for the laboratory, where they are `v1` to `v7`, and `go-1.14` is the eighth. To lock
-//! something, use [`Mutex`](crate::Mutex).
+//! The stages are for study, and for the laboratory, where they are `v1` to `v7`, and `go-1.14` is the eighth. For real
+//! use there is [`Mutex`](crate::Mutex).
 //!
-//! `lock` and `unlock` of `V4` to `V7` are marked not to be inlined, so that the step from `V7` to `V8` is there to be
+//! `lock` and `unlock` of `V4` to `V7` are marked not to be inlined, so that the step from `V7` to `V8` can be
 //! measured: Go's compiler did not inline them, either.
 //!
 //! # Limits
 //!
-//! * Deadlines: `V1` has those of its semaphore. `V2` to `V7` [poll](crate::RawLock::try_lock_until), without a place
-//!   in the queue.
+//! * Deadlines: `V1` has the deadlines of its semaphore. `V2` to `V7` [poll](crate::RawLock::try_lock_until), without a
+//!   place in the queue.
 //! * A goroutine may give way in an unlock that wakes another contender, and in each unlock of `V1`. No other unlock of
 //!   `V1` to `V7` switches, though a woken goroutine may wait for the worker: Go interrupts the owner, and here the
-//!   owner calls [`gosched`](sudog_runtime::goroutine) at times.
+//!   owner should call [`gosched`](sudog_runtime::goroutine) now and then.
 //! * The counts, of 31, 30 and 29 bits, are not checked for overflow: every contender has a stack, and memory has no
 //!   room for so many stacks.
 //!
 //! # Examples
 //!
-//! Any of them, over any semaphore:
+//! Any stage, over any semaphore:
 //!
 //! ```
 //! use sudog::sync::RawLock;

@@ -1,15 +1,15 @@
-//! Version 1: a semaphore of one.
+//! Version 1: a semaphore with a single permit.
 //!
 //! | step | the semaphore |
 //! |---|---|
-//! | `lock` | takes the one permit, or waits for it |
-//! | `unlock` | gives it back, and wakes the first in line |
+//! | `lock` | takes the only permit, or waits for that permit |
+//! | `unlock` | gives the permit back, and wakes the first waiter |
 //!
-//! Orderings: all is the semaphore's: what happened before a release happens before what follows the acquire that takes
-//! its permit.
+//! Orderings: those of the semaphore. All that happened before a release happens before all that follows the acquire
+//! that takes the permit.
 //!
-//! Source: Version #1. Go never had it: its first mutex, of 2008, has a counter in front of the semaphore, and is
-//! [`FifoMutex`](crate::mutex::FifoMutex).
+//! Source: Version #1. Go never had this version: Go's first mutex, of 2008, has a counter in front of the semaphore,
+//! and is [`FifoMutex`](crate::mutex::FifoMutex).
 
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,7 +19,7 @@ use sudog_runtime::{AtomicU32, Instant};
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::semaphore::RuntimeSema;
 
-/// A semaphore of one.
+/// A mutex that is a semaphore with a single permit.
 ///
 /// Every `lock` and every `unlock` is a call of the semaphore, whether others want the mutex or not.
 ///
@@ -37,7 +37,8 @@ use crate::semaphore::RuntimeSema;
 /// ```
 pub struct V1<S = RuntimeSema> {
     sema: S,
-    /// For `is_locked` only, as a semaphore cannot be asked: 1 while the permit is taken. Written by its taker.
+    /// The value 1 while the permit is taken, else 0. For `is_locked` only, as a semaphore cannot be asked. Written by
+    /// the contender that has taken the permit.
     held: AtomicU32,
 }
 
@@ -48,7 +49,7 @@ impl<S: Semaphore> V1<S> {
     }
 }
 
-// SAFETY: the taker of the one permit has the lock. The orderings are the semaphore's.
+// SAFETY: the contender that takes the only permit has the lock. The semaphore orders the owners.
 unsafe impl<S: Semaphore> RawLock for V1<S> {
     type Guard = ();
 

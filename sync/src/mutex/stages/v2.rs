@@ -3,23 +3,24 @@
 //! | word | 0 | 1 |
 //! |---|---|---|
 //! | `state` | unlocked | locked |
-//! | `permit` | no permit is out | one is: in the semaphore, on its way there, or taken by a contender that has not cleared this yet |
+//! | `permit` | no permit is out | a permit is out: in the semaphore, on its way there, or taken by a contender that has not cleared `permit` yet |
 //!
 //! | step | `state` | `permit` | the semaphore |
 //! |---|---|---|---|
-//! | `lock` | swaps in 1; has the lock if it was 0 | | else takes a permit, or waits for one |
+//! | `lock` | swaps in 1; has the lock if `state` was 0 | | else takes a permit, or waits for a permit |
 //! | with a permit | | swaps in 0 | and back to `lock` |
-//! | `unlock` | stores 0 | swaps in 1 | if `permit` was 0: releases one |
+//! | `unlock` | stores 0 | swaps in 1 | if `permit` was 0: releases a permit |
 //!
-//! The source leaves `unlock` out: it may not release a permit each time, as not each `lock` takes one. The second word
-//! is ours. It keeps the semaphore at one permit at most.
+//! The source leaves `unlock` out. An unlock may not release a permit each time, as not each `lock` takes a permit. The
+//! second word is ours, and keeps the semaphore at one permit at most.
 //!
-//! No wake-up is lost. Of the swaps of `permit` by an unlock and by one that has taken a permit, one comes first. The
-//! unlock's: the other, which is AcqRel as the unlock's is, sees the mutex as the unlock left it, or in the hands of a
-//! later owner, which will unlock. The other's: the unlock finds 0, and releases. So whenever a waiter sleeps, the
-//! mutex is locked, or a permit is out, whose taker will look.
+//! No wake-up is lost. An unlock and a contender that has taken a permit both swap `permit`, with AcqRel. If the
+//! unlock's swap comes first, the contender sees the mutex as the unlock left it, or in the hands of a later owner,
+//! which will unlock. If the contender's swap comes first, the unlock finds 0, and releases a permit. So whenever a
+//! waiter sleeps, the mutex is locked, or a permit is out, and the contender that takes that permit will look at the
+//! mutex.
 //!
-//! Orderings: Acquire on the swap of `state`, which takes the mutex, Release on the store, which frees it.
+//! Orderings: Acquire on the swap of `state`, which takes the mutex, Release on the store, which frees the mutex.
 //!
 //! Source: Version #2, but for `unlock`.
 
@@ -36,7 +37,8 @@ const LOCKED: u32 = 1;
 
 /// A flag, and a semaphore for contenders that find it set.
 ///
-/// A newcomer may *barge in*: take the mutex before one that has been woken for it. That one sleeps again.
+/// A newcomer may *barge in*: take the mutex before a waiter that has been woken for the mutex. That waiter sleeps
+/// again.
 ///
 /// # Examples
 ///
@@ -54,8 +56,8 @@ pub struct V2<S = RuntimeSema> {
 }
 
 impl<S> V2<S> {
-    /// A store is enough. Loom needs a swap in its place: it does not know that a store cannot come between a failed
-    /// swap and what that has read.
+    /// Frees the mutex. A store is enough. Loom needs a swap instead: loom does not know that a store cannot come
+    /// between a failed swap and the value that the swap has read.
     #[inline]
     fn free(&self) {
         if cfg!(sudog_loom) {
@@ -66,7 +68,7 @@ impl<S> V2<S> {
     }
 }
 
-// SAFETY: the contender that turns `state` from 0 to 1 has the lock. The orderings are above.
+// SAFETY: the contender that turns `state` from 0 to 1 has the lock. The head of this file has the orderings.
 unsafe impl<S: Semaphore> RawLock for V2<S> {
     type Guard = ();
 

@@ -1,20 +1,21 @@
-//! Version 3: as version 2, and a contender that finds the mutex locked spins for a while before it sleeps.
+//! Version 3: version 2, in which a contender that finds the mutex locked spins for a while before it sleeps.
 //!
 //! | word | 0 | 1 |
 //! |---|---|---|
 //! | `state` | unlocked | locked |
-//! | `permit` | no permit is out | one is: in the semaphore, on its way there, or taken by a contender that has not cleared this yet |
+//! | `permit` | no permit is out | a permit is out: in the semaphore, on its way there, or taken by a contender that has not cleared `permit` yet |
 //!
 //! | step | `state` | `permit` | the semaphore |
 //! |---|---|---|---|
-//! | `lock` | swaps in 1, a few times over; has the lock if it was 0 | | else takes a permit, or waits for one |
+//! | `lock` | swaps in 1, a few times over; has the lock if `state` was 0 | | else takes a permit, or waits for a permit |
 //! | with a permit | | swaps in 0 | and back to `lock`, to spin anew |
-//! | `unlock` | stores 0 | swaps in 1 | if `permit` was 0: releases one |
+//! | `unlock` | stores 0 | swaps in 1 | if `permit` was 0: releases a permit |
 //!
-//! The source leaves `unlock` out. `v2.rs` argues ours, which does not care how often `lock` looks before it sleeps.
+//! The source leaves `unlock` out. `v2.rs` argues our `unlock`, which is correct however often `lock` looks before a
+//! sleep.
 //!
-//! Orderings: Acquire on the swap of `state`, which takes the mutex, Release on the store, which frees it; AcqRel on
-//! `permit`, so that one that wakes sees what the unlocks that left it alone have done.
+//! Orderings: Acquire on the swap of `state`, which takes the mutex, Release on the store, which frees the mutex;
+//! AcqRel on `permit`, so that a waiter that wakes sees the unlocks that released no permit.
 //!
 //! Source: Version #3, but for `unlock`. Spinning came to Go in 2015 by commit edcad8639a, to a mutex that was
 //! version 5 otherwise.
@@ -30,7 +31,7 @@ use crate::semaphore::RuntimeSema;
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 
-/// A flag, which a contender watches for a moment, and a semaphore for contenders that find it set all the same.
+/// A flag, which a contender watches for a moment, and a semaphore for contenders that still find the flag set.
 ///
 /// [`spin`] has the rule: four rounds of thirty pause instructions, where another thread can run meanwhile.
 ///
@@ -50,7 +51,7 @@ pub struct V3<S = RuntimeSema> {
 }
 
 impl<S> V3<S> {
-    /// As in version 2: a store, and to loom a swap.
+    /// Frees the mutex, as in version 2: by a store, and in a loom model by a swap.
     #[inline]
     fn free(&self) {
         if cfg!(sudog_loom) {
@@ -61,7 +62,7 @@ impl<S> V3<S> {
     }
 }
 
-// SAFETY: the contender that turns `state` from 0 to 1 has the lock. The orderings are above.
+// SAFETY: the contender that turns `state` from 0 to 1 has the lock. The head of this file has the orderings.
 unsafe impl<S: Semaphore> RawLock for V3<S> {
     type Guard = ();
 

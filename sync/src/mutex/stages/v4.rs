@@ -1,4 +1,4 @@
-//! Version 4: the word counts sleepers, so that an unlock knows whether to wake one.
+//! Version 4: the word counts sleepers, so that an unlock knows whether to wake a sleeper.
 //!
 //! ```text
 //!   31                                      1   0
@@ -12,12 +12,12 @@
 //! | `lock`, L is clear | sets | | has the lock |
 //! | `lock`, L is set, also after a spin | | + 1 | sleeps, and tries again |
 //! | `unlock` | clears | | if there are no waiters: done |
-//! | | as long as it is clear | - 1, if it is above 0 | releases a permit |
+//! | | as long as L is clear | - 1, if the count is above 0 | releases a permit |
 //!
 //! The sleepers are as many as `waiters` plus the permits released.
 //!
-//! Orderings: Acquire on the step that sets LOCKED, Release on the one that clears it. All steps are RMWs of one word,
-//! so an owner that locks after others have changed the count still sees what the owner before it did.
+//! Orderings: Acquire on the step that sets LOCKED, Release on the step that clears LOCKED. All steps are RMWs of the
+//! same word, so an owner that locks after others have changed the count still sees all that the owner before did.
 //!
 //! Source: Version #4.
 
@@ -34,7 +34,7 @@ const WAITER: u32 = 2;
 
 /// A flag and a count in one word: no unlock calls the semaphore in vain.
 ///
-/// At most 2^31 - 1 can sleep.
+/// At most 2^31 - 1 contenders can sleep.
 ///
 /// # Examples
 ///
@@ -50,8 +50,8 @@ pub struct V4<S = RuntimeSema> {
     sema: S,
 }
 
-// SAFETY: the contender that sets LOCKED has the lock, by a compare-exchange from a state without it. The orderings are
-// above.
+// SAFETY: the contender that sets LOCKED has the lock, by a compare-exchange from a state without LOCKED. The head of
+// this file has the orderings.
 unsafe impl<S: Semaphore> RawLock for V4<S> {
     type Guard = ();
 
@@ -101,7 +101,7 @@ unsafe impl<S: Semaphore> RawLock for V4<S> {
     #[inline(never)]
     unsafe fn unlock(&self, (): ()) {
         let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
-        // No waiter to wake; or a newcomer has barged in, and its unlock will wake one.
+        // Wake a waiter, unless there is none, or unless a newcomer has barged in, whose unlock will wake a waiter.
         while old / WAITER != 0 && old & LOCKED == 0 {
             match self.state.compare_exchange_weak(old, old - WAITER, Relaxed, Relaxed) {
                 Ok(_) => return self.sema.release(Wake::Normal),

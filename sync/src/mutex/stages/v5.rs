@@ -1,4 +1,4 @@
-//! Version 5: the word says whether a contender is awake to lock the mutex, so that unlocks wake one at a time.
+//! Version 5: the word says whether a contender is awake to lock the mutex, so that unlocks wake one waiter at a time.
 //!
 //! ```text
 //!   31                                  2   1   0
@@ -9,16 +9,16 @@
 //!
 //! | bit | set by | cleared by |
 //! |---|---|---|
-//! | `LOCKED` (L) | the contender that locks the mutex | its unlock |
-//! | `WOKEN` (W) | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
-//! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one |
+//! | `LOCKED` (L) | the contender that locks the mutex | the owner's unlock |
+//! | `WOKEN` (W) | an unlock, for the waiter that is woken; a spinning contender, for itself, if others sleep | that contender, when it locks the mutex or sleeps |
+//! | waiters | + 1: a contender that sleeps | - 1: the unlock that wakes a waiter |
 //!
-//! At most one contender has WOKEN: it is set in steps from states without it only. An unlock that finds it set wakes
-//! no waiter: the contender that has it is awake and will look, after this unlock, as its own next step on the word
-//! comes later.
+//! At most one contender has WOKEN, because WOKEN is set only in steps from states without WOKEN. An unlock that finds
+//! WOKEN set wakes no waiter: the contender that has WOKEN is awake and will look after this unlock, as the next step
+//! of that contender on the word comes later.
 //!
-//! Orderings: Acquire on the step that sets LOCKED, Release on the one that clears it; all others are RMWs of the same
-//! word.
+//! Orderings: Acquire on the step that sets LOCKED, Release on the step that clears LOCKED; all others are RMWs of the
+//! same word.
 //!
 //! Source: Version #5. Go commit dd2074c82a (2011), and with the spinning edcad8639a (2015): Go's mutex from 1.5 to
 //! 1.8.
@@ -37,7 +37,7 @@ const WAITER: u32 = 4;
 
 /// A flag, a count, and a bit by which unlocks know that a contender is awake.
 ///
-/// At most 2^30 - 1 can sleep.
+/// At most 2^30 - 1 contenders can sleep.
 ///
 /// # Examples
 ///
@@ -53,8 +53,8 @@ pub struct V5<S = RuntimeSema> {
     sema: S,
 }
 
-// SAFETY: the contender that sets LOCKED has the lock, by a compare-exchange from a state without it. The orderings are
-// above.
+// SAFETY: the contender that sets LOCKED has the lock, by a compare-exchange from a state without LOCKED. The head of
+// this file has the orderings.
 unsafe impl<S: Semaphore> RawLock for V5<S> {
     type Guard = ();
 
@@ -69,7 +69,7 @@ unsafe impl<S: Semaphore> RawLock for V5<S> {
         if self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
             return;
         }
-        let mut awoke = false; // we have WOKEN
+        let mut awoke = false; // this contender has WOKEN
         let mut iter = 0;
         let mut old = self.state.load(Relaxed);
         loop {
@@ -112,7 +112,7 @@ unsafe impl<S: Semaphore> RawLock for V5<S> {
     #[inline(never)]
     unsafe fn unlock(&self, (): ()) {
         let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
-        // No waiter to wake; or a contender has barged in or is awake, and will look.
+        // Wake a waiter, unless there is none, or unless a contender has barged in or is awake, and will look.
         while old / WAITER != 0 && old & (LOCKED | WOKEN) == 0 {
             match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
                 Ok(_) => return self.sema.release(Wake::Normal),

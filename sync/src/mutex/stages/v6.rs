@@ -9,22 +9,22 @@
 //!
 //! | bit | set by | cleared by |
 //! |---|---|---|
-//! | `LOCKED` (L) | the contender that locks the mutex | its unlock |
-//! | `WOKEN` (W) | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
-//! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one |
+//! | `LOCKED` (L) | the contender that locks the mutex | the owner's unlock |
+//! | `WOKEN` (W) | an unlock, for the waiter that is woken; a spinning contender, for itself, if others sleep | that contender, when it locks the mutex or sleeps |
+//! | waiters | + 1: a contender that sleeps | - 1: the unlock that wakes a waiter |
 //!
-//! The word, and `unlock`, are those of version 5, and `v5.rs` argues them. New is where one joins the semaphore's
-//! line:
+//! The word, and `unlock`, are those of version 5, and `v5.rs` argues them. New is the place where a contender joins
+//! the semaphore's queue:
 //!
-//! | it sleeps | it joins |
+//! | the contender sleeps | the contender joins |
 //! |---|---|
 //! | for the first time | at the end |
 //! | again, as a newcomer has barged in | at the head (over a semaphore that has [`LIFO`](crate::Semaphore::LIFO)) |
 //!
-//! Orderings: Acquire on the step that sets LOCKED, Release on the one that clears it; all others are RMWs of the same
-//! word.
+//! Orderings: Acquire on the step that sets LOCKED, Release on the step that clears LOCKED; all others are RMWs of the
+//! same word.
 //!
-//! Source: Version #6. In Go it came together with version 7: commit 0556e26273 (2017).
+//! Source: Version #6. This version came to Go together with version 7: commit 0556e26273 (2017).
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -38,9 +38,9 @@ const LOCKED: u32 = 1;
 const WOKEN: u32 = 2;
 const WAITER: u32 = 4;
 
-/// As [`V5`](super::V5), and one that is woken and beaten keeps its place in the line.
+/// The mutex [`V5`](super::V5), in which a waiter that is woken and beaten keeps its place in the queue.
 ///
-/// At most 2^30 - 1 can sleep.
+/// At most 2^30 - 1 contenders can sleep.
 ///
 /// # Examples
 ///
@@ -56,8 +56,8 @@ pub struct V6<S = RuntimeSema> {
     sema: S,
 }
 
-// SAFETY: the contender that sets LOCKED has the lock, by a compare-exchange from a state without it. The orderings are
-// above.
+// SAFETY: the contender that sets LOCKED has the lock, by a compare-exchange from a state without LOCKED. The head of
+// this file has the orderings.
 unsafe impl<S: Semaphore> RawLock for V6<S> {
     type Guard = ();
 
@@ -73,7 +73,7 @@ unsafe impl<S: Semaphore> RawLock for V6<S> {
             return;
         }
         let mut wait_start: Option<Instant> = None;
-        let mut awoke = false; // we have WOKEN
+        let mut awoke = false; // this contender has WOKEN
         let mut iter = 0;
         let mut old = self.state.load(Relaxed);
         loop {
@@ -118,7 +118,7 @@ unsafe impl<S: Semaphore> RawLock for V6<S> {
     #[inline(never)]
     unsafe fn unlock(&self, (): ()) {
         let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
-        // No waiter to wake; or a contender has barged in or is awake, and will look.
+        // Wake a waiter, unless there is none, or unless a contender has barged in or is awake, and will look.
         while old / WAITER != 0 && old & (LOCKED | WOKEN) == 0 {
             match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
                 Ok(_) => return self.sema.release(Wake::Normal),

@@ -9,27 +9,29 @@
 //!
 //! | bit | set by | cleared by |
 //! |---|---|---|
-//! | `LOCKED` (L) | the contender that locks the mutex, or is handed it | its unlock |
-//! | `WOKEN` (W) | an unlock, for the waiter that it wakes; a spinning contender, for itself, if others sleep | that contender, as it locks the mutex or sleeps |
-//! | `STARVING` (S) | a contender with WOKEN that has waited for too long and finds the mutex locked, as it sleeps again | one that is handed the mutex, and has not waited for too long or is the last |
-//! | waiters | + 1: one that sleeps | - 1: the unlock that wakes one; while S is set, the one that is handed the mutex |
+//! | `LOCKED` (L) | the contender that locks the mutex, or is handed the mutex | the owner's unlock |
+//! | `WOKEN` (W) | an unlock, for the waiter that is woken; a spinning contender, for itself, if others sleep | that contender, when it locks the mutex or sleeps |
+//! | `STARVING` (S) | a contender with WOKEN that has waited for too long and finds the mutex locked, when it sleeps again | a waiter that is handed the mutex, and has not waited for too long or is the last |
+//! | waiters | + 1: a contender that sleeps | - 1: the unlock that wakes a waiter; while S is set, the waiter that is handed the mutex |
 //!
 //! While STARVING is set the mutex is the first waiter's. An unlock leaves LOCKED clear and hands over a permit, which
-//! is the mutex; STARVING alone keeps others out. WOKEN is clear all the time: the contender that set STARVING gave it
-//! up, and no contender spins.
+//! stands for the mutex; STARVING alone keeps others out. WOKEN is clear all the time: the contender that set STARVING
+//! gave WOKEN up, and no contender spins.
 //!
-//! Orderings: Acquire on the step that sets LOCKED, Release on the one that clears it; all others are RMWs of the same
-//! word. (What is handed over comes with a permit, too, which orders it by itself.) A woken waiter reads STARVING with
-//! Relaxed: the unlock that woke it has read it before, and only the one that is woken can change it.
+//! Orderings: Acquire on the step that sets LOCKED, Release on the step that clears LOCKED; all others are RMWs of the
+//! same word. (A handover comes with a permit, too, which orders the handover by itself.) A woken waiter reads STARVING
+//! with Relaxed: the unlock that woke the waiter has read STARVING before, and only the woken waiter can change
+//! STARVING.
 //!
-//! Source: Version #7; Go commit 0556e26273 (2017), Go 1.9. As printed it has four slips, where this is Go's rule:
+//! Source: Version #7; Go commit 0556e26273 (2017), Go 1.9. The printed version has four slips, where this file has
+//! Go's rule:
 //!
-//! | printed | here, and in Go | else |
+//! | printed | here, and in Go | consequence of the slip |
 //! |---|---|---|
-//! | S is set if it is set already | if the mutex is locked | it is never set |
+//! | S is set if S is set already | if the mutex is locked | S is never set |
 //! | a waiter is counted if L is set | if L or S is set | a contender that comes between an unlock and its handoff sleeps uncounted |
-//! | `unlock` does not hand over | it does, as the text says | a newcomer to the semaphore may have the permit first |
-//! | once it has found S clear, `unlock` does not look again | it looks each time | it releases a second permit, and each of the two is the mutex |
+//! | `unlock` does not hand over | `unlock` hands over, as the text says | a newcomer to the semaphore may have the permit first |
+//! | `unlock`, once S was clear, does not look at S again | `unlock` looks each time | `unlock` releases a second permit, and each of the two stands for the mutex |
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -47,9 +49,9 @@ const WOKEN: u32 = 2;
 const STARVING: u32 = 4;
 const WAITER: u32 = 8;
 
-/// As [`V6`](super::V6), and no waiter waits for much longer than a millisecond while others come and go.
+/// The mutex [`V6`](super::V6), in which no waiter waits for much longer than a millisecond while others come and go.
 ///
-/// At most 2^29 - 1 can sleep.
+/// At most 2^29 - 1 contenders can sleep.
 ///
 /// # Examples
 ///
@@ -66,7 +68,8 @@ pub struct V7<S = RuntimeSema> {
 }
 
 // SAFETY: the contender that sets LOCKED has the lock: by a compare-exchange from a state without LOCKED and STARVING;
-// or with a permit, of which there is one while STARVING keeps all others from setting LOCKED. The orderings are above.
+// or with the only permit, while STARVING keeps all others from setting LOCKED. The head of this file has the
+// orderings.
 unsafe impl<S: Semaphore> RawLock for V7<S> {
     type Guard = ();
 
@@ -82,8 +85,8 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
             return;
         }
         let mut wait_start: Option<Instant> = None;
-        let mut starving = false; // we have waited for too long
-        let mut awoke = false; // we have WOKEN
+        let mut starving = false; // this contender has waited for too long
+        let mut awoke = false; // this contender has WOKEN
         let mut iter = 0;
         let mut old = self.state.load(Relaxed);
         loop {
@@ -126,7 +129,7 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
             old = self.state.load(Relaxed);
             if old & STARVING != 0 {
                 mark("the mutex is handed over");
-                // The mutex is ours. Contenders that come meanwhile only add to the waiters.
+                // This contender has the mutex. Contenders that come meanwhile only add to the waiters.
                 let over = !starving || old / WAITER == 1;
                 let change = WAITER - LOCKED + if over { STARVING } else { 0 };
                 self.state.fetch_sub(change, Acquire);
@@ -149,7 +152,8 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
         if old & STARVING != 0 {
             return self.sema.release(Wake::Handoff);
         }
-        // No waiter to wake; or a contender has barged in, is awake, or has been promised the mutex, and will look.
+        // Wake a waiter, unless there is none, or unless a contender has barged in, is awake, or has been promised the
+        // mutex, and will look.
         while old / WAITER != 0 && old & (LOCKED | WOKEN | STARVING) == 0 {
             match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
                 Ok(_) => return self.sema.release(Wake::Normal),
