@@ -45,7 +45,7 @@ pub trait Shield {
     /// Frees `gone` once no shield can reach it.
     ///
     /// # Safety
-    /// No operation that begins from now on can reach `gone`. `gone` is retired once, and may be freed after that.
+    /// `gone` comes from a box. No operation that begins from now on can reach `gone`. `gone` is retired once, and may be freed after that.
     unsafe fn retire<T: Free>(&self, gone: *mut T);
 
     /// Publishes the objects that this registration has retired: they are too much memory to wait for more objects.

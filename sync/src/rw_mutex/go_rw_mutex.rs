@@ -782,7 +782,7 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// past, tries once.
     ///
     /// May return slightly late: if an unlock has already picked this writer, the call waits for that unlock to finish.
-    /// The call also waits until readers that the previous writer has admitted have woken.
+    /// Within the deadline the call also waits until the readers that the previous writer has admitted have woken.
     ///
     /// # Examples
     ///
@@ -882,7 +882,7 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
 // - A sole owner has set W in a word without W and without readers. Any other write owner owns `writers`, has set W in
 //   a word without W, and has seen `before` at 0: the readers that came before that owner have left, and readers that
 //   come later wait for a permit that only the end of the phase gives.
-// - Each permit of `admitted` is for a single reader of its phase: see the head of this file.
+// - A permit of `admitted` lets no reader in by itself: a reader that has taken a permit reads the word again.
 // - The head of this file argues the orderings.
 unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
     type SharedGuard = ();

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`ENTERED`], of the thread | the spans that the running flow of control has entered: the goroutine, or the thread itself |
 //! | [`WAITING`], of a goroutine that waits | the goroutine's spans, and the dispatcher of these spans |
-//! | [`OUTER`], of a worker's thread | the spans in which the thread called `run` |
+//! | [`OUTER`], of a worker's thread | the spans that the thread itself has entered, not a goroutine |
 
 use crate::shim::system;
 use crate::shim::system::OnceLock;

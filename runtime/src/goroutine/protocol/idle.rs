@@ -453,7 +453,8 @@ impl Idle {
             // Do not advance `at`: another sleeper takes this place in the list.
             self.take(&mut state, at);
             // Unpark under the lock: these sleepers are few, and rarely woken in this way.
-            // SAFETY: only this call has taken the sleeper off the list, so no other call unparks the same sleep.
+            // SAFETY: only this call has taken the sleeper off the list, so no other call unparks the same sleep; and
+            // sleepers outlive every call that names them.
             unsafe { Sleeper::unpark(sleeper) };
         }
     }

@@ -84,7 +84,7 @@ impl Line {
         self.last = Some(this);
     }
 
-    /// Removes a waiter that gives up. The caller must then serve the waiters that this waiter kept waiting.
+    /// Removes a waiter of this line that gives up. The caller must then serve the waiters that this waiter kept waiting.
     pub(super) fn remove(&mut self, waiter: &Waiter) {
         let (prev, next) = (waiter.prev.get(), waiter.next.get());
         match next {

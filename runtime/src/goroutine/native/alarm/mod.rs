@@ -1,4 +1,4 @@
-//! User code that runs at a later time: wakers on threads of their own, and calls put off to a goroutine.
+//! User code that runs at a later time: wakers on a thread that only wakes, and the timers of contexts.
 
 pub(crate) mod alarms;
 pub(crate) mod deferred;

@@ -19,7 +19,7 @@
 //!
 //! | field of `Own`, or of `Worker` | meaning | written by |
 //! |---|---|---|
-//! | `first_blocks` | number of goroutines in a row that have blocked in their first run | the owner: `begin`, `count_block`; 0 by `enqueue` and `end_poll` |
+//! | `first_blocks` | number of goroutines in a row that have blocked in their first run | the owner: `count_block`; 0 by `set_queued` and `end_poll` |
 //! | `population` | goroutines that have started on this worker and not ended | the owner |
 //! | `looking` | the worker looks for work, or sleeps | the owner |
 //! | `placed.len()` | goroutines that are on their way to this worker | placers, the owner |

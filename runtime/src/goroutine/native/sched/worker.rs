@@ -469,7 +469,7 @@ impl Worker {
         self.population.store(self.population.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Notes that a goroutine has ended. The goroutine's locals are dropped last, as a thread's are.
+    /// Notes that a goroutine has ended, and drops the goroutine's locals.
     #[inline]
     pub(crate) fn end(&self, fibre: &'static Fibre) {
         self.end_poll(fibre);
