@@ -82,9 +82,9 @@ pub fn key_wait(key: usize, seen: EventKey) {
     while channel(key).wait_lazy::<SpinThenPark>(seen, None) != Waited::Satisfied {}
 }
 
-/// Waits at most once, if the key's sequence is still `seen`. Sets `seen` to the sequence as read before
-/// the wait, so the call after a wait returns at once. For loops that test their condition anyway and need no [`key_monitor`]: the first call with
-/// [`EventKey::default`] returns at once, unless the key has never been signalled.
+/// Waits at most once, if the key's sequence is still `seen`. Sets `seen` to the sequence as read before the wait, so the
+/// call after a wait returns at once. For loops that test their condition anyway and need no [`key_monitor`]: the first call
+/// with [`EventKey::default`] returns at once, unless the key has never been signalled.
 ///
 /// # Examples
 ///
