@@ -3,7 +3,8 @@
 //! The bucket is a function of the address, `(addr >> 3) % 251`, so two addresses share a bucket if they are a multiple
 //! of
 //! 251 * 8 = 2008 bytes apart. Go's benchmark steps by 251 elements of an array of 32-bit counters, which are 1004
-//! bytes, half of that: its two colliding addresses are 125 buckets apart, and its many fall into two buckets.
+//! bytes, half of that: the benchmark's two colliding addresses are 125 buckets apart, and its many addresses fall into two
+//! buckets.
 //!
 //! Go's two cases queue all waiters, then dequeue them in that order: the waiter that is woken is the first of all.
 //! `steady.rs` has two more cases, each of which is slow on some of the queues that Go had before. Those cases are

@@ -3,8 +3,8 @@
 //!
 //! | case | one operation | one-level | two-level | treap |
 //! |---|---|---|---|---|
-//! | `TwoLocks` | wakes the one waiter of B; n - 1 came before it, and wait for A: Go issue 17953 | n steps | 2 | 2 |
-//! | `ManyLocks` | wakes one of n waiters, which wait for n locks | n / 2 | n / 2 | log n |
+//! | `TwoLocks` | wakes the only waiter of B; n - 1 others came before, and wait for A: Go issue 17953 | n steps | 2 | 2 |
+//! | `ManyLocks` | wakes any of n waiters, which wait for n locks | n / 2 | n / 2 | log n |
 //!
 //! The steps of `ManyLocks` are the expected ones. With two levels, a returning waiter walks past all addresses once
 //! more, to find out that the waiter's own address is not among them. The waiters are queued in no order of memory, as
@@ -60,7 +60,7 @@ impl Fill {
         let Self { case, n } = self;
         let mut queue = DetachedQueue::of((0..n).map(|waiter| address(case, n, waiter)));
         let mut random = Mt::new(SEED);
-        // Keep the last waiter last: in `TwoLocks` the last waiter is the one for B.
+        // Keep the last waiter last: in `TwoLocks` the last waiter waits for B.
         let mut order: Vec<usize> = (0..n).collect();
         for left in (1..n).rev() {
             order.swap(left - 1, below(&mut random, left));
