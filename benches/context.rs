@@ -1,7 +1,7 @@
-//! Go's benchmarks of its contexts, and that of its errgroup.
+//! Go's benchmarks of contexts and of errgroup.
 //!
-//! `cargo bench --bench context`. Source: `context/benchmark_test.go` and `golang.org/x/sync/errgroup`. Go's
-//! `RunParallel` is a thread for each processor.
+//! `cargo bench --bench context`. Source: `context/benchmark_test.go` and `golang.org/x/sync/errgroup`. The counterpart
+//! of Go's `RunParallel` is a thread for each processor.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -17,7 +17,7 @@ use sudog_runtime::goroutine;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// `iterations` of `f`, shared by a thread for each processor.
+/// Runs `f` `iterations` times, divided among a thread for each processor.
 fn in_parallel(iterations: u64, f: impl Fn() + Sync) -> Duration {
     let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let start = Barrier::new(threads as usize + 1);

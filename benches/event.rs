@@ -1,4 +1,4 @@
-//! What an event costs: while nothing is recorded, while something is, and to a mutex that reports.
+//! The cost of an event: while nothing is recorded, while events are recorded, and for a mutex that reports.
 
 use std::hint::black_box;
 

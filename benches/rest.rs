@@ -1,5 +1,5 @@
-//! Go's benchmarks of what `cargo lab syncbench` has not got: functions that run once, `atomic.Value`, the weighted
-//! semaphore, and the reads of a map of other sizes.
+//! Go's benchmarks that `cargo lab syncbench` lacks: functions that run once, `atomic.Value`, the weighted semaphore,
+//! and the reads of a map of other sizes.
 //!
 //! `cargo bench --bench rest`. Source: `sync/oncefunc_test.go`, `sync/atomic/value_test.go`,
 //! `golang.org/x/sync/semaphore/semaphore_bench_test.go`, `internal/sync/hashtriemap_bench_test.go`.
@@ -51,7 +51,7 @@ fn weighted(c: &mut Criterion) {
     for size in [1, 128] {
         c.bench_function(&format!("NewSeq/{size}"), |b| b.iter(|| Weighted::new(black_box(size))));
     }
-    // Tokens, how many at a time, how often before they are given back.
+    // The number of tokens, the number taken at a time, and how often they are taken before they are given back.
     let all = [
         (1, 1, 1),
         (2, 1, 1),

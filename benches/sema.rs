@@ -20,8 +20,8 @@ struct Neighbours {
     other: AtomicU32,
 }
 
-/// Two threads share `iterations` of release and acquire, while `blocked` others wait in the same bucket, so that each
-/// release looks for waiters.
+/// Times `iterations` of release and acquire, shared by two threads, while `blocked` others wait in the same bucket, so
+/// that each release looks for waiters.
 fn contended(iterations: u64, blocked: usize) -> Duration {
     let Neighbours { permits, other } = &Neighbours::default();
     let start = Barrier::new(3);

@@ -29,7 +29,7 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Where to write the HTML report (compare, mutexbench, semabench, semtable, collide, capacitor, figures and starvation)
+    /// Path of the HTML report (compare, mutexbench, semabench, semtable, collide, capacitor, figures and starvation)
     /// [compare: lab/report.html, figures: lab/figures.html, starvation: lab/starvation.html in the target directory]
     #[arg(long, global = true, value_name = "PATH")]
     pub report: Option<PathBuf>,
@@ -44,50 +44,50 @@ pub struct Cli {
     #[command(flatten)]
     pub noise: Noise,
 
-    /// Profile all locks of the semaphore table while measuring, one of so many releases with its stack
+    /// Profile all locks of the semaphore table while measuring: one release in FRACTION, with the stack
     #[cfg(all(feature = "profile", not(sudog_sim)))]
     #[arg(long, global = true, value_name = "FRACTION")]
     pub mutex_profile: Option<u32>,
 
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// What to do.
+/// A command of the laboratory.
 #[derive(Subcommand, Clone, Debug)]
 pub enum Command {
-    /// Everything in about 25 seconds: one table and a report
+    /// Everything in about 25 seconds: a table and a report
     Compare(compare::CompareArgs),
-    /// Threads or goroutines that contend for one lock: throughput, fairness, waits
+    /// Threads or goroutines that contend for a lock: throughput, fairness, waits
     Mutexbench(mutexbench::MutexbenchArgs),
     /// The same for readers-writer locks: how throughput falls as writes become more frequent
     Rwbench(rwbench::RwbenchArgs),
     /// The same for one semaphore: the benchmark of the paper on waiting arrays, beside two floors
     Semabench(semabench::SemabenchArgs),
-    /// What many semaphores do to each other in one waiting array: wake-ups in vain
+    /// Effects of many semaphores on each other in one waiting array: wake-ups in vain
     Collisions(collisions::CollisionsArgs),
-    /// A chain of waiters that is woken whole: by the waker alone, or each by the one above it
+    /// A chain of waiters that is woken whole: by the waker alone, or each waiter by the waiter above
     Gates(gates::GatesArgs),
-    /// Two contended locks, or many, in one bucket of the semaphore table, with each of the queues that it can have
+    /// Two contended locks, or many, in one bucket of the semaphore table, with each of the table's queues
     Collide(collide::CollideArgs),
-    /// One thread or goroutine that locks and unlocks: nanoseconds
+    /// A single thread or goroutine that locks and unlocks: nanoseconds
     Uncontended(uncontended::UncontendedArgs),
-    /// Locks in capacitors: throughput and fairness, bare and wrapped; and what it costs alone
+    /// Locks in capacitors: throughput and fairness, bare and wrapped; and the cost without contention
     Capacitor(capacitor::CapacitorArgs),
-    /// The figures of the papers, with what they claim beside the curves: a report
+    /// The figures of the papers, with the papers' claims beside the curves: a report
     Figures(figures::FiguresArgs),
-    /// How often a waiter is overtaken, counted by tickets, and whether that is within the bound
+    /// Overtakings of waiters, counted by tickets, and whether they are within the bound
     Bypass(bypass::BypassArgs),
     /// Go's benchmarks of sync beside the best Rust peers: nanoseconds an operation
     Syncbench(syncbench::SyncbenchArgs),
     /// Channels beside crossbeam, flume, kanal, std, tokio and async-channel: throughput and fairness
     Chanbench(chanbench::ChanbenchArgs),
-    /// MutexBench over the eight stages of the Go mutex: what each of them bought
+    /// MutexBench over the eight stages of the Go mutex: the gain of each stage
     Stages(stages::StagesArgs),
-    /// Two stories of the Go mutex, with the policies that it had then: the hog, and the collapse
+    /// Two stories of the Go mutex, with the mutex's policies of that time: the hog, and the collapse
     History(history::HistoryArgs),
-    /// Go's BenchmarkSemTable on the queue of the semaphore table; and what each of three queues is slow at
+    /// Go's BenchmarkSemTable on the queue of the semaphore table; and cases that are slow on some of its queues
     Semtable(semtable::SemtableArgs),
     /// Starvation mode, seen: which contenders wait, which overtake, when the mutex is handed over
     Starvation(starvation::StarvationArgs),
@@ -97,18 +97,18 @@ pub enum Command {
     /// Go's own benchmarks on Go and here, alternately. Needs Go
     #[cfg(unix)]
     VersusGo(versus_go::VersusGoArgs),
-    /// One benchmark of versus-go in this process, which that command starts
+    /// A benchmark of versus-go in this process, which that command starts
     #[cfg(unix)]
     #[command(hide = true)]
     VersusGoChild(versus_go::ChildArgs),
     /// Servers of TCP echoes: sudog, tokio, Go. Round trips, processor time, memory
     #[cfg(all(target_os = "linux", not(sudog_sim)))]
     Netbench(netbench::NetbenchArgs),
-    /// One server of netbench, which that command starts
+    /// A server of netbench, which that command starts
     #[cfg(all(target_os = "linux", not(sudog_sim)))]
     #[command(hide = true)]
     NetbenchChild(netbench::ChildArgs),
-    /// Lateness of sleepers, and times of light requests, where others compute: sudog, tokio, Go
+    /// Lateness of sleepers, and times of light requests, beside goroutines that compute: sudog, tokio, Go
     #[cfg(all(target_os = "linux", not(sudog_sim)))]
     Tail(tail::TailArgs),
     /// A side of tail, which that command starts
@@ -121,12 +121,12 @@ pub enum Command {
     /// Go issue 33747 on simulated processors: many contenders that need a mutex for a hundredth of their time
     #[cfg(sudog_sim)]
     Collapse(collapse::CollapseArgs),
-    /// What this machine costs, as a preset of the simulated machine has it
+    /// Costs of this machine, in the form of a preset of the simulated machine
     #[cfg(any(target_os = "linux", sudog_sim))]
     Calibrate(calibrate::CalibrateArgs),
     /// Figures of a simulated machine beside those of a real one, from two files of JSON lines of mutexbench
     Trust(trust::TrustArgs),
-    /// The locks and semaphores, and what they can do
+    /// The locks and semaphores, and their properties
     List,
     /// A busy loop of '--beside', which that option starts
     #[cfg(not(sudog_sim))]
@@ -135,14 +135,15 @@ pub enum Command {
 }
 
 impl Cli {
-    /// Parses the command line of this process. What was asked for is wrong in one line, or help, which ends the
-    /// process.
+    /// Parses the command line of this process. A wrong command line becomes a failure of a single line. If help is
+    /// asked for, prints the help and ends the process.
     pub fn from_env() -> Result<Self, Failure> {
         let cli = Self::try_parse().map_err(|error| {
             if !error.use_stderr() {
                 error.exit();
             }
-            // What is wrong may be a list, one of its items on each line; behind a blank one is how it would be right.
+            // The error may list several items, each on a separate line; after a blank line comes the correct usage.
+            // Join the lines before the blank line.
             let text = error.render().to_string();
             let lines: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
             Failure::Usage(lines.join(" ").trim_start_matches("error: ").to_owned())
@@ -170,18 +171,18 @@ impl Cli {
     }
 }
 
-/// The program.
+/// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
     #[cfg(sudog_sim)]
     let result = Cli::from_env().and_then(|cli| match &cli.command {
-        Some(Command::Explore(_)) => cli.machine.refused().and_then(|()| dispatch(&cli)), // it makes machines of its own
-        Some(Command::Trust(_)) => dispatch(&cli),                                        // it reads files
+        Some(Command::Explore(_)) => cli.machine.refused().and_then(|()| dispatch(&cli)), // makes machines itself
+        Some(Command::Trust(_)) => dispatch(&cli),                                        // reads files
         None | Some(Command::Compare(_) | Command::Syncbench(_) | Command::Chanbench(_) | Command::VersusGo(_)) => {
             Err(Failure::Usage("this command compares with code that runs on real machines only".into()))
         }
         command => {
-            // The collapse was seen where there are forty processors.
+            // The collapse was seen on machines with forty processors.
             let usual = if matches!(command, Some(Command::Collapse(_))) { "forty" } else { "x5-2" };
             cli.machine.clone().run(usual, Output { json: cli.json }, move || dispatch(&cli))
         }
@@ -191,14 +192,14 @@ pub fn main() -> ExitCode {
     let Err(failure) = result else { return ExitCode::SUCCESS };
     let text = failure.to_string();
     if !text.is_empty() {
-        // Nothing is left to do if the standard error is closed, too.
+        // If the standard error is closed too, there is nothing left to do.
         let _ = writeln!(std::io::stderr(), "{text}");
     }
     ExitCode::from(failure.exit_code())
 }
 
 impl Command {
-    /// Where the measured threads are.
+    /// Returns where the measured threads are.
     #[cfg(not(sudog_sim))]
     fn measured(&self) -> Measured {
         match self {

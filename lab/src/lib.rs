@@ -3,14 +3,14 @@
 //!
 //! | folder | holds |
 //! |---|---|
-//! | `targets` | what is measured, by name: [`locks`], [`rw_locks`], [`semaphores`], locks that are [composed](compose), floors |
-//! | `conformance` | what every lock, readers-writer lock and semaphore must do |
+//! | `targets` | the objects that are measured, by name: [`locks`], [`rw_locks`], [`semaphores`], locks that are [composed](compose), floors |
+//! | `conformance` | the requirements for every lock, readers-writer lock and semaphore |
 //! | `run` | contenders (threads or goroutines), the measured loops, rounds |
 //! | `measure` | waits, wake-ups, admissions, processors used, metrics |
 //! | `output` | tables, units, the HTML report |
 //! | `options` | options that several commands have |
-//! | `bench` | commands that compare; each has its own options |
-//! | `study` | commands that study one question each |
+//! | `bench` | commands that compare, with their options |
+//! | `study` | commands that study a question each |
 //!
 //! Imports between folders go up this table only: `study` imports `bench`, and nothing imports `study` but the command
 //! line (`cli`). The adapters of the peers are [`RawLock`](sudog_sync::RawLock)s and

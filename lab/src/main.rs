@@ -1,6 +1,6 @@
 //! The command-line laboratory.
 
-/// What a simulation allocates lies at the same addresses in each process.
+/// The allocator of simulations: allocations lie at the same addresses in each process.
 #[cfg(sudog_sim)]
 #[global_allocator]
 static ARENA: sudog_sim::Arena = sudog_sim::Arena;

@@ -10,7 +10,7 @@ use crate::paths::{COUNTED, NOTHING, PATHS};
 use crate::tracer::{self, Count};
 
 const USAGE: &str = "usage: cargo instructions [--check | --write]";
-/// The figures of [`compiler`]: a line each of `path TAB instructions TAB calls of libraries`.
+/// The figures of [`compiler`]: lines of `path TAB instructions TAB calls of libraries`.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/counts.tsv");
 
 pub fn main() -> ExitCode {
@@ -43,14 +43,14 @@ pub fn main() -> ExitCode {
 
 type Row = (String, Count);
 
-/// The counts of all paths, less what [`NOTHING`] takes.
+/// Counts all paths, less the count of [`NOTHING`].
 fn counts() -> io::Result<Vec<Row>> {
     let mut rows = Vec::new();
     let mut nothing = 0;
     for (n, (name, _)) in PATHS.into_iter().enumerate() {
         let mut child = Command::new(env::current_exe()?)
             .args(["path", &n.to_string()])
-            .env("SUDOG_MAXPROCS", "1") // other workers would search for work
+            .env("SUDOG_MAXPROCS", "1") // keep other workers from searching for work
             .spawn()?;
         let mut rounds = tracer::rounds(&mut child).map_err(|error| match error.kind() {
             io::ErrorKind::Unsupported => error,
@@ -77,7 +77,7 @@ fn print(rows: &[Row]) {
     }
 }
 
-/// The compiler that built this program: others make other instructions.
+/// Returns the compiler that built this program: other compilers make other instructions.
 fn compiler() -> &'static str {
     env!("SUDOG_RUSTC")
 }
@@ -100,7 +100,7 @@ fn check(rows: &[Row]) -> io::Result<()> {
     )))
 }
 
-/// A line for each path whose figures are not those that are written.
+/// Returns a line for each path whose figures differ from the written figures.
 fn differences(written: &[Row], rows: &[Row]) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, now) in rows {

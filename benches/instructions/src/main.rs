@@ -1,13 +1,13 @@
-//! How many instructions short paths take: what a clock is too coarse for.
+//! The numbers of instructions of short paths, for which a clock is too coarse.
 //!
-//! `cargo instructions` counts them, `cargo instructions --check` compares them with `counts.tsv` and fails if one differs,
-//! `cargo instructions --write` writes that file anew. `--features event` after `cargo run --release -p sudog-instructions`
-//! is for locks that report.
+//! `cargo instructions` counts the instructions, `cargo instructions --check` compares the counts with `counts.tsv` and
+//! fails if any count differs, `cargo instructions --write` writes that file anew. `--features event` after `cargo run
+//! --release -p sudog-instructions` is for locks that report.
 //!
-//! A count is that of the fourth of [`paths::COUNTED`] rounds in ascending order, after [`paths::WARM_UP`] others: most paths
-//! take the same in each round, and a `select` tosses a coin for its order. It takes in what the program executes of
-//! itself, std included. Calls into the C library and the kernel's clock are counted apart, each as one: what they execute
-//! differs between machines.
+//! A count is that of the fourth of [`paths::COUNTED`] rounds in ascending order, after [`paths::WARM_UP`] other
+//! rounds: most paths take the same number in each round, but a `select` tosses a coin for its order. The count
+//! includes all instructions of the program itself, std included. Each call into the C library or the kernel's clock is
+//! counted as one, in a separate count, as the number of instructions inside differs between machines.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod figures;

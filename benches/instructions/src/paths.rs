@@ -1,4 +1,4 @@
-//! The paths, each with what it needs around it.
+//! The paths, each with the code around the path that the path needs.
 
 use std::future::poll_fn;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -20,14 +20,15 @@ use sudog::{block_on, go, go_async, run, spawn};
 
 use crate::tracer::{begin, end, mark};
 
-/// Rounds before any is counted: lists, caches and stacks for reuse have filled.
+/// The number of rounds before the first counted round: lists, caches and stacks for reuse have filled by then.
 pub const WARM_UP: u32 = 20;
-/// Rounds that are counted.
+/// The number of rounds that are counted.
 pub const COUNTED: u32 = 40;
-/// And one that ends the loop, which the compiler may have taken apart from the others.
+/// The number of all rounds. The last round ends the loop, and the compiler may have compiled that round apart from the
+/// others.
 const ALL: u32 = WARM_UP + COUNTED + 1;
 
-/// Runs `round` so often that the tracer can count it, on this thread.
+/// Runs `round` on this thread, as often as the tracer needs for counting.
 fn rounds(mut round: impl FnMut()) {
     for n in 0..=ALL {
         if n == WARM_UP {
@@ -39,7 +40,7 @@ fn rounds(mut round: impl FnMut()) {
     end();
 }
 
-/// [`rounds`] of futures that are ready at once, on a goroutine.
+/// Runs `round` as [`rounds`] does, on a goroutine. The futures of `round` are ready at once.
 fn rounds_of_futures(mut round: impl AsyncFnMut()) {
     block_on(async {
         for n in 0..=ALL {
@@ -53,7 +54,7 @@ fn rounds_of_futures(mut round: impl AsyncFnMut()) {
     });
 }
 
-/// The path of no instructions: what [`rounds`] itself takes, which is taken off all others.
+/// The path without instructions: the count of [`rounds`] itself, which is taken off all other counts.
 pub const NOTHING: &str = "nothing";
 
 /// Name and code of each path. Names are the keys of `counts.tsv`.
@@ -147,7 +148,7 @@ pub const PATHS: [(&str, fn()); 33] = [
         });
     }),
     ("Map<u64, u64>: load of a key that is there", || {
-        let map = Map::with_hasher(BuildHasherDefault::<DefaultHasher>::default()); // random ones are of varied depth
+        let map = Map::with_hasher(BuildHasherDefault::<DefaultHasher>::default()); // random hashers: varied depth
         (0..100_u64).for_each(|key| map.store(key, key));
         rounds(|| {
             black_box(black_box(&map).load(black_box(&7)));

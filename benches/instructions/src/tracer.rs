@@ -2,12 +2,12 @@
 //!
 //! | child | tracer |
 //! |---|---|
-//! | the thread that runs the path: [`begin`] asks for a tracer and stops | reads the child's map, lets it step |
-//! | [`mark`], at the start of each round and after the last | files what it counted since the last `mark` |
+//! | the thread that runs the path: [`begin`] asks for a tracer and stops | reads the child's map, steps the thread |
+//! | [`mark`], at the start of each round and after the last | stores the count since the last `mark` |
 //! | [`end`] stops | lets the child go |
 //!
-//! All other threads of the child stand still meanwhile: the goroutines' watcher would find a worker that takes ten
-//! thousand times as long as it should, and ask it to give way.
+//! All other threads of the child stand still meanwhile: else the goroutines' watcher would find a worker that takes
+//! ten thousand times as long as usual, and ask that worker to give way.
 
 use std::fs;
 use std::hint::black_box;
@@ -21,19 +21,19 @@ use nix::sys::signal::{Signal, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// What one round executed.
+/// The counts of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Count {
     /// Instructions of the program itself.
     pub own: u64,
-    /// Calls into libraries and the kernel's clock, which are counted as one each.
+    /// Calls into libraries and the kernel's clock, each counted as one.
     pub foreign: u64,
 }
 
-/// How a child ends that may not be traced.
+/// The exit code of a child that may not be traced.
 const NO_TRACING: i32 = 77;
 
-/// Asks for a tracer for this thread, and waits for it.
+/// Asks for a tracer for this thread, and waits for the tracer.
 pub fn begin() {
     if ptrace::traceme().is_err() {
         process::exit(NO_TRACING);
@@ -46,13 +46,13 @@ pub fn end() {
     raise(Signal::SIGSTOP).expect("a stop");
 }
 
-/// Tells the tracer by its address that a round begins.
+/// Marks the beginning of a round: the tracer recognises the address of this function.
 #[inline(never)]
 pub extern "C" fn mark() {
-    black_box(0x006d_6172_6b00_u64); // of no other function, so that the linker keeps this one apart
+    black_box(0x006d_6172_6b00_u64); // a number of no other function: the linker must not merge this one
 }
 
-/// The counts of the rounds between two [`mark`]s each.
+/// Returns the counts of the rounds, each between two [`mark`]s.
 ///
 /// # Errors
 ///
@@ -82,7 +82,7 @@ pub fn rounds(child: &mut Child) -> io::Result<Vec<Count>> {
     }
 }
 
-/// Stops the threads of the process but one, and names them.
+/// Stops all threads of the process except `but`, and returns the ids of the stopped threads.
 fn stop_others(pid: Pid, but: Pid) -> io::Result<Vec<Pid>> {
     let mut stopped = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -103,7 +103,7 @@ fn step(pid: Pid, thread: Pid) -> io::Result<Vec<Count>> {
     let program = fs::read_link(format!("/proc/{pid}/exe"))?;
     let program = executable_part(&map, &program.to_string_lossy())
         .ok_or_else(|| io::Error::other("the child's map has no code of the program"))?;
-    // The same program is mapped here, elsewhere: what is equal is the distance from its start.
+    // The same program is mapped in this process at another address, but at the same distance from the start.
     let ours =
         executable_part(&fs::read_to_string("/proc/self/maps")?, &fs::read_link("/proc/self/exe")?.to_string_lossy())
             .ok_or_else(|| io::Error::other("the own map has no code of the program"))?;
@@ -145,7 +145,7 @@ fn step(pid: Pid, thread: Pid) -> io::Result<Vec<Count>> {
     }
 }
 
-/// The addresses of the code of `program` in a map of `/proc`.
+/// Returns the addresses of the code of `program` in a map of `/proc`.
 fn executable_part(map: &str, program: &str) -> Option<Range<u64>> {
     let line = map
         .lines()

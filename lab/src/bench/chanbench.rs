@@ -6,8 +6,9 @@
 //! | tasks of tokio | both, `_async` | tokio's `mpsc`, async-channel |
 //! | goroutines | both | none: the peers block a worker's thread |
 //!
-//! Unbounded channels do not exist here, so crossbeam's rows for them are left out. A peer that lacks what a benchmark
-//! needs is left out of it: several receivers (std, tokio), select (kanal, std), capacity 0 (tokio, async-channel).
+//! The library has no unbounded channels, so crossbeam's rows for unbounded channels are left out. A peer is left out
+//! of a benchmark that needs an operation that the peer lacks: several receivers (std, tokio), select (kanal, std),
+//! capacity 0 (tokio, async-channel).
 
 mod blocking;
 mod tasks;
@@ -84,7 +85,7 @@ names! {
 }
 
 names! {
-    /// What uses the channels.
+    /// The kind of contenders that use the channels.
     On, "kind":
     Threads = "threads",
     Tasks = "tasks",
@@ -92,7 +93,7 @@ names! {
 }
 
 names! {
-    /// A benchmark: how many send, and how many receive.
+    /// A benchmark: the numbers of senders and of receivers.
     Pattern, "benchmark":
     Seq = "seq",
     Spsc = "spsc",
@@ -113,7 +114,7 @@ impl Peer {
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct ChanbenchArgs {
-    /// What sends and receives: threads, tasks or goroutines
+    /// Senders and receivers: threads, tasks or goroutines
     #[arg(long, value_name = "WHAT", default_value_t = On::Threads)]
     pub on: On,
 
@@ -133,7 +134,7 @@ pub struct ChanbenchArgs {
     #[arg(long, value_name = "N", default_value_t = 200_000, value_parser = number::<1, 1_000_000_000>)]
     pub messages: usize,
 
-    /// Runs of each, the channels taking turns
+    /// Runs of each channel, the channels taking turns
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
@@ -142,18 +143,18 @@ pub struct ChanbenchArgs {
     pub workers: List<usize>,
 }
 
-/// One benchmark of one capacity.
+/// A benchmark with a capacity.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pattern: Pattern,
     capacity: usize,
     senders: usize,
     receivers: usize,
-    /// Of each sender.
+    /// The number of values that each sender sends.
     messages: usize,
 }
 
-/// What came of one run: how long it took, and how many values each receiver has received.
+/// The result of a run: the duration, and the number of values that each receiver has received.
 pub type Run = (Duration, Vec<u64>);
 
 #[derive(Serialize)]
@@ -168,12 +169,12 @@ struct ChanRecord {
     receivers: usize,
     messages: usize,
     runs: usize,
-    /// Of one value: the median over the runs.
+    /// The time for each value: the median over the runs.
     ns: f64,
     ns_runs: Vec<f64>,
-    /// The least over the largest share of one receiver: the median over the runs.
+    /// The smallest share of a receiver over the largest: the median over the runs.
     min_max: f64,
-    /// `ns` over that of the fastest peer.
+    /// `ns` over the `ns` of the fastest peer.
     ratio: Option<f64>,
 }
 
@@ -194,7 +195,8 @@ impl Case {
     }
 }
 
-/// Crossbeam's capacities: none, one, and all values; `seq` needs room for all.
+/// Returns the cases, with crossbeam's capacities: 0, 1, and the number of all values. `seq` runs only with the last,
+/// as all values must fit.
 fn cases(args: &ChanbenchArgs) -> impl Iterator<Item = Case> {
     let patterns = args.benches.as_ref().map_or_else(|| Pattern::ALL.to_vec(), |list| list.0.clone());
     patterns.into_iter().flat_map(move |pattern| {
@@ -204,7 +206,7 @@ fn cases(args: &ChanbenchArgs) -> impl Iterator<Item = Case> {
     })
 }
 
-/// One run; nothing if the peer cannot do it.
+/// Makes a run. Returns `None` if the peer cannot do the benchmark.
 fn once(on: On, workers: usize, peer: Peer, case: Case) -> Result<Option<Run>, Failure> {
     match on {
         On::Tasks => tasks::run(peer, case, workers),
@@ -214,13 +216,13 @@ fn once(on: On, workers: usize, peer: Peer, case: Case) -> Result<Option<Run>, F
     }
 }
 
-/// The receivers' fairness. One receiver is always fair.
+/// Returns the receivers' fairness, the smallest count over the largest. A single receiver is always fair.
 fn min_max(counts: &[u64]) -> f64 {
     let most = counts.iter().copied().max().unwrap_or(0);
     counts.iter().copied().min().unwrap_or(0) as f64 / most.max(1) as f64
 }
 
-/// Measures and prints.
+/// Runs `chanbench`: measures and prints.
 pub fn run(args: &ChanbenchArgs, output: Output) -> Result<(), Failure> {
     let peers = args.peers.as_ref().map_or_else(|| Peer::ALL.to_vec(), |list| list.0.clone());
     let workers = if args.on == On::Threads { vec![0] } else { args.workers.0.clone() };

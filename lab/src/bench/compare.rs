@@ -1,4 +1,4 @@
-//! Everything, in about 25 seconds.
+//! The command `compare`: all comparisons, in about 25 seconds.
 
 use crate::options::{DEFAULT_CS, DEFAULT_SAMPLE, DEFAULT_SEED, OnArgs};
 use clap::Args;
@@ -28,12 +28,12 @@ pub struct CompareArgs {
     #[arg(long)]
     pub quick: bool,
 
-    /// What contends.
+    /// Options for the kind of contenders.
     #[command(flatten)]
     pub on: OnArgs,
 }
 
-/// How much of everything.
+/// The numbers of rounds and runs, and their sizes.
 struct Scale {
     rounds: usize,
     runs: usize,
@@ -53,7 +53,7 @@ const FULL: Scale = Scale {
 const QUICK: Scale =
     Scale { rounds: 1, runs: 1, run: Duration::from_millis(20), semtable_ns: &[100, 400], semtable_runs: 1 };
 
-/// Measures everything, prints one table, writes the report.
+/// Runs `compare`: measures everything, prints a table, writes the report.
 pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     let scale = if args.quick { QUICK } else { FULL };
     let on = args.on.contenders()?;
@@ -117,7 +117,7 @@ fn table(alone: &[uncontended::UncontendedRecord], summaries: &Summaries) -> Tab
     table
 }
 
-/// What is left out, in one line.
+/// Returns a line that names the locks that are left out.
 fn left_out(on: Contenders) -> String {
     let names: Vec<_> = LockName::usual()
         .into_iter()

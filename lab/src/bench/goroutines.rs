@@ -1,4 +1,4 @@
-//! What goroutines cost: the bodies of `versus-go` without Go.
+//! The command `goroutines`: the costs of goroutines, by the bodies of `versus-go` without Go.
 
 use super::versus_go::Extent;
 use crate::options::{List, MAX_RUNS, list, number};
@@ -25,16 +25,16 @@ pub struct GoroutinesArgs {
     #[arg(long, value_name = "A,B", value_parser = list::<Name>)]
     pub bench: Option<List<Name>>,
 
-    /// Runs of each
+    /// Runs of each benchmark
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// What is measured
+    /// Options for the extent of the measurement.
     #[command(flatten)]
     pub extent: Extent,
 }
 
-/// What is measured, and what it is called here.
+/// The benchmarks of `versus-go` that are measured, each with a name for the table of this command.
 const BENCHES: &[(&str, &str)] = &[
     ("CreateGoroutines", "spawn"),
     ("CreateGoroutinesParallel", "spawn on all workers"),
@@ -90,17 +90,17 @@ const BENCHES: &[(&str, &str)] = &[
     ("MillionChan", "million, on one channel"),
 ];
 
-/// What came of one quantity of one benchmark.
+/// The result for a quantity of a benchmark.
 #[derive(Clone, Serialize, Debug)]
 struct QuantityRecord {
     bench: &'static str,
     name: Name,
-    /// Nothing for the time of an operation.
+    /// The name of the quantity. Empty for the time of an operation.
     quantity: String,
     unit: Unit,
     workers: usize,
     runs: usize,
-    /// How many goroutines a million are.
+    /// The number of goroutines in benchmarks of a million goroutines.
     count: usize,
     /// The median over the runs.
     value: f64,
@@ -126,7 +126,7 @@ fn records(bench: Name, workers: usize, count: usize, readings: &[Reading]) -> V
     quantities.map(record).collect()
 }
 
-/// Measures and prints.
+/// Runs `goroutines`: measures and prints.
 pub fn run(args: &GoroutinesArgs, output: Output) -> Result<(), Failure> {
     let limits = Limits { min_time: args.extent.min_time, count: args.extent.count };
     let chosen = |name: &str| args.bench.as_ref().is_none_or(|list| list.0.iter().any(|bench| bench.name == name));

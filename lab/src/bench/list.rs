@@ -1,4 +1,4 @@
-//! What there is to compare, and what it can do.
+//! The command `list`: the locks and semaphores that can be compared, and their properties.
 
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ enum ListRecord {
         #[serde(flatten)]
         facts: LockFacts,
     },
-    /// A kind of them.
+    /// A kind of composed locks.
     Composition { name: &'static str, about: &'static str, options: Vec<OptionFacts> },
     RwLock {
         name: RwLockName,
@@ -35,7 +35,7 @@ enum ListRecord {
     },
 }
 
-/// Lists them.
+/// Runs `list`: prints the locks and semaphores.
 pub fn run(output: Output) -> Result<(), Failure> {
     let mut locks = Table::new(4, ["lock", "", "deadlines", "blocks", "bytes"]);
     for &name in LockName::ALL {

@@ -1,4 +1,4 @@
-//! What is printed of logged runs: two tables, the order and the times, and what their columns mean.
+//! The text about logged runs: two tables, of the order and of the times, and the meanings of their columns.
 
 use std::fmt::Write as _;
 
@@ -8,16 +8,16 @@ use crate::measure::metrics::median;
 use crate::output::table::Table;
 use crate::output::units;
 
-/// The logged runs of one cell.
+/// The logged runs of a cell.
 #[derive(Debug)]
 pub struct Row<'a> {
-    /// Of which cell: a cell of the table for each of the labels.
+    /// The labels of the cell: they fill the first columns of the row.
     pub labels: Vec<String>,
-    /// What came of them.
+    /// The metrics of the runs.
     pub runs: Vec<&'a Metrics>,
 }
 
-/// A column: its name, what it is of a run, and how the median over the runs is written.
+/// A column: the name, the quantity of a run, and the function that writes the median over the runs.
 type Column = (&'static str, fn(&Metrics) -> Option<f64>, fn(f64) -> String);
 
 const ORDER: &[Column] = &[
@@ -70,12 +70,12 @@ fn ns(ns: Option<u64>) -> Option<f64> {
     ns.map(|ns| ns as f64)
 }
 
-/// Something that may be rare.
+/// Formats a fraction that may be small.
 fn fraction(x: f64) -> String {
     if x.is_finite() { format!("{x:.4}") } else { units::NOTHING.into() }
 }
 
-/// Both tables, and all that is to be said of them. Nothing, if there were no logged runs.
+/// Returns both tables, and the remarks on the runs. Returns `None` if there were no logged runs.
 #[must_use]
 pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
     let runs: Vec<&Metrics> = rows.iter().flat_map(|row| row.runs.iter().copied()).collect();
@@ -109,7 +109,7 @@ pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
     Some(text)
 }
 
-/// Medians over the runs of each row.
+/// Returns a table with the medians over the runs of each row.
 fn table(labels: &[&str], rows: &[Row<'_>], columns: &[Column]) -> Table {
     let mut table = Table::new(1, labels.iter().copied().chain(columns.iter().map(|&(name, ..)| name)));
     for row in rows.iter().filter(|row| !row.runs.is_empty()) {

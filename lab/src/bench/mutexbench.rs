@@ -1,4 +1,4 @@
-//! Threads, or goroutines, that contend for one lock.
+//! The command `mutexbench`: threads or goroutines that contend for a lock.
 
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
 use clap::Args;
@@ -26,12 +26,12 @@ pub struct MutexbenchArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2,4,16,64", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
-    /// How much, and of what.
+    /// Options that several commands have.
     #[command(flatten)]
     pub effort: EffortArgs,
 }
 
-/// Measures and prints; with a path, writes a report as well.
+/// Runs `mutexbench`: measures and prints; with a path, writes a report as well.
 pub fn run(args: &MutexbenchArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     let usual: Vec<_> = LockName::usual().into_iter().map(LockSpec::Name).collect();
     let plan = Plan::new("mutexbench", &usual, args.locks.as_ref(), &args.threads, &args.effort, 0)?;

@@ -1,8 +1,8 @@
-//! Servers that send back what comes in, under the same load: here, on tokio, and on Go.
+//! The command `netbench`: echo servers under the same load, on this library, on tokio and on Go.
 //!
-//! Each server is a process of its own, so that its memory and its processor time are its own. The client is this
-//! process: it opens idle connections, then as many threads as there are active ones each send 64 bytes and read them
-//! back, again and again.
+//! Each server is a separate process, so that its memory and its processor time can be measured. The client is this
+//! process: the client opens idle connections. Then each active connection gets a thread, which sends 64 bytes and
+//! reads them back, again and again.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -26,7 +26,7 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::run::noise::{end_with_input, noise};
 
-/// What answers.
+/// The server that answers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Server {
@@ -58,7 +58,7 @@ pub struct NetbenchArgs {
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = number::<1, 10_000>)]
     pub active: usize,
 
-    /// How long a run takes
+    /// Seconds of a run
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     pub seconds: Duration,
 
@@ -67,7 +67,7 @@ pub struct NetbenchArgs {
     pub runs: usize,
 }
 
-/// A server, by its name.
+/// A server, by name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Named(Server);
 
@@ -82,15 +82,15 @@ impl std::str::FromStr for Named {
 /// Options of `netbench-child`.
 #[derive(Args, Clone, Debug)]
 pub struct ChildArgs {
-    /// Which
+    /// The server
     pub server: Server,
 
-    /// How many workers it has
+    /// Number of workers
     #[arg(long, value_parser = number::<1, 256>)]
     pub workers: usize,
 }
 
-/// What a server did under the load.
+/// The result of a server under the load: medians over the runs.
 #[derive(Clone, Serialize, Debug)]
 struct Record {
     bench: &'static str,
@@ -99,15 +99,15 @@ struct Record {
     idle: usize,
     active: usize,
     runs: usize,
-    /// Medians over the runs: round trips a second, ...
+    /// Round trips per second.
     throughput: f64,
-    /// (in the worst run,)
+    /// Round trips per second in the worst run.
     worst_throughput: f64,
-    /// ... the server's processor time for one, in nanoseconds, ...
+    /// The server's processor time for a round trip, in nanoseconds.
     processor_time: f64,
-    /// ... the longest round trip, in nanoseconds, ...
+    /// The longest round trip, in nanoseconds.
     longest: f64,
-    /// ... and what memory the server has with all connections open, in bytes.
+    /// The memory of the server with all connections open, in bytes.
     memory: f64,
 }
 
@@ -119,7 +119,7 @@ struct Reading {
     memory: f64,
 }
 
-/// A server that runs. Dropped, it ends.
+/// A running server. Dropping the value ends the server's process.
 pub(super) struct Running {
     child: Child,
     port: u16,
@@ -142,7 +142,7 @@ impl Running {
         Ok(stream)
     }
 
-    /// A field of `/proc/PID/status`, in bytes.
+    /// Returns the server's resident memory, in bytes: `VmRSS` of `/proc/PID/status`.
     fn memory(&self) -> io::Result<f64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -152,7 +152,8 @@ impl Running {
 
     fn processor_time(&self) -> io::Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // Behind the name, which may hold anything: state, and 10 more; then user and system time.
+        // The name may contain anything, so count fields after the name: the state and 10 more, then user and system
+        // time.
         let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |field: usize| fields.get(field).and_then(|field| field.parse::<f64>().ok());
         let tick = sysconf(SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;
@@ -189,7 +190,7 @@ fn measure(args: &NetbenchArgs, server: &Running) -> io::Result<Reading> {
     let (over, start) = (AtomicBool::new(false), Barrier::new(args.active + 1));
     let round_trips = |mut stream: &TcpStream| -> io::Result<(u64, Duration)> {
         let (sent, mut buf) = ([7; 64], [0; 64]);
-        // All are served before the clock starts: so the server has accepted them.
+        // Each connection gets an answer before the clock starts: the server has accepted all of them.
         stream.write_all(&sent)?;
         stream.read_exact(&mut buf)?;
         start.wait();
@@ -227,7 +228,7 @@ fn measure(args: &NetbenchArgs, server: &Running) -> io::Result<Reading> {
     })
 }
 
-/// Both ends of all connections, of servers and of this process, are descriptors.
+/// Raises the limit of descriptors. Both ends of all connections, of servers and of this process, are descriptors.
 pub(super) fn raise_limit(connections: usize) -> Result<(), Failure> {
     let fail = |error| Failure::Run(format!("the limit of descriptors: {error}"));
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(fail)?;
@@ -238,7 +239,7 @@ pub(super) fn raise_limit(connections: usize) -> Result<(), Failure> {
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(wanted), hard).map_err(fail)
 }
 
-/// Measures and prints.
+/// Runs `netbench`: measures and prints.
 pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
     raise_limit(args.idle + args.active)?;
     let servers: Vec<Server> = args.servers.0.iter().map(|named| named.0).collect();
@@ -248,7 +249,7 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
     for _ in 0..args.runs {
         for (&server, readings) in servers.iter().zip(&mut readings) {
             let command = command_of(server, args.workers, program.as_ref())?;
-            // The clients, and a server of Go. Ours bind themselves.
+            // Bind the clients, and a server of Go. Our servers bind themselves.
             let one_processor = if server == Server::Go { noise().bind_what_starts() } else { None };
             let running = Running::start(command)?;
             let _one_processor = one_processor.or_else(|| noise().bind_what_starts());
@@ -296,7 +297,7 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
 
 // ---- servers --------------------------------------------------------------------------------------------------------
 
-/// Is a server, until its input ends.
+/// Runs a server until the standard input ends.
 pub fn serve(args: &ChildArgs) -> Result<(), Failure> {
     if args.server == Server::Go {
         return Err(Failure::Usage("Go's server is Go's".into()));

@@ -1,4 +1,4 @@
-//! The page on what contends.
+//! The report page on contenders for locks or semaphores.
 
 use super::summary::{Summaries, Summary};
 use super::{semtable, uncontended};
@@ -14,40 +14,40 @@ use crate::output::units;
 use crate::targets::floors::FloorName;
 use crate::targets::target::Target;
 
-/// What a report is about. What was not measured is empty, and has no section.
+/// The results for a report. A result that was not measured is empty, and has no section.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// With contention.
+    /// The results with contention.
     pub contended: &'a Summaries,
-    /// Everything in one table.
+    /// All results in a single table.
     pub overview: Option<&'a Table>,
-    /// Without contention.
+    /// The results without contention.
     pub uncontended: &'a [uncontended::UncontendedRecord],
-    /// The queue of the semaphore table.
+    /// The results on the queue of the semaphore table.
     pub semtable: &'a [semtable::CaseRecord],
 }
 
 impl Report<'_> {
-    /// Writes the page, and says where it is.
+    /// Writes the page, and prints the path of the page.
     pub fn write(&self, file: ReportFile, output: Output) -> Result<(), Failure> {
         deliver(file, &page(self)?, output)
     }
 }
 
-/// What is plotted.
+/// A quantity to plot.
 #[derive(Clone, Copy)]
 pub struct Quantity {
-    /// What the axis says.
+    /// The text of the axis.
     pub axis: &'static str,
-    /// Where it comes from.
+    /// Computes the quantity from a summary.
     pub of: fn(&Summary) -> f64,
-    /// How a number on the axis looks.
+    /// Formats a number on the axis.
     pub label: fn(f64) -> String,
-    /// Logarithmic: what is not above zero cannot be shown then.
+    /// Makes the axis logarithmic: values that are not above zero cannot be shown then.
     pub logarithmic: bool,
 }
 
-/// What the columns of the tables mean.
+/// The meanings of the columns of the tables.
 const COLUMNS: [(&str, &str); 11] = [
     ("alone", "lock and unlock, or acquire and release, by one contender alone: the median over the rounds"),
     (
@@ -89,7 +89,7 @@ const COLUMNS: [(&str, &str); 11] = [
     ),
 ];
 
-/// What those of semabench mean.
+/// The meanings of the columns of semabench.
 const OVERVIEW: [(&str, &str); 7] = [
     ("x floor", "alone, over two-rmws"),
     (FloorName::TwoRmws.name(), FloorName::TwoRmws.about()),
@@ -126,7 +126,7 @@ const PLOTS: [(&str, Quantity); 3] = [
     ("Long waits", Quantity { axis: "p99.9 wait", of: |s| s.p999, label: units::time, logarithmic: true }),
 ];
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page(report: &Report<'_>) -> Result<String, Failure> {
     let kind = report.contended.kind();
     let mut page = Page::new(
@@ -182,18 +182,18 @@ fn alone(report: &Report<'_>) -> Table {
     table
 }
 
-/// With a capital letter.
+/// Returns the word with a capital letter.
 fn capitalised(word: &str) -> String {
     let (first, rest) = word.split_at(word.len().min(1));
     first.to_uppercase() + rest
 }
 
-/// One curve for each target.
+/// Returns a plot with a curve for each target.
 pub fn plot(summaries: &Summaries, quantity: Quantity) -> Result<String, Failure> {
     curves(summaries, summaries.targets.iter().copied().zip(colours(&summaries.targets)), quantity)
 }
 
-/// One curve for each of these targets, in these colours.
+/// Returns a plot with a curve for each of these targets, in these colours.
 pub fn curves(
     summaries: &Summaries,
     targets: impl Iterator<Item = (Target, RGBColor)>,
@@ -214,7 +214,8 @@ pub fn curves(
     .svg()
 }
 
-/// Throughput in solid lines, on the left, and min/max in dotted ones, on the right: of these targets, in these colours.
+/// Plots throughput in solid lines, on the left axis, and min/max in dotted lines, on the right axis, for these targets
+/// in these colours.
 pub fn throughput_and_fairness(
     summaries: &Summaries,
     targets: impl Iterator<Item = (Target, RGBColor)>,

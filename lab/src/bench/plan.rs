@@ -1,5 +1,5 @@
-//! Runs with contention: which to make, and what is written of each. For locks and for semaphores; of runs on
-//! readers-writer locks more is written, by rwbench.
+//! Runs with contention: the plan of the runs, and the record of each run. For locks and for semaphores; rwbench writes
+//! larger records of runs on readers-writer locks.
 
 use crate::options::{EffortArgs, List, Logging};
 use std::io;
@@ -19,39 +19,39 @@ use crate::run::driver::{Outcome, Prepared, Run, Workload};
 use crate::run::sections::CriticalSections;
 use crate::targets::target::Target;
 
-/// Which runs to make.
+/// The runs to make.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// For which command.
+    /// The name of the command.
     pub bench: &'static str,
-    /// On what.
+    /// The targets that are contended for.
     pub targets: Vec<Target>,
-    /// With how many contenders.
+    /// The numbers of contenders.
     pub threads: Vec<usize>,
-    /// How often each.
+    /// The number of runs for each target and number of contenders.
     pub runs: usize,
-    /// What contends.
+    /// The kind of contenders.
     pub on: Contenders,
-    /// What the contenders of each do.
+    /// The workload of each contender.
     pub workload: Workload,
-    /// Whether, and how, each run is followed by one that is logged.
+    /// Makes a logged run follow each run, if set. The value says how logged runs are judged.
     pub logging: Option<Logging>,
 }
 
-/// What is written of a run.
+/// The record of a run.
 #[derive(Clone, Serialize, Debug)]
 pub struct RunRecord {
     bench: &'static str,
-    /// What was contended for.
+    /// The target that was contended for.
     #[serde(flatten)]
     pub target: Target,
     #[serde(flatten)]
     on: Contenders,
-    /// How many contended.
+    /// The number of contenders.
     pub threads: usize,
     run: usize,
     seconds: f64,
-    /// Acquisitions of all.
+    /// The acquisitions of all contenders.
     pub acquisitions: u64,
     /// Acquisitions per second.
     pub throughput: f64,
@@ -60,19 +60,20 @@ pub struct RunRecord {
     /// See [`jain`].
     pub jain: f64,
     gini: f64,
-    /// The wait that half of the acquisitions did not exceed. As the other waits, nothing if none was timed.
+    /// The wait that half of the acquisitions did not exceed. Each wait of this record is `None` if no wait was timed.
     pub wait_p50_ns: Option<u64>,
-    /// The same for 99 in 100.
+    /// The wait that 99 in 100 acquisitions did not exceed.
     pub wait_p99_ns: Option<u64>,
-    /// The same for 999 in 1000.
+    /// The wait that 999 in 1000 acquisitions did not exceed.
     pub wait_p999_ns: Option<u64>,
-    /// The longest wait that was timed; see [`WaitRecorder`](crate::measure::waits::WaitRecorder) for which are.
+    /// The longest wait that was timed. [`WaitRecorder`](crate::measure::waits::WaitRecorder) says which waits are
+    /// timed.
     pub wait_max_ns: Option<u64>,
     sample_rate: f64,
-    /// Whether all were there before the first was let in.
+    /// True if all contenders were waiting before the first was let in.
     gathered: bool,
-    /// See [`Admissions::longest_run`](crate::run::driver::Admissions::longest_run). As the other three of these, nothing if
-    /// there was no order of admissions.
+    /// See [`Admissions::longest_run`](crate::run::driver::Admissions::longest_run). This field and the next three are
+    /// `None` if there was no order of admissions.
     pub longest_run: Option<u64>,
     /// See [`Admissions::max_bypass`](crate::run::driver::Admissions::max_bypass).
     pub max_bypass: Option<u64>,
@@ -81,7 +82,7 @@ pub struct RunRecord {
     /// See [`Admissions::overtaken`](crate::run::driver::Admissions::overtaken).
     pub overtaken: Option<f64>,
     per_thread: Vec<u64>,
-    /// A lock has no number of permits.
+    /// The number of permits. `None` for a lock.
     #[serde(skip_serializing_if = "Option::is_none")]
     permits: Option<u32>,
     cs: CriticalSections,
@@ -92,22 +93,22 @@ pub struct RunRecord {
     cpus: f64,
     /// See [`Usage::other_cpus`](crate::measure::usage::Usage::other_cpus).
     pub other_cpus: Option<f64>,
-    /// On a simulated machine: accesses that another cache or memory served, for each acquisition.
+    /// Accesses that another cache or memory served, for each acquisition. Simulated machines only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misses: Option<f64>,
-    /// On a simulated machine: caches that lost a line, for each acquisition.
+    /// Caches that lost a line, for each acquisition. Simulated machines only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalidations: Option<f64>,
     /// The simulated machine.
     #[cfg(sudog_sim)]
     #[serde(flatten)]
     machine: crate::run::machine::Simulated,
-    /// Of the logged run after it, if there was one.
+    /// The metrics of the logged run that followed this run, if there was a logged run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<Metrics>,
 }
 
-/// What was asked for; or else all for which these may contend.
+/// Returns the targets that were asked for; by default, all targets for which contenders of this kind may contend.
 pub fn choose<N: Into<Target> + Copy>(
     on: Contenders,
     all: &[N],
@@ -126,7 +127,8 @@ pub fn choose<N: Into<Target> + Copy>(
     }
 }
 
-/// Why goroutines may not contend for it, and for what they may, if there is anything.
+/// Returns a failure that says why goroutines may not contend for `target`, and names the targets for which they may,
+/// if there are any.
 pub fn keeps_others_out(target: Target, rest: &str, able: &[Target]) -> Failure {
     let able: Vec<_> = able.iter().map(|able| able.name()).collect();
     let rest = if able.is_empty() { String::new() } else { format!("; {rest}: {}", able.join(", ")) };
@@ -137,7 +139,8 @@ pub fn keeps_others_out(target: Target, rest: &str, able: &[Target]) -> Failure 
 }
 
 impl Plan {
-    /// What the command line says: which of all, with how many contenders, how much. `ncs` is for when it does not say.
+    /// Creates the plan that the command line asks for: the targets, the numbers of contenders, the effort. `ncs` is
+    /// the default for the non-critical section.
     pub fn new<N: Into<Target> + Copy>(
         bench: &'static str,
         all: &[N],
@@ -167,12 +170,12 @@ impl Plan {
         })
     }
 
-    /// Whether contenders start together: where the target admits several they need not.
+    /// Returns whether contenders start together. They need not if the target admits several at a time.
     fn is_gathered(&self) -> bool {
         self.workload.gathered && self.workload.permits == 1
     }
 
-    /// What was measured, in one line.
+    /// Returns a line on the measurement.
     #[must_use]
     pub fn headline(&self) -> String {
         let Workload { duration, permits, cs, ncs, seed, sample, .. } = self.workload;
@@ -190,7 +193,7 @@ impl Plan {
         )
     }
 
-    /// What is written of a run.
+    /// Returns the record of a run.
     #[must_use]
     pub fn record(
         &self,
@@ -221,7 +224,8 @@ impl Plan {
             wait_p99_ns: wait(|waits| waits.value_at_quantile(0.99)),
             wait_p999_ns: wait(|waits| waits.value_at_quantile(0.999)),
             wait_max_ns: wait(WaitHistogram::max),
-            // Where a turn goes round, only contenders have a turn.
+            // Contenders for a floor are not gathered: a turn goes round among the contenders only, so no other thread
+            // can hold the floor shut.
             gathered: self.is_gathered() && !matches!(target, Target::Floor(_)),
             sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
             longest_run: outcome.order.map(|order| order.longest_run),
@@ -245,7 +249,8 @@ impl Plan {
         }
     }
 
-    /// What is to be said of the logged runs of locks, or of whatever it is, if there were any.
+    /// Returns the text about the logged runs, if there were any. `kind` is the word for the targets: lock, semaphore
+    /// ..
     #[must_use]
     pub fn logged_runs(&self, kind: &str, records: &[RunRecord]) -> Option<String> {
         let row = |target: Target, threads: usize| {
@@ -257,18 +262,18 @@ impl Plan {
         logged::text(&[kind, "T"], &rows.collect::<Vec<_>>())
     }
 
-    /// What runs with this many contenders.
+    /// Returns the targets that run with this number of contenders.
     fn targets_for(&self, threads: usize) -> impl Iterator<Item = Target> {
         self.targets.iter().copied().filter(move |target| target.is_for(threads))
     }
 
-    /// How many runs that makes.
+    /// Returns the number of runs.
     #[must_use]
     pub fn total(&self) -> usize {
         self.runs * self.threads.iter().map(|&threads| self.targets_for(threads).count()).sum::<usize>()
     }
 
-    /// Makes one.
+    /// Makes a run.
     pub fn make(&self, target: Target, threads: usize, workload: Workload) -> Result<Outcome, Failure> {
         target
             .with(Run { on: self.on, threads, workload })
@@ -276,7 +281,8 @@ impl Plan {
             .map_err(|error| self.cannot_start(threads, &error))
     }
 
-    /// Makes the logged run that follows one, if there is to be one, in an arena that `prepare` makes.
+    /// Makes the logged run that follows a run, in an arena that `prepare` makes. Returns `None` if runs are not
+    /// logged.
     pub fn metrics(
         &self,
         threads: usize,
@@ -289,13 +295,13 @@ impl Plan {
         Ok(Some(Metrics::new(logged, window)))
     }
 
-    /// The contenders could not be had.
+    /// Returns the failure that the contenders could not be started.
     #[must_use]
     pub fn cannot_start(&self, threads: usize, error: &io::Error) -> Failure {
         Failure::Run(format!("cannot start {threads} {}: {error}", self.on))
     }
 
-    /// Makes them. The targets take turns, so that whatever changes on the machine in the meantime befalls all alike.
+    /// Makes all runs. The targets take turns, so that changes on the machine in the meantime affect all targets alike.
     pub fn measure(&self, output: Output, progress: &ProgressBar) -> Result<Vec<RunRecord>, Failure> {
         let mut records = Vec::with_capacity(self.total());
         for number in 1..=self.runs {

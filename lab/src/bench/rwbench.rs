@@ -1,6 +1,7 @@
-//! Threads, or goroutines, that contend for one readers-writer lock, each of which draws whether it reads or writes.
+//! The command `rwbench`: threads or goroutines that contend for a readers-writer lock. Each contender draws at random
+//! whether to read or to write.
 //!
-//! Inside, a reader looks at two words, a writer changes them: see the driver's room for it.
+//! Inside the lock, a reader looks at two words and a writer changes them: see `run/driver/critical_section.rs`.
 
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
 use clap::Args;
@@ -38,16 +39,16 @@ pub struct RwbenchArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2,8", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
-    /// Of a thousand visits, how many are to write
+    /// Writes in a thousand visits
     #[arg(long, value_name = "N,N", default_value = "0,1,10,100,500", value_parser = numbers::<0, 1000>)]
     pub writes: List<usize>,
 
-    /// How much, and of what.
+    /// Options that several commands have.
     #[command(flatten)]
     pub effort: EffortArgs,
 }
 
-/// What is written of a run.
+/// The record of a run.
 #[derive(Clone, Serialize, Debug)]
 struct RwRecord {
     bench: &'static str,
@@ -56,17 +57,17 @@ struct RwRecord {
     #[serde(flatten)]
     on: Contenders,
     threads: usize,
-    /// Of a thousand visits, so many were to write.
+    /// The number of writes in a thousand visits.
     writes_in_1000: usize,
     run: usize,
     seconds: f64,
     reads: u64,
     writes: u64,
-    /// Per second, of both.
+    /// Reads and writes per second.
     throughput: f64,
     read_throughput: f64,
     write_throughput: f64,
-    /// Of all writes, those of the same contender as the write before.
+    /// The share of writes that followed a write of the same contender.
     same_writer: Option<f64>,
     min_max: f64,
     jain: f64,
@@ -82,12 +83,12 @@ struct RwRecord {
     involuntary_switches: u64,
     cpus: f64,
     other_cpus: Option<f64>,
-    /// Of the logged run after it, if there was one.
+    /// The metrics of the logged run that followed this run, if there was a logged run.
     #[serde(skip_serializing_if = "Option::is_none")]
     metrics: Option<Metrics>,
 }
 
-/// Nothing, where none was timed.
+/// The waits of a run. A field is `None` if no wait was timed.
 #[derive(Clone, Copy, Serialize, Debug)]
 struct WaitFields {
     read_wait_p50_ns: Option<u64>,
@@ -100,7 +101,7 @@ struct WaitFields {
     write_wait_max_ns: Option<u64>,
 }
 
-/// The medians over the runs of one cell. What was not measured is not a number.
+/// The medians over the runs of a cell. A quantity that was not measured is not a number.
 #[derive(Clone, Copy, Debug)]
 struct Summary {
     throughput: f64,
@@ -112,17 +113,17 @@ struct Summary {
     write_waits: [f64; 3],
 }
 
-/// Up to how many writes `sharded` beats `go`, with one number of contenders.
+/// The share of writes up to which `sharded` beats `go`, for a number of contenders.
 #[derive(Clone, PartialEq, Serialize, Debug)]
 struct Crossover {
     bench: &'static str,
     #[serde(flatten)]
     on: Contenders,
     threads: usize,
-    /// The largest share of writes, in a thousand, up to which it does, at every share that was measured; nothing, if it
-    /// does not at the smallest.
+    /// The largest share of writes, in a thousand, such that `sharded` beats `go` at this share and at every smaller
+    /// share that was measured. `None` if `sharded` does not beat `go` at the smallest share.
     beats_up_to: Option<usize>,
-    /// Its throughput over that of `go`, by share.
+    /// The throughput of `sharded` over that of `go`, by share of writes.
     ratios: Vec<Ratio>,
 }
 
@@ -216,7 +217,7 @@ impl Summary {
     }
 }
 
-/// Makes the runs. The locks take turns, so that whatever changes on the machine in the meantime befalls all alike.
+/// Makes the runs. The locks take turns, so that changes on the machine in the meantime affect all locks alike.
 fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<RwRecord>, Failure> {
     let progress = output.progress(NAME, shares.len() * plan.total());
     let mut records = Vec::with_capacity(shares.len() * plan.total());
@@ -259,7 +260,7 @@ fn table(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Table {
     table
 }
 
-/// What is to be said of the logged runs, if there were any.
+/// Returns the text about the logged runs, if there were any.
 fn logged_runs(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Option<String> {
     let mut rows = Vec::new();
     for &threads in &plan.threads {
@@ -283,7 +284,7 @@ impl Crossover {
     }
 }
 
-/// For each number of contenders; none, if not both were measured.
+/// Returns the crossover for each number of contenders. Empty unless `go` and `sharded` were both measured.
 fn crossovers(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Vec<Crossover> {
     if ![GO, SHARDED].iter().all(|target| plan.targets.contains(target)) {
         return Vec::new();
@@ -310,7 +311,7 @@ fn crossover_table(crossovers: &[Crossover]) -> Table {
     table
 }
 
-/// Measures and prints.
+/// Runs `rwbench`: measures and prints.
 pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
     if args.effort.ungathered {
         return Err(Failure::Usage(

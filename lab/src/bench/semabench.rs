@@ -1,6 +1,6 @@
-//! The benchmark of the paper on waiting arrays: contenders for one semaphore of one permit, each with a step of a
-//! generator that they share while it has the permit, and a step of its own while it has not. And two floors beside
-//! them.
+//! The benchmark of the paper on waiting arrays: contenders for a semaphore of one permit. A contender that has the
+//! permit makes a step of a generator that all contenders share; a contender without the permit makes a step of a
+//! generator of its own. Two floors are measured beside the semaphores.
 
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers, permits};
 use clap::Args;
@@ -39,7 +39,7 @@ pub struct SemabenchArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = permits())]
     pub permits: u32,
 
-    /// How much, and of what.
+    /// Options that several commands have.
     #[command(flatten)]
     pub effort: EffortArgs,
 }
@@ -47,10 +47,10 @@ pub struct SemabenchArgs {
 const TWO_RMWS: Target = Target::Floor(FloorName::TwoRmws);
 const HANDOVER: Target = Target::Floor(FloorName::Handover);
 
-/// Of the measurements without contention, for each run with it.
+/// The measurements without contention for each run with contention.
 const ROUNDS: usize = 3;
 
-/// Measures and prints; with a path, writes a report as well.
+/// Runs `semabench`: measures and prints; with a path, writes a report as well.
 pub fn run(args: &SemabenchArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     let mut plan =
         Plan::new("semabench", &SemaphoreName::usual(), args.semaphores.as_ref(), &args.threads, &args.effort, 1)?;
@@ -80,7 +80,7 @@ pub fn run(args: &SemabenchArgs, report: Option<&Path>, output: Output) -> Resul
     }
 }
 
-/// Everything in one table. The floors come first.
+/// Returns a table of all results. The floors come first.
 fn overview(alone: &[uncontended::UncontendedRecord], summaries: &Summaries) -> Table {
     let most = summaries.threads.iter().copied().max().unwrap_or(1);
     let baseline = summaries.baseline();
@@ -115,13 +115,13 @@ fn overview(alone: &[uncontended::UncontendedRecord], summaries: &Summaries) -> 
     table
 }
 
-/// The geometric mean of the throughputs with more than one contender. None of them: not a number.
+/// Returns the geometric mean of the throughputs with more than one contender, or NaN if there are none.
 fn mean(summaries: &Summaries, target: Target) -> f64 {
     let several = summaries.threads.iter().filter(|&&threads| threads > 1);
     geometric_mean(several.map(|&threads| summaries.get(target, threads).throughput))
 }
 
-/// What the rows and columns mean.
+/// Returns the meanings of the rows and columns.
 fn remarks(plan: &Plan) -> Vec<String> {
     let permits = plan.workload.permits;
     let mut remarks = vec![
@@ -152,7 +152,7 @@ fn remarks(plan: &Plan) -> Vec<String> {
     remarks
 }
 
-/// How many contenders can run at a time.
+/// Returns the number of contenders that can run at a time.
 fn can_run(on: Contenders) -> usize {
     match on {
         Contenders::Threads | Contenders::PinnedThreads => thread::available_parallelism().map_or(1, |n| n.get()),

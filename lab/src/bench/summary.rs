@@ -14,69 +14,69 @@ use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
-/// What others are compared with: the lock, and the semaphore, that most programs would use instead.
+/// The baselines for comparisons: the lock, and the semaphore, that most programs would use instead.
 const BASELINES: &[Target] = &[
     Target::Lock(LockName::ParkingLot012),
     #[cfg(target_os = "linux")]
     Target::Semaphore(SemaphoreName::SemT),
 ];
 
-/// The medians over the runs of one target with one number of contenders. What was not measured is not a number.
+/// The medians over the runs of a target with a number of contenders. A quantity that was not measured is NaN.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// What was contended for.
+    /// The target that was contended for.
     pub target: Target,
-    /// How many contended.
+    /// The number of contenders.
     pub threads: usize,
     /// Acquisitions per second.
     pub throughput: f64,
-    /// The same in the worst run.
+    /// Acquisitions per second in the worst run.
     pub worst_throughput: f64,
     /// The smallest share over the largest.
     pub min_max: f64,
     /// Jain's index.
     pub jain: f64,
-    /// Waits in nanoseconds.
+    /// The median wait, in nanoseconds.
     pub p50: f64,
-    /// The same.
+    /// The 99th percentile of the waits, in nanoseconds.
     pub p99: f64,
-    /// The same.
+    /// The 99.9th percentile of the waits, in nanoseconds.
     pub p999: f64,
-    /// The same.
+    /// The longest wait, in nanoseconds.
     pub max: f64,
     /// Consecutive admissions of one contender.
     pub longest_run: f64,
-    /// Admissions of others between two of one contender.
+    /// Admissions of others between two admissions of one contender.
     pub max_bypass: f64,
-    /// Admissions of others in a wait.
+    /// Admissions of others during a wait.
     pub max_bypass_waiting: f64,
-    /// The part of these that is beyond an even round.
+    /// The part of the admissions during waits that is beyond an even round.
     pub overtaken: f64,
-    /// On a simulated machine, for each acquisition: misses.
+    /// Misses for each acquisition. Simulated machines only.
     pub misses: f64,
-    /// The same: copies of lines that were lost.
+    /// Copies of cache lines that were lost, for each acquisition. Simulated machines only.
     pub invalidations: f64,
-    /// Of the logged runs: the longest bypass.
+    /// The longest bypass in the logged runs.
     pub logged_bypass: f64,
 }
 
 /// The summaries of all targets with all numbers of contenders.
 #[derive(Clone, Debug)]
 pub struct Summaries {
-    /// What contended.
+    /// The kind of contenders.
     pub on: Contenders,
-    /// What was contended for, in the order in which it was asked for.
+    /// The targets that were contended for, in the order in which the command line asked for them.
     pub targets: Vec<Target>,
-    /// The numbers of contenders, likewise.
+    /// The numbers of contenders, in the order in which the command line asked for them.
     pub threads: Vec<usize>,
-    /// By number of contenders, then by target.
+    /// The summaries, by number of contenders, then by target.
     pub all: Vec<Summary>,
-    /// How many processors others used meanwhile, on average over the runs.
+    /// The number of processors that other processes used meanwhile, on average over the runs.
     pub other_cpus: Option<f64>,
 }
 
 impl Summary {
-    /// Takes the medians.
+    /// Computes the medians over the runs of a target with a number of contenders.
     #[must_use]
     pub fn new(target: Target, threads: usize, records: &[RunRecord]) -> Self {
         let ours = || records.iter().filter(|r| r.target == target && r.threads == threads);
@@ -107,7 +107,7 @@ fn number(measured: Option<u64>) -> f64 {
     measured.map_or(f64::NAN, |n| n as f64)
 }
 
-/// A warning, if there were several contenders that never met.
+/// Returns a warning if several contenders never met.
 #[must_use]
 pub fn solitude(on: Contenders, threads: &[usize]) -> Option<String> {
     const WARNING: &str =
@@ -116,7 +116,7 @@ pub fn solitude(on: Contenders, threads: &[usize]) -> Option<String> {
 }
 
 impl Summaries {
-    /// Takes the medians.
+    /// Computes the summaries of all targets of the plan.
     #[must_use]
     pub fn new(plan: &Plan, records: &[RunRecord]) -> Self {
         let all = plan
@@ -129,7 +129,7 @@ impl Summaries {
         Self { on: plan.on, targets: plan.targets.clone(), threads: plan.threads.clone(), all, other_cpus }
     }
 
-    /// One of them. It was asked for, so it is there.
+    /// Returns the summary of a target of the plan, with a number of contenders of the plan.
     #[must_use]
     pub fn get(&self, target: Target, threads: usize) -> &Summary {
         let found = self.all.iter().find(|s| s.target == target && s.threads == threads);
@@ -142,14 +142,15 @@ impl Summaries {
         self.targets.iter().map(|target| target.kind()).find(|&kind| kind != "floor").unwrap_or("floor")
     }
 
-    /// What the others are compared with: the usual one, or else the first.
+    /// Returns the target that the others are compared with: the usual baseline, or else the first target. Floors are
+    /// never the baseline.
     #[must_use]
     pub fn baseline(&self) -> Option<Target> {
         let not_floors = || self.targets.iter().copied().filter(|target| !matches!(target, Target::Floor(_)));
         not_floors().find(|target| BASELINES.contains(target)).or_else(|| not_floors().next())
     }
 
-    /// All medians.
+    /// Returns a table with all medians.
     #[must_use]
     pub fn table(&self) -> Table {
         const COLUMNS: [&str; 11] = [
@@ -190,7 +191,8 @@ impl Summaries {
         table
     }
 
-    /// Throughput against the baseline's, with a title; nothing, if there is nothing to compare with it.
+    /// Returns a title, and a table of the throughputs as ratios to the baseline's. Returns `None` if there is only one
+    /// target.
     #[must_use]
     pub fn ratios(&self) -> Option<(String, Table)> {
         let baseline = self.baseline()?;
@@ -210,15 +212,15 @@ impl Summaries {
         Some((format!("Throughput, as a ratio to that of {}:", baseline.name()), table))
     }
 
-    /// What else there is to say.
+    /// Returns further remarks on the runs.
     pub fn remarks(&self) -> impl Iterator<Item = String> {
         let price = remark_on_price(self.targets.iter().copied());
         let solitude = solitude(self.on, &self.threads);
         self.verdict().into_iter().chain(price).chain(solitude).chain(disturbance(self.other_cpus))
     }
 
-    /// Where, if anywhere, a peer is better than `go` in throughput and in p99.9 at once; nothing, if they did not
-    /// meet.
+    /// Returns the numbers of contenders, if any, at which a peer is better than `go` in both throughput and p99.9.
+    /// Returns `None` unless `go` and a peer were measured.
     fn verdict(&self) -> Option<String> {
         const GO: Target = Target::Lock(LockName::Go);
         let is_peer = |target: Target| matches!(target, Target::Lock(lock) if lock.is_peer());

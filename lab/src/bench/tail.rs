@@ -1,11 +1,11 @@
-//! The slow hundredth of a service, when one of its goroutines computes.
+//! The command `tail`: the slowest hundredth of a service's answers while a goroutine of the service computes.
 //!
 //! | part | what runs | what is measured |
 //! |---|---|---|
-//! | sleepers | 100 goroutines that sleep for 1 ms, again and again, beside one that computes | how late they wake |
-//! | connections | requests over TCP, of which some are heavy, due at random times | time from when a light request was due to its answer |
+//! | sleepers | 100 goroutines that sleep for 1 ms, again and again, beside a goroutine that computes | how late they wake |
+//! | connections | requests over TCP, of which some are heavy, due at random times | time from when a light request was due to the answer |
 //!
-//! Each side is a process of its own. The clients are threads of this one.
+//! Each side is a separate process. The clients are threads of this process.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -31,7 +31,7 @@ use crate::output::table::Table;
 use crate::output::units;
 use crate::run::noise::{end_with_input, noise};
 
-/// A runtime, and where a computation goes there.
+/// A runtime, and the place where a computation runs in the runtime.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
@@ -55,7 +55,7 @@ impl fmt::Display for Side {
     }
 }
 
-/// A side, by its name.
+/// A side, by name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Named(Side);
 
@@ -123,7 +123,7 @@ const LIGHT: Duration = Duration::from_micros(20);
 const SLEEPERS: usize = 100;
 const SLEEP: Duration = Duration::from_millis(1);
 
-/// The distribution of some times, in nanoseconds.
+/// The distribution of a set of times, in nanoseconds.
 #[derive(Clone, Copy, Serialize, Deserialize, Debug)]
 struct Percentiles {
     n: u64,
@@ -152,7 +152,7 @@ struct Record {
     runs: Vec<Percentiles>,
 }
 
-/// Starts this program once more, as one side.
+/// Returns a command that starts this program once more, as the process of `side`.
 fn command_of(side: Side, args: &TailArgs) -> Result<Command, Failure> {
     let this = env::current_exe().map_err(|error| Failure::Run(format!("where is this program? {error}")))?;
     let mut command = Command::new(this);
@@ -162,7 +162,7 @@ fn command_of(side: Side, args: &TailArgs) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// Starts a side: on one processor, if the option was given and the program is not ours.
+/// Starts a side. With the option for one processor, binds Go's side to that processor; our sides bind themselves.
 fn bound<T>(side: Side, start: impl FnOnce() -> T) -> T {
     let _one_processor = if side == Side::Go { noise().bind_what_starts() } else { None };
     start()
@@ -200,7 +200,7 @@ fn connections(side: Side, heavy: usize, args: &TailArgs, program: Option<&Progr
 struct Random(u64);
 
 impl Random {
-    /// Returns a number from 0 up to, and without, 1.
+    /// Returns a random number from 0 up to, but not including, 1.
     fn next(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -244,7 +244,7 @@ fn load(server: &Running, heavy: Duration, args: &TailArgs) -> io::Result<Vec<u6
     Ok(all.into_inner().expect("no client has panicked"))
 }
 
-/// Measures and prints.
+/// Runs `tail`: measures and prints.
 pub fn run(args: &TailArgs, output: Output) -> Result<(), Failure> {
     raise_limit(2 * args.connections)?;
     let sides: Vec<Side> = args.sides.0.iter().map(|named| named.0).collect();
@@ -320,7 +320,7 @@ fn late(due: Instant) -> u64 {
     due.elapsed().as_nanos() as u64
 }
 
-/// Computes for so long, and makes no call into a runtime.
+/// Computes for the given time, and makes no call into a runtime.
 fn hog(time: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < time {

@@ -1,4 +1,4 @@
-//! One thread, or goroutine, that locks and unlocks, or acquires and releases.
+//! The command `uncontended`: a single thread or goroutine that locks and unlocks, or acquires and releases.
 
 use crate::options::{List, MAX_RUNS, OnArgs, list, number};
 use crate::targets::compose::LockSpec;
@@ -34,55 +34,56 @@ pub struct UncontendedArgs {
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
 
-    /// What it runs on.
+    /// Options for the kind of contender.
     #[command(flatten)]
     pub on: OnArgs,
 }
 
-/// How long each is measured in a round.
+/// The time for which each target is measured in a round.
 pub const ROUND: Duration = Duration::from_millis(20);
 
-/// The locks that others must measure up to: the usual ones, by their usual release.
+/// The locks that others are compared with: the usual locks, by their usual release.
 pub const PEERS: [Target; 3] =
     [Target::Lock(LockName::Std), Target::Lock(LockName::ParkingLot012), Target::Lock(LockName::ParkingLot013)];
 
-/// What came of one.
+/// The result of a target.
 #[derive(Clone, Serialize, Debug)]
 pub struct UncontendedRecord {
     bench: &'static str,
-    /// What.
+    /// The target that was measured.
     #[serde(flatten)]
     pub target: Target,
     #[serde(flatten)]
     on: Contenders,
     rounds: usize,
-    /// Of a pair of lock and unlock, or acquire and release: the median over the rounds.
+    /// The nanoseconds of a pair of lock and unlock, or acquire and release: the median over the rounds.
     pub ns: f64,
     /// The best round.
     pub ns_min: f64,
-    /// `ns` over that of the fastest of those that they are compared with; nothing, if none of them was measured.
+    /// `ns` over the `ns` of the fastest reference; `None` if no reference was measured.
     pub ratio: Option<f64>,
 }
 
-/// Nanoseconds of one pair, over a time.
+/// A job that returns the nanoseconds of a pair, measured for at least the given time.
 pub struct Pairs(pub Duration);
 
 impl LockableJob for Pairs {
     type Out = f64;
 
     fn run<E: Lockable>(self, setup: &E::Setup) -> f64 {
-        /// Between two looks at the time, which are lost among so many.
+        /// The number of pairs between two readings of the clock: so many that the cost of a reading is lost among
+        /// them.
         const BATCH: u32 = 10_000;
 
         let target = CachePadded::new(E::new(setup, 1, 1));
-        // From here on the compiler must take it for one that others know of, as one in a static is.
+        // Make the compiler assume that other threads know the target, as they would a target in a static.
         let target: &E = black_box(&target);
         let start = system::now();
         let mut pairs = 0_u64;
         loop {
             for _ in 0..BATCH {
                 let guard = target.enter(0, Access::Write);
-                // SAFETY: entered above, on this thread.
+                // SAFETY: `guard` comes from `enter` of the same target and contender above, on this thread.
                 unsafe { target.leave(0, guard) };
             }
             pairs += u64::from(BATCH);
@@ -94,7 +95,7 @@ impl LockableJob for Pairs {
     }
 }
 
-/// Measures them, taking turns. Their ratios are to the fastest of `references`.
+/// Measures the targets, taking turns. The ratios are to the fastest of `references`.
 pub fn measure(
     on: Contenders,
     targets: &[Target],
@@ -128,10 +129,10 @@ pub fn measure(
     Ok(records)
 }
 
-/// Measures and prints.
+/// Runs `uncontended`: measures and prints.
 pub fn run(args: &UncontendedArgs, output: Output) -> Result<(), Failure> {
     let on = args.on.contenders()?;
-    // All of them, on goroutines too: no contender waits.
+    // Goroutines may use every lock here, as no contender waits.
     let locks: Vec<Target> = match &args.locks {
         None => LockName::usual().into_iter().map(Target::from).collect(),
         Some(List(specs)) => specs.iter().map(|&spec| spec.into()).collect(),

@@ -1,4 +1,4 @@
-//! How a time grows with n, and whether the treap loses to another queue.
+//! The growth of times with n, and the verdict whether the treap loses to another queue.
 
 use serde::Serialize;
 
@@ -6,63 +6,63 @@ use crate::output::table::Table;
 use crate::output::units;
 use crate::targets::queues::QueueName;
 
-/// From how many waiters on the queues are judged: with fewer, the rest of an operation is what it takes.
+/// The least number of waiters for which the queues are judged: with fewer waiters, the rest of an operation dominates.
 pub const MANY: usize = 1000;
 
 /// Times that differ by less than this part are a tie.
 const TIE: f64 = 0.05;
 
-/// A time that was measured.
+/// A measured time.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
-    /// What was done.
+    /// The case that was measured.
     pub case: &'static str,
-    /// With which queue.
+    /// The queue.
     pub queue: QueueName,
-    /// With how many waiters.
+    /// The number of waiters.
     pub n: usize,
-    /// How long it took, in nanoseconds.
+    /// The time of an operation, in nanoseconds.
     pub ns: f64,
 }
 
-/// The growth of one case with one queue.
+/// The growth of a case with a queue.
 #[derive(Clone, Serialize, Debug)]
 pub struct Growth {
     bench: &'static str,
     case: &'static str,
     queue: QueueName,
-    /// The n that it is over: from here
+    /// The smallest n of the growth.
     from_n: usize,
-    /// to here.
+    /// The largest n of the growth.
     to_n: usize,
-    /// Nothing, if there are not two of them.
+    /// The exponent of the growth. `None` if there are not two different n.
     exponent: Option<f64>,
 }
 
-/// The treap beside another queue, at one n.
+/// A comparison of the treap with another queue, at a single n.
 #[derive(Clone, Copy, Serialize, Debug)]
 struct Match {
     case: &'static str,
     queue: QueueName,
     n: usize,
-    /// The treap's time over the other's.
+    /// The treap's time over the time of the other queue.
     ratio: f64,
 }
 
-/// Whether the treap loses to another queue with [`MANY`] waiters or more.
+/// The verdict whether the treap loses to another queue with [`MANY`] waiters or more.
 #[derive(Clone, Serialize, Debug)]
 pub struct Verdict {
     bench: &'static str,
     at_least_n: usize,
-    /// Where it does.
+    /// The comparisons in which the treap loses.
     losses: Vec<Match>,
-    /// Where it does not, nor wins by more than chance.
+    /// The comparisons in which the treap neither loses nor wins by more than chance.
     ties: Vec<Match>,
     wins: usize,
 }
 
-/// The p of the time c n^p that fits best: the slope of log(time) over log(n), by least squares. Nothing, if there are
-/// not two different n.
+/// Returns the p of the time c n^p that fits best: the slope of log(time) over log(n), by least squares. Returns `None`
+/// if there are not two different n.
 #[must_use]
 pub fn exponent(points: impl IntoIterator<Item = (f64, f64)>) -> Option<f64> {
     let logs: Vec<(f64, f64)> = points.into_iter().map(|(n, time)| (n.ln(), time.ln())).collect();
@@ -73,8 +73,8 @@ pub fn exponent(points: impl IntoIterator<Item = (f64, f64)>) -> Option<f64> {
     (spread > 0.0 && slope.is_finite()).then_some(slope)
 }
 
-/// The growth of each case with each queue, over all n; and over those from [`MANY`] on, if those are several, but not
-/// all.
+/// Returns the growth of each case with each queue, over all n; and over the n from [`MANY`] on, if there are several
+/// such n and smaller n as well.
 #[must_use]
 pub fn growths(bench: &'static str, points: &[Point]) -> Vec<Growth> {
     let mut froms = vec![0];
@@ -112,7 +112,7 @@ pub fn growths(bench: &'static str, points: &[Point]) -> Vec<Growth> {
     growths
 }
 
-/// What [`growths`] found.
+/// Returns a table of the results of [`growths`].
 #[must_use]
 pub fn table(growths: &[Growth]) -> Table {
     let mut table = Table::new(2, ["case", "queue", "n from", "to", "growth exponent"]);
@@ -126,7 +126,7 @@ pub fn table(growths: &[Growth]) -> Table {
 }
 
 impl Verdict {
-    /// Compares. Nothing, if the treap or all others are missing.
+    /// Compares the treap with the other queues. Returns `None` if the treap or all others are missing.
     #[must_use]
     pub fn new(bench: &'static str, points: &[Point]) -> Option<Self> {
         let (treaps, others): (Vec<&Point>, Vec<_>) = points.iter().partition(|p| p.queue == QueueName::Treap);
@@ -147,7 +147,7 @@ impl Verdict {
         Some(verdict)
     }
 
-    /// In one line.
+    /// Returns the verdict as a line.
     #[must_use]
     pub fn line(&self) -> String {
         let many = self.at_least_n;
@@ -163,7 +163,7 @@ impl Verdict {
     }
 }
 
-/// By case and queue.
+/// Returns a list of the comparisons, by case and queue.
 fn list(matches: &[Match]) -> String {
     let mut items: Vec<String> = Vec::new();
     let mut seen = Vec::new();

@@ -1,7 +1,7 @@
-//! Logs of admissions: each contender writes its own, into chunks that it takes from a pool.
+//! Logs of admissions: each contender writes to a log of its own, into chunks from a pool.
 //!
-//! So there is one bound, on all logs together, and it does not matter which contenders get the admissions. Everything is
-//! allocated, and touched, before the run; a contender goes to the pool once in [`CHUNK`] admissions, outside the
+//! The pool bounds all logs together, so the bound does not depend on which contenders get the admissions. All memory
+//! is allocated, and touched, before the run; a contender goes to the pool once in [`CHUNK`] admissions, outside the
 //! critical section.
 
 use std::time::Duration;
@@ -11,49 +11,51 @@ use sudog_runtime::event::clock::Scale;
 
 use crate::measure::admissions::{Admission, AdmissionHistory, Pending};
 
-/// What is written of an admission. Times are ticks of [`clock::ticks`](sudog_runtime::event::clock::ticks).
+/// The log entry of an admission. Times are ticks of [`clock::ticks`](sudog_runtime::event::clock::ticks).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// How many were admitted before, if that is counted.
+    /// The number of admissions before this one, if admissions are counted.
     pub seq: u64,
-    /// Just before the call.
+    /// The time just before the call.
     pub request: u64,
-    /// First thing inside.
+    /// The time at the beginning of the critical section.
     pub entry: u64,
-    /// Last thing inside.
+    /// The time at the end of the critical section.
     pub release: u64,
 }
 
-/// One contender's log.
+/// The log of a contender.
 #[derive(Debug)]
 pub struct Log {
     full: Vec<Vec<Entry>>,
-    /// Has room for one more, at least.
+    /// The chunk that is being filled. Has room for at least one more entry.
     open: Vec<Entry>,
-    /// The request after which it was told that the run is over.
+    /// The time of the request after which the contender learned that the run is over.
     last_request: Option<u64>,
 }
 
-/// Free chunks.
+/// A pool of free chunks.
 #[derive(Debug)]
 pub struct Pool(Mutex<Vec<Vec<Entry>>>);
 
 /// Entries in a chunk: 32 kB.
 const CHUNK: usize = 1024;
 
-/// Entries in all chunks: 128 MB. A chunk for each contender there is in any case.
+/// The largest number of entries in the pool: 128 MB. A chunk for each contender comes in addition.
 pub const MOST: usize = 1 << 22;
 
 impl Pool {
-    /// For so many contenders, and for this much time, if there is room for it.
+    /// Creates a pool for `contenders` contenders, with room for a run of `duration`, but for at most [`MOST`] entries
+    /// and a chunk for each contender.
     #[must_use]
     pub fn new(contenders: usize, duration: Duration) -> Self {
-        /// No acquisition takes less: three readings of the clock alone take more.
+        /// The least time of an acquisition: three readings of the clock alone take more.
         const LEAST: Duration = Duration::from_nanos(20);
         let wanted = (duration.as_nanos() / LEAST.as_nanos()) as usize;
         let chunks = contenders + wanted.min(MOST).div_ceil(CHUNK);
         let chunk = |_| {
-            // Written to, not only reserved: else the system would give the memory page by page, in the run.
+            // Write to the memory instead of only reserving memory: else the system would provide the memory page by
+            // page, during the run.
             let untouched = Entry { seq: u64::MAX, request: 0, entry: 0, release: 0 };
             let mut chunk = vec![untouched; CHUNK];
             chunk.clear();
@@ -62,7 +64,7 @@ impl Pool {
         Self(Mutex::new((0..chunks).map(chunk).collect()))
     }
 
-    /// A log, with its first chunk.
+    /// Returns a log with a first chunk.
     ///
     /// # Panics
     ///
@@ -78,14 +80,14 @@ impl Pool {
 }
 
 impl Log {
-    /// One more. There must be room.
+    /// Adds an entry. There must be room.
     #[inline]
     pub fn push(&mut self, entry: Entry) {
         debug_assert!(self.open.len() < CHUNK, "no room was made");
         self.open.push(entry);
     }
 
-    /// Makes room for one more. Fails if there is none in the pool: nothing may be pushed then.
+    /// Makes room for another entry. Returns false if the pool has no chunk left: then nothing may be pushed.
     #[inline]
     pub fn make_room(&mut self, pool: &Pool) -> bool {
         self.open.len() < CHUNK || self.next_chunk(pool)
@@ -98,18 +100,18 @@ impl Log {
         true
     }
 
-    /// The last, which was made at this time, was in vain.
+    /// Notes the time of the last request, which was in vain.
     pub fn end(&mut self, last_request: u64) {
         self.last_request = Some(last_request);
     }
 }
 
-/// The logs of all contenders, by number, of a run from one time to another. What was requested before the start counts
-/// from the start.
+/// Merges the logs of all contenders, which are in the order of the contenders' numbers, for a run from `start` to
+/// `stop`. A request from before the start counts as made at the start.
 ///
 /// # Panics
 ///
-/// If there is an order, and an admission of it is missing, or there twice.
+/// If there is an order, and an admission is missing in the order, or present twice.
 #[must_use]
 pub fn merge(logs: Vec<Log>, in_order: bool, start: u64, stop: u64, scale: &Scale) -> AdmissionHistory {
     let ns = |ticks: u64| scale.time(ticks).as_nanos() as u64;
@@ -123,7 +125,7 @@ pub fn merge(logs: Vec<Log>, in_order: bool, start: u64, stop: u64, scale: &Scal
     };
     let pending = logs.iter().enumerate().filter_map(still).collect();
     let total = logs.iter().map(|log| log.full.len() * CHUNK + log.open.len()).sum();
-    // No contender has this number, so it tells where nothing has been written.
+    // No contender has this number, so this value marks places that have not been written.
     let nobody = Admission { contender: u32::MAX, request: 0, entry: 0, release: 0 };
     let mut admissions = vec![nobody; total];
     let mut place = 0;

@@ -1,8 +1,8 @@
 //! Numbers about shares: how evenly the admissions fell on the contenders.
 
-/// The smallest share over the largest: 1 if all are equal, 0 if a contender got nothing.
+/// Returns the smallest share over the largest: 1 if all shares are equal, 0 if a contender got nothing.
 ///
-/// No contender got anything at all: 1, as in all of these, for that is even too.
+/// If no contender got anything, this and the other functions return the value of even shares.
 #[must_use]
 pub fn min_max(shares: &[u64]) -> f64 {
     match (shares.iter().min(), shares.iter().max()) {
@@ -11,8 +11,8 @@ pub fn min_max(shares: &[u64]) -> f64 {
     }
 }
 
-/// Jain's index, (sum x)^2 / (n sum x^2): the part of the contenders among which the shares, if equal, would be as
-/// uneven. 1 if all are equal, 1/n if one got everything.
+/// Returns Jain's index, (sum x)^2 / (n sum x^2): the part of the contenders among which equal shares would be as
+/// uneven. 1 if all shares are equal, 1/n if a single contender got everything.
 #[must_use]
 pub fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|&x| x as f64).sum();
@@ -20,7 +20,8 @@ pub fn jain(shares: &[u64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum.powi(2) / (shares.len() as f64 * squares) }
 }
 
-/// Gini's coefficient, sum |xi - xj| / (2 n^2 mean): 0 if all are equal, 1 - 1/n if one got everything.
+/// Returns Gini's coefficient, sum |xi - xj| / (2 n^2 mean): 0 if all shares are equal, 1 - 1/n if a single contender
+/// got everything.
 #[must_use]
 pub fn gini(shares: &[u64]) -> f64 {
     let mut sorted = shares.to_vec();
@@ -36,20 +37,21 @@ pub fn gini(shares: &[u64]) -> f64 {
     pairs / (2.0 * n * sum)
 }
 
-/// The largest of some costs. Of nothing: not a number.
+/// Returns the largest of some costs, or NaN if there are none.
 #[must_use]
 pub fn worst(costs: &[f64]) -> f64 {
     costs.iter().copied().fold(f64::NAN, f64::max)
 }
 
-/// Whether the runs of a series fall into two modes: the best or the worst is more than twice away from the median.
+/// Returns whether the runs of a series fall into two modes: the best or the worst run is more than twice away from the
+/// median.
 #[must_use]
 pub fn is_bistable(costs: &[f64]) -> bool {
     let middle = median(costs.iter().copied());
     costs.iter().any(|&cost| cost > 2.0 * middle || 2.0 * cost < middle)
 }
 
-/// The middle value, or the mean of the two in the middle. Of nothing: not a number.
+/// Returns the middle value, or the mean of the two middle values, or NaN if there are no values.
 #[must_use]
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.into_iter().collect();
@@ -62,14 +64,15 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// The least of these values, which are sorted, that so many in a thousand do not exceed. Of nothing: nothing.
+/// Returns the least of the values that `per_mille` in a thousand do not exceed, or `None` if there are no values. The
+/// values must be sorted.
 #[must_use]
 pub fn quantile(sorted: &[u64], per_mille: usize) -> Option<u64> {
     let rank = (sorted.len() * per_mille).div_ceil(1000);
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
-/// The n-th root of the product of n values. Of nothing: not a number.
+/// Returns the n-th root of the product of n values, or NaN if there are none.
 #[must_use]
 pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let logs: Vec<f64> = values.into_iter().map(f64::ln).collect();

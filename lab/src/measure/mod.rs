@@ -1,4 +1,4 @@
-//! What is observed of a run: waits, wake-ups, admissions, the use of processors.
+//! Observations of a run: waits, wake-ups, admissions, the use of processors.
 
 pub mod admissions;
 pub mod growth;

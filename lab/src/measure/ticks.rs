@@ -1,4 +1,4 @@
-//! A coarse clock that costs its readers one load of a line that is rarely written; and a count, as coarse.
+//! A coarse clock whose readers pay a single load of a line that is rarely written; and a count, as coarse.
 
 use std::time::Duration;
 use sudog_runtime::shim::system::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
@@ -7,17 +7,18 @@ use crossbeam_utils::CachePadded;
 
 /// A clock that one thread advances about every [`Ticks::PERIOD`] and that any thread reads.
 ///
-/// It counts ticks and keeps the time of each. A reading is the number of a tick and not a time, because ticks may be
-/// late: on a busy machine the thread that advances the clock waits for a processor too. Two ticks are never closer
-/// than a period, though, so an interval in which two fell has lasted a period at least, however late they were.
+/// The clock counts ticks and keeps the time of each tick. A reading is the number of a tick and not a time, because
+/// ticks may be late: on a busy machine the thread that advances the clock waits for a processor too. Two ticks are
+/// never closer than a period, though, so an interval that contains two ticks has lasted at least a period, however
+/// late the ticks were.
 ///
-/// With each tick it keeps a count of whatever is going on meanwhile.
+/// With each tick, the clock keeps a count of events that the caller chooses.
 #[derive(Debug)]
 pub struct Ticks {
     latest: CachePadded<AtomicUsize>,
-    /// When each tick was, in nanoseconds since tick 0.
+    /// The time of each tick, in nanoseconds since tick 0.
     times: Box<[AtomicU64]>,
-    /// What the count was just after each tick.
+    /// The count just after each tick.
     counts: Box<[AtomicU64]>,
 }
 
@@ -25,7 +26,7 @@ impl Ticks {
     /// The least time between two ticks.
     pub const PERIOD: Duration = Duration::from_millis(1);
 
-    /// A clock at tick 0, with room for this much time.
+    /// Creates a clock at tick 0, with room for the ticks of `room`.
     #[must_use]
     pub fn new(room: Duration) -> Self {
         let ticks = room.as_nanos().div_ceil(Self::PERIOD.as_nanos()) as usize;
@@ -33,17 +34,19 @@ impl Ticks {
         Self { latest: CachePadded::new(AtomicUsize::new(0)), times: zeroes(), counts: zeroes() }
     }
 
-    /// The number of the latest tick.
+    /// Returns the number of the latest tick.
     #[inline]
     #[must_use]
     pub fn latest(&self) -> usize {
-        // Acquire, for the times of this tick and those before it, and the counts of those before it.
+        // Acquire, for the times of this tick and the ticks before, and the counts of the ticks before.
         self.latest.load(Ordering::Acquire)
     }
 
-    /// One more tick, `time` after tick 0 and at least a period after the one before. For one thread only.
+    /// Adds a tick, `time` after tick 0 and at least a period after the previous tick. Only a single thread may call
+    /// this.
     ///
-    /// The count is asked for after the tick, so for a reader that still read the tick before, it is not a count of its past.
+    /// The count is taken after the tick. So for a reader that still reads the previous tick, the count is not from the
+    /// reader's past.
     pub fn advance(&self, time: Duration, count: impl FnOnce() -> u64) {
         let next = self.latest.load(Ordering::Relaxed) + 1;
         self.times[next].store(time.as_nanos() as u64, Ordering::Relaxed);
@@ -52,16 +55,17 @@ impl Ticks {
         self.counts[next].store(count(), Ordering::Relaxed);
     }
 
-    /// What the count was just after this tick, which is not the latest one.
+    /// Returns the count just after a tick. The tick must not be the latest.
     #[must_use]
     pub fn count_after(&self, tick: usize) -> u64 {
         self.counts[tick].load(Ordering::Relaxed)
     }
 
-    /// How long a wait was that began after tick `from` and ended after tick `to`, give or take a tick at either end;
-    /// nothing, if it was too short for this clock.
+    /// Returns the length of a wait that began after tick `from` and ended after tick `to`, give or take a tick at
+    /// either end. Returns `None` if the wait was too short for this clock.
     ///
-    /// It is taken to have begun halfway between two ticks, and to have ended with the last that it saw.
+    /// The wait is assumed to have begun halfway between two ticks, and to have ended with the last tick during the
+    /// wait.
     #[inline]
     #[must_use]
     pub fn between(&self, from: usize, to: usize) -> Option<Duration> {

@@ -1,4 +1,4 @@
-//! What the operating system counts: for this process and its children, and for the whole machine.
+//! The operating system's counts: for this process and its children, and for the whole machine.
 
 use std::time::{Duration, Instant};
 use sudog_runtime::shim::system;
@@ -10,8 +10,8 @@ use nix::{
     unistd::{SysconfVar, sysconf},
 };
 
-/// A warning, if the machine was not ours alone. On two processors of which one is taken, threads take turns on the
-/// other and hardly ever meet: that is another benchmark.
+/// Returns a warning if other processes used the machine as well. If another process takes one of two processors,
+/// threads take turns on the other and hardly ever meet: that is a different benchmark.
 #[must_use]
 pub fn disturbance(other_cpus: Option<f64>) -> Option<String> {
     const TOLERABLE: f64 = 0.1;
@@ -19,23 +19,24 @@ pub fn disturbance(other_cpus: Option<f64>) -> Option<String> {
     Some(format!("Others used {others:.2} processors meanwhile, so the figures are not to be relied upon."))
 }
 
-/// The processors and the switches that a run took; and what other processes took meanwhile, which disturb it.
+/// The processors and the switches that a run took, and the processors that other processes took meanwhile, which
+/// disturbs the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// How often a thread was switched from because it waited.
+    /// The number of switches away from a thread because the thread waited.
     pub voluntary_switches: u64,
-    /// How often because another thread was to run.
+    /// The number of switches away from a thread because another thread was to run.
     pub involuntary_switches: u64,
-    /// How many processors the process used, on average.
+    /// The number of processors that the process used, on average.
     pub cpus: f64,
-    /// How many were used otherwise; nothing, if that cannot be told. To a hundredth of a second, so of a short run it
-    /// says little.
+    /// The number of processors that other processes used, on average; `None` if the system does not tell. The system
+    /// counts to a hundredth of a second, so for a short run the number says little.
     pub other_cpus: Option<f64>,
-    /// Misses and lost copies of lines; nothing on a real machine.
+    /// Misses and lost copies of lines; `None` on a real machine.
     pub traffic: Option<Traffic>,
 }
 
-/// What a simulated machine counts of its caches.
+/// A simulated machine's counts of cache traffic.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic {
     /// Accesses that another cache or memory served.
@@ -61,26 +62,26 @@ impl Traffic {
     }
 }
 
-/// The counts at one moment.
+/// The counts at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     time: Instant,
     voluntary_switches: u64,
     involuntary_switches: u64,
     cpu: Duration,
-    /// Of the whole machine.
+    /// The time of all processors of the machine together.
     busy: Option<Duration>,
     traffic: Option<Traffic>,
 }
 
 impl Counts {
-    /// What is to be said if others have disturbed us since.
+    /// Returns a warning if other processes have disturbed this process since.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         disturbance(self.usage_until_now().other_cpus)
     }
 
-    /// Now. Of all threads and of all child processes that have been waited for.
+    /// Returns the counts of all threads, and of all child processes that have been waited for, until now.
     #[cfg(all(unix, not(sudog_sim)))]
     #[must_use]
     pub fn now() -> Self {
@@ -99,7 +100,7 @@ impl Counts {
         }
     }
 
-    /// Now. Nothing is counted here.
+    /// Returns the counts until now. The counts of the operating system are missing here.
     #[cfg(any(not(unix), sudog_sim))]
     #[must_use]
     pub fn now() -> Self {
@@ -113,7 +114,7 @@ impl Counts {
         }
     }
 
-    /// From then until now.
+    /// Returns the usage from these counts until now.
     #[must_use]
     pub fn usage_until_now(self) -> Usage {
         let now = Self::now();
@@ -130,12 +131,12 @@ impl Counts {
     }
 }
 
-/// How long all processors together have been busy since the machine was started. What a hypervisor has taken away
-/// counts, as it is not ours.
+/// Returns the time for which all processors together have been busy since the machine was started. Time that a
+/// hypervisor has taken away counts as busy, as this process did not get that time.
 #[cfg(all(unix, not(sudog_sim)))]
 fn busy() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
-    // user, nice, system, idle, iowait, irq, softirq, steal; guests are in the first two already.
+    // Columns: user, nice, system, idle, iowait, irq, softirq, steal. Guests are included in the first two.
     let times: Vec<u64> = text.lines().next()?.split_whitespace().skip(1).map_while(|t| t.parse().ok()).collect();
     let ticks = [0, 1, 2, 5, 6, 7].into_iter().map(|column| times.get(column).copied()).sum::<Option<u64>>()?;
     let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;

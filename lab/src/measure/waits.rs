@@ -1,4 +1,4 @@
-//! How long one waits for the lock, in time and in admissions of others, measured without slowing it down.
+//! The waits for a lock, in time and in admissions of others, measured without slowing the lock down.
 
 use std::time::{Duration, Instant};
 
@@ -12,45 +12,47 @@ use sudog_runtime::shim::system;
 /// A histogram of waiting times in nanoseconds.
 pub type WaitHistogram = Histogram<u64>;
 
-/// An empty histogram: to one part in a hundred, up to an hour.
+/// Returns an empty histogram: exact to one part in a hundred, up to an hour.
 #[must_use]
 pub fn empty_waits() -> WaitHistogram {
     const HOUR: u64 = 3_600_000_000_000;
     WaitHistogram::new_with_bounds(1, HOUR, 2).expect("the bounds are good")
 }
 
-/// One for each access.
+/// Returns an empty histogram for each access.
 #[must_use]
 pub fn empty_waits_by_access() -> PerAccess<WaitHistogram> {
     PerAccess { read: empty_waits(), write: empty_waits() }
 }
 
-/// Records one contender's waits, from the request for the lock to its entry into the critical section.
+/// Records a contender's waits, from the request for the lock to the entry into the critical section.
 ///
-/// Reading the time at every acquisition would cost more than a fast lock does, and reading it at a few would miss the
-/// rare long wait, which is what fairness is about. So there are two classes of waits, told apart by the coarse clock,
-/// which is cheap enough to read each time:
+/// Reading the time at every acquisition would cost more than a fast lock does, and reading the time at a few
+/// acquisitions would miss the rare long waits, which matter for fairness. So there are two classes of waits, told
+/// apart by the coarse clock, which is cheap enough to read each time:
 ///
-/// * a wait in which two ticks fell is *long*: every one is recorded, with weight 1;
-/// * any other is *short*: one in `rate` on average is timed, and recorded with weight `rate`.
+/// * a wait that contains two ticks is *long*: every long wait is recorded, with weight 1;
+/// * any other wait is *short*: one in `rate` on average is timed, and recorded with weight `rate`.
 ///
-/// Every wait is in one class and no matter of chance decides in which, so the long ones are counted and the short ones
-/// estimated, and the whole is unbiased: a short wait contributes `rate` with probability 1/`rate`, at gaps that are
-/// random so as not to keep step with anything periodic. A timed wait that turns out to be long is dropped, as the
-/// clock has counted it already.
+/// Every wait is in exactly one class, and chance does not decide in which class. So long waits are counted and short
+/// waits are estimated, and the whole is unbiased: a short wait contributes `rate` with probability 1/`rate`. The gaps
+/// between timed waits are random, so that they do not keep step with anything periodic. A timed wait that turns out to
+/// be long is dropped, as the coarse clock has counted the wait already.
 ///
-/// WaitHistogram are kept apart by access. Which of them are timed is drawn for all together, so it is as it would be for each.
+/// Histograms are kept apart by access. The timed waits are drawn from all accesses together, which makes no difference
+/// for each access.
 ///
-/// The same waits are measured by how many others were admitted meanwhile. At the request of a timed one, their number
-/// is read, as at its entry; that of a long one was read just after the first tick in it, so it has less than it should
-/// by what came before. To read it at each request would be to take its line from the contender inside.
+/// The same waits are also measured by the admissions of others meanwhile. For a timed wait, the number of admissions
+/// is read at the request and at the entry. For a long wait, the number was read just after the first tick in the wait,
+/// so the admissions before that tick are missing from the result. Reading the number at each request would take the
+/// number's cache line from the contender inside.
 #[derive(Debug)]
 pub struct WaitRecorder<'a> {
     ticks: &'a Ticks,
     waits: PerAccess<WaitHistogram>,
     bypasses: Bypasses,
     rate: u32,
-    /// Acquisitions until the next one that is timed.
+    /// The number of acquisitions until the next timed wait.
     gap: u32,
     random: Mt,
 }
@@ -58,16 +60,16 @@ pub struct WaitRecorder<'a> {
 /// Admissions of others during waits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Bypasses {
-    /// The most during one wait.
+    /// The largest number of admissions during a single wait.
     pub max: u64,
-    /// Those during all waits.
+    /// The admissions during all waits.
     pub all: u64,
-    /// Those that there would not have been, had each other one been admitted once.
+    /// The admissions that there would not have been, if each other contender had been admitted only once in each wait.
     pub beyond: u64,
 }
 
 impl Bypasses {
-    /// A wait that stands for `weight` waits.
+    /// Records a wait that stands for `weight` waits.
     #[inline]
     pub fn record(&mut self, bypass: u64, others: u64, weight: u64) {
         self.max = self.max.max(bypass);
@@ -75,31 +77,31 @@ impl Bypasses {
         self.beyond += bypass.saturating_sub(others) * weight;
     }
 
-    /// Both.
+    /// Returns the sum of both, with the larger of the two maxima.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { max: self.max.max(other.max), all: self.all + other.all, beyond: self.beyond + other.beyond }
     }
 }
 
-/// What is known when the lock is requested.
+/// The facts known when the lock is requested.
 #[derive(Debug)]
 pub struct Request {
     tick: usize,
     timed: Option<(Instant, u64)>,
 }
 
-/// What is known on entry.
+/// The facts known on entry.
 #[derive(Debug)]
 pub struct Wait {
     from: usize,
     to: usize,
-    /// How long it was, and how many had been admitted when it began.
+    /// The length of the wait, and the number of admissions at the request.
     timed: Option<(Duration, u64)>,
 }
 
 impl<'a> WaitRecorder<'a> {
-    /// Records one short wait in `rate`; with a rate of 0, none.
+    /// Creates a recorder that records one short wait in `rate`; with a rate of 0, no short waits.
     #[must_use]
     pub fn new(ticks: &'a Ticks, rate: u32, seed: u32) -> Self {
         let mut recorder = Self {
@@ -114,36 +116,38 @@ impl<'a> WaitRecorder<'a> {
         recorder
     }
 
-    /// The first wait is not timed: it begins before the clock does. If it is long it is recorded, from the start on.
+    /// Leaves the first wait untimed: the wait begins before the clock does. A long first wait is recorded, from the
+    /// start on.
     pub fn leave_out_the_first(&mut self) {
         if self.gap == 1 {
             self.gap = 2;
         }
     }
 
-    /// To be called before the acquisition. `admissions` counts them, the contender's own as well.
+    /// Begins a wait. Call this before the acquisition. `admissions` counts all admissions, including the contender's
+    /// own.
     #[inline]
     pub fn request(&mut self, admissions: impl FnOnce() -> u64) -> Request {
         self.gap = self.gap.wrapping_sub(1);
         Request { tick: self.ticks.latest(), timed: (self.gap == 0).then(|| (system::now(), admissions())) }
     }
 
-    /// To be called first thing after it.
+    /// Ends a wait. Call this first thing after the acquisition.
     #[inline]
     pub fn entry(&self, request: Request) -> Wait {
         let timed = request.timed.map(|(time, admissions)| (system::now().saturating_duration_since(time), admissions));
         Wait { from: request.tick, to: self.ticks.latest(), timed }
     }
 
-    /// To be called instead of [`WaitRecorder::entry`] when the run is over: the coarse clock stands still by then, so
-    /// it has the length that the wait had reached, if it was a long one.
+    /// Ends a wait when the run is over, in place of [`WaitRecorder::entry`]. The coarse clock stands still by then, so
+    /// a long wait gets the length that the wait had reached.
     #[inline]
     pub fn cut_short(&self, request: Request) -> Wait {
         Wait { from: request.tick, to: self.ticks.latest(), timed: None }
     }
 
-    /// To be called after the release: it is no part of the critical section. On entry `admissions` had been, and there
-    /// are so many `others`.
+    /// Records a wait. Call this after the release, so that the recording is no part of the critical section.
+    /// `admissions` is the number of admissions before the entry, `others` the number of other contenders.
     #[inline]
     pub fn record(&mut self, wait: Wait, access: Access, admissions: u64, others: u64) {
         if wait.timed.is_some() {
@@ -152,7 +156,7 @@ impl<'a> WaitRecorder<'a> {
         let waits = self.waits.of(access);
         if let Some(long) = self.ticks.between(wait.from, wait.to) {
             waits.saturating_record(long.as_nanos() as u64);
-            // The last tick in it may have been counted after its end.
+            // The count of the last tick in the wait may have been taken after the end of the wait.
             let bypass = admissions.saturating_sub(self.ticks.count_after(wait.from + 1));
             self.bypasses.record(bypass, others, 1);
         } else if let Some((short, before)) = wait.timed {
@@ -161,13 +165,13 @@ impl<'a> WaitRecorder<'a> {
         }
     }
 
-    /// What has been recorded.
+    /// Returns the records.
     #[must_use]
     pub fn into_records(self) -> (PerAccess<WaitHistogram>, Bypasses) {
         (self.waits, self.bypasses)
     }
 
-    /// Uniform from 1 to 2 `rate` - 1, so `rate` on average.
+    /// Draws the gap to the next timed wait, uniformly from 1 to 2 `rate` - 1, so `rate` on average.
     fn rearm(&mut self) {
         if self.rate > 0 {
             self.gap = 1 + self.random.next_u32() % (2 * self.rate - 1);
@@ -180,7 +184,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// One acquisition. While it waits, so many others are admitted.
+    /// Makes an acquisition. During the wait, `bypass` others are admitted.
     fn record(recorder: &mut WaitRecorder<'_>, admissions: &Cell<u64>, bypass: u64, during: impl FnOnce()) {
         let request = recorder.request(|| admissions.get());
         admissions.set(admissions.get() + bypass);
@@ -209,7 +213,7 @@ mod tests {
             let ticks = Ticks::new(Duration::from_millis(5));
             let mut recorder = WaitRecorder::new(&ticks, rate, 1);
             let admissions = Cell::new(10);
-            // Of the nine, four come after the first tick.
+            // Of the nine admissions, four come after the first tick.
             record(&mut recorder, &admissions, 9, || (1..=5).for_each(|n| ticks.advance(Ticks::PERIOD * n, || 15)));
             let (waits, bypasses) = recorder.into_records();
             let waits = waits.write;

@@ -1,24 +1,24 @@
-//! What the system says of one thread: how often it slept, and how often it called the system.
+//! The system's counts for a single thread: of the thread's sleeps, and of the thread's system calls.
 //!
 //! | | counts | where |
 //! |---|---|---|
 //! | [`SleepCounter`] | voluntary switches, by `getrusage(RUSAGE_THREAD)` | Linux |
 //! | [`CallCounter`] | system calls, by the trace point `raw_syscalls:sys_enter` | Linux, if the user may use it |
 //!
-//! System calls could also be counted where our locks make them, in the runtime's futex. But that would be ours alone,
-//! and only the calls that go that way; by the trace point those of every lock are counted alike, whatever they are.
+//! System calls could also be counted where our locks make them, in the runtime's futex. But that would count only our
+//! locks, and only calls of that kind; the trace point counts all system calls of every lock alike.
 
 #[cfg(target_os = "linux")]
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// Counts the sleeps of the thread that made it.
+/// Counts the sleeps of the thread that created the counter.
 ///
-/// The system is asked only after a wait that was longer than a sleep can be short, so short waits cost a comparison.
-/// All voluntary switches since the last time that it was asked are taken to be of that wait. The few that are not, as
-/// of a release that sleeps, are told as if they were.
+/// The counter asks the system only after a wait that is longer than the shortest possible sleep, so a short wait costs
+/// only a comparison. All voluntary switches since the last question are attributed to that wait. The few switches that
+/// belong elsewhere, such as a release that sleeps, are attributed to the wait as well.
 #[derive(Clone, Debug)]
 pub struct SleepCounter {
-    /// What the system said when it was last asked; nothing, if nothing counts.
+    /// The system's count at the last question; `None` if the system does not count.
     switches: Option<u64>,
     sleeps: Sleeps,
     calls_made: u64,
@@ -27,21 +27,21 @@ pub struct SleepCounter {
 /// Sleeps in waits.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sleeps {
-    /// All.
+    /// All sleeps.
     pub all: u64,
-    /// In each wait, those beyond the first. Each comes after a wake-up in vain, or after one from another place, if the
-    /// lock lets one wait in two.
+    /// The sleeps beyond the first in each wait. Each comes after a wake-up in vain, or after a wake-up at another
+    /// place, if the lock makes a contender wait at two places.
     pub beyond_first: u64,
 }
 
 impl Sleeps {
-    /// One wait, with so many sleeps.
+    /// Records a wait with `sleeps` sleeps.
     fn record(&mut self, sleeps: u64) {
         self.all += sleeps;
         self.beyond_first += sleeps.saturating_sub(1);
     }
 
-    /// Both.
+    /// Returns the sum of both.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { all: self.all + other.all, beyond_first: self.beyond_first + other.beyond_first }
@@ -49,17 +49,19 @@ impl Sleeps {
 }
 
 impl SleepCounter {
-    /// No wait with a sleep in it is shorter, in ticks: 1 to 2 us of a processor's counter, 4 us of the system's clock.
+    /// The shortest possible wait with a sleep, in ticks: 1 to 2 us of a processor's counter, 4 us of the system's
+    /// clock.
     const SHORT: u64 = 4096;
 
-    /// Of the calling thread, from now on; or, if it is not one contender's, none.
+    /// Starts counting the sleeps of the calling thread. Counts nothing if the thread is not that of a single
+    /// contender.
     #[must_use]
     pub fn start(is_contender: bool) -> Self {
         let switches = if is_contender { voluntary_switches() } else { None };
         Self { switches, sleeps: Sleeps::default(), calls_made: u64::from(switches.is_some()) }
     }
 
-    /// After a wait of so many ticks.
+    /// Notes a wait of `ticks` ticks.
     #[inline]
     pub fn waited(&mut self, ticks: u64) {
         if ticks > Self::SHORT {
@@ -77,20 +79,20 @@ impl SleepCounter {
         }
     }
 
-    /// So far; nothing, if nothing counts.
+    /// Returns the sleeps until now; `None` if the system does not count.
     #[must_use]
     pub fn counted(&self) -> Option<Sleeps> {
         self.switches.map(|_| self.sleeps)
     }
 
-    /// How often it asked the system.
+    /// Returns the number of questions to the system.
     #[must_use]
     pub fn calls_made(&self) -> u64 {
         self.calls_made
     }
 }
 
-/// Of the calling thread, since it began.
+/// Returns the voluntary switches of the calling thread, since the thread began.
 #[cfg(target_os = "linux")]
 fn voluntary_switches() -> Option<u64> {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
@@ -102,17 +104,18 @@ fn voluntary_switches() -> Option<u64> {
     None
 }
 
-/// Counts the system calls of the thread that opened it.
+/// Counts the system calls of the thread that opened the counter.
 #[derive(Debug)]
 pub struct CallCounter {
     #[cfg(target_os = "linux")]
     counter: perf::Counter,
-    /// What it showed at the beginning.
+    /// The count at the beginning.
     before: u64,
 }
 
 impl CallCounter {
-    /// Of the calling thread; or, if it is not one contender's, none. Fails with the reason.
+    /// Opens a counter for the calling thread. Fails, with the reason, if the system does not allow counting, or if the
+    /// thread is not that of a single contender.
     #[cfg(target_os = "linux")]
     pub fn open(is_contender: bool) -> Result<Self, String> {
         if !is_contender {
@@ -121,22 +124,22 @@ impl CallCounter {
         Ok(Self { counter: perf::Counter::of_system_calls()?, before: 0 })
     }
 
-    /// Fails with the reason.
+    /// Fails, with the reason.
     #[cfg(not(target_os = "linux"))]
     pub fn open(_: bool) -> Result<Self, String> {
         Err(format!("nobody counts them on {}", std::env::consts::OS))
     }
 
-    /// From now on.
+    /// Starts counting from now on.
     #[must_use]
     pub fn start(mut self) -> Self {
         self.before = self.read().unwrap_or(0);
         self
     }
 
-    /// From the start until now.
+    /// Returns the number of system calls from the start until now.
     pub fn until_now(&self) -> Result<u64, String> {
-        // The call that reads it is counted before it is read.
+        // Take off the call that reads the counter: the system counts the call before the read.
         self.read().map(|now| now.saturating_sub(self.before + 1))
     }
 
@@ -158,7 +161,7 @@ mod perf {
     use std::io::{self, Read};
     use std::os::fd::FromRawFd;
 
-    /// The first version of the kernel's structure, which every kernel takes.
+    /// The first version of the kernel's structure, which every kernel accepts.
     #[repr(C)]
     struct Attributes {
         kind: u32,
@@ -175,7 +178,7 @@ mod perf {
 
     const TRACE_POINT: u32 = 2;
 
-    /// An event of the thread that opened it, counted from then on.
+    /// A counter for an event of the thread that opened the counter, from then on.
     #[derive(Debug)]
     pub struct Counter(File);
 
@@ -204,14 +207,14 @@ mod perf {
             const THIS_THREAD: libc::pid_t = 0;
             const ANY: libc::c_int = -1;
             const CLOSE_ON_EXEC: libc::c_ulong = 8;
-            // SAFETY: `attributes` lives during the call, is laid out as the kernel has it, and says how long it is.
+            // SAFETY: `attributes` lives during the call, has the kernel's layout, and states its own size.
             let fd = unsafe {
                 libc::syscall(libc::SYS_perf_event_open, &raw const attributes, THIS_THREAD, ANY, ANY, CLOSE_ON_EXEC)
             };
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
-            // SAFETY: it has just been opened, and no other owner knows it.
+            // SAFETY: the call above has just opened `fd`, and `fd` has no other owner.
             Ok(Self(unsafe { File::from_raw_fd(fd as i32) }))
         }
 
@@ -227,7 +230,7 @@ mod perf {
         use super::*;
         use std::time::Duration;
 
-        /// The trace point is for the privileged. That a thread is switched from is an event of the same kind.
+        /// Uses context switches, an event of the same kind: the trace point needs privileges.
         #[test]
         fn events_of_this_thread_are_counted() {
             const SOFTWARE: u32 = 1;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 const UNITS: [(&str, f64); 6] = [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("μs", 1e3), ("ms", 1e6), ("s", 1e9)];
 
-/// A time, ten seconds at most.
+/// Parses a time, ten seconds at most.
 pub fn duration(text: &str) -> Result<Duration, String> {
     const MOST: Duration = Duration::from_secs(10);
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
@@ -15,12 +15,12 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         None => return Err("not a time: as in '100us', '1.5ms', '2s'".into()),
     };
     let number: f64 = number.parse().map_err(|_| "not a time: as in '100us', '1.5ms', '2s'")?;
-    // More than it can count becomes the most that it can.
+    // The conversion saturates: a number that is too large becomes the largest possible number.
     let time = Duration::from_nanos((number * unit).round() as u64);
     if time > MOST { Err("must be 10s at most".into()) } else { Ok(time) }
 }
 
-/// A time that is not nothing.
+/// Parses a time of at least 1us.
 pub fn some_time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         time if time < Duration::from_micros(1) => Err("must be 1us at least".into()),

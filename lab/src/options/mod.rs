@@ -19,44 +19,44 @@ use crate::run::contenders::{Contenders, Kind};
 use crate::run::sections::CriticalSections;
 use crate::targets::compose::items;
 
-/// What mutexbench, rwbench, semabench and stages have in common: how much is measured, and what is done.
+/// Options that mutexbench, rwbench, semabench and stages have in common: the effort, and the workload.
 #[derive(Args, Clone, Debug)]
 pub struct EffortArgs {
-    /// How long a run takes
+    /// Seconds of a run
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
     pub seconds: Duration,
 
-    /// Runs of each with each number of contenders, taking turns
+    /// Runs of each target with each number of contenders, taking turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// Steps of the shared generator in the critical section; of the contender's own, if several may be in there. One
-    /// number for all contenders, or one for each, over and over
+    /// Steps of the shared generator in the critical section; of the contender's own, if several may be inside. A
+    /// number for all contenders, or a number for each, over and over
     #[arg(long, value_name = "N,N", default_value_t = CriticalSections::all(DEFAULT_CS))]
     pub cs: CriticalSections,
 
-    /// Steps of the contender's own generator outside it [default: 0; semabench 1]
+    /// Steps of the contender's own generator outside the critical section [default: 0; semabench 1]
     #[arg(long, value_name = "N", value_parser = steps())]
     pub ncs: Option<u32>,
 
-    /// What the generators start from. What a lock draws itself, as fractional admission does, is not among it
+    /// Seed of the generators. A lock that draws at random, as in fractional admission, does not use this seed
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     pub seed: u32,
 
-    /// What contends.
+    /// Options for the kind of contenders.
     #[command(flatten)]
     pub on: OnArgs,
 
-    /// One wait in N is timed, as well as each of two milliseconds and more; 0: none, to see what timing costs
+    /// Time one wait in N, and all waits of two milliseconds and more; 0: time none, to see the cost of timing
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLE, value_parser = steps())]
     pub sample: u32,
 
-    /// Contenders begin as the system starts them. Else contenders start together, where the target admits one at a time;
-    /// logged runs are always so
+    /// Let contenders begin as the system starts them. By default contenders start together, where the target admits
+    /// one at a time; in logged runs they always do
     #[arg(long)]
     pub ungathered: bool,
 
-    /// After each run one more, in which every admission is logged: bypass, fairness in windows, dead time, handovers,
+    /// Follow each run by a run in which every admission is logged: bypass, fairness in windows, dead time, handovers,
     /// sleeps
     #[arg(long)]
     pub metrics: bool,
@@ -66,27 +66,27 @@ pub struct EffortArgs {
     pub window: Option<usize>,
 }
 
-/// What contends, for the commands in which something does.
+/// Options for the kind of contenders, for the commands with contention.
 #[derive(Args, Clone, Default, Debug)]
 pub struct OnArgs {
-    /// What contends: threads or goroutines
+    /// Contenders: threads or goroutines
     #[arg(long, value_name = "WHAT", default_value = "threads")]
     pub on: Kind,
 
-    /// How many workers run the goroutines [default: as many as there are processors]
+    /// Number of workers that run the goroutines [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = number::<1, MAX_WORKERS>)]
     pub workers: Option<usize>,
 }
 
-/// How logged runs are judged.
+/// Options for the evaluation of logged runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Logging {
-    /// Admissions in a window, if given.
+    /// The number of admissions in a window, if given.
     pub window: Option<usize>,
 }
 
 impl EffortArgs {
-    /// Whether each run is to be followed by one that is logged, and how those are judged.
+    /// Returns the options of logged runs, if each run is to be followed by a logged run.
     pub fn logging(&self) -> Result<Option<Logging>, Failure> {
         match (self.metrics, self.window) {
             (true, window) => Ok(Some(Logging { window })),
@@ -97,7 +97,7 @@ impl EffortArgs {
 }
 
 impl OnArgs {
-    /// What was asked for.
+    /// Returns the contenders that the options ask for.
     pub fn contenders(&self) -> Result<Contenders, Failure> {
         match self.on {
             Kind::Goroutines => Contenders::goroutines(self.workers).map_err(Failure::Usage),
@@ -113,24 +113,26 @@ impl OnArgs {
     }
 }
 
-/// One step of the shared generator, as in Dice's papers.
+/// The default critical section: a step of the shared generator, as in Dice's papers.
 pub const DEFAULT_CS: u32 = 1;
-/// Any number is as good.
+/// The default seed. Any number is as good.
 pub const DEFAULT_SEED: u32 = 1;
-/// Timing one in so many costs less than can be told from chance, even where the lock is all there is.
+/// The default rate of timed waits, one in 512. The cost of timing is lost in the noise at this rate, even where the
+/// contenders do nothing but lock.
 pub const DEFAULT_SAMPLE: u32 = 512;
 
-/// More than can be had on most machines.
+/// The largest number of threads: more than most machines can start.
 pub const MAX_THREADS: usize = 4096;
 pub const MAX_PERMITS: i64 = 1 << 30;
-/// The runtime has no more.
+/// The largest number of workers that the runtime can have.
 pub const MAX_WORKERS: usize = 256;
 pub const MAX_RUNS: usize = 10_000;
 pub const MAX_STEPS: i64 = CriticalSections::MAX_STEPS as i64;
 pub const MAX_WINDOW: usize = crate::measure::log::MOST;
 pub const SECONDS: RangeInclusive<f64> = 0.001..=3600.0;
 
-/// Different values with commas in between. A type of its own, as clap takes a `Vec` for an option that is repeated.
+/// A list of different values with commas in between. A separate type, as clap takes a `Vec` for an option that is
+/// repeated.
 #[derive(Clone, Debug)]
 pub struct List<T>(pub Vec<T>);
 
@@ -170,7 +172,7 @@ pub fn permits() -> RangedI64ValueParser<u32> {
 
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|e: std::num::ParseFloatError| e.to_string())?;
-    check(seconds, SECONDS)?; // nothing that is not a number is in a range
+    check(seconds, SECONDS)?; // NaN is in no range
     Ok(Duration::from_secs_f64(seconds))
 }
 

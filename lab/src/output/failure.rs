@@ -1,21 +1,21 @@
-//! Why the laboratory gives up.
+//! The reasons for which the laboratory gives up.
 
 use std::fmt;
 use std::io;
 
-/// Why the laboratory gives up.
+/// The reason for which the laboratory gives up.
 #[derive(Debug)]
 pub enum Failure {
-    /// It was asked for something that makes no sense or cannot be had. Nothing has been done.
+    /// The command line asks for something that makes no sense or cannot be provided. Nothing has been done.
     Usage(String),
     /// Something went wrong on the way.
     Run(String),
-    /// The reader of the output has closed it: not an error, and there is no reader to tell.
+    /// The reader of the output has closed the output: not an error, and there is no reader to tell.
     ClosedPipe,
 }
 
 impl Failure {
-    /// What the process exits with.
+    /// Returns the exit code of the process.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
         match self {
@@ -26,7 +26,7 @@ impl Failure {
     }
 }
 
-/// For what is written to the standard output.
+/// Converts errors of writing to the standard output.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {

@@ -1,4 +1,4 @@
-//! Where results go: for people, or as JSON lines; and how far the work has come.
+//! The output of results: text, or JSON lines; and the progress of the work.
 
 pub mod failure;
 pub mod report;
@@ -12,15 +12,15 @@ use serde::Serialize;
 
 use crate::output::failure::Failure;
 
-/// The standard output, in one of its two manners.
+/// The standard output, for text or for JSON lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// JSON lines, and nothing else.
+    /// Writes JSON lines, and nothing else.
     pub json: bool,
 }
 
 impl Output {
-    /// One result: a line of JSON, at once. People get tables instead.
+    /// Writes a result as a line of JSON, at once. For text output, writes nothing: results come in tables.
     pub fn record(self, record: &impl Serialize) -> Result<(), Failure> {
         if !self.json {
             return Ok(());
@@ -32,7 +32,7 @@ impl Output {
         Ok(stdout.flush()?)
     }
 
-    /// Text for people, and a line's end. Not for JSON.
+    /// Writes text, and a line's end. For JSON output, writes nothing.
     pub fn text(self, text: impl std::fmt::Display) -> Result<(), Failure> {
         if self.json {
             return Ok(());
@@ -40,8 +40,8 @@ impl Output {
         Ok(writeln!(io::stdout().lock(), "{text}")?)
     }
 
-    /// A bar on the standard error, if that is a terminal. It is drawn only when it is moved, and moved only between
-    /// measurements.
+    /// Returns a progress bar on the standard error, if that is a terminal. The bar is drawn only when the bar is
+    /// moved, and is moved only between measurements.
     #[must_use]
     pub fn progress(self, what: &'static str, steps: usize) -> ProgressBar {
         let target = if self.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };

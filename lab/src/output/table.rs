@@ -6,12 +6,12 @@ use std::fmt;
 #[derive(Clone, Debug)]
 pub struct Table {
     rows: Vec<Vec<String>>,
-    /// How many columns, from the left, are words.
+    /// The number of columns, from the left, that contain words.
     words: usize,
 }
 
 impl Table {
-    /// A table with these columns, the first `words` of which are flush left.
+    /// Creates a table with these columns, the first `words` of which are flush left.
     #[must_use]
     pub fn new(words: usize, header: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut table = Self { rows: Vec::new(), words };
@@ -19,17 +19,17 @@ impl Table {
         table
     }
 
-    /// One more row.
+    /// Adds a row.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// The header, then the other rows.
+    /// Returns the header, then the other rows.
     pub fn rows(&self) -> impl Iterator<Item = &[String]> {
         self.rows.iter().map(Vec::as_slice)
     }
 
-    /// Whether a column is flush left.
+    /// Returns whether a column is flush left.
     #[must_use]
     pub fn is_words(&self, column: usize) -> bool {
         column < self.words

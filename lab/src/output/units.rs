@@ -1,45 +1,45 @@
 //! Numbers with units, three significant digits of them.
 
-/// A time given in nanoseconds.
+/// Formats a time given in nanoseconds.
 #[must_use]
 pub fn time(ns: f64) -> String {
     with_unit(ns, &["ns", "µs", "ms", "s"])
 }
 
-/// A number per second.
+/// Formats a number per second.
 #[must_use]
 pub fn rate(per_second: f64) -> String {
     with_unit(per_second, &["/s", "k/s", "M/s", "G/s"])
 }
 
-/// An amount of memory.
+/// Formats an amount of memory.
 #[must_use]
 pub fn bytes(n: f64) -> String {
     with_unit(n, &["B", "kB", "MB", "GB"])
 }
 
-/// A plain number, shortened: 1.23k, 45.6M.
+/// Formats a plain number, shortened: 1.23k, 45.6M.
 #[must_use]
 pub fn count(n: f64) -> String {
     with_unit(n, &["", "k", "M", "G"]).replace(' ', "")
 }
 
-/// A ratio or a share.
+/// Formats a ratio or a share.
 #[must_use]
 pub fn ratio(x: f64) -> String {
     if x.is_finite() { format!("{x:.3}") } else { NOTHING.into() }
 }
 
-/// What stands where there is no number.
+/// The text where there is no number.
 pub const NOTHING: &str = "-";
 
-/// Units are a thousand apart.
+/// Formats a value with the largest fitting unit. Units are a thousand apart.
 fn with_unit(mut value: f64, units: &[&str]) -> String {
     if !value.is_finite() {
         return NOTHING.into();
     }
     let mut unit = 0;
-    // What would be rounded to 1000 belongs to the next unit.
+    // A value that would be rounded to 1000 belongs to the next unit.
     while value.abs() >= 999.5 && unit + 1 < units.len() {
         value /= 1000.0;
         unit += 1;

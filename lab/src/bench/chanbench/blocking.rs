@@ -13,27 +13,27 @@ use super::{Case, Pattern, Peer, Run};
 use crate::output::failure::Failure;
 use crate::run::contenders::{Contenders, Gate};
 
-/// A bounded channel, which its senders' end closes, or `finish`.
+/// A bounded channel to measure. The value 0 tells a receiver that no more values come.
 trait Channel: 'static {
     type Tx: Clone + Send + 'static;
     type Rx: Send + 'static;
 
-    /// Whether it has select.
+    /// True if the channel has select.
     const SELECTS: bool = false;
 
     fn bounded(capacity: usize) -> (Self::Tx, Self::Rx);
     fn send(tx: &Self::Tx, value: u64);
     fn recv(rx: &Self::Rx) -> u64;
 
-    /// One more receiver, if there can be several.
+    /// Returns another receiver, or `None` if the channel allows a single receiver only.
     fn another(rx: &Self::Rx) -> Option<Self::Rx>;
 
-    /// Receives from one of them; nothing without select.
+    /// Receives from any of the channels. Returns `None` without select.
     fn select_recv(_: &[Self::Rx]) -> Option<u64> {
         None
     }
 
-    /// Sends to one of them; nothing without select.
+    /// Sends to any of the channels. Returns `None` without select.
     fn select_send(_: &[Self::Tx], _: u64) -> Option<()> {
         None
     }
@@ -197,13 +197,14 @@ channel!(
     |_: &mpsc::Receiver<u64>| None
 );
 
-/// One run; nothing if the peer cannot do it.
+/// Makes a run. Returns `None` if the peer cannot do the benchmark.
 pub fn run(peer: Peer, case: Case, on: Contenders) -> Result<Option<Run>, Failure> {
     match peer {
         Peer::Chan => measure::<Ours>(case, on),
         Peer::Ends => measure::<Ends>(case, on),
         Peer::Crossbeam => measure::<Crossbeam>(case, on),
-        // Left out: a run of this one with flume 0.12 did not end. Whether by its `Selector` or by this harness is not known.
+        // Left out: a run of this benchmark with flume 0.12 did not end. The cause is not known: flume's `Selector`, or
+        // this harness.
         Peer::Flume if case.pattern == Pattern::SelectBoth => Ok(None),
         Peer::Flume => measure::<Flume>(case, on),
         Peer::Kanal => measure::<Kanal>(case, on),
@@ -212,7 +213,7 @@ pub fn run(peer: Peer, case: Case, on: Contenders) -> Result<Option<Run>, Failur
     }
 }
 
-/// What one contender has: the ends that it sends to, or receives from.
+/// The ends that a contender sends to, or receives from.
 enum Side<C: Channel> {
     Send(Vec<C::Tx>),
     Recv(Vec<C::Rx>),
@@ -248,8 +249,8 @@ fn measure<C: Channel>(case: Case, on: Contenders) -> Result<Option<Run>, Failur
         sides.push(Mutex::new(Some(Side::Recv(own))));
     }
     sides.push(Mutex::new(Some(Side::Recv(rxs))));
-    // The last sender to finish sends an end to each receiver. Selects have several channels, which one end does not
-    // follow: their receivers have equal shares.
+    // The last sender to finish sends an end mark to each receiver. Selects use several channels, and an end mark is
+    // not ordered after the values of the other channels: receivers that select take equal shares instead.
     let sending = AtomicUsize::new(case.senders);
     let share = case.total() / case.receivers;
     let body = move |number: usize, gate: &Gate| {

@@ -1,4 +1,4 @@
-//! The benchmarks on tasks, all of them on tokio's runtime. Without select.
+//! The benchmarks on tasks, all of them on tokio's runtime. There is no select.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ trait Channel: 'static {
     fn bounded(capacity: usize) -> (Self::Tx, Self::Rx);
     fn send(tx: &Self::Tx, value: u64) -> impl Future<Output = ()> + Send;
     fn recv(rx: &mut Self::Rx) -> impl Future<Output = u64> + Send;
-    /// One more receiver, if there can be several.
+    /// Returns another receiver, or `None` if the channel allows a single receiver only.
     fn another(rx: &Self::Rx) -> Option<Self::Rx>;
 }
 
@@ -72,7 +72,7 @@ channel!(
     |rx: &async_channel::Receiver<u64>| Some(rx.clone())
 );
 
-/// One run; nothing if the peer cannot do it.
+/// Makes a run. Returns `None` if the peer cannot do the benchmark.
 pub fn run(peer: Peer, case: Case, workers: usize) -> Result<Option<Run>, Failure> {
     if matches!(case.pattern, Pattern::SelectRx | Pattern::SelectBoth) {
         return Ok(None);
@@ -87,7 +87,8 @@ pub fn run(peer: Peer, case: Case, workers: usize) -> Result<Option<Run>, Failur
 }
 
 fn measure<C: Channel>(case: Case, workers: usize) -> Result<Option<Run>, Failure> {
-    // An end for each receiver must have room in `seq`, where nothing receives yet.
+    // In `seq` nothing receives while the sender sends, so the channel needs room for the end mark as well. `seq` has a
+    // single receiver.
     let extra = if case.pattern == Pattern::Seq { 1 } else { 0 };
     let (tx, rx) = C::bounded(case.capacity + extra);
     let others: Option<Vec<_>> = (1..case.receivers).map(|_| C::another(&rx)).collect();

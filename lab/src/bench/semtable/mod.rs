@@ -1,11 +1,14 @@
 //! Go's `BenchmarkSemTable`: the queue of one bucket of the semaphore table, with many waiters in it.
 //!
-//! The bucket is a function of the address, `(addr >> 3) % 251`, so two addresses share one if they are a multiple of
+//! The bucket is a function of the address, `(addr >> 3) % 251`, so two addresses share a bucket if they are a multiple
+//! of
 //! 251 * 8 = 2008 bytes apart. Go's benchmark steps by 251 elements of an array of 32-bit counters, which are 1004
-//! bytes, half of that: its two colliding addresses are 125 buckets apart, and its many fall into two buckets.
+//! bytes, half of that: the benchmark's two colliding addresses are 125 buckets apart, and its many addresses fall into two
+//! buckets.
 //!
-//! Go's two cases queue all waiters, then dequeue them in that order: the waiter that is woken is the first of all. `steady.rs` has two more,
-//! in which the queues of Go's past show what they are slow at. They are measured with `--queue`.
+//! Go's two cases queue all waiters, then dequeue them in that order: the waiter that is woken is the first of all.
+//! `steady.rs` has two more cases, each of which is slow on some of the queues that Go had before. Those cases are
+//! measured with `--queue`.
 
 mod steady;
 mod strides;
@@ -38,53 +41,54 @@ pub struct SemtableArgs {
     #[arg(long, value_name = "N,N", value_parser = numbers::<2, MAX_WAITERS>)]
     pub ns: Option<List<usize>>,
 
-    /// Queues, by name, to be measured in two more cases, in which each shows what it is slow at, taking turns [default:
-    /// none; Go's cases are measured on the treap]
+    /// Queues, by name, to be measured in two more cases, each slow on some queues, taking turns [default: none; Go's
+    /// cases are measured on the treap]
     #[arg(long, value_name = "A,B", value_parser = list::<QueueName>)]
     pub queue: Option<List<QueueName>>,
 
-    /// Repetitions of each
+    /// Repetitions of each measurement
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// Only this, and computed: in how many buckets of the table the locks of an array lie, by the distance from one to
-    /// the next; beside tables of 256 buckets
+    /// Compute only, and measure nothing: the number of buckets of the table in which the locks of an array lie, by the
+    /// distance between neighbours; beside tables of 256 buckets
     #[arg(long, conflicts_with_all = ["ns", "queue", "runs"])]
     pub strides: bool,
 
-    /// There is no choice, and it is refused, with the reason
+    /// Refused, with the reason: nothing contends here
     #[arg(long, hide = true)]
     pub on: Option<String>,
 }
 
 const MAX_WAITERS: usize = 1 << 20;
 
-/// The least distance of two addresses of one bucket.
+/// The least distance of two addresses that share a bucket.
 const STRIDE: usize = BUCKETS * 8;
 
-/// Any address will do: nothing is ever read there.
+/// The first address. Any value will do: no address is ever read.
 const BASE: usize = 0x10_0000;
 
-/// Numbers of waiters, by default.
+/// The default numbers of waiters.
 const NS: &[usize] = &[1000, 2000, 4000, 8000, 16_000, 32_000, 64_000];
 
-/// In the steady cases: to fill a list of 64,000 addresses, each new, takes a minute.
+/// The default numbers of waiters in the steady cases. Filling a list of 64,000 addresses, each of them new, would take
+/// a minute.
 const STEADY_NS: &[usize] = &[1000, 2000, 4000, 8000, 16_000];
 
-/// Which waiters collide.
+/// A case: the addresses at which the waiters wait, and so which waiters collide.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 pub enum Case {
     /// Half of the waiters at one address, half at another.
     OneAddrCollision,
-    /// Every waiter at an address of its own: a list of addresses is slow to be filled.
+    /// Every waiter at a different address: a list of addresses is slow to be filled.
     ManyAddrCollision,
-    /// Steady: one waiter at an address, all others at another, and they came first.
+    /// Steady: a single waiter at an address, all others at another address, and the others came first.
     TwoLocks,
-    /// Steady: every waiter at an address of its own.
+    /// Steady: every waiter at a different address.
     ManyLocks,
 }
 
-/// What came of one case with one number of waiters.
+/// The result of a case with a number of waiters.
 #[derive(Clone, Serialize, Debug)]
 pub struct CaseRecord {
     bench: &'static str,
@@ -92,18 +96,18 @@ pub struct CaseRecord {
     pub case: Case,
     /// The queue.
     pub queue: QueueName,
-    /// How many waiters.
+    /// The number of waiters.
     pub n: usize,
     runs: usize,
-    /// Of one operation, the median over the runs: a waiter is queued and, later, dequeued; or, in the steady cases,
-    /// dequeued and queued.
+    /// The time of an operation in nanoseconds, the median over the runs. An operation queues a waiter and dequeues the
+    /// waiter later; in the steady cases, an operation dequeues a waiter and queues the same waiter again.
     pub ns_per_op: f64,
 }
 
 impl Case {
-    /// Go's.
+    /// Go's cases.
     const GO: [Self; 2] = [Self::OneAddrCollision, Self::ManyAddrCollision];
-    /// Those of `steady.rs`.
+    /// The cases of `steady.rs`.
     const STEADY: [Self; 2] = [Self::TwoLocks, Self::ManyLocks];
 
     const fn name(self) -> &'static str {
@@ -115,7 +119,8 @@ impl Case {
         }
     }
 
-    /// Of Go's cases: where each of `n` waiters waits: the order in which they are queued, and in which they are dequeued.
+    /// Returns the addresses of the `n` waiters, in the order in which they are queued and dequeued. For Go's cases
+    /// only.
     fn addresses(self, n: usize) -> Vec<usize> {
         let address = |waiter| match self {
             Self::OneAddrCollision => BASE + STRIDE * usize::from(waiter >= n / 2),
@@ -124,7 +129,7 @@ impl Case {
         (0..n).map(address).collect()
     }
 
-    /// Of Go's cases: nanoseconds of one operation, over a time.
+    /// Returns the nanoseconds of an operation, measured for at least a given time. For Go's cases only.
     fn time(self, n: usize, at_least: Duration) -> f64 {
         let addresses = self.addresses(n);
         let mut queue = DetachedQueue::new(addresses.iter().copied());
@@ -163,19 +168,19 @@ pub fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar
     Ok(records)
 }
 
-/// How many measurements that is.
+/// Returns the number of measurements of Go's cases.
 #[must_use]
 pub fn steps(ns: &[usize], runs: usize) -> usize {
     Case::GO.len() * ns.len() * runs
 }
 
-/// The factor by which the time of an operation grows from n to 4n, if both were measured.
+/// Returns the factor by which the time of an operation grows from n to 4n, if both were measured.
 fn growth_from(record: &CaseRecord, records: &[CaseRecord]) -> Option<f64> {
     let later = records.iter().find(|later| later.case == record.case && later.n == 4 * record.n)?;
     Some(later.ns_per_op / record.ns_per_op)
 }
 
-/// In one line: how each case grows at its largest n.
+/// Returns a line that says how each case grows at the largest n for which 4n was measured too.
 #[must_use]
 pub fn growth(records: &[CaseRecord]) -> String {
     let mut text = "semtable, growth of an operation from n to 4n waiters:".to_owned();
@@ -189,7 +194,7 @@ pub fn growth(records: &[CaseRecord]) -> String {
     text.trim_end_matches(';').to_owned() + "."
 }
 
-/// Nanoseconds, and the factor by which they grow from n to 4n.
+/// Returns a table of the times, and of the factors by which they grow from n to 4n.
 #[must_use]
 pub fn table(records: &[CaseRecord]) -> Table {
     let mut table = Table::new(1, ["case", "n", "queue + dequeue", "growth from n to 4n"]);
@@ -204,7 +209,7 @@ fn points(records: &[CaseRecord]) -> Vec<Point> {
     records.iter().map(|r| Point { case: r.case.name(), queue: r.queue, n: r.n, ns: r.ns_per_op }).collect()
 }
 
-/// What the steady cases came to.
+/// The results of the steady cases.
 struct Steady {
     records: Vec<CaseRecord>,
     points: Vec<Point>,
@@ -227,7 +232,7 @@ impl Steady {
     }
 }
 
-/// Measures and prints; with a path, writes a report as well.
+/// Runs `semtable`: measures and prints; with a path, writes a report as well.
 pub fn run(args: &SemtableArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     if args.on.is_some() {
         return Err(Failure::Usage(

@@ -1,14 +1,14 @@
-//! What each queue is slow at, with the same n waiters in it all the time: an operation takes one out and puts the same
-//! one back, at the end of its line.
+//! The cases that are slow on some of the queues, with the same n waiters in the queue all the time: an operation
+//! dequeues a waiter and queues the same waiter again, at the end of the waiters for the same address.
 //!
 //! | case | one operation | one-level | two-level | treap |
 //! |---|---|---|---|---|
-//! | `TwoLocks` | wakes the one waiter of B; n - 1 came before it, and wait for A: Go issue 17953 | n steps | 2 | 2 |
-//! | `ManyLocks` | wakes one of n waiters, which wait for n locks | n / 2 | n / 2 | log n |
+//! | `TwoLocks` | wakes the only waiter of B; n - 1 others came before, and wait for A: Go issue 17953 | n steps | 2 | 2 |
+//! | `ManyLocks` | wakes any of n waiters, which wait for n locks | n / 2 | n / 2 | log n |
 //!
-//! (Steps expected in `ManyLocks`; a returning waiter walks past all addresses once more where there are two levels,
-//! as it must find out that its own is not among them.) The waiters are queued in no order of memory, as goroutines'
-//! stacks are in none; so a step is likely to miss the cache once there are many.
+//! The steps of `ManyLocks` are the expected ones. With two levels, a returning waiter walks past all addresses once
+//! more, to find out that the waiter's own address is not among them. The waiters are queued in no order of memory, as
+//! goroutines' stacks are in none; so a step is likely to miss the cache once there are many waiters.
 
 use std::time::Duration;
 
@@ -27,17 +27,17 @@ use crate::output::table;
 use crate::output::units;
 use crate::targets::queues::{QueueJob, QueueName, with_queue};
 
-/// How long each is measured in a run, at least.
+/// The least time for which each queue is measured in a run.
 const AT_LEAST: Duration = Duration::from_millis(10);
 
-/// A batch of operations that takes so long is not made longer: the clock is read twice for each.
+/// A batch of operations that takes this long is not made longer: the clock is read twice for each batch.
 const BATCH: Duration = Duration::from_millis(1);
 
 const SEED: u32 = 1;
 
-/// A queue with its waiters in it, whichever it is.
+/// A queue, of any kind, with the waiters in it.
 trait Steady {
-    /// Nanoseconds of one operation, over a time.
+    /// Returns the nanoseconds of an operation, measured for at least a given time.
     fn time(&mut self, at_least: Duration) -> f64;
 }
 
@@ -48,7 +48,7 @@ struct Queued<Q> {
     random: Mt,
 }
 
-/// A queue to be filled.
+/// A job that creates and fills a queue.
 #[derive(Clone, Copy)]
 struct Fill {
     case: Case,
@@ -60,7 +60,7 @@ impl Fill {
         let Self { case, n } = self;
         let mut queue = DetachedQueue::of((0..n).map(|waiter| address(case, n, waiter)));
         let mut random = Mt::new(SEED);
-        // The last waiter stays last: the waiter for B.
+        // Keep the last waiter last: in `TwoLocks` the last waiter waits for B.
         let mut order: Vec<usize> = (0..n).collect();
         for left in (1..n).rev() {
             order.swap(left - 1, below(&mut random, left));
@@ -107,7 +107,7 @@ impl<Q: BucketQueue> Queued<Q> {
         self.queue.queue_one(waiter, Order::Fifo);
     }
 
-    /// The waiter to be woken.
+    /// Chooses the waiter to be woken.
     fn choose(&mut self) -> usize {
         match self.case {
             Case::TwoLocks => self.n - 1,
@@ -116,7 +116,7 @@ impl<Q: BucketQueue> Queued<Q> {
     }
 }
 
-/// Where one of `n` waiters waits.
+/// Returns the address at which a waiter, of `n`, waits.
 #[inline]
 fn address(case: Case, n: usize, waiter: usize) -> usize {
     match case {
@@ -158,13 +158,13 @@ pub fn measure(
     Ok(records)
 }
 
-/// How many measurements that is.
+/// Returns the number of measurements.
 #[must_use]
 pub fn steps(queues: &[QueueName], ns: &[usize], runs: usize) -> usize {
     Case::STEADY.len() * queues.len() * ns.len() * runs
 }
 
-/// Nanoseconds.
+/// Returns a table of the times.
 #[must_use]
 pub fn table(records: &[CaseRecord]) -> table::Table {
     let mut table = table::Table::new(2, ["case", "queue", "n", "dequeue + queue"]);
@@ -201,7 +201,7 @@ mod tests {
                 for _ in 0..100 {
                     let waiter = queued.choose();
                     assert!(case != Case::TwoLocks || waiter == n - 1);
-                    queued.operate(waiter); // panics if it wakes another
+                    queued.operate(waiter); // panics if the operation wakes another waiter
                 }
                 let mut woken: Vec<_> =
                     (0..n).map(|waiter| queued.queue.dequeue(address(case, n, waiter)).unwrap()).collect();

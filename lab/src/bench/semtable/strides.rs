@@ -1,5 +1,5 @@
-//! Locks in an array, each so many bytes behind the one before: in how many buckets they lie, by the rule of the table.
-//! Nothing is run: it is computed.
+//! The number of buckets in which the locks of an array lie, by the distance between neighbours and by the rule of the
+//! table. The numbers are computed: nothing is measured.
 //!
 //! | rule | bucket |
 //! |---|---|
@@ -16,16 +16,16 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 
-/// How many locks.
+/// The number of locks.
 const LOCKS: usize = 1000;
 
-/// Strides that are tried, in bytes: all multiples of 8 up to this.
+/// The largest stride that is tried, in bytes. All multiples of 8 up to this value are tried.
 const MOST: usize = 8192;
 
-/// Of these each is shown.
+/// The strides that the table shows.
 const SHOWN: [usize; 12] = [8, 16, 24, 64, 128, 256, 1024, 2000, 2008, 2016, 2048, 4096];
 
-/// A rule: its name, and the bucket of an address.
+/// A rule: the name, and the function from an address to the bucket.
 type Rule = (&'static str, fn(usize) -> usize);
 
 const RULES: [Rule; 3] = [
@@ -38,16 +38,16 @@ const fn prime(address: usize) -> usize {
     (address >> 3) % BUCKETS
 }
 
-/// What came of one rule with one stride.
+/// The result of a rule with a stride.
 #[derive(Clone, Copy, Serialize, Debug)]
 struct StrideRecord {
     bench: &'static str,
     rule: &'static str,
     stride: usize,
     locks: usize,
-    /// How many buckets have a lock.
+    /// The number of buckets that have a lock.
     used: usize,
-    /// How many locks the fullest has.
+    /// The number of locks in the fullest bucket.
     most: usize,
 }
 
@@ -59,7 +59,7 @@ fn record((rule, bucket): Rule, stride: usize) -> StrideRecord {
     StrideRecord { bench: "strides", rule, stride, locks: LOCKS, used, most }
 }
 
-/// Computes and prints.
+/// Runs `semtable --strides`: computes and prints.
 pub fn run(output: Output) -> Result<(), Failure> {
     let header = ["stride"].map(str::to_owned).into_iter();
     let header = header.chain(RULES.iter().flat_map(|(rule, _)| [format!("{rule}: used"), "fullest".to_owned()]));
@@ -73,7 +73,7 @@ pub fn run(output: Output) -> Result<(), Failure> {
     output.text(format_args!("{LOCKS} locks in an array, by the bytes from one to the next:\n\n{table}\n"))?;
     for rule in RULES {
         let all: Vec<_> = (8..=MOST).step_by(8).map(|stride| record(rule, stride)).collect();
-        // Twice as many as an even spread has.
+        // Call a stride bad if the fullest bucket has more than twice as many locks as an even spread puts there.
         let bad = |r: &&StrideRecord| r.most > 2 * LOCKS.div_ceil(BUCKETS);
         let worst: Vec<_> = all.iter().filter(bad).map(|r| r.stride.to_string()).take(8).collect();
         output.text(format_args!(

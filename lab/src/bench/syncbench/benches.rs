@@ -1,4 +1,4 @@
-//! Which benchmarks there are.
+//! The list of benchmarks.
 
 use std::fmt;
 use std::ops::Deref;
@@ -18,7 +18,7 @@ use super::{cond, once, pool, rw_mutex, wait_group};
 use crate::run::rounds::WORK;
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 
-/// What belongs together in a table.
+/// A family of benchmarks, which share a table.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
@@ -26,7 +26,7 @@ pub enum Family {
     RwMutex,
     /// Wait groups.
     WaitGroup,
-    /// Doing something once.
+    /// Types that run a function once.
     Once,
     /// Pools.
     Pool,
@@ -37,10 +37,10 @@ pub enum Family {
 }
 
 impl Family {
-    /// All of them, in the order in which they are shown.
+    /// All families, in the order in which they are shown.
     pub const ALL: [Self; 6] = [Self::RwMutex, Self::WaitGroup, Self::Once, Self::Pool, Self::Map, Self::Cond];
 
-    /// What stands above its table.
+    /// Returns the headline of the family's table.
     #[must_use]
     pub const fn headline(self) -> &'static str {
         match self {
@@ -59,13 +59,13 @@ impl Family {
 /// A benchmark.
 #[derive(Debug)]
 pub struct Bench {
-    /// Go's name for it.
+    /// Go's name of the benchmark.
     pub name: &'static str,
-    /// Where it belongs.
+    /// The family of the benchmark.
     pub family: Family,
     /// The contestants.
     pub contestants: Vec<Contestant>,
-    /// With how many threads, if that is not a choice.
+    /// The number of threads of a benchmark that runs with a fixed number of threads.
     fixed_threads: Option<usize>,
 }
 
@@ -74,7 +74,7 @@ impl Bench {
         Self { name, family, contestants, fixed_threads: None }
     }
 
-    /// With how many threads it is measured, if these are asked for.
+    /// Returns the numbers of threads to measure with, if `asked` are asked for.
     pub fn threads<'a>(&self, asked: &'a [usize]) -> impl Iterator<Item = usize> + use<'a> {
         let (fixed, asked) = match self.fixed_threads {
             Some(threads) => (Some(threads), &[][..]),
@@ -101,7 +101,7 @@ fn rw_mutexes() -> Vec<Bench> {
 fn wait_groups() -> Vec<Bench> {
     let bench = |name, contestants| Bench::new(Family::WaitGroup, name, contestants);
     let mut uncontended = over!(wait_groups, |G, round| wait_group::uncontended::<G>(round));
-    // A waiter for crossbeam's gives it up: it cannot be waited for again and again.
+    // Crossbeam's wait group is consumed by `wait`, so no thread can wait again and again.
     uncontended.retain(|contestant| contestant.name != WaitGroupName::Crossbeam.name());
     vec![
         bench("WaitGroupUncontended", uncontended),
@@ -162,12 +162,12 @@ fn conds() -> Vec<Bench> {
     all.into_iter().map(|(name, waiters)| bench(name, waiters)).collect()
 }
 
-/// One of the benchmarks, as the command line names it.
+/// A benchmark, by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BenchName(usize);
 
 impl BenchName {
-    /// All of them, in the order in which they are shown.
+    /// All benchmarks, in the order in which they are shown.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..ALL.len()).map(Self)
     }

@@ -5,16 +5,17 @@ use sudog_sync::{Cond, Mutex};
 use super::contestant::{Contestant, Role};
 use super::round::{Round, Timed};
 
-/// The one contestant, with this many waiters.
+/// Returns the only contestant, with this many waiters.
 pub fn contestants(waiters: usize) -> Vec<Contestant> {
     vec![Contestant::new("sudog", Role::Ours, move |round| barrier(round, waiters))]
 }
 
-/// A barrier of `waiters` and one more, n times: the last to come wakes the others.
+/// Passes `n` times through a barrier of `waiters` + 1 threads: the last thread to arrive wakes the others.
 pub fn barrier(round: &Round, waiters: usize) -> Timed {
     let (arrived, changed, n) = (Mutex::new(0), Cond::new(), round.n);
     round.each(waiters + 1, move |_| {
-        // No thread comes twice to one barrier, as it waits there. So all come n times, and none is left alone.
+        // Each thread waits at the barrier, so no thread arrives twice at the same barrier: all threads arrive `n`
+        // times, and no thread waits alone at the end.
         for _ in 0..n {
             let mut arrived = arrived.lock();
             *arrived += 1;

@@ -1,4 +1,4 @@
-//! What is compared.
+//! The contestants: the implementations that are compared.
 
 use std::fmt;
 
@@ -10,30 +10,30 @@ use super::round::{Round, Timed};
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Of this library.
+    /// An implementation of this library.
     Ours,
-    /// What a program would use instead.
+    /// An implementation that a program would use instead.
     Peer,
-    /// What it is measured by besides.
+    /// A reference that both are measured by besides.
     Floor,
 }
 
-/// One implementation, and the operations of a benchmark on it.
+/// An implementation, and the operations of a benchmark on the implementation.
 pub struct Contestant {
-    /// Its name.
+    /// The name of the implementation.
     pub name: &'static str,
-    /// What it is in the comparison.
+    /// The role of the implementation in the comparison.
     pub role: Role,
     work: Box<dyn Fn(&Round) -> Timed + Send + Sync>,
 }
 
 impl Contestant {
-    /// `work` makes a round, on one that it makes itself.
+    /// Creates a contestant. `work` makes a round, on an instance that `work` creates.
     pub fn new(name: &'static str, role: Role, work: impl Fn(&Round) -> Timed + Send + Sync + 'static) -> Self {
         Self { name, role, work: Box::new(work) }
     }
 
-    /// How long a round takes.
+    /// Makes a round, and returns the time that the round took.
     pub fn time(&self, round: &Round) -> Timed {
         (self.work)(round)
     }
@@ -45,7 +45,8 @@ impl fmt::Debug for Contestant {
     }
 }
 
-/// The contestants of a family, all of its registry: of each, the work is an expression with the type for `$Type`.
+/// Returns the contestants of a family, all of the family's registry. The work of each contestant is an expression with
+/// the type for `$Type`.
 macro_rules! over {
     (rw_mutexes, |$Type:ident, $round:ident| $work:expr) => {
         over!(RwLockName, RwJob, RawRwLock, with_rw_lock, |$Type, $round| $work)

@@ -1,18 +1,18 @@
-//! Go's benchmarks of `sync`, on what is here and on the best peers, which take turns.
+//! The command `syncbench`: Go's benchmarks of `sync`, on this library and on the best peers, which take turns.
 //!
-//! The benchmarks are `Bench`es (`benches.rs`), in a table of one line each. What is compared are the `Contestant`s of
-//! a family, of which each has a trait in the file of that name, so each benchmark is written once:
+//! The benchmarks are `Bench`es (`benches.rs`), in a table with a line for each. The members of a family are
+//! its `Contestant`s. Each family has a trait, in the file of the family's name, so each benchmark is written only once:
 //!
 //! | family | an operation of | ours | peers |
 //! |---|---|---|---|
 //! | [`rw_mutex`] | [`RawRwLock`](sudog_sync::RawRwLock) | all of [`RwLockName`](crate::targets::rw_locks::RwLockName) that are | the others |
-//! | [`wait_group`] | [`Group`](wait_group::Group) | `WaitGroup` | crossbeam's, where it can do the same |
+//! | [`wait_group`] | [`Group`](wait_group::Group) | `WaitGroup` | crossbeam's, except in benchmarks of waits |
 //! | [`once`] | [`RunOnce`](once::RunOnce) | `Once` | `std`'s, `parking_lot`'s |
 //! | [`pool`] | [`ItemPool`](pool::ItemPool) | `Pool` | a `Vec` in a mutex, `opool` |
 //! | [`map`] | [`ConcurrentMap`](map::ConcurrentMap) | `Map` | `papaya`, `dashmap`, `scc`, a `HashMap` in a `RwLock` |
 //! | [`cond`] | | `Cond` | |
 //!
-//! Source: Go's `sync/*_test.go`, in the development tree of 1.28, whose names these are; written anew.
+//! Source: Go's `sync/*_test.go`, in the development tree of 1.28, written anew. The names are Go's.
 
 mod benches;
 pub mod cond;
@@ -50,23 +50,23 @@ pub struct SyncbenchArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
-    /// How long a run takes at least
+    /// Least length of a run
     #[arg(long, value_name = "S", default_value = "0.1", value_parser = seconds)]
     pub min_time: Duration,
 
-    /// Runs of each, those that are compared taking turns
+    /// Runs of each contestant, the contestants taking turns
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 }
 
 const NAME: &str = "syncbench";
 
-/// Measures one benchmark with so many threads. Its contestants take turns, so that whatever changes on the machine in
-/// the meantime befalls all alike.
+/// Measures a benchmark with a number of threads. The contestants take turns, so that changes on the machine in the
+/// meantime affect all contestants alike.
 fn measure(bench: BenchName, threads: usize, args: &SyncbenchArgs, progress: &ProgressBar) -> Result<Cell, Failure> {
     let contestants = &bench.contestants;
     let mut times = vec![Vec::with_capacity(args.runs); contestants.len()];
-    // What took long enough the last time is where the next run begins.
+    // Begin each run with the number of operations that took long enough the last time.
     let mut enough = vec![1; contestants.len()];
     let counts = Counts::now();
     for _ in 0..args.runs {
@@ -81,7 +81,7 @@ fn measure(bench: BenchName, threads: usize, args: &SyncbenchArgs, progress: &Pr
     Ok(Cell { bench, threads, times, other_cpus })
 }
 
-/// Measures and prints.
+/// Runs `syncbench`: measures and prints.
 pub fn run(args: &SyncbenchArgs, output: Output) -> Result<(), Failure> {
     let benches = args.benches.as_ref().map_or_else(|| BenchName::all().collect(), |list| list.0.clone());
     let cells: Vec<_> =
@@ -111,7 +111,7 @@ pub fn run(args: &SyncbenchArgs, output: Output) -> Result<(), Failure> {
     disturbance(others(&records)).map_or(Ok(()), |warning| output.text(warning))
 }
 
-/// How many processors others used meanwhile, on average over the records.
+/// Returns the number of processors that other processes used meanwhile, on average over the records.
 fn others(records: &[ContestantRecord]) -> Option<f64> {
     let sum: Option<f64> = records.iter().map(|record| record.other_cpus).sum();
     sum.map(|sum| sum / records.len() as f64)

@@ -1,4 +1,4 @@
-//! Doing something once, when it has been done.
+//! Types that run a function once. The function has already run.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,19 +10,19 @@ use super::contestant::Role;
 use crate::run::rounds::Rounds;
 use crate::targets::registry::registry;
 
-/// What does something once.
+/// A type that runs a function once.
 pub trait RunOnce: Send + Sync + 'static {
-    /// One that has done nothing.
+    /// Creates a value that has run no function.
     fn new() -> Self;
 
-    /// Does it, the first time.
+    /// Runs `f` the first time that this is called.
     fn run(&self, f: impl FnOnce());
 }
 
 registry! {
-    /// The name of what does something once.
+    /// The name of a type that runs a function once.
     enum OnceName;
-    /// Something to do with it, whichever it is.
+    /// A job for any type that runs a function once.
     trait OnceJob over RunOnce;
     fn with_once;
     unknown "once";
@@ -40,7 +40,7 @@ registry! {
 }
 
 impl OnceName {
-    /// What it is in the comparison.
+    /// Returns the role in the comparison.
     #[must_use]
     pub const fn role(self) -> Role {
         match self {
@@ -79,7 +79,7 @@ macro_rules! call_once {
 
 call_once!(std::sync::Once, parking_lot_0_12::Once, parking_lot_0_13::Once);
 
-/// What a `Once` must do at least. It does not keep two threads apart that come first at the same time.
+/// The least work of a `Once`. Does not keep apart two threads that come first at the same time.
 pub struct AcquireLoad(AtomicU32);
 
 impl RunOnce for AcquireLoad {
@@ -104,7 +104,7 @@ impl AcquireLoad {
     }
 }
 
-/// One for all.
+/// Runs a function by a `Once` that all contenders share.
 pub fn once<O: RunOnce, R: Rounds>(round: R) -> R::Out {
     let once = CachePadded::new(O::new());
     round.divide(move |_, portion| portion.each(|| once.run(|| _ = black_box(1))))

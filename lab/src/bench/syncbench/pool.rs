@@ -14,34 +14,34 @@ use super::contestant::Role;
 use super::round::{Round, Timed};
 use crate::targets::registry::registry;
 
-/// What items there are in a pool: a word each, behind which is another.
+/// The items of the pools: boxed words.
 pub type Free = Box<u64>;
 
-/// A pool. An item is got and put back, and not the other way round as in Go's benchmarks, since in some pools an item
-/// goes back when a guard of its is dropped; over many operations that is the same.
+/// A pool. The benchmarks get an item and then put the item back; Go's put first. The reason: in some pools an item
+/// goes back when a guard of the item is dropped. Over many operations the order makes no difference.
 pub trait ItemPool: Send + Sync + 'static {
-    /// An item that has been got.
+    /// An item that was taken from the pool.
     type Item<'a>
     where
         Self: 'a;
 
-    /// One with so many items, and room for no more.
+    /// Creates a pool with `items` items, and with room for no more.
     fn with(items: usize) -> Self;
 
-    /// An item, if it has one.
+    /// Takes an item. Returns `None` if the pool is empty.
     fn get(&self) -> Option<Self::Item<'_>>;
 
-    /// An item, or a new one.
+    /// Takes an item, or creates an item if the pool is empty.
     fn get_or_new(&self) -> Self::Item<'_>;
 
-    /// Gives one back.
+    /// Puts an item back.
     fn put<'a>(&'a self, item: Self::Item<'a>);
 }
 
 registry! {
     /// The name of a pool.
     enum PoolName;
-    /// Something to do with a pool, whichever it is.
+    /// A job for any pool.
     trait PoolJob over ItemPool;
     fn with_pool;
     unknown "pool";
@@ -57,7 +57,7 @@ registry! {
 }
 
 impl PoolName {
-    /// What it is in the comparison.
+    /// Returns the role in the comparison.
     #[must_use]
     pub const fn role(self) -> Role {
         match self {
@@ -93,7 +93,7 @@ impl ItemPool for Pool<Free, NoNew> {
     }
 }
 
-/// A program without a pool.
+/// The pool of a program that uses no pool type: a `Vec` in a mutex.
 pub struct MutexVec(Mutex<Vec<Free>>);
 
 impl MutexVec {
@@ -129,7 +129,7 @@ impl ItemPool for MutexVec {
 /// The pool of the crate `opool`.
 pub struct Opool(opool::Pool<Boxes, Free>);
 
-/// Makes its items.
+/// The allocator of the items of [`Opool`].
 pub struct Boxes;
 
 impl PoolAllocator<Free> for Boxes {
@@ -161,7 +161,7 @@ impl ItemPool for Opool {
     }
 }
 
-/// What a pool must do at least that several use at once.
+/// The least work of a pool that several threads use at once.
 pub struct TwoRmws(AtomicU64);
 
 impl ItemPool for TwoRmws {
@@ -188,14 +188,14 @@ impl ItemPool for TwoRmws {
     }
 }
 
-/// An item is got and put back.
+/// Gets an item and puts the item back.
 pub fn pool<P: ItemPool>(round: &Round) -> Timed {
     let pool = CachePadded::new(P::with(round.threads));
     round.parallel(move |_, portion| portion.each(|| pool.put(black_box(pool.get_or_new()))))
 }
 
-/// `gets` items are asked for, and so many put back as there are for each thread: `items`. What one thread got too many
-/// another had to make.
+/// Gets up to `gets` items, keeps `items` of them, and puts those back. A pool holds `items` items for each thread, so
+/// a thread that finds too few items, because other threads got more than their share, creates the missing items.
 pub fn many<P: ItemPool>(round: &Round, items: usize, gets: usize) -> Timed {
     let pool = CachePadded::new(P::with(items * round.threads));
     round.parallel(move |_, portion| {

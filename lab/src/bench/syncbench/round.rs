@@ -1,4 +1,4 @@
-//! The loop that all share: threads that divide a number of operations among themselves.
+//! The loop that all contestants share: threads that divide a number of operations among themselves.
 
 use std::io;
 use std::sync::Arc;
@@ -8,29 +8,31 @@ use std::time::{Duration, Instant};
 use crate::run::contenders::{Contenders, Gate};
 use crate::run::rounds::{MAX_N, Portion, Rounds, grown};
 
-/// How long a round took; it fails if the threads cannot be had.
+/// The time that a round took; an error if the threads could not be started.
 pub type Timed = io::Result<Duration>;
 
-/// So many operations, by so many threads.
+/// A number of operations, by a number of threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
-    /// How many threads.
+    /// The number of threads.
     pub threads: usize,
-    /// How many operations, of all together.
+    /// The number of operations, of all threads together.
     pub n: u64,
 }
 
 impl Round {
-    /// Each thread does `body` with its number and its portion of the operations, and takes from it until it is empty.
-    /// From when all are there until the last has ended; what `body` owns is dropped later.
+    /// Runs `body` on each thread, with the thread's number and portion of the operations; `body` takes operations from
+    /// the portion until the portion is empty. Returns the time from when all threads are ready until the last has
+    /// ended. The values that `body` owns are dropped after that time.
     pub fn parallel(&self, body: impl Fn(usize, &mut Portion) + Send + Sync + 'static) -> Timed {
-        // Few enough for all to end at about the same time, and enough that taking a grain costs nothing.
+        // A grain is small enough for all threads to end at about the same time, and large enough that the cost of
+        // taking a grain does not count.
         let grain = (self.n / (64 * self.threads as u64)).clamp(1, 10_000);
         let (taken, n) = (Arc::new(AtomicU64::new(0)), self.n);
         each(self.threads, Box::new(move |me| body(me, &mut Portion::new(Arc::clone(&taken), grain, n))))
     }
 
-    /// `threads` threads run `body`, each with its number.
+    /// Runs `body` on `threads` threads, with the number of the thread.
     pub fn each(&self, threads: usize, body: impl Fn(usize) + Send + Sync + 'static) -> Timed {
         each(threads, Box::new(body))
     }
@@ -48,8 +50,8 @@ impl Rounds for &Round {
     }
 }
 
-/// Nanoseconds an operation: of rounds of growing n, from `enough` on, the first that takes long enough, whose n is
-/// `enough` the next time.
+/// Returns nanoseconds an operation. Makes rounds of growing n, beginning with `enough`, until a round takes at least
+/// `min_time`; the result is of that round. Stores the n of that round in `enough`, for the next call.
 pub fn measure(
     threads: usize,
     enough: &mut u64,
@@ -67,7 +69,7 @@ pub fn measure(
     }
 }
 
-/// [`Round::each`], compiled once: each thread calls `body` once, which has the measured loop in it.
+/// The body of [`Round::each`], compiled once: each thread calls `body` once, and the measured loop is in `body`.
 fn each(threads: usize, body: Box<dyn Fn(usize) + Send + Sync>) -> Timed {
     let work = move |me, gate: &Gate| {
         if gate.wait() {

@@ -11,7 +11,7 @@ use crate::run::rounds::{Rounds, steps};
 use crate::targets::rw_locks::RwLockName;
 
 impl RwLockName {
-    /// What it is in the comparison.
+    /// Returns the role in the comparison.
     #[must_use]
     pub const fn role(self) -> Role {
         match self {
@@ -22,8 +22,8 @@ impl RwLockName {
     }
 }
 
-/// Each thread has a lock of its own: two reads and a write. One after the other, not one in the other as in Go: the mutex
-/// among the contestants could not do that.
+/// Makes two reads and a write, on a lock that only this thread uses. The reads follow each other, and are not nested
+/// as in Go: the mutex among the contestants does not allow nested reads.
 pub fn uncontended<L: RawRwLock + 'static>(round: &Round) -> Timed {
     round.parallel(|_, portion| {
         let lock = CachePadded::new(L::new());
@@ -36,7 +36,8 @@ pub fn uncontended<L: RawRwLock + 'static>(round: &Round) -> Timed {
     })
 }
 
-/// One lock: each contender writes every so many operations, and reads else, with steps of work meanwhile.
+/// Contends for a single lock: each contender writes at every `every`-th operation, and reads at the others, with
+/// `work` steps while reading.
 pub fn mixed<L: RawRwLock + 'static, R: Rounds>(round: R, every: u32, work: u32) -> R::Out {
     let lock = CachePadded::new(L::new());
     round.divide(move |_, portion| {
@@ -62,13 +63,13 @@ pub fn mixed<L: RawRwLock + 'static, R: Rounds>(round: R, every: u32, work: u32)
 fn read<L: RawRwLock>(lock: &L, inside: impl FnOnce()) {
     let guard = lock.rlock();
     inside();
-    // SAFETY: acquired above, on this thread.
+    // SAFETY: `guard` comes from `rlock` of `lock` above, on this thread.
     unsafe { lock.runlock(guard) };
 }
 
 #[inline]
 fn write<L: RawRwLock>(lock: &L) {
     let guard = lock.lock();
-    // SAFETY: acquired above, on this thread.
+    // SAFETY: `guard` comes from `lock` of `lock` above, on this thread.
     unsafe { lock.unlock(guard) };
 }

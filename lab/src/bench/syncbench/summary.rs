@@ -1,4 +1,4 @@
-//! What many runs come to: medians, and ratios to the best peer and to the floor.
+//! Summaries of many runs: medians, and ratios to the best peer and to the floor.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::measure::metrics::{geometric_mean, median};
 use crate::output::table::Table;
 use crate::output::units;
 
-/// The runs of one benchmark with one number of threads.
+/// The runs of a benchmark with a number of threads.
 #[derive(Debug)]
 pub struct Cell {
     pub bench: BenchName,
@@ -21,30 +21,30 @@ pub struct Cell {
     pub other_cpus: Option<f64>,
 }
 
-/// What is written of one contestant.
+/// The record of a contestant.
 #[derive(Clone, Serialize, Debug)]
 pub struct ContestantRecord {
     bench: &'static str,
-    /// Which benchmark.
+    /// The benchmark.
     pub name: BenchName,
-    /// Where that belongs.
+    /// The family of the benchmark.
     pub family: Family,
     /// The contestant.
     pub contestant: &'static str,
-    /// What it is in the comparison.
+    /// The role of the contestant in the comparison.
     pub role: Role,
-    /// How many threads.
+    /// The number of threads.
     pub threads: usize,
     runs: usize,
     /// Nanoseconds an operation, of all threads together: the median over the runs.
     pub ns: f64,
     /// The best run.
     pub ns_min: f64,
-    /// `ns` over that of the fastest peer; nothing, if there is none.
+    /// `ns` over the `ns` of the fastest peer; `None` if there is no peer.
     pub peer_ratio: Option<f64>,
-    /// `ns` over that of the floor; nothing, if there is none.
+    /// `ns` over the `ns` of the floor; `None` if there is no floor.
     pub floor_ratio: Option<f64>,
-    /// How many processors others used meanwhile.
+    /// The number of processors that other processes used meanwhile.
     pub other_cpus: Option<f64>,
 }
 
@@ -60,7 +60,7 @@ pub struct Mean {
 }
 
 impl Cell {
-    /// One for each contestant.
+    /// Returns a record for each contestant.
     pub fn records(&self) -> Vec<ContestantRecord> {
         let medians: Vec<f64> = self.times.iter().map(|times| median(times.iter().copied())).collect();
         let contestants = &self.bench.contestants;
@@ -88,7 +88,8 @@ impl Cell {
     }
 }
 
-/// The contestants of some records, each once, in the order of the longest list.
+/// Returns the contestants of some records, each of them once: ours first, then peers, then floors, and otherwise in
+/// the order in which they first appear.
 fn contestants<'a>(records: impl Iterator<Item = &'a ContestantRecord>) -> Vec<(&'static str, Role)> {
     let mut all = Vec::new();
     for record in records {
@@ -103,7 +104,7 @@ fn contestants<'a>(records: impl Iterator<Item = &'a ContestantRecord>) -> Vec<(
 
 type RatioOf = fn(&ContestantRecord) -> Option<f64>;
 
-/// A table for each family: a line for each benchmark and number of threads.
+/// Returns a table for each family, with a line for each benchmark and number of threads.
 pub fn tables(records: &[ContestantRecord]) -> impl Iterator<Item = (Family, Table)> {
     Family::ALL.into_iter().filter_map(|family| {
         let of_family = || records.iter().filter(move |record| record.family == family);
@@ -134,7 +135,7 @@ pub fn tables(records: &[ContestantRecord]) -> impl Iterator<Item = (Family, Tab
     })
 }
 
-/// Of each of ours, by family and number of threads.
+/// Returns the means of each of our contestants, by family and number of threads.
 pub fn means(records: &[ContestantRecord]) -> Vec<Mean> {
     let mut means: Vec<Mean> = Vec::new();
     for first in records.iter().filter(|record| record.role == Role::Ours) {

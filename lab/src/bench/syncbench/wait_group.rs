@@ -10,22 +10,22 @@ use super::contestant::Role;
 use super::round::{Round, Timed};
 use crate::targets::registry::registry;
 
-/// What counts tasks.
+/// A wait group: a count of tasks.
 pub trait Group: Send + Sync + 'static {
-    /// One for no tasks.
+    /// Creates a group without tasks.
     fn new() -> Self;
 
-    /// One task more, and it has ended.
+    /// Adds a task, which ends at once.
     fn add_and_done(&self);
 
-    /// Waits for all tasks, of which there are none.
+    /// Waits for all tasks. There are none.
     fn wait(&self);
 }
 
 registry! {
     /// The name of a wait group.
     enum WaitGroupName;
-    /// Something to do with a wait group, whichever it is.
+    /// A job for any wait group.
     trait WaitGroupJob over Group;
     fn with_wait_group;
     unknown "wait group";
@@ -39,7 +39,7 @@ registry! {
 }
 
 impl WaitGroupName {
-    /// What it is in the comparison.
+    /// Returns the role in the comparison.
     #[must_use]
     pub const fn role(self) -> Role {
         match self {
@@ -67,7 +67,7 @@ impl Group for WaitGroup {
     }
 }
 
-/// `crossbeam_utils`' wait group: a clone is a task, and its end the end of the task.
+/// `crossbeam_utils`' wait group: a clone stands for a task, and dropping the clone ends the task.
 pub struct Crossbeam(crossbeam_utils::sync::WaitGroup);
 
 impl Group for Crossbeam {
@@ -85,7 +85,7 @@ impl Group for Crossbeam {
     }
 }
 
-/// What a wait group must do at least.
+/// The least work of a wait group.
 pub struct TwoRmws(AtomicU64);
 
 impl Group for TwoRmws {
@@ -105,7 +105,7 @@ impl Group for TwoRmws {
     }
 }
 
-/// Each thread has one of its own: one task, and a wait.
+/// Adds and ends a task, and waits, on a group that only this thread uses.
 pub fn uncontended<G: Group>(round: &Round) -> Timed {
     round.parallel(|_, portion| {
         let group = CachePadded::new(G::new());
@@ -117,7 +117,7 @@ pub fn uncontended<G: Group>(round: &Round) -> Timed {
     })
 }
 
-/// One for all: one task each.
+/// Adds and ends a task, on a group that all threads share.
 pub fn add_done<G: Group>(round: &Round) -> Timed {
     let group = CachePadded::new(G::new());
     round.parallel(move |_, portion| portion.each(|| group.add_and_done()))

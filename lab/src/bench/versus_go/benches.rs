@@ -1,4 +1,4 @@
-//! Which benchmarks there are.
+//! The list of benchmarks.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,13 +15,13 @@ use crate::bench::syncbench::map::mixes;
 use crate::bench::syncbench::{once, rw_mutex};
 use crate::run::rounds::WORK;
 
-/// What belongs together in a mean.
+/// A group of benchmarks, which share a mean.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
     /// Mutexes, wait groups, conditions.
     Sync,
-    /// What starting, switching and waking goroutines costs.
+    /// The costs of starting, switching and waking goroutines.
     Sched,
     /// Whole tasks.
     Load,
@@ -31,22 +31,22 @@ pub enum Group {
     Sema,
     /// Readers-writer locks.
     RwMutex,
-    /// What runs once, and `atomic.Value`.
+    /// Functions that run once, and `atomic.Value`.
     Once,
     /// Pools of free items.
     Pool,
-    /// Maps, as they are by default.
+    /// Maps with the default hash.
     Map,
     /// Maps with a hash that is as cheap as Go's.
     CheapMap,
     /// Contexts.
     Context,
-    /// What `golang.org/x/sync` has.
+    /// The types of `golang.org/x/sync`.
     X,
 }
 
 impl Group {
-    /// All of them.
+    /// All groups.
     pub const ALL: [Self; 12] = [
         Self::Sync,
         Self::Sched,
@@ -62,7 +62,7 @@ impl Group {
         Self::X,
     ];
 
-    /// As it is shown.
+    /// Returns the name that is shown.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,23 +85,23 @@ impl Group {
 /// A benchmark.
 #[derive(Clone, Copy, Serialize, Debug)]
 pub struct Bench {
-    /// Go's name for it, if Go has it.
+    /// Go's name of the benchmark, if Go has the benchmark.
     pub name: &'static str,
-    /// Where it belongs.
+    /// The group of the benchmark.
     pub group: Group,
-    /// The name of Go's side; nothing, if a Go program cannot do it.
+    /// The name of Go's side; `None` if a Go program cannot do the benchmark.
     pub go: Option<&'static str>,
-    /// What an operation is.
+    /// A description of an operation.
     pub about: &'static str,
-    /// With fewer workers it measures nothing.
+    /// The least number of workers: with fewer, the benchmark measures nothing.
     pub least_workers: usize,
-    /// With more it measures something else.
+    /// The largest number of workers: with more, the benchmark measures something else.
     pub most_workers: Option<usize>,
-    /// One round only, however short.
+    /// True if the benchmark makes only a single round, however short.
     pub once: bool,
-    /// Go's side needs `golang.org/x/sync`.
+    /// True if Go's side needs `golang.org/x/sync`.
     pub x_sync: bool,
-    /// What it does.
+    /// The code of the benchmark.
     #[serde(skip)]
     pub body: fn(&mut Round),
 }
@@ -374,7 +374,7 @@ impl Bench {
         self
     }
 
-    /// With how many workers it measures what it says, in words.
+    /// Returns, in words, the numbers of workers for which the benchmark is meant.
     #[must_use]
     pub fn workers(&self) -> String {
         match (self.least_workers, self.most_workers) {
@@ -384,19 +384,19 @@ impl Bench {
         }
     }
 
-    /// Whether so many are among them.
+    /// Returns whether the benchmark is meant for this number of workers.
     #[must_use]
     pub fn runs_at(&self, workers: usize) -> bool {
         self.least_workers <= workers && self.most_workers.is_none_or(|most| workers <= most)
     }
 }
 
-/// One of the benchmarks, as the command line names it.
+/// A benchmark, by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(usize);
 
 impl Name {
-    /// All of them, in the order in which they are shown.
+    /// All benchmarks, in the order in which they are shown.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..ALL.len()).map(Self)
     }

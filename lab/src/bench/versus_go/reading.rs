@@ -1,4 +1,4 @@
-//! What one run of one benchmark says, on either side: one line.
+//! The result of a run of a benchmark, on either side, as a line:
 //!
 //! ```text
 //! PingPongHog 323.511 hog_share=0.0004
@@ -11,18 +11,18 @@ use serde::Serialize;
 
 use crate::output::units;
 
-/// What one run of one benchmark says.
+/// The result of a run of a benchmark.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reading {
-    /// Of the benchmark, as this side has it.
+    /// The name of the benchmark on the side that ran.
     pub name: String,
-    /// Of an operation.
+    /// The time of an operation, in nanoseconds.
     pub ns: f64,
-    /// Other quantities, by their keys.
+    /// Other quantities, with their keys.
     pub extras: Vec<(String, f64)>,
 }
 
-/// What kind of quantity a number is.
+/// The kind of a quantity.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
@@ -35,8 +35,8 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Of a quantity with this key, and what the quantity is called: `first_ns` is a time called `first`. A share keeps
-    /// its whole key.
+    /// Returns the unit of the quantity with this key, and the name of the quantity: `first_ns` is a time called
+    /// `first`. A share's name is the whole key.
     fn of(key: &str) -> Option<(Self, &str)> {
         let (name, unit) = key.rsplit_once('_')?;
         match unit {
@@ -47,7 +47,7 @@ impl Unit {
         }
     }
 
-    /// A number of this kind, for people.
+    /// Formats a number of this kind.
     #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
@@ -57,7 +57,7 @@ impl Unit {
         }
     }
 
-    /// Whether less of it is better, so that a ratio says something.
+    /// Returns whether less is better, so that a ratio says something.
     #[must_use]
     pub const fn is_cost(self) -> bool {
         !matches!(self, Self::Share)
@@ -65,7 +65,7 @@ impl Unit {
 }
 
 impl Reading {
-    /// Everything in it: the time of an operation, which has no name, then the others, by their names.
+    /// Returns all quantities: the time of an operation, whose name is empty, then the others, with their names.
     pub fn quantities(&self) -> impl Iterator<Item = (&str, Unit, f64)> {
         let others =
             self.extras.iter().filter_map(|(key, value)| Unit::of(key).map(|(unit, name)| (name, unit, *value)));

@@ -1,4 +1,4 @@
-//! What came of the runs: records, means, a table.
+//! The results of the runs: records, means, a table.
 
 use std::fmt;
 
@@ -11,23 +11,23 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::{Output, units};
 
-/// What came of one quantity of one benchmark.
+/// The result for a quantity of a benchmark.
 #[derive(Clone, Serialize, Debug)]
 pub struct QuantityRecord {
     bench: &'static str,
-    /// Of which benchmark.
+    /// The benchmark.
     pub name: Name,
-    /// Nothing for the time of an operation.
+    /// The name of the quantity. Empty for the time of an operation.
     quantity: String,
     unit: Unit,
     group: Group,
     workers: usize,
     runs: usize,
-    /// The median over the runs; nothing, if Go has no side.
+    /// The median over Go's runs; `None` if Go has no side.
     go: Option<f64>,
-    /// The same here.
+    /// The median over this library's runs.
     sudog: f64,
-    /// `sudog` / `go`: below 1, we are faster, or need less.
+    /// `sudog` / `go`: below 1, this library is faster, or needs less.
     ratio: Option<f64>,
     go_runs: Vec<f64>,
     sudog_runs: Vec<f64>,
@@ -51,7 +51,7 @@ impl fmt::Display for Mean {
     }
 }
 
-/// One record for each quantity.
+/// Returns a record for each quantity.
 pub fn records(bench: Name, workers: usize, go: &[Reading], ours: &[Reading]) -> Vec<QuantityRecord> {
     let quantities = ours.first().map(Reading::quantities).into_iter().flatten();
     let record = |(quantity, unit, _): (&str, Unit, f64)| {
@@ -75,23 +75,24 @@ pub fn records(bench: Name, workers: usize, go: &[Reading], ours: &[Reading]) ->
     quantities.map(record).collect()
 }
 
-/// Of each reading that has it.
+/// Returns the values of a quantity, from all readings that have the quantity.
 pub fn values(readings: &[Reading], quantity: &str) -> Vec<f64> {
     let of = |reading: &Reading| reading.quantities().find(|(name, ..)| *name == quantity).map(|(.., value)| value);
     readings.iter().filter_map(of).collect()
 }
 
-/// The name of a benchmark's quantity, for people.
+/// Returns a readable name of a benchmark's quantity.
 pub fn label(name: &str, quantity: &str) -> String {
     if quantity.is_empty() { name.to_owned() } else { format!("{name}: {}", quantity.replace('_', " ")) }
 }
 
-/// So many of them.
+/// Returns the text for a number of workers.
 pub fn workers(n: usize) -> String {
     format!("{n} worker{}", if n == 1 { "" } else { "s" })
 }
 
-/// The means of all groups that have one, with each number of workers; and of all groups together, if there are several.
+/// Returns the means of all groups that have a mean, with each number of workers; and of all groups together, if there
+/// are several.
 pub fn means(records: &[QuantityRecord], workers: &[usize]) -> Vec<Mean> {
     let mean = |group: Option<Group>, workers: usize| {
         let of = |r: &&QuantityRecord| {
@@ -109,7 +110,7 @@ pub fn means(records: &[QuantityRecord], workers: &[usize]) -> Vec<Mean> {
     groups.flat_map(|group| workers.iter().map(move |&n| (group, n))).filter_map(|(group, n)| mean(group, n)).collect()
 }
 
-/// Names the series whose runs fall into two modes.
+/// Prints the names of the series whose runs fall into two modes.
 pub fn say_bistable(names: &[String], output: Output) -> Result<(), Failure> {
     if names.is_empty() {
         return Ok(());

@@ -1,28 +1,29 @@
 //! Bypass: which contender came later and was first.
 //!
-//! The bypass of a wait is the number of admissions of others that were requested after its request and came before its
-//! entry. The request is the moment before the call. The place in line, the doorway, is taken a little later: a contender that was
-//! overtaken in between has not been overtaken in line. So what is counted here is an upper bound of the bypass by
-//! doorways; nearly all of the difference is contenders that had to leave the processor there. `cargo lab bypass` has
-//! the bypass by doorways, of locks that have tickets.
+//! The bypass of a wait is the number of admissions of others whose request came after the wait's request, and whose
+//! entry came before the wait's entry. The request is the moment before the call. The place in line, the doorway, is
+//! taken a little later: a contender that was overtaken in between has not been overtaken in line. So this module
+//! computes an upper bound of the bypass by doorways; nearly all of the difference is contenders that had to leave the
+//! processor in between. `cargo lab bypass` reports the bypass by doorways, of locks that have tickets.
 
 use serde::Serialize;
 
 use super::AdmissionHistory;
 use crate::measure::metrics::quantile;
 
-/// Of all waits, those that the end cut short included: as many as they had reached by then.
+/// The bypass of all waits. A wait that the end cut short counts with the bypass that the wait had reached by then.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 pub struct Bypass {
-    /// 99 in 100 were not more.
+    /// The bypass that 99 in 100 waits did not exceed.
     pub p99: u64,
-    /// The most.
+    /// The largest bypass.
     pub max: u64,
-    /// How many were 0; how many 1; 2 or 3; 4 to 7; and so on, up to the last that is not 0.
+    /// The numbers of waits with bypass 0, with 1, with 2 or 3, with 4 to 7, and so on, up to the last number that is
+    /// not 0.
     pub log2_histogram: Vec<u64>,
 }
 
-/// Nothing, if no contender waited.
+/// Returns the bypass of a history, or `None` if no contender waited.
 #[must_use]
 pub fn bypass(history: &AdmissionHistory) -> Option<Bypass> {
     let mut all = bypasses(history);
@@ -37,10 +38,11 @@ fn bucket(n: u64) -> usize {
     (u64::BITS - n.leading_zeros()) as usize
 }
 
-/// Of each admission, in their order; then of those that still waited at the end.
+/// Returns the bypass of each admission, in the order of admissions; then of each wait that had not ended at the end.
 ///
-/// The admissions are gone through in their order, and the times of their requests put into a tree that counts: then
-/// those that came later than one's own are those that have overtaken it. Equal times are in no order, and not counted.
+/// Goes through the admissions in order, and puts the times of the requests into a counting tree. When an admission is
+/// reached, the later requests in the tree are those that have overtaken the admission. Equal times have no order, and
+/// do not count.
 fn bypasses(history: &AdmissionHistory) -> Vec<u64> {
     let mut requests: Vec<u64> = history.admissions.iter().map(|admission| admission.request).collect();
     requests.sort_unstable();
@@ -57,7 +59,7 @@ fn bypasses(history: &AdmissionHistory) -> Vec<u64> {
     overtaken_by
 }
 
-/// How many there are of each number, with sums over all below one: a Fenwick tree.
+/// The number of occurrences of each number, with sums over all smaller numbers: a Fenwick tree.
 struct Counts(Box<[u32]>);
 
 impl Counts {
@@ -100,7 +102,7 @@ mod tests {
 
     #[test]
     fn each_who_came_later_and_was_first_counts() {
-        // 1 asks first, and gets in after four admissions of 0 and 2 that were asked for later; 0 asked before it once.
+        // 1 asks first, and gets in after four later requests of 0 and 2; another request of 0 came before that of 1.
         let turns = [(0, 0, 1, 5), (0, 6, 7, 8), (2, 7, 9, 10), (0, 9, 11, 12), (0, 13, 14, 15), (1, 2, 16, 20)];
         let mut history = history(4, &turns);
         assert_eq!(bypasses(&history), [0, 0, 0, 0, 0, 4]);
@@ -123,13 +125,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Of the definition, word for word. Times are few, so that there are ties.
+        /// Compares with the definition, word for word. There are few different times, so that ties occur.
         #[test]
         fn it_is_its_definition(
             turns in proptest::collection::vec((0_u32..4, 0_u64..40), 0..80),
             pending in proptest::collection::vec(0_u64..40, 0..4),
         ) {
-            // A contender's requests come in the order of its admissions, as it makes one at a time.
+            // A contender makes one request at a time, so its requests come in the order of its admissions.
             let mut latest = [0; 4];
             let turn = |(n, (contender, request)): (usize, (u32, u64))| {
                 let latest = &mut latest[contender as usize];

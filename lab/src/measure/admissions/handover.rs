@@ -1,4 +1,4 @@
-//! From one to the next: how long the lock is free though a contender wants it.
+//! The time from a contender to the next: how long the lock is free while a contender wants the lock.
 //!
 //! ```text
 //!   A   |== inside ==|release                     the lock is free from the beginning of A's release to B's entry
@@ -6,38 +6,40 @@
 //!                     <- dead  -->                and where both are so, time is dead
 //! ```
 //!
-//! What the instructions of release and entry take is part of it, and the reading of the clock: with one contender,
-//! which never waits for another, that is all there is. So dead time is to be compared with that of one contender.
+//! Dead time includes the instructions of release and entry, and the reading of the clock: with a single contender,
+//! which never waits for another, dead time consists of these only. So compare dead time with the dead time of a single
+//! contender.
 
 use serde::Serialize;
 
 use super::AdmissionHistory;
 use crate::measure::metrics::quantile;
 
-/// In the order of admissions.
+/// The use of the time, by the order of admissions.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Handover {
     /// The part of the time in which the lock was free and a contender wanted it.
     pub dead_time: f64,
-    /// The rest.
+    /// The rest of the time, as a part.
     pub work_conservation: f64,
-    /// From the beginning of a release before which another contender had made a request to the next entry, any contender's
-    /// was: half of these times were not longer. As the other two, nothing if there was none.
+    /// The median handover. A handover is the time from the beginning of a release to the next entry, of any contender,
+    /// if another contender had made a request before that release. This field and the next two are `None` if there
+    /// was no handover.
     pub handover_p50_ns: Option<u64>,
-    /// The same for 99 in 100.
+    /// The handover that 99 in 100 did not exceed.
     pub handover_p99_ns: Option<u64>,
-    /// The longest.
+    /// The longest handover.
     pub handover_max_ns: Option<u64>,
-    /// Releases that by the clock began after the next entry. If there are any, the processors do not agree about the
-    /// time, and what is made of times is to be relied upon as far as they do.
+    /// The number of releases that began, by the clock, after the next entry. If there are any, the processors do not
+    /// agree about the time, and results from times are only as reliable as their agreement.
     pub clock_conflicts: u64,
 }
 
-/// All of it. Nothing, if no time passed.
+/// Returns the handovers of a history, or `None` if no time passed.
 #[must_use]
 pub fn handover(history: &AdmissionHistory) -> Option<Handover> {
     let AdmissionHistory { admissions, elapsed, .. } = history;
-    // The earliest request of those that are still to be admitted, or never will be.
+    // The earliest request among the waits that are still to be admitted, or never will be.
     let mut earliest = history.pending.iter().map(|pending| pending.request).min().unwrap_or(u64::MAX);
     let (mut dead, mut handovers, mut clock_conflicts) = (0, Vec::new(), 0);
     let mut next_entry = *elapsed;
@@ -73,8 +75,8 @@ mod tests {
     #[test]
     fn dead_is_what_is_free_and_wanted() {
         let turns = [
-            (0, 10, 12, 20), // 2 dead: its own
-            (1, 15, 23, 30), // 3 dead, as it waits since 15: a handover of 3
+            (0, 10, 12, 20), // 2 dead: from the request of 0 to the entry of 0
+            (1, 15, 23, 30), // 3 dead, as 1 has waited since 15: a handover of 3
             (0, 40, 41, 50), // free from 30, but wanted from 40 only: 1 dead, and no handover
             (1, 45, 57, 60), // 7 dead: a handover of 7
         ];
@@ -89,10 +91,10 @@ mod tests {
             clock_conflicts: 0,
         };
         assert_eq!(handover(&history), Some(expected));
-        // A contender that has asked at 55 and does not get in: from 60 on all is dead, and so is what was already.
+        // A contender asks at 55 and does not get in: from 60 on all time is dead, in addition to the dead time before.
         history.pending.push(Pending { contender: 2, request: 55 });
         assert_eq!(handover(&history).unwrap().dead_time, 0.53);
-        // At 35, when it is free: from there to 41.
+        // Another request, at 35, when the lock is free: dead from 35 to 41.
         history.pending.push(Pending { contender: 2, request: 35 });
         let longer = handover(&history).unwrap();
         assert_eq!((longer.dead_time, longer.handover_max_ns), (0.58, Some(7)));

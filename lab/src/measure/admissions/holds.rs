@@ -1,7 +1,8 @@
-//! How long each contender has the lock: what fairness is about when critical sections differ.
+//! The time for which each contender has the lock: the measure of fairness when critical sections differ.
 //!
-//! If all come equally often, the one with the longest critical section has most of the lock. A contender's opportunity
-//! to have it is the time in which it could have been inside: that in which it was inside, and that in which no contender was.
+//! If all contenders come equally often, the contender with the longest critical section has most of the lock. A
+//! contender's lock opportunity is the time in which the contender could have been inside: the time in which the
+//! contender was inside, and the time in which no contender was inside.
 //!
 //! Source: Patel et al., "Avoiding Scheduler Subversion using Scheduler-Cooperative Locks", EuroSys 2020.
 
@@ -10,16 +11,16 @@ use serde::Serialize;
 use super::AdmissionHistory;
 use crate::measure::metrics::jain;
 
-/// By the time of holding.
+/// The fairness by the time of holding.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Holds {
     /// Jain's index over the times that each contender was inside.
     pub hold_jain: f64,
-    /// The same over their lock opportunity times. Nothing, if several may be inside at once.
+    /// Jain's index over the contenders' lock opportunity times. `None` if several contenders may be inside at once.
     pub lot_jain: Option<f64>,
 }
 
-/// Both.
+/// Returns both indices.
 #[must_use]
 pub fn holds(history: &AdmissionHistory) -> Holds {
     let mut usage = vec![0; history.contenders];
@@ -42,7 +43,7 @@ mod tests {
     #[test]
     fn as_often_and_longer() {
         let mut history = history(2, &[(0, 0, 10, 20), (1, 0, 20, 50), (0, 21, 60, 70), (1, 51, 70, 100)]);
-        // 20 and 60; free for 20: opportunities of 40 and 80.
+        // Held for 20 and 60, free for 20: opportunities of 40 and 80.
         let expected =
             Holds { hold_jain: 80_f64.powi(2) / (2.0 * 4000.0), lot_jain: Some(120_f64.powi(2) / (2.0 * 8000.0)) };
         assert_eq!(holds(&history), expected);

@@ -1,22 +1,22 @@
-//! What a log of all admissions tells, exactly and afterwards: for `--metrics`.
+//! The evaluation of a log of all admissions, exact and after the run: for `--metrics`.
 //!
 //! | family | of | needs an order of admissions |
 //! |---|---|---|
 //! | [`mod@bypass`] | which contender came later and was first | yes |
 //! | [`mod@windows`] | shares in stretches of the order | yes |
-//! | [`mod@short_term`] | which contenders circulate, how soon one is back, runs | yes |
-//! | [`mod@handover`] | the time from one to the next, and dead time | yes |
+//! | [`mod@short_term`] | which contenders circulate, how soon a contender is back, runs | yes |
+//! | [`mod@handover`] | the time from a contender to the next, and dead time | yes |
 //! | [`mod@waits`] | from request to entry | no |
 //! | [`mod@holds`] | shares by time of holding | for opportunities |
 //! | [`Wakeups`] | sleeps, those beyond the first in a wait, system calls | no |
 //!
-//! The order is that of the room, which counts entries; the clock does not decide which contender was first. Where several may be
-//! inside at once there is none, and what needs one is nothing. Each family is a function of the history alone, and
-//! takes O(n log n).
+//! The critical section counts entries, and this count is the order; the clock does not decide which contender was
+//! first. Where several contenders may be inside at once there is no order, and every result that needs an order is
+//! `None`. Each family is a function of the history alone, and takes O(n log n).
 //!
-//! A run that is logged is a run of its own. Three readings of the clock make an acquisition longer by what three fast
-//! locks take, and a critical section by one of them; so its throughput is not that of a run without a log, and waits
-//! that are so short are mostly the clock's.
+//! A logged run is a separate run. Three readings of the clock make an acquisition longer by the time of three fast
+//! locks, and a critical section by the time of one. So the throughput differs from that of a run without a log, and
+//! very short waits are mostly the time of the clock.
 
 pub mod bypass;
 pub mod handover;
@@ -34,79 +34,80 @@ use self::short_term::{ShortTerm, short_term};
 use self::waits::{WaitQuantiles, waits};
 use self::windows::{Windows, windows};
 
-/// One admission. Times are nanoseconds from the start.
+/// An admission. Times are nanoseconds from the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Admission {
-    /// Whose.
+    /// The contender that was admitted.
     pub contender: u32,
-    /// Just before the call; or the start, if that was later.
+    /// The time just before the call; or the start, if the start was later.
     pub request: u64,
-    /// First thing inside.
+    /// The time at the beginning of the critical section.
     pub entry: u64,
-    /// Last thing inside.
+    /// The time at the end of the critical section.
     pub release: u64,
 }
 
-/// One that still waited at the end.
+/// A wait that had not ended at the end of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pending {
     /// The contender.
     pub contender: u32,
-    /// Since when; or the start, if that was later.
+    /// The time of the request; or the start, if the start was later.
     pub request: u64,
 }
 
-/// All that happened in a run.
+/// The history of a run.
 #[derive(Clone, Debug)]
 pub struct AdmissionHistory {
-    /// How many contended.
+    /// The number of contenders.
     pub contenders: usize,
-    /// In their order, if there is one.
+    /// The admissions, in the order of admission if there is an order.
     pub admissions: Vec<Admission>,
-    /// Whether there is.
+    /// True if there is an order of admissions.
     pub in_order: bool,
-    /// Contenders that came in after the end, or would have.
+    /// Contenders that came in after the end, or would have come in.
     pub pending: Vec<Pending>,
-    /// When the end was: the stop, or the last release, if that was later.
+    /// The time of the end: the stop, or the last release, if the last release was later.
     pub elapsed: u64,
 }
 
-/// What the system says of the contenders, for each acquisition.
+/// The system's counts of the contenders' sleeps and calls, for each acquisition.
 #[derive(Clone, PartialEq, Serialize, Default, Debug)]
 pub struct Wakeups {
-    /// How often a contender slept: see [`SleepCounter`](crate::measure::wakeups::SleepCounter). As the next, nothing if the
-    /// contenders are not threads, or it cannot be told.
+    /// The number of sleeps of the contenders: see [`SleepCounter`](crate::measure::wakeups::SleepCounter). This field
+    /// and the next are `None` if the contenders are not threads, or if the system does not tell.
     pub sleeps_per_acquisition: Option<f64>,
-    /// Sleeps beyond the first in one wait. Where one waits in one place, there was a wake-up that was for nothing before
-    /// each of them; a contender that waits in two, for a capacitor and then for the lock in it, may sleep in both with none.
+    /// Sleeps beyond the first in a wait. If contenders wait at a single place, each such sleep follows a wake-up in
+    /// vain. A contender that waits at two places, for a capacitor and then for the lock in the capacitor, may sleep at
+    /// both without a wake-up in vain.
     pub futile_wakeups_per_acquisition: Option<f64>,
-    /// System calls of the contenders from start to end, those that count sleeps taken off. See
+    /// System calls of the contenders from start to end, without the calls that count sleeps. See
     /// [`CallCounter`](crate::measure::wakeups::CallCounter).
     pub syscalls_per_acquisition: Option<f64>,
-    /// Why that is not known.
+    /// The reason why the system calls are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_no_syscalls: Option<String>,
 }
 
-/// What comes of a logged run.
+/// The result of a logged run.
 #[derive(Clone, Debug)]
 pub struct Logged {
-    /// What happened.
+    /// The history of the run.
     pub history: AdmissionHistory,
-    /// Whether it ended before its time, as the log was full.
+    /// True if the run ended early because the log was full.
     pub log_full: bool,
-    /// What the system says.
+    /// The system's counts.
     pub wakeups: Wakeups,
 }
 
-/// Everything: the object `metrics` of a record. What has no meaning for a run is nothing.
+/// All results: the object `metrics` of a record. A result that has no meaning for a run is `None`.
 #[derive(Clone, PartialEq, Serialize, Debug)]
 pub struct Metrics {
-    /// How many admissions there were.
+    /// The number of admissions.
     pub acquisitions: u64,
-    /// How long the run was.
+    /// The length of the run, in seconds.
     pub seconds: f64,
-    /// Whether it ended before its time, as the log was full.
+    /// True if the run ended early because the log was full.
     pub log_full: bool,
     /// See [`mod@bypass`].
     pub bypass: Option<Bypass>,
@@ -120,12 +121,12 @@ pub struct Metrics {
     pub waits: Option<WaitQuantiles>,
     /// See [`mod@holds`].
     pub holds: Holds,
-    /// What the system says.
+    /// The system's counts.
     pub wakeups: Wakeups,
 }
 
 impl Metrics {
-    /// With windows of so many admissions; see [`windows()`].
+    /// Computes the metrics, with windows of `window` admissions; see [`windows()`].
     #[must_use]
     pub fn new(logged: Logged, window: Option<usize>) -> Self {
         let Logged { history, log_full, wakeups } = logged;
@@ -149,7 +150,8 @@ impl Metrics {
 mod tests {
     use super::*;
 
-    /// Admissions in their order: contender, request, entry, release. It ends with the last.
+    /// Returns a history of admissions in order: contender, request, entry, release. The history ends with the last
+    /// admission.
     pub fn history(contenders: usize, turns: &[(u32, u64, u64, u64)]) -> AdmissionHistory {
         let admission = |&(contender, request, entry, release)| Admission { contender, request, entry, release };
         let admissions: Vec<Admission> = turns.iter().map(admission).collect();
@@ -157,7 +159,7 @@ mod tests {
         AdmissionHistory { contenders, admissions, in_order: true, pending: Vec::new(), elapsed }
     }
 
-    /// The same, where times do not matter.
+    /// Returns a history of admissions in order, for tests in which times do not matter.
     pub fn order(contenders: usize, order: &[u32]) -> AdmissionHistory {
         let turn = |(n, &contender)| (contender, n as u64, n as u64, n as u64);
         history(contenders, &order.iter().enumerate().map(turn).collect::<Vec<_>>())

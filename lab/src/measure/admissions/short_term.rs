@@ -1,6 +1,6 @@
-//! Fairness over short times: which contenders circulate, and how soon one is back.
+//! Fairness over short times: which contenders circulate, and how soon a contender is back.
 //!
-//! | | first come, first served, all always there | the last two to come, by turns | one keeps it |
+//! | | first come, first served, all always present | the last two to come, by turns | a single contender keeps the lock |
 //! |---|---|---|---|
 //! | LWSS, of contenders | all | 2 | 1 |
 //! | MTTR, in admissions | as many as there are | 2 | 1 |
@@ -11,25 +11,27 @@ use serde::Serialize;
 use super::AdmissionHistory;
 use crate::measure::metrics::median;
 
-/// Source: Dice, "Measuring short-term fairness for locks"; the size of the window is that of his "Malthusian Locks".
+/// The fairness over short times. Source: Dice, "Measuring short-term fairness for locks"; the size of the window is
+/// from Dice's "Malthusian Locks".
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct ShortTerm {
-    /// The size of the lock's working set: how many contenders there are in a window of admissions, on average over
-    /// disjoint ones. Nothing, if there is not one window.
+    /// The size of the lock's working set: the number of contenders in a window of admissions, on average over disjoint
+    /// windows. `None` if there is no whole window.
     pub lwss: Option<f64>,
-    /// Admissions in such a window: 1000; or, if that is more, four for each contender, as LWSS cannot exceed it.
+    /// The number of admissions in such a window: 1000; or four for each contender, if that is more, as LWSS cannot
+    /// exceed the size of the window.
     pub lwss_window: usize,
-    /// The median time to reacquire: from an admission to the same contender's next, in admissions; 1, if that is the
-    /// very next. Nothing, if no contender came twice.
+    /// The median time to reacquire: the number of admissions from an admission to the same contender's next; 1 if the
+    /// very next admission is of the same contender. `None` if no contender came twice.
     pub mttr: Option<f64>,
     /// The longest run of admissions of one contender.
     pub longest_run: u64,
-    /// How many of the admissions but the first were of the same contender as the one before. Nothing, if there were
-    /// not two.
+    /// The share of admissions, not counting the first, that were of the same contender as the previous admission.
+    /// `None` if there were fewer than two admissions.
     pub same_again: Option<f64>,
 }
 
-/// All of it.
+/// Computes the fairness over short times.
 #[must_use]
 pub fn short_term(history: &AdmissionHistory) -> ShortTerm {
     const WINDOW: usize = 1000;
@@ -52,7 +54,7 @@ pub fn short_term(history: &AdmissionHistory) -> ShortTerm {
 fn lwss(contenders: &[u32], of: usize, window: usize) -> Option<f64> {
     let windows = contenders.chunks_exact(window);
     let count = windows.len();
-    // In which window each was seen last.
+    // The window in which each contender was last seen.
     let mut seen = vec![None; of];
     let mut distinct = 0_usize;
     for (n, window) in windows.enumerate() {
@@ -62,7 +64,7 @@ fn lwss(contenders: &[u32], of: usize, window: usize) -> Option<f64> {
     (count > 0).then(|| distinct as f64 / count as f64)
 }
 
-/// Of every admission but each contender's first.
+/// Returns the times to reacquire, for every admission but each contender's first.
 fn times_to_reacquire(contenders: &[u32], of: usize) -> Vec<f64> {
     let mut last = vec![None; of];
     let since = |(n, &contender): (usize, &u32)| last[contender as usize].replace(n).map(|before| (n - before) as f64);

@@ -1,25 +1,25 @@
-//! From request to entry: every wait, not a sample.
+//! Waits, from request to entry: every wait, not a sample.
 
 use serde::Serialize;
 
 use super::AdmissionHistory;
 use crate::measure::metrics::quantile;
 
-/// Of all waits. One that the end cut short has the length that it had reached by then: else the longest would be left
-/// out.
+/// The quantiles of all waits. A wait that the end cut short has the length that the wait had reached by then: else the
+/// longest wait would be left out.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 pub struct WaitQuantiles {
-    /// Half of them were not longer.
+    /// The length that half of the waits did not exceed.
     pub p50_ns: u64,
-    /// The same for 99 in 100.
+    /// The length that 99 in 100 waits did not exceed.
     pub p99_ns: u64,
-    /// The same for 999 in 1000.
+    /// The length that 999 in 1000 waits did not exceed.
     pub p999_ns: u64,
-    /// The longest.
+    /// The longest wait.
     pub max_ns: u64,
 }
 
-/// Nothing, if no contender waited.
+/// Returns the quantiles, or `None` if no contender waited.
 #[must_use]
 pub fn waits(history: &AdmissionHistory) -> Option<WaitQuantiles> {
     let admitted = history.admissions.iter().map(|admission| admission.entry.saturating_sub(admission.request));

@@ -1,32 +1,34 @@
-//! Fairness in windows: how evenly the admissions fell on the contenders in each stretch of the order, as a whole run
-//! can be even while no part of it is.
+//! Fairness in windows: how evenly the admissions fell on the contenders in each stretch of the order. A whole run can
+//! be even while no part of the run is even.
 
 use serde::Serialize;
 
 use super::AdmissionHistory;
 use crate::measure::metrics::{jain, median, min_max};
 
-/// Over disjoint windows of as many admissions each. What is left at the end is in none.
+/// The fairness in disjoint windows of equally many admissions. The admissions after the last whole window are in no
+/// window.
 #[derive(Clone, Copy, PartialEq, Serialize, Debug)]
 pub struct Windows {
-    /// In each.
+    /// The number of admissions in each window.
     pub admissions: usize,
-    /// How many there were.
+    /// The number of windows.
     pub windows: usize,
-    /// Jain's index, in the window in which it was lowest.
+    /// Jain's index in the worst window, where the index is lowest.
     pub jain_worst: f64,
-    /// The same in the middle.
+    /// The median of Jain's index over the windows.
     pub jain_median: f64,
-    /// The smallest share over the largest, in the window in which it was lowest.
+    /// The smallest share over the largest, in the window where this ratio is lowest.
     pub min_max_worst: f64,
-    /// The same in the middle.
+    /// The median over the windows of the smallest share over the largest.
     pub min_max_median: f64,
 }
 
-/// Rounds of all contenders in a window, by default: so that chance alone leaves the shares nearly even.
+/// The default number of rounds of all contenders in a window: so many that chance alone leaves the shares nearly even.
 const ROUNDS: usize = 64;
 
-/// In windows of so many admissions, or of 64 for each contender. Nothing, if there is not one window.
+/// Computes the fairness in windows of `admissions` admissions; by default, of 64 admissions for each contender.
+/// Returns `None` if there is no whole window.
 #[must_use]
 pub fn windows(history: &AdmissionHistory, admissions: Option<usize>) -> Option<Windows> {
     let admissions = admissions.unwrap_or(ROUNDS * history.contenders);

@@ -1,4 +1,4 @@
-//! A file that is there in full or not at all.
+//! A file that exists in full or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,7 +7,8 @@ use std::{env, process};
 
 use crate::output::failure::Failure;
 
-/// A report to be. It is written beside its place and moved there when it is complete.
+/// A report that is not yet written. The report is written to a draft in the same directory, and moved to its place
+/// when the draft is complete.
 #[derive(Debug)]
 pub struct ReportFile {
     path: PathBuf,
@@ -15,13 +16,13 @@ pub struct ReportFile {
 }
 
 impl ReportFile {
-    /// Finds out, before anything is measured, whether the report can be written there. Leaves nothing behind: a command that
-    /// interrupts the measurement finds no draft.
+    /// Checks, before anything is measured, that the report can be written to `path`. Leaves nothing behind: a signal
+    /// that interrupts the measurement leaves no draft.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let cannot = |why: &dyn std::fmt::Display| {
             Failure::Usage(format!("cannot write the report to '{}': {why}", path.display()))
         };
-        // Moving a file there would replace a device as well as a report.
+        // Moving a file to this path would replace a device as well as a report.
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             return Err(cannot(&"it is not a regular file"));
         }
@@ -31,16 +32,16 @@ impl ReportFile {
         Ok(Self { path: path.to_owned(), draft })
     }
 
-    /// Where it will be.
+    /// Returns the path of the report.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes it.
+    /// Writes the report.
     pub fn commit(self, text: &str) -> Result<(), Failure> {
         self.write(text).map_err(|error| {
-            // Whatever there is of it is no use; if there is nothing, all the better.
+            // An incomplete draft is of no use. If there is no draft, the removal fails, which does no harm.
             let _ = fs::remove_file(&self.draft);
             Failure::Run(format!("cannot write the report to '{}': {error}", self.path.display()))
         })
@@ -54,8 +55,8 @@ impl ReportFile {
     }
 }
 
-/// The place of a report by this name, if none is given: `lab` in cargo's target directory, which is made if need be;
-/// that of the workspace that we are in.
+/// Returns the path of a report by this name, if no path is given: in `lab` in cargo's target directory, which is
+/// created if necessary. The target directory is that of the workspace around the current directory.
 pub fn default_path(name: &str) -> Result<PathBuf, Failure> {
     let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| {
         let here = env::current_dir().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Where and with what the figures were taken.
+//! The circumstances of the figures: machine, system and programs.
 
 use std::fmt::Display;
 #[cfg(not(sudog_sim))]
@@ -8,7 +8,7 @@ use std::thread;
 #[cfg(not(sudog_sim))]
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// On whose processors the figures were taken, for a title.
+/// Returns a name for the machine on which the figures were taken, for a title.
 pub fn place() -> String {
     #[cfg(sudog_sim)]
     return crate::run::machine::name();
@@ -16,7 +16,7 @@ pub fn place() -> String {
     format!("{} real processors", processors())
 }
 
-/// Facts by name.
+/// Returns facts by name.
 #[cfg(not(sudog_sim))]
 pub fn facts(on: &dyn Display) -> Vec<(&'static str, String)> {
     vec![
@@ -34,7 +34,7 @@ pub fn facts(on: &dyn Display) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Facts by name. The figures of a simulated machine are the same on any day and on any real one.
+/// Returns facts by name. The figures of a simulated machine are the same on any day and on any real machine.
 #[cfg(sudog_sim)]
 pub fn facts(on: &dyn Display) -> Vec<(&'static str, String)> {
     vec![
@@ -46,7 +46,8 @@ pub fn facts(on: &dyn Display) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The name that the program was called by tells nothing: ours is shorter. Nor does the place of the report.
+/// Returns the command, with a short program name: the name by which the program was called tells nothing, and neither
+/// does the place of the report.
 fn command() -> String {
     let arguments = std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
     asked(arguments)
@@ -89,7 +90,7 @@ fn kernel() -> Option<String> {
 
 #[cfg(all(target_os = "linux", target_env = "gnu", not(sudog_sim)))]
 fn c_library() -> String {
-    // SAFETY: it returns a string that is terminated and lives as long as the process.
+    // SAFETY: `gnu_get_libc_version` returns a NUL-terminated string that lives as long as the process.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     format!("glibc {}", version.to_string_lossy())
 }
@@ -99,7 +100,7 @@ fn c_library() -> String {
     "the system's".to_owned()
 }
 
-/// Date and time of day, UTC.
+/// Formats the date and the time of day, UTC.
 #[cfg(not(sudog_sim))]
 fn date(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
@@ -108,8 +109,8 @@ fn date(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
 }
 
-/// The civil date, so many days after 1970-01-01. Years are counted from March, so that the leap day is the last one of
-/// the year and the months before it have a regular pattern: five months are 153 days.
+/// Returns the civil date, `days` days after 1970-01-01. Years are counted from March, so that the leap day is the last
+/// day of the year and the months before the leap day have a regular pattern: five months are 153 days.
 #[cfg(not(sudog_sim))]
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01

@@ -1,4 +1,4 @@
-//! The report: one HTML page that needs nothing else.
+//! The report: a single HTML page that needs no other file.
 
 mod file;
 mod machine;
@@ -20,18 +20,18 @@ pub use two_scales::{TwoCurves, TwoScales};
 use crate::output::Output;
 use crate::output::failure::Failure;
 
-/// Writes a page, and says where it is: where that does not disturb, on the standard error if JSON is wanted.
+/// Writes a page, and prints the path: on the standard error if JSON is wanted, where the path does not disturb.
 pub fn deliver(file: ReportFile, page: &str, output: Output) -> Result<(), Failure> {
     let path = file.path().display().to_string();
     file.commit(page)?;
     if output.json {
-        // The report is there. A closed standard error is not a failure.
+        // The report is written. A closed standard error is not a failure.
         let _ = writeln!(std::io::stderr(), "report: {path}");
     }
     output.text(format_args!("report: {path}"))
 }
 
-/// Where and with what the figures were taken, and on what: for a section.
+/// Returns a section on the circumstances of the figures: machine, programs, and contenders.
 #[must_use]
 pub fn facts(on: &dyn Display) -> String {
     definitions(machine::facts(on))

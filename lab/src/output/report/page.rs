@@ -1,4 +1,4 @@
-//! A page: a title, what it is about, and sections. And what sections are made of.
+//! A page: a title, an introduction, and sections; and the elements of sections.
 
 use std::fmt::{self, Display, Write};
 
@@ -6,7 +6,7 @@ use crate::output::table::Table;
 
 const STYLE: &str = include_str!("style.css");
 
-/// An HTML page that needs nothing else, in the making.
+/// An HTML page in the making, which needs no other file.
 #[derive(Debug)]
 pub struct Page {
     title: String,
@@ -15,28 +15,28 @@ pub struct Page {
 }
 
 impl Page {
-    /// One without sections. Title and introduction are text, not HTML.
+    /// Creates a page without sections. Title and introduction are text, not HTML.
     #[must_use]
     pub fn new(title: impl Into<String>, intro: impl Into<String>) -> Self {
         Self { title: title.into(), intro: intro.into(), body: String::new() }
     }
 
-    /// Begins a section: its title is text, what is in it HTML.
+    /// Begins a section. The title is text, the content HTML.
     pub fn section(&mut self, title: &str, html: impl Display) {
         let _ = write!(self.body, "<h2>{}</h2>\n{html}", Escaped(title));
     }
 
-    /// More HTML in the section.
+    /// Adds HTML to the section.
     pub fn html(&mut self, html: impl Display) {
         let _ = write!(self.body, "{html}");
     }
 
-    /// More text in the section.
+    /// Adds text to the section.
     pub fn paragraph(&mut self, text: &str) {
         let _ = writeln!(self.body, "<p>{}</p>", Escaped(text));
     }
 
-    /// The whole of it.
+    /// Returns the whole page.
     #[must_use]
     pub fn render(&self) -> String {
         let Self { title, intro, body } = self;
@@ -50,7 +50,7 @@ impl Page {
     }
 }
 
-/// Figures side by side, each with a title: plots, as HTML.
+/// Returns plots side by side, each with a title, as HTML.
 #[must_use]
 pub fn figures<T: AsRef<str>>(figures: impl IntoIterator<Item = (T, String)>) -> String {
     let mut html = String::from("<div class=\"plots\">\n");
@@ -60,7 +60,7 @@ pub fn figures<T: AsRef<str>>(figures: impl IntoIterator<Item = (T, String)>) ->
     html + "</div>\n"
 }
 
-/// Terms, and what they mean.
+/// Returns terms with their meanings, as HTML.
 #[must_use]
 pub fn definitions<T: AsRef<str>>(pairs: impl IntoIterator<Item = (&'static str, T)>) -> String {
     let mut html = String::from("<dl>\n");
@@ -70,7 +70,7 @@ pub fn definitions<T: AsRef<str>>(pairs: impl IntoIterator<Item = (&'static str,
     html + "</dl>\n"
 }
 
-/// A table.
+/// Returns a table as HTML.
 #[must_use]
 pub fn table(table: &Table) -> String {
     let mut html = String::from("<div class=\"wide\"><table>\n");
@@ -87,7 +87,7 @@ pub fn table(table: &Table) -> String {
     html + "</tbody></table></div>\n"
 }
 
-/// Text that means nothing to HTML.
+/// Text in which HTML's special characters are escaped.
 pub struct Escaped<'a>(pub &'a str);
 
 impl Display for Escaped<'_> {

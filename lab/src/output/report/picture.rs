@@ -1,4 +1,4 @@
-//! A page about one picture.
+//! A page about a picture.
 
 use super::{Page, ReportFile, definitions, deliver, facts, table};
 use crate::output::Output;
@@ -30,20 +30,20 @@ const MEANINGS: [(&str, &str); 6] = [
 /// The page.
 #[derive(Clone, Copy, Debug)]
 pub struct Picture<'a> {
-    /// What was done.
+    /// The headline: a line on the run.
     pub headline: &'a str,
     /// The picture.
     pub svg: &'a str,
-    /// Figures.
+    /// The figures.
     pub table: &'a Table,
-    /// Sentences.
+    /// Sentences on the run.
     pub remarks: &'a [String],
-    /// What contended.
+    /// The kind of contenders.
     pub on: Contenders,
 }
 
 impl Picture<'_> {
-    /// Writes the page, and says where it is.
+    /// Writes the page, and prints the path of the page.
     pub fn write(&self, file: ReportFile, output: Output) -> Result<(), Failure> {
         deliver(file, &self.page(), output)
     }

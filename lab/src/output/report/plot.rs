@@ -15,7 +15,7 @@ use crate::targets::rw_locks::RwLockName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
-/// Readable on white and on black.
+/// Colours that are readable on white and on black.
 const COLOURS: [RGBColor; 18] = [
     RGBColor(0xe0, 0x3b, 0x3b),
     RGBColor(0xf0, 0x8c, 0x1e),
@@ -37,16 +37,16 @@ const COLOURS: [RGBColor; 18] = [
     RGBColor(0xc0, 0x8a, 0xe8),
 ];
 
-/// What the others are measured by.
+/// The colour of floors.
 const FLOOR: RGBColor = RGBColor(0x90, 0x90, 0x90);
 
 pub(super) const SIZE: (u32, u32) = (640, 380);
 
-/// What the page's style sheet replaces by the colour of its text.
+/// The colour that the page's style sheet replaces by the colour of its text.
 pub(super) const INK: RGBColor = BLACK;
 
-/// The colours of what is in one plot. Of what has a name of its own it is the same in all plots; what is composed has
-/// the colours that are free there, in turn.
+/// Returns the colours of the targets of a plot. A named target has the same colour in all plots. Composed targets get
+/// the remaining colours, in turn.
 pub fn colours(targets: &[Target]) -> Vec<RGBColor> {
     let usual: Vec<_> = targets.iter().map(|&target| usual_colour(target)).collect();
     let mut free: Vec<_> = COLOURS.iter().filter(|&&colour| !usual.contains(&Some(colour))).collect();
@@ -57,7 +57,7 @@ pub fn colours(targets: &[Target]) -> Vec<RGBColor> {
     usual.into_iter().map(|usual| usual.unwrap_or_else(|| *free.next().expect("there are colours"))).collect()
 }
 
-/// The same in all plots; nothing, if there is no such.
+/// Returns the colour that a target has in all plots; `None` for a composed target.
 fn usual_colour(target: Target) -> Option<RGBColor> {
     let place = match target {
         Target::Lock(lock) => LockName::ALL.iter().position(|&known| known == lock),
@@ -69,33 +69,33 @@ fn usual_colour(target: Target) -> Option<RGBColor> {
     place.map(|place| COLOURS[place % COLOURS.len()])
 }
 
-/// Curves in one plot.
+/// The curves of a plot.
 #[derive(Clone, Debug)]
 pub struct Curves {
-    /// What the horizontal axis says. It is logarithmic.
+    /// The text of the horizontal axis. This axis is logarithmic.
     pub x: &'static str,
-    /// The base of its logarithms: what its ticks are powers of.
+    /// The base of the logarithms of the horizontal axis: the ticks are powers of the base.
     pub base: f64,
-    /// What the vertical axis says.
+    /// The text of the vertical axis.
     pub y: &'static str,
-    /// How a number on it looks.
+    /// Formats a number on the vertical axis.
     pub label: fn(f64) -> String,
-    /// Whether it is logarithmic: what is not above zero cannot be shown then.
+    /// Makes the vertical axis logarithmic: values that are not above zero cannot be shown then.
     pub logarithmic: bool,
     /// The curves.
     pub curves: Vec<Curve>,
 }
 
-/// One of several.
+/// A curve of a plot.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// Its colour.
+    /// The colour of the curve.
     pub colour: RGBColor,
-    /// What it goes through, in any order.
+    /// The points of the curve, in any order.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A legend, and a plot for each case with a curve for each queue: the time over the number of waiters.
+/// Returns a legend, and a plot for each case with a curve for each queue: the time over the number of waiters.
 pub fn queue_plots(points: &[Point], y: &'static str) -> Result<String, Failure> {
     let mut cases: Vec<&'static str> = points.iter().map(|p| p.case).collect();
     cases.dedup();
@@ -114,7 +114,7 @@ pub fn queue_plots(points: &[Point], y: &'static str) -> Result<String, Failure>
     Ok(legend + &figures(plots?))
 }
 
-/// The treap's is that of the first lock in other plots: ours.
+/// Returns the colour of a queue. The treap has the colour of the first lock in other plots, which is ours.
 fn colour_of_queue(queue: QueueName) -> RGBColor {
     COLOURS[match queue {
         QueueName::Treap => 0,
@@ -124,7 +124,7 @@ fn colour_of_queue(queue: QueueName) -> RGBColor {
     }]
 }
 
-/// Names, what they are, and their colours.
+/// Returns a legend: names, with their descriptions and colours.
 pub fn legend<'a>(items: impl IntoIterator<Item = (&'a str, &'a str, RGBColor)>) -> String {
     let mut html = String::from("<ul class=\"legend\">");
     for (name, about, RGBColor(r, g, b)) in items {
@@ -134,7 +134,8 @@ pub fn legend<'a>(items: impl IntoIterator<Item = (&'a str, &'a str, RGBColor)>)
     html + "</ul>\n"
 }
 
-/// The axes of a plot and the lines behind it: what they say, and how a number on the vertical one looks.
+/// Draws the axes of a plot, and the lines behind the plot, with the texts of the axes; `label` formats the numbers on
+/// the vertical axis.
 pub(super) fn axes<'a, X, Y>(
     chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>,
     x: &str,
@@ -160,7 +161,7 @@ where
 }
 
 impl Curves {
-    /// Draws them.
+    /// Draws the curves.
     pub fn svg(mut self) -> Result<String, Failure> {
         let logarithmic = self.logarithmic;
         for curve in &mut self.curves {

@@ -1,5 +1,5 @@
-//! A plot with two scales, as in the figure of the paper on capacitors: one quantity in solid lines, on the left and
-//! logarithmic, and a share in dotted ones, on the right from 0 to 1.
+//! A plot with two scales, as in the figure of the paper on capacitors: a quantity in solid lines, on the left axis,
+//! which is logarithmic; and a share in dotted lines, on the right axis, from 0 to 1.
 
 use plotters::prelude::*;
 
@@ -9,31 +9,31 @@ use crate::output::failure::Failure;
 /// Curves in a plot with two scales.
 #[derive(Clone, Debug)]
 pub struct TwoScales {
-    /// What the horizontal axis says. It is logarithmic, and its ticks are powers of 2.
+    /// The text of the horizontal axis. This axis is logarithmic, and the ticks are powers of 2.
     pub x: &'static str,
-    /// What the axis on the left says.
+    /// The text of the left axis.
     pub left: &'static str,
-    /// How a number on it looks.
+    /// Formats a number on the left axis.
     pub label: fn(f64) -> String,
-    /// What the axis on the right says.
+    /// The text of the right axis.
     pub right: &'static str,
     /// The curves.
     pub curves: Vec<TwoCurves>,
 }
 
-/// Two of one colour, both over the same axis.
+/// Two curves of the same colour, over the same axis.
 #[derive(Clone, Debug)]
 pub struct TwoCurves {
-    /// Their colour.
+    /// The colour of both curves.
     pub colour: RGBColor,
-    /// The solid one. What is not above zero cannot be shown.
+    /// The solid curve. Values that are not above zero cannot be shown.
     pub left: Vec<(f64, f64)>,
-    /// The dotted one, from 0 to 1.
+    /// The dotted curve, from 0 to 1.
     pub right: Vec<(f64, f64)>,
 }
 
 impl TwoScales {
-    /// Draws them.
+    /// Draws the curves.
     pub fn svg(mut self) -> Result<String, Failure> {
         for curves in &mut self.curves {
             curves.left.retain(|&(_, value)| value.is_finite() && value > 0.0);

@@ -9,7 +9,7 @@ use papaya::{Compute, Operation};
 
 use super::{ConcurrentMap, Mix};
 
-/// Ours.
+/// The map of this library.
 pub struct Ours<S = Mix>(sudog_sync::Map<u64, u64, S>);
 
 impl<S: BuildHasher + Default + Send + Sync + 'static> ConcurrentMap for Ours<S> {
@@ -66,7 +66,7 @@ impl<S: BuildHasher + Default + Send + Sync + 'static> ConcurrentMap for Ours<S>
     }
 }
 
-/// `papaya`'s, with a guard for each operation.
+/// The map of `papaya`, with a guard for each operation.
 pub struct Papaya(papaya::HashMap<u64, u64, Mix>);
 
 impl ConcurrentMap for Papaya {
@@ -86,8 +86,9 @@ impl ConcurrentMap for Papaya {
 
     #[inline]
     fn load_or_store(&self, key: u64, value: u64) -> (u64, bool) {
-        // `try_insert` allocates before it looks. `try_insert_with` does not; but a map that grows by that, as by all that is
-        // a `compute`, keeps its old tables, which makes every later operation ten times as slow.
+        // `try_insert` allocates before it looks for the key. `try_insert_with` does not; but a map that grows by
+        // `try_insert_with`, as by every method that is a `compute`, keeps the old tables, and every later operation
+        // becomes ten times as slow.
         let map = self.0.pin();
         if let Some(&there) = map.get(&key) {
             return (there, true);
@@ -131,7 +132,7 @@ impl ConcurrentMap for Papaya {
     }
 }
 
-/// `dashmap`'s.
+/// The map of `dashmap`.
 pub struct Dashmap(dashmap::DashMap<u64, u64, Mix>);
 
 impl ConcurrentMap for Dashmap {
@@ -191,7 +192,7 @@ impl ConcurrentMap for Dashmap {
     }
 }
 
-/// `scc`'s.
+/// The map of `scc`.
 pub struct Scc(scc::HashMap<u64, u64, Mix>);
 
 impl ConcurrentMap for Scc {
@@ -253,7 +254,7 @@ impl ConcurrentMap for Scc {
     }
 }
 
-/// A `HashMap` in a `RwLock`.
+/// A `HashMap` in a `RwLock` of `std`.
 pub struct Locked(RwLock<HashMap<u64, u64, Mix>>);
 
 impl Locked {

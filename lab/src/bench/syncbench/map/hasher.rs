@@ -2,13 +2,13 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-/// Makes [`Mixer`]s. Cheap, so that the maps are seen and not the hash; and good in its upper bits and its lower ones, as
-/// maps differ in which they use.
+/// A builder of [`Mixer`]s. The hash is cheap, so that the maps dominate the times; and good in the upper and in the
+/// lower bits, as maps differ in the bits that they use.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Mix;
 
-/// The finaliser of splitmix64. A single multiplication would be too little: its upper bits hardly tell neighbours apart,
-/// and some maps are a hundred times slower then.
+/// The finaliser of splitmix64. A single multiplication would not suffice: the upper bits of the product hardly differ
+/// between neighbouring keys, and that makes some maps a hundred times slower.
 #[derive(Debug)]
 pub struct Mixer(u64);
 
@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
 
-    /// If keys fall into as many places as there are keys, 63 in 100 places are expected to be taken.
+    /// Expects about 63 in 100 places to be taken, when keys fall into as many places as there are keys.
     #[test]
     fn the_upper_bits_and_the_lower_ones_are_spread() {
         let hashes = || (0..1024_u64).map(|key| Mix.hash_one(key));

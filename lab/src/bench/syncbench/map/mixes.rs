@@ -1,17 +1,17 @@
-//! What is done with a map: the mixes of Go's benchmarks. Each counts its operations from a number on that no other
-//! contender gets to, the `n` of a step, of which the keys are made.
+//! The mixes of operations on maps: those of Go's benchmarks. Each contender counts its operations, from a first number
+//! such that no other contender reaches the same numbers. A step makes its key from the number of the operation, `n`.
 
 use std::hint::black_box;
 
 use super::ConcurrentMap;
 use crate::run::rounds::Rounds;
 
-/// How many keys there are where that is not said otherwise.
+/// The number of keys in the map, unless a mix says otherwise.
 const SIZE: u64 = 1024;
-/// How many before `clear` has to remove one, at most.
+/// The largest number of keys that `clear` has to remove.
 const CLEARED: u64 = 256;
 
-/// The loop of them all.
+/// Runs the loop that all mixes share.
 fn mix<M: ConcurrentMap, R: Rounds>(
     round: R,
     prepare: impl FnOnce(&M),
@@ -28,24 +28,25 @@ fn mix<M: ConcurrentMap, R: Rounds>(
     })
 }
 
-/// So many keys, each looked at twice.
+/// Stores `keys` keys, and loads each of them twice.
 fn fill<M: ConcurrentMap>(map: &M, keys: u64) {
     (0..keys).for_each(|key| map.store(key, key));
     (0..2 * keys).for_each(|n| _ = black_box(map.load(n % keys)));
 }
 
-/// Of `hits` + `misses` numbers, those that are keys; the others are new numbers.
+/// Returns the key for operation `n`. Of `hits` + `misses` numbers in sequence, the first `hits` give keys of the
+/// filled map, and true; the others give `n` as a new key, and false.
 fn key(n: u64, hits: u64, misses: u64) -> (u64, bool) {
     let place = n % (hits + misses);
     if place < hits { (place, true) } else { (n, false) }
 }
 
-/// Loads of keys, `hits` in `hits` + `misses` of which are there.
+/// Loads keys, of which `hits` in `hits` + `misses` are in the map.
 pub fn load<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
     mix::<M, R>(round, |map| fill(map, hits), move |map, n| _ = black_box(map.load(n % (hits + misses))))
 }
 
-/// So many in so many find something, the others store.
+/// Loads or stores: `hits` in `hits` + `misses` operations find a value, the others store.
 pub fn load_or_store<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
     mix::<M, R>(
         round,
@@ -59,27 +60,27 @@ pub fn load_or_store<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u
     )
 }
 
-/// Always a new key.
+/// Loads or stores, always a new key.
 pub fn load_or_store_unique<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(round, |_| (), |map, n| _ = black_box(map.load_or_store(n, n)))
 }
 
-/// Always the same key.
+/// Loads or stores, always the same key.
 pub fn load_or_store_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(round, |map| map.store(0, 0), |map, _| _ = black_box(map.load_or_store(0, 0)))
 }
 
-/// So many in so many are of keys that were there at first; the others never were.
+/// Loads and deletes: `hits` in `hits` + `misses` keys were in the map at first; the others never were.
 pub fn load_and_delete<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
     mix::<M, R>(round, |map| fill(map, hits), move |map, n| _ = black_box(map.load_and_delete(key(n, hits, misses).0)))
 }
 
-/// Always a new key, that was never there.
+/// Loads and deletes, always a new key, which never was in the map.
 pub fn load_and_delete_unique<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(round, |_| (), |map, n| _ = black_box(map.load_and_delete(n)))
 }
 
-/// One key: the contender that has removed it stores it.
+/// Loads and deletes the same key: the contender that has removed the key stores the key again.
 pub fn load_and_delete_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(
         round,
@@ -92,7 +93,7 @@ pub fn load_and_delete_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Ou
     )
 }
 
-/// A walk over all keys.
+/// Walks over all keys.
 pub fn range<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(
         round,
@@ -106,8 +107,8 @@ pub fn range<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     )
 }
 
-/// Loads of new keys, with stores in between, the fewer the more there have been: Go's old map copied itself after
-/// every so many loads that missed.
+/// Loads new keys, and stores a key in between: the more stores there have been, the more loads precede the next store.
+/// Go's old map copied itself after a number of loads that missed.
 pub fn adversarial_alloc<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     let (map, operations) = (M::new(), round.operations());
     round.divide(move |me, portion| {
@@ -125,8 +126,8 @@ pub fn adversarial_alloc<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     })
 }
 
-/// Loads of new keys; every so often some key is removed, and a new one stored. That key is removed after the walk that
-/// found it, as not every map may be changed during one.
+/// Loads new keys; every [`SIZE`] operations, removes some key and stores a new key. The walk only finds the key to
+/// remove: the key is removed after the walk, as not every map may be changed during a walk.
 pub fn adversarial_delete<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(
         round,
@@ -146,17 +147,17 @@ pub fn adversarial_delete<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     )
 }
 
-/// One key, which is not there but the first time.
+/// Deletes the same key. The key is present the first time only.
 pub fn delete_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(round, |map| map.store(0, 0), |map, _| map.delete(0))
 }
 
-/// One key.
+/// Swaps the value of the same key.
 pub fn swap_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(round, |map| map.store(0, 0), |map, _| _ = black_box(map.swap(0, 0)))
 }
 
-/// So many in so many are there; the others are removed at once.
+/// Swaps: `hits` in `hits` + `misses` keys are in the map; the others are removed at once.
 pub fn swap<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
     mix::<M, R>(
         round,
@@ -171,7 +172,7 @@ pub fn swap<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R:
     )
 }
 
-/// One key: from one value to another, and back.
+/// Changes the value of the same key to another value, and back.
 pub fn compare_and_swap_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(
         round,
@@ -184,7 +185,7 @@ pub fn compare_and_swap_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::O
     )
 }
 
-/// Always a new key, that is not there.
+/// Compares and swaps a new key, which is not in the map.
 pub fn compare_and_swap_no_existing_key<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(
         round,
@@ -197,12 +198,12 @@ pub fn compare_and_swap_no_existing_key<M: ConcurrentMap, R: Rounds>(round: R) -
     )
 }
 
-/// One key with another value.
+/// Compares and swaps the same key, whose value differs from the expected value.
 pub fn compare_and_swap_value_not_equal<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(round, |map| map.store(0, 0), |map, _| _ = black_box(map.compare_and_swap(0, 1, 2)))
 }
 
-/// So many in so many are there, and have that value.
+/// Compares and swaps: `hits` in `hits` + `misses` keys are in the map, and have the expected value.
 pub fn compare_and_swap<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
     mix::<M, R>(
         round,
@@ -214,7 +215,7 @@ pub fn compare_and_swap<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses
     )
 }
 
-/// One key: the contender that has removed it stores it.
+/// Compares and deletes the same key: the contender that has removed the key stores the key again.
 pub fn compare_and_delete_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(
         round,
@@ -227,7 +228,8 @@ pub fn compare_and_delete_collision<M: ConcurrentMap, R: Rounds>(round: R) -> R:
     )
 }
 
-/// So many in so many are there, unless a contender has just removed them and is about to store them again.
+/// Compares and deletes: `hits` in `hits` + `misses` keys are in the map, unless a contender has just removed a key and
+/// is about to store the key again.
 pub fn compare_and_delete<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, misses: u64) -> R::Out {
     mix::<M, R>(
         round,
@@ -241,7 +243,7 @@ pub fn compare_and_delete<M: ConcurrentMap, R: Rounds>(round: R, hits: u64, miss
     )
 }
 
-/// Removes all keys, and stores one.
+/// Removes all keys, and stores a key.
 pub fn clear<M: ConcurrentMap, R: Rounds>(round: R) -> R::Out {
     mix::<M, R>(
         round,

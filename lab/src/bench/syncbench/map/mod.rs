@@ -10,21 +10,22 @@ pub use hasher::Mix;
 use super::contestant::Role;
 use crate::targets::registry::registry;
 
-/// A map with the methods of Go's. Each method is one of the map that is compared, where that has it.
+/// A map with the methods of Go's map. Where the compared map has a method like Go's, the trait's method calls that
+/// method.
 pub trait ConcurrentMap: Send + Sync + 'static {
-    /// An empty one. In `syncbench`, keys are hashed by [`Mix`] in all of them.
+    /// Creates an empty map. In `syncbench`, all maps hash keys by [`Mix`].
     fn new() -> Self;
 
-    /// The key's value.
+    /// Returns the key's value.
     fn load(&self, key: u64) -> Option<u64>;
 
-    /// Sets it.
+    /// Sets the key's value.
     fn store(&self, key: u64, value: u64);
 
-    /// The key's value and true; or this one, which is stored, and false.
+    /// Returns the key's value and true. If the key has no value, stores `value`, and returns `value` and false.
     fn load_or_store(&self, key: u64, value: u64) -> (u64, bool);
 
-    /// Removes the key, and returns its value.
+    /// Removes the key, and returns the removed value.
     fn load_and_delete(&self, key: u64) -> Option<u64>;
 
     /// Removes the key.
@@ -32,16 +33,16 @@ pub trait ConcurrentMap: Send + Sync + 'static {
         self.load_and_delete(key);
     }
 
-    /// Sets the key's value, and returns the one before.
+    /// Sets the key's value, and returns the previous value.
     fn swap(&self, key: u64, value: u64) -> Option<u64>;
 
-    /// Sets the key's value to `new` if it is `old`.
+    /// Sets the key's value to `new` if the value is `old`. Returns true if so.
     fn compare_and_swap(&self, key: u64, old: u64, new: u64) -> bool;
 
-    /// Removes the key if its value is `old`.
+    /// Removes the key if the key's value is `old`. Returns true if so.
     fn compare_and_delete(&self, key: u64, old: u64) -> bool;
 
-    /// All keys and values, until `f` returns false. `f` must not call the map, which may be locked.
+    /// Calls `f` for all keys and values, until `f` returns false. `f` must not call the map, which may be locked.
     fn range(&self, f: impl FnMut(u64, u64) -> bool);
 
     /// Removes all keys.
@@ -51,7 +52,7 @@ pub trait ConcurrentMap: Send + Sync + 'static {
 registry! {
     /// The name of a map.
     enum MapName;
-    /// Something to do with a map, whichever it is.
+    /// A job for any map.
     trait MapJob over ConcurrentMap;
     fn with_map;
     unknown "map";
@@ -69,7 +70,7 @@ registry! {
 }
 
 impl MapName {
-    /// What it is in the comparison.
+    /// Returns the role in the comparison.
     #[must_use]
     pub const fn role(self) -> Role {
         match self {

@@ -14,28 +14,28 @@ use super::work::burn;
 use super::{load, shared};
 use crate::run::rounds::{WORK, steps};
 
-/// Operations that a goroutine takes at a time, in the benchmarks that divide them so in Go.
+/// The number of operations that a goroutine takes at a time, in the benchmarks that Go divides in this way.
 const GRAIN: usize = 1000;
 
 pub fn chan<T: Send>(capacity: usize) -> &'static Chan<T> {
     shared(Chan::new(capacity))
 }
 
-/// Work outside the channel.
+/// Works outside the channel.
 fn work(n: u32) {
     if n > 0 {
         black_box(steps(n, black_box(1)));
     }
 }
 
-/// Channels of 8 values are made, and dropped.
+/// Measures creating and dropping a channel of 8 values.
 pub fn make<T: Send>(round: &mut Round) {
     for _ in 0..round.n {
         black_box(Chan::<T>::new(black_box(8)));
     }
 }
 
-/// A receive that does not wait, of an empty channel.
+/// Measures a receive that does not wait, from an empty channel.
 pub fn nonblocking(round: &mut Round) {
     let ch = chan::<u64>(0);
     round.parallel(1, move |portion| {
@@ -45,7 +45,7 @@ pub fn nonblocking(round: &mut Round) {
     });
 }
 
-/// Each goroutine has two channels, one of which has a value.
+/// Measures a select on two channels of each goroutine's own, of which one at a time has a value.
 pub fn select_uncontended(round: &mut Round) {
     round.parallel(1, move |portion| {
         let (a, b) = (Chan::new(1), Chan::new(1));
@@ -56,7 +56,7 @@ pub fn select_uncontended(round: &mut Round) {
     });
 }
 
-/// Each goroutine has a partner, and all share three channels without capacity.
+/// Measures selects on three channels without capacity, which all goroutines share. Each goroutine has a partner.
 pub fn select_sync_contended(round: &mut Round) {
     let (a, b, c, done) = (chan::<u64>(0), chan::<u64>(0), chan::<u64>(0), chan::<u64>(0));
     round.parallel(1, move |portion| {
@@ -77,7 +77,7 @@ pub fn select_sync_contended(round: &mut Round) {
     done.close();
 }
 
-/// All share two channels, with a value for each worker.
+/// Measures selects on two channels that all goroutines share, with a value for each worker.
 pub fn select_async_contended(round: &mut Round) {
     let (a, b) = (chan::<u64>(max_procs()), chan::<u64>(max_procs()));
     round.parallel(1, move |portion| {
@@ -88,7 +88,7 @@ pub fn select_async_contended(round: &mut Round) {
     });
 }
 
-/// Four selects that do not wait: a receive and a send without capacity, the same with it.
+/// Measures four selects that do not wait: a receive and a send without capacity, and the same with capacity.
 pub fn select_nonblock(round: &mut Round) {
     let (a, b, c, d) = (chan::<u64>(0), chan::<u64>(0), chan::<u64>(1), chan::<u64>(1));
     round.parallel(1, move |portion| {
@@ -101,7 +101,7 @@ pub fn select_nonblock(round: &mut Round) {
     });
 }
 
-/// 100 sends, then 100 receives, on a channel of each goroutine's own.
+/// Measures 100 sends, then 100 receives, on a channel of each goroutine's own.
 pub fn uncontended(round: &mut Round) {
     const VALUES: usize = 100;
     round.parallel(1, move |portion| {
@@ -115,7 +115,7 @@ pub fn uncontended(round: &mut Round) {
     });
 }
 
-/// The same on one channel for all.
+/// Measures 100 sends, then 100 receives, on a channel that all goroutines share.
 pub fn contended(round: &mut Round) {
     const VALUES: usize = 100;
     let ch = chan::<u64>(VALUES * max_procs());
@@ -129,10 +129,10 @@ pub fn contended(round: &mut Round) {
     });
 }
 
-/// Two goroutines send to each other in turn, without capacity.
+/// Measures two goroutines that send to each other in turn, without capacity.
 pub fn sync(round: &mut Round, local: u32) {
     let (ch, done) = (chan::<u64>(0), shared(WaitGroup::new()));
-    // Whole grains for each: an odd one would be left without a partner.
+    // Give both the same number of whole grains: an odd grain would have no partner.
     let turns = round.n.div_ceil(2 * GRAIN) * GRAIN;
     done.add(2);
     for first in [true, false] {
@@ -155,12 +155,12 @@ pub fn sync(round: &mut Round, local: u32) {
     done.wait();
 }
 
-/// Takes one grain of them, if one is left.
+/// Takes a grain, if any is left.
 fn take(grains: &AtomicU64) -> bool {
     grains.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
-/// A producer and a consumer for each worker, on one channel. A 0 ends a consumer.
+/// Measures a producer and a consumer for each worker, on a single channel. The value 0 ends a consumer.
 pub fn prod_cons(round: &mut Round, capacity: usize, local: u32) {
     let (ch, done) = (chan::<u64>(capacity), shared(WaitGroup::new()));
     let grains = shared(AtomicU64::new(round.n.div_ceil(GRAIN) as u64));
@@ -186,7 +186,7 @@ pub fn prod_cons(round: &mut Round, capacity: usize, local: u32) {
     done.wait();
 }
 
-/// The same by select, beside a timer's channel and one for closing, which never have anything.
+/// Measures [`prod_cons`] by select, beside a timer's channel and a channel for closing, which never have a value.
 pub fn select_prod_cons(round: &mut Round) {
     let (ch, timer, close) = (chan::<u64>(128), chan::<u64>(0), chan::<u64>(1));
     let done = shared(WaitGroup::new());
@@ -217,7 +217,7 @@ pub fn select_prod_cons(round: &mut Round) {
     done.wait();
 }
 
-/// The values of a closed channel.
+/// Measures receiving the values of a closed channel.
 pub fn receive_from_closed(round: &mut Round) {
     let ch = Chan::new(round.n);
     (0..round.n).for_each(|_| ch.send(0_u64));
@@ -229,7 +229,7 @@ pub fn receive_from_closed(round: &mut Round) {
     round.stop_timer();
 }
 
-/// A channel for one value.
+/// Measures creating a channel for a single value, with a send and a receive.
 pub fn creation(round: &mut Round) {
     round.parallel(1, move |portion| {
         while portion.more() {
@@ -240,7 +240,7 @@ pub fn creation(round: &mut Round) {
     });
 }
 
-/// A channel as a semaphore.
+/// Measures a channel as a semaphore.
 pub fn semaphore(round: &mut Round) {
     let ch = chan::<()>(max_procs());
     round.parallel(1, move |portion| {
@@ -251,7 +251,7 @@ pub fn semaphore(round: &mut Round) {
     });
 }
 
-/// 1000 goroutines select on one channel and one of their own, which is sent to.
+/// Measures 1000 goroutines that select on a shared channel and a channel of their own; values come on the latter only.
 pub fn popular(round: &mut Round) {
     const GOROUTINES: usize = 1000;
     let (popular, done, n) = (chan::<bool>(0), shared(WaitGroup::new()), round.n);
@@ -275,7 +275,7 @@ pub fn popular(round: &mut Round) {
     done.wait();
 }
 
-/// A receive of a closed channel.
+/// Measures a receive from a closed channel.
 pub fn closed(round: &mut Round) {
     let ch = chan::<u64>(0);
     ch.close();
@@ -286,10 +286,11 @@ pub fn closed(round: &mut Round) {
     });
 }
 
-/// Workers of a pool, or of a fan-out.
+/// The number of workers of a pool, or of a fan-out.
 const WORKERS: usize = 8;
 
-/// 8 workers receive 1000 jobs of 20 to 200 us from one channel. They start, and wait, before the first job comes.
+/// Measures 8 workers that receive 1000 jobs of 20 to 200 us from a single channel. The workers start, and wait, before
+/// the first job comes.
 pub fn pool(round: &mut Round, capacity: usize) {
     const JOBS: u64 = 1000;
 
@@ -311,7 +312,7 @@ pub fn pool(round: &mut Round, capacity: usize) {
     }
 }
 
-/// A value passes through 4 stages, which work for about 25 ns each.
+/// Measures passing a value through 4 stages, which work for about 25 ns each.
 pub fn pipeline(round: &mut Round, capacity: usize) {
     let source = chan(capacity);
     let mut last = source;
@@ -333,7 +334,7 @@ pub fn pipeline(round: &mut Round, capacity: usize) {
     });
 }
 
-/// A value goes to one of 8 workers, and from all of them into one channel.
+/// Measures passing a value to any of 8 workers, which all send to the same channel.
 pub fn fan(round: &mut Round) {
     let (out, back, done) = (chan(0), chan(0), shared(WaitGroup::new()));
     done.add(WORKERS as _);
@@ -357,8 +358,8 @@ pub fn fan(round: &mut Round) {
     });
 }
 
-/// The first 100 primes, by a filter for each. The end of the output unwinds the chain: a filter stops when `quit` is
-/// closed.
+/// Measures the first 100 primes, by a filter for each. At the end of the output, `quit` is closed, and each filter
+/// stops.
 pub fn sieve(round: &mut Round) {
     const PRIMES: usize = 100;
     for _ in 0..round.n {
@@ -393,7 +394,8 @@ pub fn sieve(round: &mut Round) {
     }
 }
 
-/// Starts as many goroutines as are asked for, which receive from one channel; then it is closed.
+/// Starts `count` goroutines, which receive from a single channel; closes the channel when all have started; returns
+/// when all have ended.
 fn crowd(count: usize, something: fn()) {
     let (ready, gate, done) = (shared(WaitGroup::new()), chan::<()>(0), shared(WaitGroup::new()));
     ready.add(count as _);
@@ -411,7 +413,7 @@ fn crowd(count: usize, something: fn()) {
     done.wait();
 }
 
-/// Very many goroutines that wait on one channel.
+/// Measures very many goroutines that wait on a single channel.
 pub fn million(round: &mut Round) {
     load::million_of(round, crowd);
 }

@@ -15,7 +15,7 @@ use crate::run::rounds::{Rounds, WORK, steps};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Children of one context come and go.
+/// Measures children of a single context that come and go.
 pub fn common_parent_cancel(round: &mut Round) {
     static KEY: Key<&str> = Key::new("key");
     let (parent, _cancel) = with_cancel(&with_value(&background(), &KEY, "value"));
@@ -32,7 +32,7 @@ pub fn common_parent_cancel(round: &mut Round) {
     });
 }
 
-/// Ten contexts with a timeout come and go, beside others that stay.
+/// Measures ten contexts with a timeout that come and go, beside others that stay.
 pub fn with_timeouts(round: &mut Round, others: usize) {
     let (others, procs) = (others.min(round.count), max_procs());
     let cancels = shared(Mutex::new(Vec::new()));
@@ -63,14 +63,14 @@ fn chain(root: &Context, depth: usize) {
     black_box(&ctx);
 }
 
-/// A line of contexts whose root is never done.
+/// Measures making a line of contexts whose root is never done.
 pub fn cancel_tree_background(round: &mut Round, depth: usize) {
     for _ in 0..round.n {
         chain(&background(), depth);
     }
 }
 
-/// A line of contexts, whose root is then cancelled.
+/// Measures making a line of contexts, and cancelling the root.
 pub fn cancel_tree_open(round: &mut Round, depth: usize) {
     for _ in 0..round.n {
         let (ctx, cancel) = with_cancel(&background());
@@ -79,7 +79,7 @@ pub fn cancel_tree_open(round: &mut Round, depth: usize) {
     }
 }
 
-/// A line of contexts whose root has been cancelled.
+/// Measures making a line of contexts whose root has been cancelled.
 pub fn cancel_tree_closed(round: &mut Round, depth: usize) {
     for _ in 0..round.n {
         let (ctx, cancel) = with_cancel(&background());
@@ -88,7 +88,7 @@ pub fn cancel_tree_closed(round: &mut Round, depth: usize) {
     }
 }
 
-/// Why a context is done that has been cancelled.
+/// Measures asking why a cancelled context is done.
 pub fn err_canceled(round: &mut Round) {
     let (ctx, cancel) = with_cancel(&background());
     cancel.cancel();
@@ -97,7 +97,7 @@ pub fn err_canceled(round: &mut Round) {
     }
 }
 
-/// Why a context is done that is not.
+/// Measures asking why a context is done that is not done.
 pub fn err_ok(round: &mut Round) {
     let (ctx, _cancel) = with_cancel(&background());
     for _ in 0..round.n {
@@ -105,7 +105,7 @@ pub fn err_ok(round: &mut Round) {
     }
 }
 
-/// A select that does not wait.
+/// Selects on the context's channel, without waiting.
 fn look_at_done(ctx: &Context) {
     select! {
         recv(ctx.done_chan()) -> _ => (),
@@ -113,7 +113,7 @@ fn look_at_done(ctx: &Context) {
     }
 }
 
-/// A select on the channel of a context that has been cancelled.
+/// Measures a select on the channel of a context that has been cancelled.
 pub fn check_canceled_done(round: &mut Round) {
     let (ctx, cancel) = with_cancel(&background());
     cancel.cancel();
@@ -122,7 +122,7 @@ pub fn check_canceled_done(round: &mut Round) {
     }
 }
 
-/// The same on one that has not, for all.
+/// Measures a select on the channel of a context that has not been cancelled, which all goroutines share.
 pub fn context_cancel_done(round: &mut Round) {
     let (ctx, cancel) = with_cancel(&background());
     round.divide(move |_, portion| portion.each(|| look_at_done(&ctx)));
@@ -136,7 +136,7 @@ fn deep(depth: usize) -> Context {
     (0..depth).fold(background(), |ctx, i| with_value(&ctx, &KEYS[i], i))
 }
 
-/// A value that no context in a line has, looked for by a new goroutine.
+/// Measures looking for a value that no context in a line has, each time by a new goroutine.
 pub fn deep_value_new(round: &mut Round, depth: usize) {
     let ctx = deep(depth);
     round.reset_timer();
@@ -147,7 +147,7 @@ pub fn deep_value_new(round: &mut Round, depth: usize) {
     }
 }
 
-/// The same, by this one.
+/// Measures looking for a value that no context in a line has, by the same goroutine.
 pub fn deep_value_same(round: &mut Round, depth: usize) {
     let ctx = deep(depth);
     round.reset_timer();

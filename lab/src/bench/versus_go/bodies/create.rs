@@ -9,7 +9,7 @@ use super::round::Round;
 use super::shared;
 use super::work::{Baton, burn};
 
-/// Chains of goroutines, each of which starts the next one and ends.
+/// Measures chains of goroutines, each of which starts the next and ends.
 pub fn chains(round: &mut Round, chains: usize) {
     fn link(n: usize, done: &'static WaitGroup) {
         match n {
@@ -27,12 +27,12 @@ pub fn chains(round: &mut Round, chains: usize) {
     done.wait();
 }
 
-/// A chain for each worker.
+/// Measures a chain for each worker.
 pub fn parallel_chains(round: &mut Round) {
     chains(round, max_procs());
 }
 
-/// One goroutine starts all, with the workers awake.
+/// Measures a goroutine that starts all others, with the workers awake.
 pub fn single(round: &mut Round) {
     let awake = shared(WaitGroup::new());
     for _ in 0..max_procs() {
@@ -52,7 +52,7 @@ pub fn single(round: &mut Round) {
     wg.wait();
 }
 
-/// Two goroutines that give way to each other.
+/// Measures two goroutines that give way to each other.
 pub fn switch(round: &mut Round) {
     let done = shared(WaitGroup::new());
     let n = round.n / 2;
@@ -66,8 +66,8 @@ pub fn switch(round: &mut Round) {
     done.wait();
 }
 
-/// A line of goroutines, each of which waits for its right neighbour; they are started, and something is sent through.
-/// The first time, which meets fresh memory, does not count.
+/// Measures a line of goroutines, each of which waits for the right neighbour: all are started, and a baton is passed
+/// through. The first turn does not count, as the memory is fresh then.
 pub fn daisy_chain(round: &mut Round) {
     const STAGES: usize = 10_000;
 

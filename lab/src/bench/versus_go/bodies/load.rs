@@ -11,7 +11,7 @@ use super::round::Round;
 use super::shared;
 use super::work::burn;
 
-/// 10,000 tasks of 20 to 200 us, in an order that looks random.
+/// Measures 10,000 tasks of 20 to 200 us, in an order that looks random.
 pub fn fork_join(round: &mut Round) {
     const TASKS: u64 = 10_000;
 
@@ -30,8 +30,8 @@ pub fn fork_join(round: &mut Round) {
     }
 }
 
-/// Starts as many goroutines as are asked for, each with a stack of its own; they wait at one gate, which is then
-/// opened, and do something; until all have ended.
+/// Starts `count` goroutines, each with a stack. The goroutines wait at a gate; then the gate is opened, and each does
+/// `something`. Returns when all have ended.
 fn crowd(count: usize, something: fn()) {
     let (ready, gate, done) = (shared(WaitGroup::new()), shared(WaitGroup::new()), shared(WaitGroup::new()));
     gate.add(1);
@@ -50,7 +50,8 @@ fn crowd(count: usize, something: fn()) {
     done.wait();
 }
 
-/// The same without stacks. What a wait group waits with is a semaphore; so is this gate.
+/// The counterpart of [`crowd`] for goroutines without stacks. The gate is a semaphore: a wait group waits with a
+/// semaphore as well.
 fn crowd_async(count: usize, something: fn()) {
     let (ready, gate, done) = (shared(WaitGroup::new()), shared(AtomicU32::new(0)), shared(WaitGroup::new()));
     ready.add(count as _);
@@ -68,7 +69,7 @@ fn crowd_async(count: usize, something: fn()) {
     done.wait();
 }
 
-/// 64 goroutines that have started, and wait; then each has 10 ms to do.
+/// Measures 64 goroutines that have started and wait; then each has 10 ms of work.
 fn imbalance_of(round: &mut Round, crowd: fn(usize, fn())) {
     burn(Duration::from_micros(1)); // calibrates
     round.reset_timer();
@@ -77,18 +78,18 @@ fn imbalance_of(round: &mut Round, crowd: fn(usize, fn())) {
     }
 }
 
-/// With goroutines that have stacks.
+/// Measures the imbalance of goroutines with stacks.
 pub fn imbalance(round: &mut Round) {
     imbalance_of(round, crowd);
 }
 
-/// With goroutines that have none.
+/// Measures the imbalance of goroutines without stacks.
 pub fn imbalance_async(round: &mut Round) {
     imbalance_of(round, crowd_async);
 }
 
-/// Very many goroutines at one gate. Twice: the first time, most of it is the memory, which the second one finds. The
-/// time is that of the second.
+/// Measures very many goroutines at a gate, twice. The first time is mostly the cost of memory, which the second time
+/// can reuse. The time of an operation is that of the second time.
 pub(super) fn million_of(round: &mut Round, crowd: fn(usize, fn())) {
     let nothing = || {};
     crowd(round.count, nothing);
@@ -102,17 +103,17 @@ pub(super) fn million_of(round: &mut Round, crowd: fn(usize, fn())) {
     }
 }
 
-/// With goroutines that have stacks.
+/// Measures very many goroutines with stacks.
 pub fn million(round: &mut Round) {
     million_of(round, crowd);
 }
 
-/// With goroutines that have none.
+/// Measures very many goroutines without stacks.
 pub fn million_async(round: &mut Round) {
     million_of(round, crowd_async);
 }
 
-/// The most memory that the process has had, where that can be told.
+/// Returns the most memory that the process has had, or `None` where the system does not tell.
 fn peak_bytes() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kib = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix("kB")?;

@@ -1,4 +1,4 @@
-//! What the benchmarks do here. Go's side of each is in `lab/go`, with the same structure.
+//! The bodies of the benchmarks. Go's side of each is in `lab/go`, with the same structure.
 
 pub mod chan;
 pub mod context;
@@ -13,8 +13,8 @@ pub mod talkers;
 pub mod work;
 pub mod x;
 
-/// Something that goroutines refer to for as long as they like. It is never freed: Go's collector would not get to it
-/// either in the life of a benchmark, and a count of references is a cost that Go's side does not have.
+/// Returns a reference that goroutines may use for as long as they like. The value is never freed: Go's collector would
+/// not free the value either in the life of a benchmark, and Go's side does not have the cost of counting references.
 pub fn shared<T: Send + Sync>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }

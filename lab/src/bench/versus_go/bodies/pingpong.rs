@@ -11,17 +11,18 @@ use super::round::Round;
 use super::shared;
 use super::work::{Baton, burn, spin};
 
-/// There and back, wherever the other one is put.
+/// Measures the way there and back, wherever the scheduler puts the second goroutine.
 pub fn ping_pong(round: &mut Round) {
     there_and_back(round.n, Placement::Any, Duration::ZERO);
 }
 
-/// There and back to the next worker. In Go a goroutine cannot be placed: its scheduler decides.
+/// Measures the way there and back to the next worker. In Go a goroutine cannot be placed: Go's scheduler decides.
 pub fn across(round: &mut Round, busy: Duration) {
     there_and_back(round.n, Placement::Worker(1 % max_procs()), busy);
 }
 
-/// Before each turn the first one may be busy for a while, in which the other has nothing to do.
+/// Passes a baton there and back, `n` times. Before each turn the first goroutine is busy for `busy`, and meanwhile the
+/// second has nothing to do.
 fn there_and_back(n: usize, other: Placement, busy: Duration) {
     let (ping, pong) = (shared(Baton::new()), shared(Baton::new()));
     Builder::new().on(other).go(move || {
@@ -39,7 +40,8 @@ fn there_and_back(n: usize, other: Placement, busy: Duration) {
     }
 }
 
-/// There and back beside a goroutine that is always busy. Its share of the time is the other figure.
+/// Measures the way there and back beside a goroutine that is always busy. The busy goroutine's share of the time is
+/// the other figure.
 pub fn ping_pong_hog(round: &mut Round) {
     const TURN: Duration = Duration::from_micros(10);
 
@@ -63,8 +65,9 @@ pub fn ping_pong_hog(round: &mut Round) {
     done.wait();
 }
 
-/// Two goroutines take turns as giver and taker, and spin before each: the giver for longer, so that the taker waits by
-/// then. They should spin at the same time, and 2 * (delay + WAKE) is then the least that it can take.
+/// Measures two goroutines that take turns as giver and taker, and spin before each turn: the giver for longer, so that
+/// the taker already waits when the giver gives. Both should spin at the same time; then 2 * (delay + WAKE) is the
+/// least possible time.
 pub fn wakeup(round: &mut Round, delay: Duration) {
     const WAKE: Duration = Duration::from_micros(5);
 
@@ -92,7 +95,7 @@ pub fn wakeup(round: &mut Round, delay: Duration) {
     done.wait();
 }
 
-/// What a short sleep comes to.
+/// Measures the length of a short sleep.
 pub fn sleep(round: &mut Round) {
     (0..round.n).for_each(|_| goroutine::sleep(Duration::from_micros(100)));
 }

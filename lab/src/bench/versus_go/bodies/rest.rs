@@ -1,5 +1,5 @@
-//! Readers-writer locks, functions that run once, pools, maps, `atomic::Value`. What is not here `syncbench` has, for
-//! threads: those bodies are for any contenders.
+//! Readers-writer locks, functions that run once, pools, maps, `atomic::Value`. Further bodies are in `syncbench`,
+//! where they run on threads: those bodies are for any contenders.
 
 use std::hash::RandomState;
 use std::hint::black_box;
@@ -15,13 +15,13 @@ use super::round::Round;
 use crate::bench::syncbench::map;
 use crate::run::rounds::Rounds;
 
-/// The map as it is by default: its hash is the standard library's, SipHash.
+/// The map with the default hash, the standard library's SipHash.
 pub type DefaultMap = map::Ours<RandomState>;
 
 /// The map with a hash as cheap as Go's, which takes an AES instruction or two for an integer.
 pub type CheapHashMap = map::Ours<map::Mix>;
 
-/// Each goroutine has a lock of its own: a read in a read, and a write.
+/// Measures a read in a read, and a write, on a lock of each goroutine's own.
 pub fn rw_mutex_uncontended(round: &mut Round) {
     round.divide(|_, portion| {
         let mu = CachePadded::new(GoRwMutex::new());
@@ -44,35 +44,36 @@ static FUNC: OnceFunc = OnceFunc::new(|| ());
 static VALUE: OnceValue<u64> = OnceValue::new(|| 42);
 static VALUES: OnceValues<u64, bool> = OnceValues::new(|| (42, true));
 
-/// One operation after the other, which the compiler can neither leave out nor take out of the loop.
+/// Runs `operation` again and again, such that the compiler can neither drop the operation nor move the operation out
+/// of the loop.
 fn each<T>(round: &mut Round, operation: impl Fn() -> T) {
     for _ in 0..round.n {
         black_box(operation());
     }
 }
 
-/// What the functions that run once are made of.
+/// Measures the `Once` that functions that run once are made of.
 pub fn once_alone(round: &mut Round) {
     each(round, || black_box(&ONCE).do_(|| ()));
 }
 
-/// A global.
+/// Measures a function that runs once, in a global.
 pub fn once_func_global(round: &mut Round) {
     each(round, || black_box(&FUNC).call());
 }
 
-/// A local variable.
+/// Measures a function that runs once, in a local variable.
 pub fn once_func_local(round: &mut Round) {
     let f = once_func(|| ());
     each(round, || black_box(&f)());
 }
 
-/// A new one each time.
+/// Measures making a function that runs once, a new function each time.
 pub fn once_func_make(round: &mut Round) {
     each(round, || once_func(|| ()));
 }
 
-/// What the functions that run once are made of, and a value beside it.
+/// Measures the `Once` that functions that run once are made of, with a value beside the `Once`.
 pub fn once_value_alone(round: &mut Round) {
     static VALUE: AtomicU64 = AtomicU64::new(0);
     each(round, || {
@@ -81,23 +82,23 @@ pub fn once_value_alone(round: &mut Round) {
     });
 }
 
-/// A global.
+/// Measures a value that is computed once, in a global.
 pub fn once_value_global(round: &mut Round) {
     each(round, || assert_eq!(*black_box(&VALUE).get(), 42));
 }
 
-/// A local variable.
+/// Measures a value that is computed once, in a local variable.
 pub fn once_value_local(round: &mut Round) {
     let f = once_value(|| 42);
     each(round, || assert_eq!(black_box(&f)(), 42));
 }
 
-/// A new one each time.
+/// Measures making a value that is computed once, a new value each time.
 pub fn once_value_make(round: &mut Round) {
     each(round, || once_value(|| 42));
 }
 
-/// What the functions that run once are made of, and two values beside it.
+/// Measures the `Once` that functions that run once are made of, with two values beside the `Once`.
 pub fn once_values_alone(round: &mut Round) {
     static VALUES: (AtomicU64, AtomicBool) = (AtomicU64::new(0), AtomicBool::new(false));
     each(round, || {
@@ -109,29 +110,29 @@ pub fn once_values_alone(round: &mut Round) {
     });
 }
 
-/// A global.
+/// Measures two values that are computed once, in a global.
 pub fn once_values_global(round: &mut Round) {
     each(round, || assert_eq!(black_box(&VALUES).get(), (&42, &true)));
 }
 
-/// A local variable.
+/// Measures two values that are computed once, in a local variable.
 pub fn once_values_local(round: &mut Round) {
     let f = once_values(|| (42, true));
     each(round, || assert_eq!(black_box(&f)(), (42, true)));
 }
 
-/// A new one each time.
+/// Measures making two values that are computed once, new values each time.
 pub fn once_values_make(round: &mut Round) {
     each(round, || once_values(|| (42, true)));
 }
 
-/// One value for all, which no goroutine writes.
+/// Measures reading a value that all goroutines share, and no goroutine writes.
 pub fn value_read(round: &mut Round) {
     let value = Value::from(0_u64);
     round.divide(move |_, portion| portion.each(|| assert_eq!(value.load(), Some(0))));
 }
 
-/// So many items are put into one pool, and so many asked for.
+/// Measures putting `puts` items into a pool, and getting `gets` items.
 pub fn pool(round: &mut Round, puts: u64, gets: u64) {
     let pool = CachePadded::new(Pool::<u64, NoNew>::empty());
     round.divide(move |_, portion| {
@@ -142,12 +143,12 @@ pub fn pool(round: &mut Round, puts: u64, gets: u64) {
     });
 }
 
-/// Numbers as words.
+/// Returns numbers as words.
 fn words(count: usize) -> Vec<&'static str> {
     (0..count).map(|n| &*n.to_string().leak()).collect()
 }
 
-/// Loads of words that are there.
+/// Measures loads of words that are in the map.
 pub fn words_load(round: &mut Round, count: usize) {
     let words = words(count);
     let map: Map<&str, usize> = words.iter().copied().zip(0..).collect();
@@ -163,7 +164,7 @@ pub fn words_load(round: &mut Round, count: usize) {
     });
 }
 
-/// Each word is stored once, and found from then on.
+/// Measures storing words: each word is stored once, and found from then on.
 pub fn words_load_or_store(round: &mut Round, count: usize) {
     let words = words(count);
     let map = Map::<&str, usize>::default();

@@ -1,4 +1,4 @@
-//! How a benchmark is measured: as by Go's `testing`.
+//! The measurement of a benchmark, in the manner of Go's `testing`.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -11,21 +11,21 @@ use crate::bench::versus_go::benches::Bench;
 use crate::bench::versus_go::reading::Reading;
 use crate::run::rounds::{MAX_N, Portion, Rounds, grown};
 
-/// What the body of a benchmark is given.
+/// The argument of the body of a benchmark.
 #[derive(Debug)]
 pub struct Round {
-    /// How many operations to make.
+    /// The number of operations to make.
     pub n: usize,
-    /// How many goroutines a benchmark with a million of them makes.
+    /// The number of goroutines that a benchmark with a million of them makes.
     pub count: usize,
     start: Instant,
     elapsed: Option<Duration>,
     extras: Vec<(String, f64)>,
-    /// The round before, of which the grain is made.
+    /// The operations and the time of the previous round, from which the grain is computed.
     last: Option<(usize, Duration)>,
 }
 
-/// Makes rounds of growing n until one takes long enough; that one counts.
+/// Makes rounds of growing n until a round takes long enough. That round counts.
 #[must_use]
 pub fn measure(bench: &Bench, min_time: Duration, count: usize) -> Reading {
     let mut round = Round { n: 1, count, start: Instant::now(), elapsed: None, extras: Vec::new(), last: None };
@@ -49,33 +49,34 @@ pub fn measure(bench: &Bench, min_time: Duration, count: usize) -> Reading {
 }
 
 impl Round {
-    /// From here on it counts.
+    /// Restarts the timer: the time before does not count.
     pub fn reset_timer(&mut self) {
         self.start = Instant::now();
     }
 
-    /// What comes after does not count.
+    /// Stops the timer: the time after does not count.
     pub fn stop_timer(&mut self) {
         self.elapsed = Some(self.start.elapsed());
     }
 
-    /// What has counted.
+    /// Returns the time that has counted.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.elapsed.unwrap_or_else(|| self.start.elapsed())
     }
 
-    /// Another quantity; the end of its key says of what kind it is: `_ns`, `_bytes`, `_share`.
+    /// Reports another quantity. The end of the key says the unit: `_ns`, `_bytes`, `_share`.
     pub fn extra(&mut self, key: &str, value: f64) {
         self.extras.push((key.to_owned(), value));
     }
 
-    /// The operations of the round, divided among `parallelism` goroutines for each worker in grains of about 100 us.
+    /// Divides the operations of the round among `parallelism` goroutines for each worker, in grains of about 100 us.
     pub fn parallel(&self, parallelism: usize, body: impl Fn(&mut Portion) + Send + Sync + 'static) {
         self.among(parallelism, move |_, portion| body(portion));
     }
 
-    /// The same, each with its number. Returns `body` and what it owns, to be dropped.
+    /// Does the same, and gives each goroutine a number. Returns `body`, for the caller to drop with the values that
+    /// `body` owns.
     fn among<B: Fn(usize, &mut Portion) + Send + Sync + 'static>(&self, parallelism: usize, body: B) -> Arc<B> {
         let grain = self.last.map_or(1, |(n, time)| 100_000 * n as u128 / time.as_nanos().max(1)).clamp(1, 10_000);
         let (body, taken, done) = (Arc::new(body), Arc::new(AtomicU64::new(0)), Arc::new(WaitGroup::new()));
@@ -94,7 +95,7 @@ impl Round {
     }
 }
 
-/// A goroutine for each worker.
+/// Divides the operations among a goroutine for each worker.
 impl Rounds for &mut Round {
     type Out = ();
 

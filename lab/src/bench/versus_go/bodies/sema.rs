@@ -11,9 +11,9 @@ use sudog_sync::WaitGroup;
 use super::round::Round;
 use super::shared;
 
-/// The rule of Go's `TestSemaHandoff`: a release with handoff should leave the processor to the waiter as well, so the
-/// waiter should get on before the releaser, although other goroutines always want to run. It wants two thirds of
-/// the rounds for the waiter.
+/// Measures the rule of Go's `TestSemaHandoff`: a release with handoff should leave the processor to the waiter as
+/// well, so the waiter should go on before the releaser, although other goroutines always want to run. Go's test
+/// demands two thirds of the rounds for the waiter.
 pub fn handoff(round: &mut Round) {
     const ROUNDS: usize = 10_000;
     const NOBODY: u32 = 0;

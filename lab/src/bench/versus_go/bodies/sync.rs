@@ -12,7 +12,7 @@ use super::shared;
 use super::work::Baton;
 use crate::run::rounds::steps;
 
-/// Each goroutine has a mutex of its own.
+/// Measures a mutex of each goroutine's own.
 pub fn mutex_uncontended(round: &mut Round) {
     round.parallel(1, |portion| {
         let mu = CachePadded::new(GoMutex::new());
@@ -24,7 +24,7 @@ pub fn mutex_uncontended(round: &mut Round) {
     });
 }
 
-/// One mutex, with work outside it.
+/// Measures a mutex that all goroutines share, with work outside the mutex.
 pub fn mutex(round: &mut Round, parallelism: usize, work: u32) {
     let mu = GoMutex::new();
     round.parallel(parallelism, move |portion| {
@@ -49,8 +49,8 @@ fn transfer(accounts: &Accounts) {
     accounts.1 += 100;
 }
 
-/// Spinning is of no use here: another goroutine can always run. One turn in four locks; the others touch memory
-/// and give way by waiting for a new goroutine.
+/// Measures a mutex where spinning is of no use, as another goroutine can always run. Every fourth turn locks; the
+/// other turns touch memory, and give way by waiting for a new goroutine.
 pub fn mutex_no_spin(round: &mut Round) {
     let accounts = Accounts::default();
     round.parallel(4, move |portion| {
@@ -70,7 +70,8 @@ pub fn mutex_no_spin(round: &mut Round) {
     });
 }
 
-/// Spinning is of use here: the mutex is held for short, and each goroutine has much to do without it.
+/// Measures a mutex where spinning is of use: the mutex is held for short, and each goroutine has much to do without
+/// the mutex.
 pub fn mutex_spin(round: &mut Round) {
     let accounts = Accounts::default();
     round.parallel(1, move |portion| {
@@ -82,14 +83,14 @@ pub fn mutex_spin(round: &mut Round) {
     });
 }
 
-/// One word in four.
+/// Touches every fourth word.
 fn touch(data: &mut [u64]) {
     for word in black_box(data).iter_mut().step_by(4) {
         *word += 1;
     }
 }
 
-/// Each goroutine has a wait group of its own.
+/// Measures a wait group of each goroutine's own.
 pub fn wait_group_uncontended(round: &mut Round) {
     round.parallel(1, |portion| {
         let wg = CachePadded::new(WaitGroup::new());
@@ -102,7 +103,7 @@ pub fn wait_group_uncontended(round: &mut Round) {
     });
 }
 
-/// One wait group, whose count is never zero for long.
+/// Measures a wait group that all goroutines share, whose count is never zero for long.
 pub fn wait_group_add_done(round: &mut Round, work: u32) {
     let wg = WaitGroup::new();
     round.parallel(1, move |portion| {
@@ -118,7 +119,7 @@ pub fn wait_group_add_done(round: &mut Round, work: u32) {
     });
 }
 
-/// One wait group, with nothing to wait for.
+/// Measures a wait group that all goroutines share, with nothing to wait for.
 pub fn wait_group_wait(round: &mut Round, work: u32) {
     let wg = WaitGroup::new();
     round.parallel(1, move |portion| {
@@ -133,7 +134,7 @@ pub fn wait_group_wait(round: &mut Round, work: u32) {
     });
 }
 
-/// A goroutine, and the wait for it. The wait group is a new one each time, on the heap, as it is in Go.
+/// Measures a goroutine, and the wait for the goroutine. Each time the wait group is new, and on the heap, as in Go.
 pub fn wait_group_actually_wait(round: &mut Round) {
     round.parallel(1, |portion| {
         while portion.more() {
@@ -146,9 +147,9 @@ pub fn wait_group_actually_wait(round: &mut Round) {
     });
 }
 
-/// A barrier of `waiters` + 1 goroutines: the last to come wakes the others.
+/// Measures a barrier of `waiters` + 1 goroutines: the last to arrive wakes the others.
 pub fn cond(round: &mut Round, waiters: usize) {
-    /// Instead of the number of arrivals: no more will come.
+    /// Stored in place of the number of arrivals when no more will come.
     const OVER: usize = usize::MAX;
 
     let (arrived, changed, done) = (shared(Mutex::new(0)), shared(Cond::new()), shared(WaitGroup::new()));

@@ -1,4 +1,4 @@
-//! What goroutines do when they are not waiting, and what they wait for.
+//! The work of goroutines that do not wait, and the batons that goroutines wait for.
 
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -8,7 +8,8 @@ use sudog_sync::WaitGroup;
 
 use crate::run::rounds::steps;
 
-/// Takes a processor for so long: counted in steps, so time in which it does not run does not count.
+/// Works for a time of the processor. The work is counted in steps, so time in which the goroutine does not run does
+/// not count.
 pub fn burn(time: Duration) {
     black_box(steps((steps_per_ns() * time.as_nanos() as f64) as u32, black_box(1)));
 }
@@ -26,20 +27,21 @@ fn steps_per_ns() -> f64 {
     })
 }
 
-/// Looks at the clock for so long.
+/// Reads the clock again and again, for a time.
 pub fn spin(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {}
 }
 
-/// What one goroutine gives to another: a semaphore without permits, made of a wait group, as a Go program has nothing
-/// that is closer to the runtime's. (Of Go's time for a round trip, 310 ns, an unbuffered channel would take 235.)
+/// A baton that a goroutine gives to another: a semaphore without permits. The baton is made of a wait group, as a Go
+/// program has nothing that is closer to the runtime's semaphore. (Of Go's time for a round trip, 310 ns, an unbuffered
+/// channel would take 235.)
 ///
-/// One goroutine takes, ever, so its `add` comes before the next `done`.
+/// Only a single goroutine ever takes, so the `add` of `take` comes before the next `done`.
 pub struct Baton(WaitGroup);
 
 impl Baton {
-    /// A default.
+    /// Creates a baton that has not been given.
     #[must_use]
     pub fn new() -> Self {
         let wg = WaitGroup::new();
@@ -47,12 +49,12 @@ impl Baton {
         Self(wg)
     }
 
-    /// Gives it. It must not be given already.
+    /// Gives the baton. The baton must not be given already.
     pub fn give(&self) {
         self.0.done();
     }
 
-    /// Waits until it is given.
+    /// Waits until the baton is given.
     pub fn take(&self) {
         self.0.wait();
         self.0.add(1);

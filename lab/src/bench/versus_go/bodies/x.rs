@@ -1,4 +1,4 @@
-//! What `golang.org/x/sync` has.
+//! The types of `golang.org/x/sync`.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -10,14 +10,14 @@ use super::round::Round;
 use super::shared;
 use crate::run::rounds::Rounds;
 
-/// A new semaphore each time.
+/// Measures creating a semaphore.
 pub fn semaphore_new(round: &mut Round, size: u64) {
     for _ in 0..round.n {
         black_box(Weighted::new(black_box(size)));
     }
 }
 
-/// So many times so many tokens are taken, and given back.
+/// Measures taking `tokens` tokens `times` times, and giving them back.
 pub fn semaphore_acquire(round: &mut Round, size: u64, tokens: u64, times: usize) {
     let (semaphore, ctx) = (Weighted::new(size), background());
     for _ in 0..round.n {
@@ -26,7 +26,7 @@ pub fn semaphore_acquire(round: &mut Round, size: u64, tokens: u64, times: usize
     }
 }
 
-/// The same without a wait.
+/// Measures taking `tokens` tokens `times` times without waiting, and giving them back.
 pub fn semaphore_try_acquire(round: &mut Round, size: u64, tokens: u64, times: usize) {
     let semaphore = Weighted::new(size);
     for _ in 0..round.n {
@@ -35,7 +35,7 @@ pub fn semaphore_try_acquire(round: &mut Round, size: u64, tokens: u64, times: u
     }
 }
 
-/// Goroutines of one group that do nothing.
+/// Measures goroutines of a single group that do nothing.
 pub fn err_group_go(round: &mut Round) {
     let group = ErrGroup::new();
     for _ in 0..round.n {
@@ -44,7 +44,7 @@ pub fn err_group_go(round: &mut Round) {
     group.wait().unwrap();
 }
 
-/// Calls that do nothing, each goroutine for its own key or all for the same.
+/// Measures calls that do nothing, with a key for each goroutine, or with the same key for all.
 pub fn single_flight_do(round: &mut Round, same: bool) {
     let group = shared(SingleFlight::<&str, u64, Infallible>::new());
     round.divide(move |me, portion| {
