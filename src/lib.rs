@@ -35,7 +35,7 @@
 //! * [`sync`]: [`sync::Mutex`] with its guard and [`sync::GoMutex`] bare, `RwMutex`, `Cond`, `WaitGroup`, `Once`, `Pool`,
 //!   `Map`, atomics; and the traits and semaphores beneath, to be exchanged by a type parameter;
 //! * [`chan`]: channels and [`select!`](chan::select);
-//! * [`csp`]: not Go's: channels whose fibres are reclaimed when no partner can come;
+//! * `csp` (feature `csp`): not Go's: channels whose fibres are reclaimed when no partner can come;
 //! * [`context`]: deadlines and cancellation, handed down from call to call;
 //! * [`time`]: sleep, timers, tickers;
 //! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`; and Go's semaphore, [`runtime::sema`];
@@ -48,15 +48,27 @@
 //! * [`low_level`]: not Go's either: the parts of which the locks are made, and the events that they report;
 //! * [`guide`]: Go's names beside ours, and how to choose a semaphore and a policy.
 //!
-//! Features: `locks` (on by default) has `locks`, parts of which are covered by US patents: see NOTICE; `event` makes
-//! all locks report their events ([`low_level::event`]); `parking_lot_core` adds [`sync::semaphore`]`::ParkingLotSema`;
-//! `signal` adds `signal`; `tracing` adds `runtime::PerGoroutine`; `stream` adds `chan::RecvStream`; `net` adds `net`;
-//! `profile` adds `runtime::profile`. Without the last six a program depends on `arc-swap`, `crossbeam-utils`,
-//! `lock_api`, `seize` and, on Unix, `async-task`, `corosensei` and `libc`.
+//! | feature | adds |
+//! |---|---|
+//! | `csp` | `csp` |
+//! | `event` | all locks report what they do: [`low_level::event`] |
+//! | `locks` | `locks`, parts of which are covered by US patents: see NOTICE |
+//! | `net` | `net` |
+//! | `parking_lot_core` | [`sync::semaphore`]`::ParkingLotSema` |
+//! | `profile` | `runtime::profile` |
+//! | `serde` | `Serialize` and `Deserialize` for [`sync::Mutex`] and [`sync::RwMutex`] |
+//! | `signal` | `signal` |
+//! | `stream` | `chan::RecvStream` |
+//! | `tracing` | `runtime::PerGoroutine` |
+//! | `full` | all of these but `event` |
+//!
+//! None is on by default. Without features a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `seize` and, on Unix,
+//! `async-task`, `corosensei` and `libc`.
 
 #[cfg(feature = "locks")]
 pub use sudog_locks as locks;
 
+#[cfg(feature = "csp")]
 pub use sudog_csp as csp;
 /// Network I/O: Go's package `net`.
 #[cfg(all(target_os = "linux", feature = "net", not(any(sudog_loom, sudog_sim))))]

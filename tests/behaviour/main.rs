@@ -14,6 +14,7 @@ mod locks;
 mod map;
 mod map_histories;
 mod sema;
+mod serde;
 mod thread_end;
 mod tokio;
 
