@@ -64,7 +64,7 @@ pub struct BypassArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = number::<1, MAX_ACQUISITIONS>)]
     pub acquisitions: usize,
 
-    /// Whether an arrival in a thousand is kept from the lock for a while, on its way from the capacitor
+    /// Keep an arrival in a thousand from the lock for a while, on its way from the capacitor
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off, action = clap::ArgAction::Set)]
     pub stall: bool,
 
@@ -236,7 +236,7 @@ struct BypassRecord {
     bound: u64,
     /// True if the library promises the bound.
     promised: bool,
-    /// Whether the bound holds. `None` if the bound is not promised, and no bypass beyond it was found.
+    /// True if the bound holds. `None` if the bound is not promised, and no bypass beyond it was found.
     holds: Option<bool>,
 }
 
