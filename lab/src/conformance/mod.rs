@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use sudog_runtime::shim::system::{now, thread};
 
-/// A check, with its name. A check that takes long calls its argument now and then, for a watchdog.
+/// The name of a check, and the check. A check that takes long calls its argument now and then, for a watchdog.
 pub type Check = (&'static str, fn(fn()));
 
 /// Makes an array of checks with their names.

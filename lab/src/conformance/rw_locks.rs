@@ -36,7 +36,7 @@ fn readers_share<L: 'static>() -> bool {
 }
 
 /// Returns whether readers share the lock with a writer that has become a reader: crossbeam's lock has no downgrade,
-/// and after its adapter's downgrade the lock is still held for writing.
+/// and after the adapter's downgrade the lock is still held for writing.
 fn readers_share_after_downgrade<L: 'static>() -> bool {
     readers_share::<L>() && TypeId::of::<L>() != TypeId::of::<CrossbeamSharded>()
 }

@@ -71,7 +71,7 @@ pub struct Counted(RuntimeSema);
 static WAKES: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
 static HANDOFFS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
 
-// SAFETY: every call goes to the `RuntimeSema`, which keeps these promises.
+// SAFETY: every call goes to the `RuntimeSema`, which keeps the promises of `Semaphore`.
 unsafe impl Semaphore for Counted {
     const LIFO: bool = RuntimeSema::LIFO;
     const FIFO: bool = RuntimeSema::FIFO;

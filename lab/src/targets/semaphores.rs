@@ -123,13 +123,13 @@ impl SemaphoreName {
 pub struct SemaphoreFacts {
     /// The size of the semaphore. Memory that the semaphore keeps elsewhere is not counted.
     pub bytes: usize,
-    /// [`Semaphore::LIFO`].
+    /// The value of [`Semaphore::LIFO`].
     pub lifo: bool,
-    /// [`Semaphore::FIFO`].
+    /// The value of [`Semaphore::FIFO`].
     pub fifo: bool,
-    /// [`Semaphore::HANDOFF`].
+    /// The value of [`Semaphore::HANDOFF`].
     pub handoff: bool,
-    /// [`Semaphore::DEADLINES`].
+    /// The value of [`Semaphore::DEADLINES`].
     pub deadlines: bool,
     /// See [`SemaphoreName::blocks_threads`].
     pub blocks_threads: bool,

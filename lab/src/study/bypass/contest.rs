@@ -71,7 +71,7 @@ fn stall(one_in: u32) {
     }
 }
 
-// SAFETY: every call goes to the inner lock, which keeps these promises.
+// SAFETY: every call goes to the inner lock, which keeps the promises of `RawLock`.
 unsafe impl<L: RawLock> RawLock for Stalls<L> {
     type Guard = L::Guard;
 

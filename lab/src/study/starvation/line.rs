@@ -75,7 +75,7 @@ impl Line {
         self.waits.iter().position(|wait| wait.asleep == Some(waiter))
     }
 
-    /// Takes the next event, which is of contender `who`.
+    /// Takes the next event, with the number of the event's contender.
     pub fn note(&mut self, event: &Event, who: usize) {
         self.waits[who].known = true;
         match event.kind {

@@ -239,7 +239,7 @@ impl LockName {
 pub struct LockFacts {
     /// The size of the lock. Memory that the lock keeps elsewhere is not counted.
     pub bytes: usize,
-    /// [`RawLock::DEADLINES`].
+    /// The value of [`RawLock::DEADLINES`].
     pub deadlines: bool,
     /// See [`LockName::blocks_threads`].
     pub blocks_threads: bool,

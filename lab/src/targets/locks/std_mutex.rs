@@ -24,7 +24,7 @@ impl StdGuard {
     }
 }
 
-// SAFETY: the mutex of the standard library keeps these promises; a forgotten guard leaves the mutex locked.
+// SAFETY: the mutex of the standard library keeps the promises of `RawLock`; a forgotten guard leaves the mutex locked.
 unsafe impl RawLock for StdMutex {
     type Guard = StdGuard;
 

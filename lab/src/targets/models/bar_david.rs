@@ -120,7 +120,7 @@ impl<L: RawLock> BarDavid<L> {
 }
 
 // SAFETY:
-// - The inner lock keeps these promises.
+// - The inner lock keeps the promises of `RawLock`.
 // - `turn` and the flags decide only when a contender goes to the inner lock.
 // - A forgotten guard leaves the inner lock locked.
 unsafe impl<L: RawLock> RawLock for BarDavid<L> {

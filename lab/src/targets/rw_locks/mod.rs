@@ -65,7 +65,7 @@ impl RwLockName {
 pub struct RwLockFacts {
     /// The size of the lock. Memory that the lock keeps elsewhere is not counted.
     pub bytes: usize,
-    /// [`RawRwLock::DEADLINES`].
+    /// The value of [`RawRwLock::DEADLINES`].
     pub deadlines: bool,
     /// See [`RwLockName::blocks_threads`].
     pub blocks_threads: bool,

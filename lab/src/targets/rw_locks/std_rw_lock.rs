@@ -40,7 +40,7 @@ impl StdWriteGuard {
     }
 }
 
-// SAFETY: the lock of the standard library keeps these promises; a forgotten guard leaves the lock locked.
+// SAFETY: the lock of the standard library keeps the promises of `RawRwLock`; a forgotten guard leaves the lock locked.
 unsafe impl RawRwLock for StdRwLock {
     type SharedGuard = StdReadGuard;
     type ExclusiveGuard = StdWriteGuard;

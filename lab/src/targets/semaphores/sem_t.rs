@@ -34,7 +34,7 @@ impl SemT {
     }
 }
 
-// SAFETY: POSIX makes these promises.
+// SAFETY: POSIX makes the promises of `Semaphore`.
 unsafe impl Semaphore for SemT {
     const LIFO: bool = false;
     const FIFO: bool = false;
