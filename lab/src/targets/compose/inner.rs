@@ -127,8 +127,8 @@ impl<L: RawLock> AnyLock for KeepsGuard<L> {
     }
 }
 
-// SAFETY: every call goes to the lock in the box, which keeps the promises of `RawLock`; a `DynGuard` is made when that lock has
-// been acquired.
+// SAFETY: every call goes to the lock in the box, which keeps the promises of `RawLock`; a `DynGuard` is made when that
+// lock has been acquired.
 unsafe impl RawLock for DynLock {
     type Guard = DynGuard;
 

@@ -30,8 +30,8 @@ unsafe impl Send for Pthread {}
 // SAFETY: all functions that take `&self` only call pthread functions, which several threads may call at once.
 unsafe impl Sync for Pthread {}
 
-// SAFETY: POSIX makes the promises of `RawLock`. POSIX leaves it undefined to lock the mutex again on the thread that holds it;
-// glibc, musl and Darwin then wait for ever, as the trait expects.
+// SAFETY: POSIX makes the promises of `RawLock`. POSIX leaves it undefined to lock the mutex again on the thread that
+// holds it; glibc, musl and Darwin then wait for ever, as the trait expects.
 unsafe impl RawLock for Pthread {
     type Guard = PthreadGuard;
 
