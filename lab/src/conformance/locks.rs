@@ -13,7 +13,7 @@ use sudog_sync::RawLock;
 
 use super::{Check, eventually, far, real_or_simulated, scope};
 
-/// All of them.
+/// Returns all checks of locks.
 pub fn checks<L: RawLock + 'static>() -> [Check; 7] {
     super::checks![L:
         one_at_a_time,
@@ -26,7 +26,8 @@ pub fn checks<L: RawLock + 'static>() -> [Check; 7] {
     ]
 }
 
-/// An acquisition that its drop releases. As `Send` as the lock's guard is, so it is released where that is allowed.
+/// An acquisition that its drop releases. This type is `Send` only if the lock's guard is, so the drop runs where a
+/// release is allowed.
 struct Held<'a, L: RawLock>(&'a L, ManuallyDrop<L::Guard>);
 
 impl<'a, L: RawLock> Held<'a, L> {
@@ -46,13 +47,14 @@ impl<'a, L: RawLock> Held<'a, L> {
 impl<L: RawLock> Drop for Held<'_, L> {
     fn drop(&mut self) {
         // SAFETY:
-        // - it is taken once, here;
-        // - it came from an acquisition of this lock; if it is not `Send` then `self` is not, and we are on its thread.
+        // - `self.1` is taken once, here.
+        // - `self.1` came from an acquisition of this lock. If that guard is not `Send`, neither is `self`, so this is
+        //   the thread of the acquisition.
         unsafe { self.0.unlock(ManuallyDrop::take(&mut self.1)) };
     }
 }
 
-/// A number that only the holder of a lock counts up. Two at once would lose a step, or see each other.
+/// A number that only the holder of a lock counts up. Two holders at once would lose a step, or see each other.
 #[derive(Default)]
 struct Inside {
     count: AtomicU64,
@@ -64,7 +66,7 @@ impl Inside {
         assert!(!self.somebody.swap(true, Relaxed), "two at once");
         let count = self.count.load(Relaxed);
         if count.is_multiple_of(64) {
-            thread::yield_now(); // be overtaken in here
+            thread::yield_now(); // let others run while this thread is inside
         }
         self.count.store(count + 1, Relaxed);
         self.somebody.store(false, Relaxed);
@@ -143,7 +145,7 @@ pub fn a_far_deadline_is_a_lock<L: RawLock + 'static>(_progress: fn()) {
                 })
             });
             eventually(|| started.load(Relaxed) == 2);
-            // From spinning to sound asleep: whatever they are at, the release must reach them.
+            // Let the waiters get from spinning to sound asleep: the release must reach them in every state.
             thread::sleep(Duration::from_micros(round * 20));
             drop(held);
             assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap()));
@@ -174,7 +176,7 @@ pub fn a_storm_of_timeouts_leaves_nothing_behind<L: RawLock + 'static>(_progress
         }
     });
     assert_eq!(inside.count.load(Relaxed), PATIENT * ROUNDS + in_time.load(Relaxed));
-    // Had a waiter stayed in line, the lock would be promised to it now, or at the second release.
+    // If a waiter had stayed in the queue, the lock would be promised to that waiter now, or at the second release.
     for _ in 0..2 {
         assert!(!lock.is_locked());
         drop(Held::by_try(&lock).expect("free"));

@@ -1,7 +1,7 @@
-//! What every lock, readers-writer lock and semaphore must do: one suite for each trait.
+//! The checks that every lock, readers-writer lock and semaphore must pass: a suite for each trait.
 //!
-//! The tests of the workspace run it on real threads, `cargo sim explore --conformance` under the schedules of the simulated
-//! machine, where a check has fewer rounds.
+//! The tests of the workspace run the suites on real threads. `cargo sim explore --conformance` runs them under the
+//! schedules of the simulated machine, where a check has fewer rounds.
 
 pub mod locks;
 pub mod rw_locks;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use sudog_runtime::shim::system::{now, thread};
 
-/// A check by name. It calls its argument now and then if it takes long: for a watchdog.
+/// The name of a check, and the check. A check that takes long calls its argument now and then, for a watchdog.
 pub type Check = (&'static str, fn(fn()));
 
-/// Checks by their names.
+/// Makes an array of checks with their names.
 macro_rules! checks {
     ($Backend:ident: $($check:ident,)+) => { [$((stringify!($check), $check::<$Backend>)),+] };
 }
@@ -28,8 +28,8 @@ fn far() -> Instant {
     now() + Duration::from_secs(3600)
 }
 
-/// A scope of `std`, for threads that begin with boxed closures. `std`'s own functions are compiled anew for each closure: for
-/// each check of each backend.
+/// A scope of `std`, for threads that begin with boxed closures. `std`'s own functions would be compiled anew for each
+/// closure, which means for each check of each backend.
 #[derive(Clone, Copy)]
 pub struct Scope<'scope, 'env>(&'scope thread::Scope<'scope, 'env>);
 
@@ -55,7 +55,7 @@ pub fn scope<'env, T>(f: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T
     result.expect("the function has been called")
 }
 
-/// Waits for a state.
+/// Waits until `state` returns true.
 fn eventually(state: impl Fn() -> bool) {
     while !state() {
         thread::sleep(Duration::from_micros(20));

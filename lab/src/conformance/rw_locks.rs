@@ -15,7 +15,7 @@ use sudog_sync::{GoMutex, RawRwLock};
 use super::{Check, eventually, far, real_or_simulated, scope};
 use crate::targets::rw_locks::{CrossbeamSharded, Exclusive};
 
-/// All of them.
+/// Returns all checks of readers-writer locks.
 pub fn checks<L: RawRwLock + 'static>() -> [Check; 9] {
     super::checks![L:
         who_excludes_whom,
@@ -30,18 +30,19 @@ pub fn checks<L: RawRwLock + 'static>() -> [Check; 9] {
     ]
 }
 
-/// Whether readers share: a mutex in the place of a readers-writer lock lets in one reader.
+/// Returns whether readers share the lock: a mutex in the place of a readers-writer lock lets in a single reader.
 fn readers_share<L: 'static>() -> bool {
     TypeId::of::<L>() != TypeId::of::<Exclusive<GoMutex>>()
 }
 
-/// Whether readers share with a writer that has become a reader: crossbeam's lock has no downgrade, and its adapter keeps
-/// the lock as a writer does.
+/// Returns whether readers share the lock with a writer that has become a reader: crossbeam's lock has no downgrade,
+/// and after the adapter's downgrade the lock is still held for writing.
 fn readers_share_after_downgrade<L: 'static>() -> bool {
     readers_share::<L>() && TypeId::of::<L>() != TypeId::of::<CrossbeamSharded>()
 }
 
-/// A reader's acquisition that its drop releases. As `Send` as the lock's guard is, so it is released where that is allowed.
+/// A reader's acquisition that its drop releases. This type is `Send` only if the lock's guard is, so the drop runs
+/// where a release is allowed.
 struct Reading<'a, L: RawRwLock>(&'a L, ManuallyDrop<L::SharedGuard>);
 
 impl<'a, L: RawRwLock> Reading<'a, L> {
@@ -61,13 +62,14 @@ impl<'a, L: RawRwLock> Reading<'a, L> {
 impl<L: RawRwLock> Drop for Reading<'_, L> {
     fn drop(&mut self) {
         // SAFETY:
-        // - it is taken once, here;
-        // - it came from an acquisition of this lock; if it is not `Send` then `self` is not, and we are on its thread.
+        // - `self.1` is taken once, here.
+        // - `self.1` came from an acquisition of this lock. If that guard is not `Send`, neither is `self`, so this is
+        //   the thread of the acquisition.
         unsafe { self.0.runlock(ManuallyDrop::take(&mut self.1)) };
     }
 }
 
-/// A writer's acquisition, likewise.
+/// A writer's acquisition that its drop releases, as in [`Reading`].
 struct Writing<'a, L: RawRwLock>(&'a L, ManuallyDrop<L::ExclusiveGuard>);
 
 impl<'a, L: RawRwLock> Writing<'a, L> {
@@ -86,8 +88,9 @@ impl<'a, L: RawRwLock> Writing<'a, L> {
     fn downgrade(self) -> Reading<'a, L> {
         let mut this = ManuallyDrop::new(self);
         // SAFETY:
-        // - it is taken once, here: the drop that would take it again does not run;
-        // - it came from an acquisition of this lock; if it is not `Send` then `self` was not, and we are on its thread.
+        // - `this.1` is taken once, here: `this` is not dropped, so no drop takes it again.
+        // - `this.1` came from an acquisition of this lock. If that guard is not `Send`, neither was `self`, so this is
+        //   the thread of the acquisition.
         let read = unsafe { this.0.downgrade(ManuallyDrop::take(&mut this.1)) };
         Reading(this.0, ManuallyDrop::new(read))
     }
@@ -95,12 +98,13 @@ impl<'a, L: RawRwLock> Writing<'a, L> {
 
 impl<L: RawRwLock> Drop for Writing<'_, L> {
     fn drop(&mut self) {
-        // SAFETY: as for `Reading`.
+        // SAFETY: `self.1` is taken once, here, and came from an acquisition of this lock; unless that guard is `Send`,
+        // this is the thread of the acquisition.
         unsafe { self.0.unlock(ManuallyDrop::take(&mut self.1)) };
     }
 }
 
-/// Whether another thread could read, and whether it could write.
+/// Returns whether another thread could read, and whether another thread could write.
 fn elsewhere<L: RawRwLock>(lock: &L) -> (bool, bool) {
     scope(|s| {
         let read = s.spawn(|| Reading::by_try(lock).is_some()).join().unwrap();
@@ -114,7 +118,7 @@ fn assert_free<L: RawRwLock>(lock: &L) {
     assert_eq!(elsewhere(lock), (true, true));
 }
 
-/// A number that only writers count up, one at a time.
+/// A number that only writers count up, a single writer at a time.
 #[derive(Default)]
 struct Inside {
     count: AtomicU64,
@@ -127,7 +131,7 @@ impl Inside {
         assert!(!self.writer.swap(true, Relaxed), "two writers at once");
         let count = self.count.load(Relaxed);
         if count.is_multiple_of(64) {
-            thread::yield_now(); // be overtaken in here
+            thread::yield_now(); // let others run while this thread is inside
         }
         assert_eq!(self.readers.load(Relaxed), 0, "readers beside a writer");
         self.count.store(count + 1, Relaxed);
@@ -194,7 +198,7 @@ pub fn one_writer_or_readers<L: RawRwLock + 'static>(_progress: fn()) {
                     written.fetch_add(1, Relaxed);
                 };
                 for round in 0..ROUNDS {
-                    // All seven even of three threads with three rounds.
+                    // Three threads with three rounds take all seven cases.
                     match (2 * thread + round) % 7 {
                         0 => write(Writing::by_lock(lock)),
                         1 => inside.read(&Reading::by_lock(lock)),
@@ -223,7 +227,8 @@ pub fn readers_are_inside_together<L: RawRwLock + 'static>(_progress: fn()) {
     }
     const READERS: u32 = real_or_simulated(4, 3);
     let (lock, inside) = (L::new(), AtomicU32::new(0));
-    // They come while a writer is inside, or find the lock free: whatever they are at, each of them must be let in.
+    // The readers come while a writer is inside, or find the lock free: each of them must be let in, whatever its state
+    // at the writer's release.
     for round in 0..real_or_simulated(40, 2).into() {
         let writing = Writing::by_lock(&lock);
         inside.store(0, Relaxed);
@@ -280,7 +285,7 @@ pub fn a_deadline_ends_a_wait_and_not_too_soon<L: RawRwLock + 'static>(_progress
     in_vain(&|deadline| Writing::until(&lock, deadline).is_some());
 }
 
-/// A lock's holder, whichever it is.
+/// A function that makes a holder of the lock, and returns the function that releases the lock.
 type Holds<L> = fn(&L) -> Box<dyn FnOnce() + '_>;
 
 pub fn a_release_ends_all_waits<L: RawRwLock + 'static>(_progress: fn()) {
@@ -316,7 +321,7 @@ pub fn a_release_ends_all_waits<L: RawRwLock + 'static>(_progress: fn()) {
                 })
             });
             eventually(|| started.load(Relaxed) == 4);
-            // From spinning to sound asleep: whatever they are at, the release must reach them.
+            // Let the waiters get from spinning to sound asleep: the release must reach them in every state.
             thread::sleep(Duration::from_micros(round * 20));
             release();
             waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
@@ -404,7 +409,7 @@ pub fn a_storm_of_timeouts_leaves_nothing_behind<L: RawRwLock + 'static>(_progre
         s.spawn(|| (0..ROUNDS).for_each(|_| inside.read(&Reading::by_lock(&lock))));
     });
     assert_eq!(inside.count.load(Relaxed), ROUNDS + in_time.load(Relaxed));
-    // Had a waiter stayed in line, the lock would be promised to it now, or at the second release.
+    // If a waiter had stayed in the queue, the lock would be promised to that waiter now, or at the second release.
     for _ in 0..2 {
         assert_free(&lock);
         drop(Writing::until(&lock, now()).expect("free"));

@@ -23,7 +23,7 @@ use super::{Check, eventually, far, real_or_simulated, scope};
 #[cfg(target_os = "linux")]
 use crate::targets::semaphores::SemT;
 
-/// All of them.
+/// Returns all checks of semaphores.
 pub fn checks<S: Semaphore + 'static>() -> [Check; 11] {
     super::checks![S:
         permits_are_counted,
@@ -40,12 +40,12 @@ pub fn checks<S: Semaphore + 'static>() -> [Check; 11] {
     ]
 }
 
-/// The number of waiters. The trait does not say, but a test that needs a queued waiter must not guess when it is
-/// queued.
+/// Returns the number of waiters. The trait has no such function, but a test that needs a queued waiter must not guess
+/// when the waiter is queued.
 fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     let any: &dyn Any = sema;
     if let Some(sema) = any.downcast_ref::<RuntimeSema>() {
-        // SAFETY: it is a transparent wrapper of its counter.
+        // SAFETY: a `RuntimeSema` is a transparent wrapper of its counter, so the pointer is to a live `AtomicU32`.
         return sema::waiters(unsafe { &*std::ptr::from_ref(sema).cast::<AtomicU32>() });
     }
     if any.is::<ParkingLotSema>() {
@@ -55,12 +55,13 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
             waiters += 1;
             FilterOp::Skip
         };
-        // SAFETY: a transparent wrapper of its counter, so this is its key; no thread is unparked, and the callbacks
-        // neither panic nor call into parking_lot.
+        // SAFETY: a `ParkingLotSema` is a transparent wrapper of its counter, so the address of `sema` is its key in
+        // the table; no thread is unparked, and the callbacks neither panic nor call into parking_lot.
         unsafe { unpark_filter(std::ptr::from_ref(sema).addr(), count, |_| DEFAULT_UNPARK_TOKEN) };
         return waiters;
     }
-    // Those about to sleep are counted too; it keeps no order, so no test needs to know better.
+    // The count includes threads that are about to sleep. This semaphore keeps no order, so no test needs the exact
+    // number.
     #[cfg(target_os = "linux")]
     if let Some(sema) = any.downcast_ref::<FutexSema>() {
         let shown = format!("{sema:?}");
@@ -87,7 +88,7 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     panic!("{}: how does one count its waiters?", type_name::<S>())
 }
 
-/// The two ways to wait for as long as it takes.
+/// Takes a permit, waiting for as long as it takes, with or without a deadline.
 fn acquire<S: Semaphore>(sema: &S, order: Order, timed: bool) {
     if timed {
         assert!(sema.acquire_until(order, far()), "a permit comes before the hour is over");
@@ -96,7 +97,7 @@ fn acquire<S: Semaphore>(sema: &S, order: Order, timed: bool) {
     }
 }
 
-/// Takes all permits that are there.
+/// Takes all free permits, and returns their number.
 fn drain<S: Semaphore>(sema: &S) -> u32 {
     std::iter::repeat_with(|| sema.try_acquire()).take_while(|&got| got).map(|_| 1).sum()
 }
@@ -106,7 +107,7 @@ pub fn permits_are_counted<S: Semaphore + 'static>(_progress: fn()) {
     let sema = S::new(3);
     assert_eq!(drain(&sema), 3);
     sema.release(Wake::Normal);
-    sema.release(Wake::Handoff); // to no waiter: free for all
+    sema.release(Wake::Handoff); // to no waiter: the permit is free for all
     sema.release_many(0);
     sema.release_many(4);
     sema.acquire(Order::Fifo);
@@ -146,7 +147,7 @@ pub fn every_release_ends_a_wait<S: Semaphore + 'static>(_progress: fn()) {
         .flat_map(|(order, wake)| [false, true].map(|timed| (order, wake, timed)))
     {
         if timed && !S::DEADLINES {
-            continue; // it polls, so it stands in no line
+            continue; // an acquire with a deadline polls, so no waiter is queued
         }
         scope(|s| {
             s.spawn(|| acquire(&sema, order, timed));
@@ -157,14 +158,15 @@ pub fn every_release_ends_a_wait<S: Semaphore + 'static>(_progress: fn()) {
     }
 }
 
-/// One release meets one acquire that is on its way to sleep, and no other call repairs what that breaks.
+/// Checks that a release ends an acquire that is on its way to sleep. The release and the acquire are the only calls of
+/// a round, so no other call would repair a lost wake-up.
 pub fn no_wake_up_is_lost<S: Semaphore + 'static>(progress: fn()) {
     const ROUNDS: u32 = real_or_simulated(20_000, 4);
     let (sema, arrivals) = (S::new(0), AtomicU32::new(0));
     let side = |acquires_in: u32| {
         for round in 0..ROUNDS {
             if round % 256 == 0 {
-                progress(); // of the test's own thread, which is one of the sides
+                progress(); // of the test's own thread, which runs one of the sides
             }
             arrivals.fetch_add(1, Relaxed);
             let mut looks = 0;
@@ -175,7 +177,9 @@ pub fn no_wake_up_is_lost<S: Semaphore + 'static>(progress: fn()) {
             if round % 2 == acquires_in {
                 acquire(&sema, Order::Fifo, round % 3 == 0);
             } else {
-                // The last acquirer comes last, and would find us done: give it a start, a little more or less.
+                // This side acquired in the last round, so it comes to this round last and passes the loop above first.
+                // Give the other side's acquire a start of varying length, as otherwise it would find the permit
+                // already released.
                 (0..round % 64).for_each(|_| spin::do_spin(1));
                 sema.release(if round % 5 == 0 { Wake::Handoff } else { Wake::Normal });
             }
@@ -275,7 +279,8 @@ pub fn a_storm_of_deadlines_conserves_permits<S: Semaphore + 'static>(_progress:
     assert_eq!(queued(&sema), 0);
 }
 
-/// Queues waiters one by one, in the given orders; then says in which order they are served.
+/// Queues waiters one by one, in the given orders, then releases permits, and returns the order in which the waiters
+/// are served.
 fn served<S: Semaphore + 'static>(orders: &[Order], timed: bool, wake: Wake) -> Vec<usize> {
     let (sema, served) = (S::new(0), Mutex::new(Vec::new()));
     scope(|s| {
@@ -315,20 +320,21 @@ pub fn waiters_are_served_in_their_order<S: Semaphore + 'static>(_progress: fn()
     }
 }
 
-/// Go's `TestSemaHandoff`; but where Go expects the waiter to win two rounds in three, here it wins them all.
+/// Checks what Go's `TestSemaHandoff` checks; but Go expects the waiter to win two rounds in three, and this check
+/// expects the waiter to win all.
 pub fn a_handed_off_permit_cannot_be_stolen<S: Semaphore + 'static>(progress: fn()) {
     cannot_be_stolen::<S>(progress, real_or_simulated(5_000, 3), 1, |sema| sema.release(Wake::Handoff));
 }
 
-/// [`Semaphore::grant_many`]: for all waiters, which may be more than are woken at a time.
+/// Checks [`Semaphore::grant_many`] for all waiters, which may be more than are woken at a time.
 pub fn nor_those_that_are_granted<S: Semaphore + 'static>(progress: fn()) {
     cannot_be_stolen::<S>(progress, real_or_simulated(300, 2), 2, |sema| sema.grant_many(2));
-    // Simulated, seventy waiters are more than a schedule is long.
+    // On the simulated machine, use fewer: seventy waiters would need more steps than a schedule has.
     const MANY: u32 = real_or_simulated(70, 3);
     cannot_be_stolen::<S>(progress, real_or_simulated(3, 1), MANY, |sema| sema.grant_many(MANY));
 }
 
-/// As many permits are given as there are waiters for them.
+/// Checks that no newcomer takes a permit of `give`, which gives as many permits as there are waiters.
 fn cannot_be_stolen<S: Semaphore + 'static>(progress: fn(), rounds: u32, waiters: u32, give: fn(&S)) {
     if !S::HANDOFF {
         return;

@@ -1,14 +1,14 @@
-//! What contends: threads, or goroutines. The benches are written once, for both.
+//! The contenders: threads, or goroutines. The benchmarks are written once, for both.
 //!
 //! | | threads | goroutines |
 //! |---|---|---|
-//! | run on | what the system gives them | as many workers as were asked for |
+//! | run on | the processors that the system gives them | as many workers as were asked for |
 //! | are spread | by the system | evenly, and for good: a goroutine stays on the worker that it began on |
-//! | stand at the [`Gate`] | asleep: spinning contenders would keep others from getting there | giving way to each other, so that all are ready when it opens |
-//! | end | when they see that they are to | likewise: nothing interrupts a goroutine |
+//! | wait at the [`Gate`] | asleep: spinning contenders would keep others from reaching the gate | yielding to each other, so that all are ready when the gate opens |
+//! | end | when they see the stop | likewise: nothing interrupts a goroutine |
 //!
-//! In both cases the caller, which keeps the time, is a thread and not a worker. So the system sees to it that it runs,
-//! whatever the contenders do; it does so for every thread, and for no goroutine.
+//! In both cases the caller, which keeps the time, is a thread and not a worker. So the system sees to it that the
+//! caller runs, whatever the contenders do; the system does so for every thread, and for no goroutine.
 
 use std::fmt;
 use std::io;
@@ -39,39 +39,42 @@ pub enum Kind {
     Goroutines,
 }
 
-/// What contends.
+/// The kind of a run's contenders, and the number of workers of goroutines.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(tag = "on", rename_all = "kebab-case")]
 pub enum Contenders {
     /// Threads of the operating system.
     Threads,
-    /// The same, each on one processor: contender n on the n-th of those that the process may use, and round again.
+    /// Threads, each on one processor: contender n on the n-th of the processors that the process may use, and round
+    /// again.
     PinnedThreads,
     /// Goroutines, on workers.
     #[cfg(unix)]
     Goroutines {
-        /// How many workers: in the whole process, so all that run at a time must agree.
+        /// The number of workers. It is a property of the whole process, so all contenders that run at a time must
+        /// agree.
         workers: usize,
     },
 }
 
-/// Where contenders wait until all are there.
+/// A gate at which contenders wait until all have arrived.
 #[derive(Debug)]
 pub struct Gate {
     contenders: Contenders,
-    /// Closed until it is known whether all contenders could be had; then that.
+    /// Unset until it is known whether all contenders could be started; then true if they could.
     open: OnceLock<bool>,
     arrived: AtomicUsize,
 }
 
-/// What a contender runs, with its number.
+/// The function that a contender runs, with the contender's number.
 type Body = dyn Fn(usize, &Gate) + Send + Sync;
 
-/// Waits for a contender to end.
+/// A function that waits for a contender to end.
 type Join<T> = Box<dyn FnOnce() -> thread::Result<T>>;
 
 impl Contenders {
-    /// So many workers, or as many as the runtime would have by itself. Fails where there are no goroutines.
+    /// Returns goroutines on so many workers, or on as many as the runtime would have by default. Fails where there are
+    /// no goroutines.
     pub fn goroutines(workers: Option<usize>) -> Result<Self, String> {
         #[cfg(unix)]
         return Ok(Self::Goroutines { workers: workers.unwrap_or_else(max_procs) });
@@ -79,23 +82,24 @@ impl Contenders {
         return Err(format!("there are no goroutines on {}, on {workers:?} workers or any", std::env::consts::OS));
     }
 
-    /// Whether they are threads, wherever these run.
+    /// Returns whether the contenders are threads, pinned or not.
     #[must_use]
     pub fn are_threads(self) -> bool {
         matches!(self, Self::Threads | Self::PinnedThreads)
     }
 
-    /// Whether these may contend for it.
+    /// Returns whether these contenders may contend for `target`.
     ///
-    /// Goroutines may not for one that blocks threads. They would come to no harm by it here, as none gives way while
-    /// it holds the lock. But none would give way at all: on each worker the first would run until the stop, and keep
-    /// all others out. However many contend, that measures as many threads as there are workers.
+    /// Goroutines may not contend for a target that blocks threads. The target would do them no harm in these
+    /// benchmarks, as no goroutine yields while it holds the lock. But no goroutine would yield at all: on each worker
+    /// the first would run until the stop, and keep all others out. However many goroutines contend, such a run
+    /// measures as many threads as there are workers.
     #[must_use]
     pub fn may_contend_for(self, target: Target) -> bool {
         self.are_threads() || !target.blocks_threads()
     }
 
-    /// Whether they are goroutines, of which only one runs at a time.
+    /// Returns whether the contenders are goroutines of which only one runs at a time.
     #[must_use]
     pub fn have_one_worker(self) -> bool {
         match self {
@@ -105,10 +109,12 @@ impl Contenders {
         }
     }
 
-    /// Runs `body` on `n` contenders, each with its number, and returns their results. Each must wait at the gate, once.
-    /// When all have arrived, the caller runs `conduct`, which must open the gate and make the contenders end.
+    /// Runs `body` on `n` contenders, each with its number, and returns their results. Each contender must wait at the
+    /// gate, once. When all have arrived, the caller runs `conduct`, which must open the gate and make the contenders
+    /// end.
     ///
-    /// Fails if `n` contenders cannot be started. Those that have started pass the gate, which tells them.
+    /// Fails if `n` contenders cannot be started. The contenders that have started then pass the gate, where
+    /// [`Gate::wait`] returns false.
     ///
     /// This layer only collects typed results: see [`Self::run_all`].
     pub fn fan_out<T, R>(
@@ -135,8 +141,8 @@ impl Contenders {
         Ok((conducted.expect("all contenders have arrived, so `conduct` was called"), results))
     }
 
-    /// The part of [`Self::fan_out`] that knows no types: compiled once, not once for each lock under measurement.
-    /// `body` is called once per contender, so the indirect call is outside everything that is timed.
+    /// Does the part of [`Self::fan_out`] that needs no types: this part is compiled once, not once for each lock under
+    /// measurement. `body` is called once per contender, so the indirect call is outside all measured times.
     fn run_all(self, n: usize, body: Arc<Body>, conduct: &mut dyn FnMut(&Gate)) -> io::Result<()> {
         let gate = Arc::new(Gate { contenders: self, open: OnceLock::new(), arrived: AtomicUsize::new(0) });
         let mut contenders = Vec::with_capacity(n);
@@ -166,7 +172,7 @@ impl Contenders {
         conducted
     }
 
-    /// Does something as the only contender: on this thread, or as a goroutine.
+    /// Runs `body` as the only contender: on this thread, or as a goroutine.
     pub fn alone<T: Send + 'static>(self, body: impl FnOnce() -> T + Send + 'static) -> T {
         match self {
             Self::Threads | Self::PinnedThreads => body(),
@@ -178,7 +184,7 @@ impl Contenders {
         }
     }
 
-    /// Makes one of them sleep, which calls this.
+    /// Makes the calling contender sleep.
     pub fn sleep(self, time: Duration) {
         match self {
             Self::Threads | Self::PinnedThreads => thread::sleep(time),
@@ -201,7 +207,7 @@ impl Contenders {
             #[cfg(unix)]
             Self::Goroutines { workers } => {
                 set_max_procs(workers);
-                // Were they not placed, the first worker to look would begin, and keep, more than its share.
+                // Place the goroutines: otherwise the first worker to look would start, and keep, more than its share.
                 let place = Placement::Worker(number % workers);
                 let handle = Builder::new().name(name).on(place).spawn(body);
                 Ok(Box::new(|| handle.join()))
@@ -211,7 +217,7 @@ impl Contenders {
 }
 
 impl Gate {
-    /// Waits until all are there; false, if they will not be.
+    /// Waits until all contenders have arrived. Returns false if some of them could not be started.
     #[must_use]
     pub fn wait(&self) -> bool {
         self.arrived.fetch_add(1, Ordering::Relaxed);
@@ -227,7 +233,7 @@ impl Gate {
         }
     }
 
-    /// Lets them go; with false, home. Once.
+    /// Lets the contenders pass; `all` is false if some could not be started, and then the rest must end. Called once.
     pub fn open(&self, all: bool) {
         self.open.set(all).expect("the gate is opened once");
     }
@@ -239,7 +245,7 @@ impl Gate {
     }
 }
 
-/// What they are and how many run them: as in "on threads", "on goroutines (2 workers)".
+/// Formats the kind and the number of workers, as in "on threads", "on goroutines (2 workers)".
 impl fmt::Display for Contenders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -253,7 +259,8 @@ impl fmt::Display for Contenders {
     }
 }
 
-/// The number of workers is the process's, and tests are beside each other.
+/// The number of workers in tests. All tests use the same number, as the number is the process's and tests run in
+/// parallel.
 #[cfg(test)]
 pub(crate) const TEST_WORKERS: usize = 3;
 

@@ -1,18 +1,23 @@
-//! MutexBench, the benchmark of Dice's papers, for any lock; with one step of each generator it is semabench, that of
-//! the paper on waiting arrays, for any semaphore; and with a draw before each visit it is rwbench, for any
-//! readers-writer lock.
+//! The measured loops of contenders, for any lock, readers-writer lock or semaphore:
+//!
+//! - for a lock, MutexBench, the benchmark of Dice's papers;
+//! - for a semaphore, with one step of each generator, semabench, the benchmark of the paper on waiting arrays;
+//! - for a readers-writer lock, with a draw of the access before each visit, rwbench.
 //!
 //! T contenders, threads or goroutines, loop: go in, advance a generator that they share, go out, advance a generator
-//! of their own. What they share lies on lines of its own, each thing alone, the lock among them, for all alike:
+//! of their own. Each thing that the contenders share lies alone on cache lines of its own, the lock among them. The
+//! layout is the same for all targets:
 //!
 //! ```text
 //!   | target | admissions, shared generator | stop | tick |      each contender's own on its own stack
 //! ```
 //!
-//! Through a target that lets in several there is no shared generator: see the table in `critical_section.rs`. What is a matter
-//! of the section is known when the loop is compiled, so sections without readers do not pay for readers.
+//! Inside a target that lets in several contenders there is no shared generator: see the table in
+//! `critical_section.rs`. The properties of the section are known when the loop is compiled, so sections without
+//! readers do not pay for readers.
 //!
-//! A run that logs every admission has a loop of its own, in `logged.rs`, so this one does not pay for it either.
+//! A run that logs every admission has a separate loop, in `logged.rs`, so the loop in this file does not pay for the
+//! log.
 
 mod critical_section;
 mod logged;
@@ -41,91 +46,98 @@ use crate::run::contenders::{Contenders, Gate};
 use crate::run::sections::CriticalSections;
 use crate::targets::lockable::{Access, Admits, Lockable, LockableJob, PerAccess};
 
-/// What each contender does, and for how long.
+/// The work of each contender, and the length of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// How long.
+    /// The length of the run.
     pub duration: Duration,
-    /// How many a semaphore lets in at a time.
+    /// The number of contenders that a semaphore lets in at a time.
     pub permits: u32,
-    /// Of a thousand visits to a readers-writer lock, so many are to write.
+    /// The number of visits to a readers-writer lock, out of a thousand, that are to write.
     pub writes: u32,
-    /// Steps of the shared generator in the critical section; of the contender's own, if several are in there.
+    /// Steps of the shared generator in the critical section; steps of the contender's own generator, if the target
+    /// admits several contenders at a time.
     pub cs: CriticalSections,
-    /// Steps of the contender's own generator outside it.
+    /// Steps of the contender's own generator outside the critical section.
     pub ncs: u32,
-    /// What the generators start from.
+    /// The seed of the generators.
     pub seed: u32,
-    /// One short wait in so many is timed; 0: none.
+    /// The sampling interval: a short wait in so many is timed. 0 times none.
     pub sample: u32,
-    /// Contenders start together. Else the first contender has the target to itself for as long as the system takes to
-    /// start the others, which is as much as a contender's share of a second, if they sleep. Only where the target admits
-    /// one at a time. A logged run does so in any case: see [`Prepared::log`].
+    /// True if the contenders start together. Otherwise the first contender has the target to itself while the system
+    /// starts the others, which takes as long as a contender's share of a second, if the contenders sleep. Has an
+    /// effect only where the target admits one contender at a time. A logged run always starts the contenders together:
+    /// see [`Prepared::log`].
     pub gathered: bool,
 }
 
-/// One run to be made. As an [`LockableJob`] it makes the arena of that run.
+/// The parameters of a run. As a [`LockableJob`] they make the arena of that run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// What contends.
+    /// The kind of contenders.
     pub on: Contenders,
-    /// How many of them.
+    /// The number of contenders.
     pub threads: usize,
-    /// What they do.
+    /// The work of the contenders.
     pub workload: Workload,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// From the start of all contenders to the moment they were told to stop.
+    /// The time from the start of all contenders to the moment at which they were told to stop.
     pub elapsed: Duration,
-    /// Each contender's admissions in that time. One that was waiting at the stop is still admitted, and not counted.
+    /// Each contender's admissions in that time. A contender that was waiting at the stop is still admitted, but that
+    /// admission is not counted.
     pub admissions: Vec<u64>,
-    /// How many of them came to read. The rest wrote: all, where the target does not ask.
+    /// The number of these admissions that were to read. The rest were to write; all were, if the target does not
+    /// distinguish readers.
     pub reads: u64,
-    /// How many of the writes of a readers-writer lock came just after another one of the same contender.
+    /// The number of writes of a readers-writer lock that came just after another write of the same contender.
     pub writes_again: u64,
-    /// From request to entry; see [`WaitRecorder`]. A wait cut short by the stop has the length it had reached by then.
+    /// The times from request to entry; see [`WaitRecorder`]. A wait that the stop cut short has the length that the
+    /// wait had reached by then.
     pub waits: PerAccess<WaitHistogram>,
-    /// In what order they were admitted; nothing, if several could be in at a time.
+    /// Statistics of the order of admissions; `None` if several contenders could be inside at a time.
     pub order: Option<Admissions>,
-    /// Of all threads, and of others, over the whole run.
+    /// The resources that all threads of the process, and other processes, used over the whole run.
     pub usage: Usage,
 }
 
-/// What there is to say about an order of admissions.
+/// Statistics of an order of admissions.
 #[derive(Clone, Copy, Debug)]
 pub struct Admissions {
-    /// The longest run of admissions of one contender with no other's in between.
+    /// The longest run of admissions of one contender with no other contender's admission in between.
     pub longest_run: u64,
-    /// The most admissions of others between two consecutive ones of one contender; between the start and its first,
-    /// and between its last and the stop, too.
+    /// The most admissions of others between two consecutive admissions of one contender. The times between the start
+    /// and the contender's first admission, and between the contender's last admission and the stop, count too.
     ///
-    /// That is an upper bound of how often one that waited was bypassed, as it may not have been waiting all the time:
-    /// not in its non-critical section, nor while others had the processors.
+    /// This number is an upper bound of how often a waiting contender was bypassed, as the contender may not have been
+    /// waiting all the time: not in its non-critical section, nor while other contenders had the processors.
     pub max_bypass: u64,
     /// The most admissions of others between a request and the entry, of the waits that are measured: see
-    /// [`WaitRecorder`] for which are.
+    /// [`WaitRecorder`] for which waits are.
     ///
-    /// First come, first served, there are at most T - 1; more only if the contender, between its request and its place
-    /// in line, which are some nanoseconds apart, had to leave the processor to others.
+    /// If the target serves first come, first served, this number is at most T - 1. The number is higher only if the
+    /// contender had to leave the processor to others between its request and its place in the queue, which are some
+    /// nanoseconds apart.
     pub max_bypass_waiting: u64,
-    /// Of all admissions of others between a request and the entry, the part that is beyond T - 1 in one wait,
-    /// estimated by the waits that are measured. Nothing, if there were none.
+    /// The part of all admissions of others between a request and the entry that is beyond T - 1 in one wait, estimated
+    /// by the waits that are measured. `None` if there were no such admissions.
     ///
-    /// First come, first served, that is nearly 0. If each has the lock for n times running it is 1 - 1/n.
+    /// If the target serves first come, first served, this part is nearly 0. If each contender has the lock for n times
+    /// running, the part is 1 - 1/n.
     pub overtaken: Option<f64>,
 }
 
-/// How long so many take to come to the target, and to go to sleep there.
+/// Returns the time that so many contenders take to come to the target and to go to sleep there.
 fn gathering(contenders: usize) -> Duration {
     /// Enough for a hundred threads.
     const LEAST: Duration = Duration::from_millis(20);
     LEAST.max(LEAST * contenders as u32 / 100)
 }
 
-/// What the contenders of a run share.
+/// The data that the contenders of a run share.
 struct Arena<E, R> {
     target: CachePadded<E>,
     section: CachePadded<R>,
@@ -133,39 +145,39 @@ struct Arena<E, R> {
     ticks: Ticks,
 }
 
-/// An [`Arena`] of any target and any section. The code around the measured loops is compiled once, over this trait; the
-/// loops themselves ([`Self::work`] and [`Self::work_logged`]) are compiled for each pair of types. Each of them is
+/// An [`Arena`] of any target and any section. The code around the measured loops is compiled once, over this trait;
+/// the loops themselves ([`Self::work`] and [`Self::work_logged`]) are compiled for each pair of types. Each loop is
 /// called once per contender and run.
 trait AnyArena: Send + Sync {
-    /// The measured loop of one contender.
+    /// Runs the measured loop of one contender.
     fn work(&self, me: usize, run: &Run, gate: &Gate) -> Tally;
 
-    /// The measured loop of one contender of a logged run.
+    /// Runs the measured loop of one contender of a logged run.
     fn work_logged(&self, me: usize, run: &Run, gate: &Gate, log_of_run: &LogOfRun) -> LoggedTally;
 
-    /// Whether the target lets in one at a time, and the caller of [`Self::shut`] too.
+    /// Returns whether the target lets in one contender at a time, and also lets in the caller of [`Self::shut`].
     fn can_be_shut(&self, permits: u32) -> bool;
 
     /// Enters as contender `me`, runs `inside`, and leaves.
     fn shut(&self, me: usize, inside: &mut dyn FnMut());
 
-    /// See [`CriticalSection::admissions`].
+    /// Returns the number of admissions: see [`CriticalSection::admissions`].
     fn admissions(&self) -> u64;
 
-    /// Tells the contenders to stop.
+    /// Returns the flag that tells the contenders to stop.
     fn stop(&self) -> &AtomicBool;
 
-    /// The coarse clock of the run.
+    /// Returns the coarse clock of the run.
     fn ticks(&self) -> &Ticks;
 
-    /// [`CriticalSection::IN_ORDER`].
+    /// Returns [`CriticalSection::IN_ORDER`].
     fn is_in_order(&self) -> bool;
 
-    /// See [`CriticalSection::longest_run`].
+    /// Returns the longest run of admissions: see [`CriticalSection::longest_run`].
     fn longest_run(&mut self, admissions: PerAccess<u64>) -> Option<u64>;
 }
 
-/// What one contender returns.
+/// The counts that one contender returns.
 struct Tally {
     admissions: u64,
     reads: u64,
@@ -175,7 +187,7 @@ struct Tally {
     bypasses: Bypasses,
 }
 
-/// A run, and the arena that is made for it: what to do with it is up to the caller, once.
+/// A run and the arena that is made for this run. The caller makes the run once, by either method.
 pub struct Prepared {
     run: Run,
     arena: Arc<dyn AnyArena>,
@@ -215,10 +227,10 @@ impl Prepared {
     }
 }
 
-/// Opens the gate. Where the target lets in one at a time, the caller enters first, as one more contender, waits until
-/// the others have come to the target, calls `start` and leaves; returns the result of `start`. Does not enter, and
-/// returns nothing, if the target lets in several or no others, or if there is only one contender, which would only
-/// learn to sleep.
+/// Opens the gate. If the target lets in one contender at a time, the caller first enters the target as one more
+/// contender, waits until the contenders have come to the target, calls `start` and leaves; returns the result of
+/// `start`. The caller does not enter, and `None` is returned, if the target lets in several contenders or does not let
+/// in the caller, or if there is only one contender, which would only learn to sleep.
 fn gather<T>(arena: &dyn AnyArena, gate: &Gate, run: &Run, start: impl FnOnce() -> T) -> Option<T> {
     if run.threads == 1 || !arena.can_be_shut(run.workload.permits) {
         gate.open(true);
@@ -233,7 +245,7 @@ fn gather<T>(arena: &dyn AnyArena, gate: &Gate, run: &Run, start: impl FnOnce() 
     started
 }
 
-/// Starts the contenders, keeps the clock, stops the contenders. Returns how long they ran.
+/// Starts the contenders, keeps the clock, stops the contenders. Returns the time for which the contenders ran.
 fn conduct(arena: &dyn AnyArena, gate: &Gate, run: &Run) -> Duration {
     let Workload { duration, gathered, .. } = run.workload;
     let start = if gathered {
@@ -248,7 +260,7 @@ fn conduct(arena: &dyn AnyArena, gate: &Gate, run: &Run) -> Duration {
         let elapsed = system::now().saturating_duration_since(start);
         arena.ticks().advance(elapsed, || arena.admissions());
         if elapsed >= duration {
-            // Release, after the last tick: a contender that sees the stop sees the clock as it stays.
+            // Release, after the last tick: a contender that sees the stop also sees the clock's last value.
             arena.stop().store(true, Ordering::Release);
             return elapsed;
         }
@@ -295,7 +307,8 @@ impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
     fn shut(&self, me: usize, inside: &mut dyn FnMut()) {
         let guard = self.target.enter(me, Access::Write);
         inside();
-        // SAFETY: entered above, by the same contender, on this thread.
+        // SAFETY: `guard` came from the `enter` above, by the same contender `me`, on this thread, and has not been
+        // given to `leave` before.
         unsafe { self.target.leave(me, guard) };
     }
 
@@ -334,15 +347,17 @@ impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
             let access = R::access(&mut contender, workload);
             let request = recorder.request(|| self.section.admissions());
             let guard = self.target.enter(me, access);
-            // Asked inside and nowhere else: so one that was waiting at the stop gets in once more, does nothing there,
-            // and leaves.
+            // Read the flag inside and nowhere else: a contender that was waiting at the stop gets in once more, does
+            // nothing inside, and leaves.
             running = !self.stop.load(Ordering::Acquire);
             let wait = if running { recorder.entry(request) } else { recorder.cut_short(request) };
-            // SAFETY: we are inside until we leave, and `run` has chosen the section for this target.
+            // SAFETY: this contender is inside until `leave` below, and `run` has chosen a section that suits this
+            // target.
             let seq = unsafe { self.section.visit(&mut contender, access, running, cs) };
-            // SAFETY: entered above, on this thread, which a goroutine does not change.
+            // SAFETY: `guard` came from the `enter` above, by the same contender, on this thread: a goroutine does not
+            // change its thread.
             unsafe { self.target.leave(me, guard) };
-            // Both are 0, and no more is said of it, if they are not counted.
+            // If admissions are not counted, both numbers are 0, and `outcome` does not use `max_bypass`.
             max_bypass = max_bypass.max(seq.saturating_sub(last_seq));
             last_seq = seq + u64::from(running);
             admissions += u64::from(running);
@@ -371,21 +386,23 @@ impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
             let request = ticks();
             let guard = target.enter(me, access);
             let entry = ticks();
-            // Asked inside and nowhere else, as in a run without a log.
+            // Read the flag inside and nowhere else, as in a run without a log.
             running = !stop.load(Ordering::Relaxed);
-            // SAFETY: we are inside until we leave, and `run` has chosen the section for this target.
+            // SAFETY: this contender is inside until `leave` below, and `run` has chosen a section that suits this
+            // target.
             let seq = unsafe { section.visit(&mut contender, access, running, cs) };
             let release = ticks();
             match running {
                 true => log.push(Entry { seq, request, entry, release }),
                 false => log.end(request),
             }
-            // SAFETY: entered above, on this thread, which a goroutine does not change.
+            // SAFETY: `guard` came from the `enter` above, by the same contender, on this thread: a goroutine does not
+            // change its thread.
             unsafe { target.leave(me, guard) };
             reads += u64::from(running && access == Access::Read);
             sleeps.waited(entry.saturating_sub(request));
             if !log.make_room(pool) {
-                // Seen by ourselves, before anything else could be pushed.
+                // This contender sees the flag itself, inside on its next visit, before it could push another entry.
                 log_of_run.stop(stop, true);
             }
             steps(&mut contender.random, workload.ncs);
@@ -416,7 +433,7 @@ mod tests {
         gathered: false,
     };
 
-    /// Threads, and goroutines on fewer workers than there are of them.
+    /// Returns threads, and goroutines on fewer workers than there are goroutines.
     fn kinds() -> impl Iterator<Item = Contenders> {
         [Ok(Contenders::Threads), Contenders::goroutines(Some(TEST_WORKERS))].into_iter().flatten()
     }

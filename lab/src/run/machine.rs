@@ -14,18 +14,18 @@ use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::study::calibration::Calibration;
 
-/// Which machine, and how it begins.
+/// The simulated machine, and the settings with which it starts.
 #[derive(Args, Clone, Debug)]
 pub struct MachineArgs {
     /// The simulated machine, or a file that `cargo lab --json calibrate` wrote [default: x5-2; collapse: forty]
     #[arg(long, global = true, value_name = "NAME|PATH", value_parser = machine)]
     pub machine: Option<&'static Preset>,
 
-    /// How many of its processors are used [default: all]
+    /// Number of processors that are used [default: all]
     #[arg(long, global = true, value_name = "N")]
     pub processors: Option<usize>,
 
-    /// From a wake-up to the first instruction on a processor that was idle, as in '50us' [default: the machine's]
+    /// Time from a wake-up to the first instruction on a processor that was idle, as in '50us' [default: the machine's]
     #[arg(long, global = true, value_name = "TIME", value_parser = duration)]
     pub idle_exit: Option<Duration>,
 
@@ -34,14 +34,14 @@ pub struct MachineArgs {
     pub machine_limit: Option<u64>,
 }
 
-/// The machine of this process.
+/// The simulated machine of this process.
 #[derive(Clone, Copy, Serialize, Debug)]
 pub struct Simulated {
     machine: &'static str,
-    /// Those that are used.
+    /// The number of processors that are used.
     processors: usize,
     mhz: u64,
-    /// See [`System`](sudog_sim::System).
+    /// The time from a wake-up to the first instruction on an idle processor; see [`System`](sudog_sim::System).
     idle_exit_ns: u64,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Simulated {
 
 static SIMULATED: OnceLock<Simulated> = OnceLock::new();
 
-/// The machine on which the command runs.
+/// Returns the machine on which the command runs.
 pub fn simulated() -> Simulated {
     *SIMULATED.get().expect("commands run on a machine")
 }
@@ -71,17 +71,17 @@ fn machine(name: &str) -> Result<&'static Preset, String> {
         return Err(format!("a machine has 1 to {} processors, not {}", Machine::MOST, calibration.processors));
     }
     let base = Preset::named("two").expect("it is known");
-    // Once in a process, for as long as that lasts.
+    // Leak the preset: it is made once in a process, and is used until the process ends.
     Ok(Box::leak(Box::new(calibration.preset(name.to_owned().leak(), base))))
 }
 
-/// The processors on which everything runs, as in "72 simulated processors of 'x5-2'".
+/// Returns the name of the processors on which everything runs, as in "72 simulated processors of 'x5-2'".
 pub fn name() -> String {
     SIMULATED.get().map_or_else(|| "a simulated machine".to_owned(), Simulated::to_string)
 }
 
-/// Work that touches no shared memory for about so long: up to a tenth more or less, as no two rounds of a program take the
-/// same time.
+/// Works for about `time` without touching shared memory: up to a tenth more or less, as no two rounds of a real
+/// program take the same time.
 pub fn work(time: Duration) {
     let cycles = time.as_nanos() as u64 * simulated().mhz / 1000;
     let tenth = cycles / 10;
@@ -89,7 +89,7 @@ pub fn work(time: Duration) {
 }
 
 impl MachineArgs {
-    /// For a command that runs on no machine with costs.
+    /// Refuses these options, for a command that runs on no machine with costs.
     pub fn refused(&self) -> Result<(), Failure> {
         let Self { machine, processors, idle_exit, machine_limit } = self;
         match machine.is_some() || processors.is_some() || idle_exit.is_some() || machine_limit.is_some() {
@@ -100,7 +100,8 @@ impl MachineArgs {
         }
     }
 
-    /// Runs a command as the first thread of the machine: of the one with this name, if none was asked for.
+    /// Runs a command as the first thread of the machine. If the options name no machine, the machine is the one named
+    /// `usual`.
     pub fn run(
         self,
         usual: &str,

@@ -1,4 +1,4 @@
-//! How runs are made: the contenders, and the loops that they execute.
+//! The machinery of runs: the contenders, and the loops that they execute.
 
 pub mod contenders;
 pub mod driver;

@@ -1,4 +1,4 @@
-//! Noise as a condition of a measurement: busy neighbours, and one processor for all threads.
+//! Noise as a condition of a measurement: busy neighbours, and a single processor for all threads.
 
 use std::env;
 use std::io;
@@ -20,7 +20,7 @@ use crate::output::failure::Failure;
 
 /// The command that is a busy loop.
 pub const BUSY: &str = "busy-child";
-/// The longest life of a busy loop, should its command never end.
+/// The longest life of a busy loop whose command never ends.
 const LONGEST: Duration = Duration::from_secs(4 * 3600);
 
 /// Conditions of a measurement.
@@ -60,7 +60,7 @@ pub enum Measured {
     IsChild,
 }
 
-/// The busy loops. Dropped, they end.
+/// The busy loops. They end when this value is dropped.
 #[derive(Debug)]
 pub struct Neighbours(Vec<Child>);
 
@@ -91,22 +91,23 @@ impl Noise {
         Ok(Neighbours(neighbours))
     }
 
-    /// Passes the option on to a child of this program that measures.
+    /// Passes the option on to a child process of this program that measures.
     pub fn ask(self, command: &mut Command) {
         if self.one_processor {
             command.arg("--one-processor");
         }
     }
 
-    /// Binds the calling thread, and the threads and processes that the calling thread starts, to one processor for as long as
-    /// the result lives, if the option was given. (A program that is not ours finds one processor when it counts.)
+    /// Binds the calling thread, and the threads and processes that the calling thread starts, to one processor for as
+    /// long as the result lives, if the option was given. (Another program finds one processor when it counts its
+    /// processors.)
     pub fn bind_what_starts(self) -> Option<Pinned> {
         self.one_processor.then(|| Pinned::to(0))
     }
 }
 
 fn busy_loop() -> io::Result<Child> {
-    // The loop ends when this process does: then nobody holds the other end of its input.
+    // The loop ends when this process ends: then no process holds the other end of the loop's input.
     Command::new(env::current_exe()?).arg(BUSY).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()
 }
 
@@ -130,8 +131,8 @@ pub fn be_busy() -> ! {
     }
 }
 
-/// Binds the threads of this process, and those that are started from now on, to one processor. The runtime has counted all
-/// processors before, as in a program whose threads the system has put on one of them.
+/// Binds the threads of this process, and the threads that are started from now on, to one processor. The runtime
+/// counts all processors first, as in a program whose threads the system has put on one of several processors.
 fn bind_here() {
     let _ = spin::can_spin(0, 1);
     #[cfg(unix)]

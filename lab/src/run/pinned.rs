@@ -1,4 +1,4 @@
-//! A processor of one's own, where that can be had.
+//! `Pinned`: binds a thread to a processor, where the system can.
 
 #[cfg(target_os = "linux")]
 use nix::{
@@ -6,8 +6,8 @@ use nix::{
     unistd::Pid,
 };
 
-/// While it lives, this thread runs on one processor only. Does nothing where threads cannot be told where to run, or
-/// where there are not so many processors.
+/// A guard: while the guard lives, its thread runs on one processor only. Does nothing where threads cannot be told
+/// where to run, or where there are not so many processors.
 #[derive(Debug)]
 pub struct Pinned {
     #[cfg(target_os = "linux")]
@@ -16,7 +16,7 @@ pub struct Pinned {
 
 #[cfg(target_os = "linux")]
 impl Pinned {
-    /// To the `n`-th of those that this thread may run on.
+    /// Binds this thread to the `n`-th of the processors that this thread may run on.
     #[must_use]
     pub fn to(n: usize) -> Self {
         let before = allowed();
@@ -31,15 +31,15 @@ impl Pinned {
 
 #[cfg(not(target_os = "linux"))]
 impl Pinned {
-    /// Nothing.
+    /// Does nothing.
     #[must_use]
     pub fn to(_: usize) -> Self {
         Self {}
     }
 }
 
-/// Binds all threads that this process has, and those that they start, to the first of the calling thread's processors. Does
-/// nothing where threads cannot be told where to run.
+/// Binds all threads of this process, and the threads that they start, to the first of the calling thread's processors.
+/// Does nothing where threads cannot be told where to run.
 #[cfg(not(sudog_sim))]
 pub fn bind_process() {
     std::mem::forget(Pinned::to(0));
@@ -47,7 +47,7 @@ pub fn bind_process() {
     if let (Some(only), Ok(tasks)) = (allowed(), std::fs::read_dir("/proc/self/task")) {
         let number = |name: std::ffi::OsString| name.to_str()?.parse().ok().map(Pid::from_raw);
         for task in tasks.filter_map(|task| number(task.ok()?.file_name())) {
-            // A thread that has ended meanwhile runs nowhere.
+            // Ignore errors: a thread may have ended since the directory was read.
             let _ = sched_setaffinity(task, &only);
         }
     }
@@ -62,7 +62,7 @@ impl Drop for Pinned {
     }
 }
 
-/// Where this thread may run, if the system tells.
+/// Returns the processors on which this thread may run, if the system tells.
 #[cfg(target_os = "linux")]
 fn allowed() -> Option<CpuSet> {
     sched_getaffinity(THIS_THREAD).ok()
@@ -70,7 +70,7 @@ fn allowed() -> Option<CpuSet> {
 
 #[cfg(target_os = "linux")]
 fn set_allowed(set: &CpuSet) {
-    // Should the system refuse, the thread runs where it did.
+    // Ignore errors: if the system refuses, the thread runs where it ran before.
     let _ = sched_setaffinity(THIS_THREAD, set);
 }
 

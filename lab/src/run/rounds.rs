@@ -1,26 +1,27 @@
-//! How a number of operations is measured, as by Go's `testing`: in rounds of growing n, which contenders divide among
-//! themselves.
+//! The measurement of a number of operations, as by Go's `testing`: in rounds of growing n, whose operations the
+//! contenders divide among themselves.
 
 use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A round has no more.
+/// The most operations of a round.
 pub const MAX_N: u128 = 1_000_000_000;
 
-/// What n is next, after a round of `n` that took too little. The rule is testing's: a fifth more than should suffice,
-/// at least one more and at most a hundred times as many as before.
+/// Returns the next n, after a round of `n` operations that took too little time. The rule is that of `testing`: a
+/// fifth more than should suffice, but at least n + 1 and at most 100 n.
 #[must_use]
 pub fn grown(n: u128, ns: u128, min_ns: u128) -> u128 {
     let enough = min_ns * n / ns.max(1);
     (enough + enough / 5).min(100 * n).max(n + 1).min(MAX_N)
 }
 
-/// Steps of about 25 ns: as long as the hundred turns of Go's "work" benchmarks, which are an empty loop when compiled.
+/// The number of steps that take about 25 ns: as long as the hundred turns of Go's "work" benchmarks, which are an
+/// empty loop when compiled.
 pub const WORK: u32 = 16;
 
-/// Steps of xorshift, each of which depends on the one before: no compiler can shorten them.
+/// Does `n` steps of xorshift. Each step depends on the step before, so no compiler can shorten them.
 #[inline(never)]
 #[must_use]
 pub fn steps(n: u32, mut x: u64) -> u64 {
@@ -33,16 +34,16 @@ pub fn steps(n: u32, mut x: u64) -> u64 {
 }
 
 /// A round of operations that contenders divide among themselves: threads in `syncbench`, goroutines in `versus-go`. A
-/// benchmark of both is written once, for any.
+/// benchmark that both use is written once, for any implementation of this trait.
 pub trait Rounds: Sized {
-    /// What comes of a round.
+    /// The result of a round.
     type Out;
 
-    /// How many operations it has.
+    /// The number of operations of the round.
     fn operations(&self) -> u64;
 
-    /// Each contender does `body` with its number and its portion of the operations, and takes from it until it is empty.
-    /// What comes before and after does not count.
+    /// Runs `body` on each contender, with the contender's number and its portion of the operations, from which `body`
+    /// takes until the portion is empty. The time before and after does not count.
     fn divide(self, body: impl Fn(usize, &mut Portion) + Send + Sync + 'static) -> Self::Out;
 }
 
@@ -62,7 +63,7 @@ impl Portion {
         Self { taken, grain, left: 0, n }
     }
 
-    /// Takes one operation, if one is left.
+    /// Takes an operation. Returns false if none is left.
     #[inline]
     pub fn more(&mut self) -> bool {
         if self.left == 0 {
@@ -77,7 +78,7 @@ impl Portion {
         true
     }
 
-    /// Takes all that it can get, and does each. The loop over a grain has nothing in it but the operation.
+    /// Takes operations until none is left, and does each. The loop over a grain contains only the operation.
     #[inline]
     pub fn each(&mut self, mut operation: impl FnMut()) {
         while self.more() {
@@ -95,9 +96,9 @@ mod tests {
 
     #[test]
     fn how_n_grows() {
-        assert_eq!(grown(1000, 50_000, 100_000), 2400); // half the time: twice as many and a fifth
+        assert_eq!(grown(1000, 50_000, 100_000), 2400); // half the time: twice as many, and a fifth more
         assert_eq!(grown(1, 0, 1_000_000), 100);
-        assert_eq!(grown(7, 99, 100), 8); // 7 * 100 / 99 is 7, and a fifth of that 1
+        assert_eq!(grown(7, 99, 100), 8); // 7 * 100 / 99 is 7, and a fifth of 7 is 1
         assert_eq!(grown(2, 99, 100), 3);
         assert_eq!(grown(900_000_000, 1, 2), MAX_N);
     }

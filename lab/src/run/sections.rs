@@ -1,11 +1,11 @@
-//! How long critical sections are: the same for all contenders, or one length for each.
+//! The lengths of critical sections: the same for all contenders, or a length for each contender.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 
-/// Steps of a generator, by contender. In the records a number, if there is one; else an array.
+/// Steps of a generator, by contender. In the records a number, if there is one number; otherwise an array.
 #[derive(Clone, Copy)]
 pub struct CriticalSections {
     steps: [u32; Self::MOST],
@@ -13,13 +13,13 @@ pub struct CriticalSections {
 }
 
 impl CriticalSections {
-    /// So many numbers can be given.
+    /// The most numbers that can be given.
     pub const MOST: usize = 64;
 
-    /// The most steps of one.
+    /// The largest number of steps of a critical section.
     pub const MAX_STEPS: u32 = 1_000_000;
 
-    /// The same for all.
+    /// Returns the same number of steps for all contenders.
     #[must_use]
     pub const fn all(steps: u32) -> Self {
         let mut all = [0; Self::MOST];
@@ -27,13 +27,13 @@ impl CriticalSections {
         Self { steps: all, len: 1 }
     }
 
-    /// Those of one contender. With more contenders than numbers, the numbers begin anew.
+    /// Returns the steps of a contender. With more contenders than numbers, the numbers begin anew.
     #[must_use]
     pub fn of(&self, contender: usize) -> u32 {
         self.steps[contender % self.len]
     }
 
-    /// Whether there is one number for all.
+    /// Returns whether there is one number for all contenders.
     #[must_use]
     pub fn is_one(&self) -> bool {
         self.len == 1
@@ -62,7 +62,7 @@ impl FromStr for CriticalSections {
     }
 }
 
-/// As on the command line.
+/// Formats the numbers as they are given on the command line.
 impl fmt::Display for CriticalSections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let numbers: Vec<String> = self.numbers().iter().map(u32::to_string).collect();

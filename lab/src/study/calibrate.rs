@@ -1,25 +1,26 @@
-//! What this machine costs, as a preset of the simulated machine has it.
+//! The costs of this machine, in the form of a preset of the simulated machine.
 //!
 //! | preset | measured by |
 //! |---|---|
 //! | `mhz` | a chain of dependent instructions, six cycles a link |
-//! | `load` | loads of one line that do not depend on each other: a processor begins the next before it has the value |
-//! | `store`, `rmw`, `pause`, `clock` | a loop of it |
-//! | `near` | loads of lines that a thread of another processor has written, each from the place that the one before named |
+//! | `load` | loads of a line that do not depend on each other: a processor begins the next before it has the value |
+//! | `store`, `rmw`, `pause`, `clock` | a loop of that operation |
+//! | `near` | loads of lines that a thread of another processor has written; each load gives the place of the next |
 //! | `first` | a walk through more lines than the caches hold, in random order |
 //! | `syscall` | futex wake-ups of no thread |
-//! | `switch` | two threads of one processor that give way to each other |
-//! | `wake` | how long a futex wake-up keeps the waker, if the waiter sleeps on another processor |
-//! | `idle_exit` | from a futex wake-up to the clock that the waiter reads next, without the two above; it has slept for 20 us |
-//! | `quantum` | two threads of one processor that give way never: how long each runs without a gap |
+//! | `switch` | two threads of one processor that yield to each other |
+//! | `wake` | the time for which a futex wake-up keeps the waker, if the waiter sleeps on another processor |
+//! | `idle_exit` | the time from a futex wake-up to the next reading of the clock by the waiter, which has slept for 20 us; without `syscall` and `wake` |
+//! | `quantum` | two threads of one processor that never yield: the time for which each runs without a gap |
 //!
-//! What two processors cannot show (`far`, occupancies, invalidations, the granule) is not measured, and has the numbers
-//! of the other presets. Three measurements are checks, and no part of a preset: a line that two threads hand to each other
-//! by stores (two transactions on a real machine; in the model the store is seen at once, and only the load misses), a
-//! fetch-add where `near` is measured by loads, and a step of the laboratory's critical section.
+//! The costs that two processors cannot show (`far`, occupancies, invalidations, the granule) are not measured, and
+//! have the numbers of the other presets. Three measurements are checks, and no part of a preset: a line that two
+//! threads hand to each other by stores (two transactions on a real machine; in the model the store is seen at once,
+//! and only the load misses), a fetch-add where `near` is measured by loads, and a step of the laboratory's critical
+//! section.
 //!
-//! On a simulated machine the command measures that machine: what it finds must be the preset. With one processor it
-//! measures what needs one, else what needs several.
+//! On a simulated machine the command measures that machine, and must find the numbers of the preset. With a single
+//! processor the command makes the measurements that need one, otherwise those that need several.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ pub struct CalibrateArgs {
     pub rounds: usize,
 }
 
-/// What is measured.
+/// The cost that is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "snake_case")]
 enum Cost {
@@ -75,16 +76,17 @@ enum Cost {
     Quantum,
 }
 
-/// Which processors a measurement needs.
+/// The processors that a measurement needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
     One,
-    /// One that both threads of the measurement share.
+    /// A processor that both threads of the measurement share.
     Shared,
     Two,
 }
 
-/// A measurement: its cost, what it is in words, the processors, and the nanoseconds of one round.
+/// A measurement: its cost, a description, the processors, and a function that makes a round and returns its
+/// nanoseconds.
 type Measurement = (Cost, &'static str, Needs, fn() -> f64);
 
 const MEASUREMENTS: &[Measurement] = &[
@@ -106,7 +108,7 @@ const MEASUREMENTS: &[Measurement] = &[
     (Cost::Quantum, "a run between two others", Needs::Shared, quantum),
 ];
 
-/// One cost, in nanoseconds.
+/// The record of a cost, in nanoseconds.
 #[derive(Clone, Serialize, Debug)]
 struct CostRecord {
     bench: &'static str,
@@ -122,7 +124,7 @@ struct CostRecord {
 pub fn run(args: &CalibrateArgs, output: Output) -> Result<(), Failure> {
     let processors = shim::num_cpus();
     let simulated = cfg!(sudog_sim);
-    // A simulated thread cannot be told where to run.
+    // A simulated thread cannot be bound to a processor.
     let can = |needs| match needs {
         Needs::One => true,
         Needs::Shared => !simulated || processors == 1,
@@ -166,11 +168,11 @@ pub fn run(args: &CalibrateArgs, output: Output) -> Result<(), Failure> {
     ))
 }
 
-/// What the rounds came to, in nanoseconds.
+/// The costs that the rounds found, in nanoseconds.
 #[derive(Default)]
 struct Found(Vec<(Cost, f64)>);
 
-/// A miss takes up to an eighth more.
+/// The mean factor by which a miss takes longer than its cost: up to an eighth more.
 const VARIATION: f64 = 1.0 + 1.0 / 16.0;
 
 impl Found {
@@ -182,7 +184,7 @@ impl Found {
         ns / self.ns(Cost::Cycle)
     }
 
-    /// The fields of a preset.
+    /// Returns the fields of a preset.
     fn calibration(&self, processors: usize) -> Calibration {
         let whole = |value: f64| value.is_finite().then_some(value.max(0.0).round() as u64);
         let cycles = |cost| self.cycles(self.ns(cost));
@@ -208,7 +210,7 @@ impl Found {
     }
 }
 
-/// This thread runs on the n-th processor only. A simulated thread stays where the machine put it.
+/// Binds this thread to the n-th processor. A simulated thread stays where the machine put it.
 fn place(n: usize) -> Option<Pinned> {
     (!cfg!(sudog_sim)).then(|| Pinned::to(n))
 }
@@ -217,7 +219,7 @@ fn since(start: Instant) -> f64 {
     system::now().saturating_duration_since(start).as_nanos() as f64
 }
 
-/// Nanoseconds of a call, of so many.
+/// Returns the nanoseconds of a call, on average over so many calls.
 fn per_call(calls: u32, mut call: impl FnMut()) -> f64 {
     let start = system::now();
     (0..calls).for_each(|_| call());
@@ -230,7 +232,8 @@ fn cycle() -> f64 {
     let start = system::now();
     shim::work(6 * u64::from(LINKS));
     for _ in 0..LINKS {
-        // Marsaglia's xorshift: three shifts and three exclusive ors, each of which needs the one before.
+        // Marsaglia's xorshift: three shifts and three exclusive ors, each of which needs the result of the step
+        // before.
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
@@ -276,11 +279,11 @@ fn step() -> f64 {
 }
 
 fn first() -> f64 {
-    // More than the last caches hold; of a simulated machine each line is new in any case.
+    // More lines than the last caches hold; on a simulated machine each line is new in any case.
     const LINES: usize = if cfg!(sudog_sim) { 1 << 12 } else { 1 << 21 };
     const WALK: usize = if cfg!(sudog_sim) { LINES } else { LINES / 16 };
     let lines: Vec<CachePadded<AtomicU64>> = (0..LINES as u64).map(|_| CachePadded::default()).collect();
-    // A full cycle (Hull and Dobell): a congruential generator of a power of two.
+    // A full cycle (Hull and Dobell): a congruential generator modulo a power of two.
     let next = |at: usize| (at.wrapping_mul(1_103_515_245).wrapping_add(12_345)) % LINES;
     if !cfg!(sudog_sim) {
         (0..LINES).for_each(|at| lines[at].store(next(at) as u64, Relaxed));
@@ -300,7 +303,7 @@ fn syscall() -> f64 {
     per_call(1000, || shim::futex::wake(&raw const word, 1))
 }
 
-/// What two threads share, each word on lines of its own.
+/// The words that two threads share, each on lines of its own.
 #[derive(Default)]
 struct Shared {
     arrived: CachePadded<AtomicU32>,
@@ -309,7 +312,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Both go on at about the same time.
+    /// Waits for the other thread, so that both go on at about the same time.
     fn meet(&self) {
         self.arrived.fetch_add(1, AcqRel);
         while self.arrived.load(Acquire) < 2 {
@@ -318,7 +321,7 @@ impl Shared {
     }
 }
 
-/// Runs it as two threads, 0 and 1, each on its processor; what they return.
+/// Runs `body` as two threads, 0 and 1, each on its processor. Returns the results of both.
 fn both<T: Send + 'static>(places: [usize; 2], body: impl Fn(u32, &Shared) -> T + Clone + Send + 'static) -> [T; 2] {
     let shared = Arc::new(Shared::default());
     let threads = [0, 1].map(|me| {
@@ -350,7 +353,7 @@ fn hand_over() -> f64 {
     ns / TURNS as f64
 }
 
-/// One thread writes lines; then the other walks through them, from one to the next.
+/// Measures a walk: a thread writes lines; then the other thread walks through the lines, from each to the next.
 fn walk(through: fn(&AtomicU64) -> u64) -> f64 {
     const LINES: usize = 256;
     const WALKS: u64 = 8;
@@ -360,7 +363,7 @@ fn walk(through: fn(&AtomicU64) -> u64) -> f64 {
         for walk in 0..WALKS {
             while shared.turn.load(Acquire) != 2 * walk + u64::from(1 - me) {}
             if me == 1 {
-                // A cycle through all of them whose steps have no pattern: see `first`.
+                // The steps form a cycle through all lines, without a pattern: see `first`.
                 (0..LINES).for_each(|at| lines[at].store((at as u64 * 109 + 89) % LINES as u64, Relaxed));
             } else {
                 let mut at = 0;
@@ -391,7 +394,7 @@ fn switch() -> f64 {
         let mut switches = 0_u32;
         for _ in 0..YIELDS {
             thread::yield_now();
-            // The system need not switch; only where the other has run meanwhile it has.
+            // The system need not switch. It has switched only if the other thread has run meanwhile.
             switches += u32::from(shared.word.load(Relaxed) != me);
             shared.word.store(me, Relaxed);
         }
@@ -400,8 +403,8 @@ fn switch() -> f64 {
     f64::midpoint(one, other)
 }
 
-/// A thread wakes another that sleeps on another processor, over and over: how long the call takes, and how long after its
-/// begin the other reads the clock.
+/// Lets a thread wake another that sleeps on another processor, over and over. Returns the length of the call, and the
+/// time from the beginning of the call to the other thread's next reading of the clock.
 fn wake_ups() -> [f64; 2] {
     const WAKES: u32 = 100;
     const ASLEEP: Duration = Duration::from_micros(20);
@@ -420,7 +423,7 @@ fn wake_ups() -> [f64; 2] {
             }
             while shared.turn.load(Acquire) <= u64::from(n) {}
             let start = system::now();
-            // By then it sleeps.
+            // Wait until the other thread sleeps.
             while system::now().saturating_duration_since(start) < ASLEEP {}
             word.store(n + 1, Release);
             let begin = since(base);
@@ -443,7 +446,7 @@ fn woken() -> f64 {
 
 fn quantum() -> f64 {
     const LASTS: Duration = Duration::from_millis(60);
-    /// Longer than an interrupt, shorter than a quantum.
+    /// A time that is longer than an interrupt, and shorter than a quantum.
     const GAP: Duration = Duration::from_micros(200);
     let [one, other] = both(TOGETHER, |_, shared| {
         let start = system::now();
@@ -455,7 +458,7 @@ fn quantum() -> f64 {
                 begin = now;
             }
             last = now;
-            // The clock alone is no step of a simulated machine.
+            // The clock alone is no step of a simulated machine: read a word, too.
             black_box(shared.word.load(Relaxed));
         }
         median(runs)

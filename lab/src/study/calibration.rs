@@ -1,14 +1,15 @@
-//! What a machine costs: `calibrate` writes it, and `cargo sim --machine PATH` reads it.
+//! The costs of a machine: `calibrate` writes them, and `cargo sim --machine PATH` reads them.
 
 #[cfg(sudog_sim)]
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of the record among those of other benches.
+/// The name of the record among the records of other benchmarks.
 const BENCH: &str = "calibration";
 
-/// The measured fields of a preset. `None`: not measured here, as one needs several processors and another needs one.
+/// The measured fields of a preset. A field is `None` if it was not measured: some need several processors, and others
+/// need a single processor.
 #[derive(Clone, Serialize, Deserialize, PartialEq, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
@@ -17,13 +18,13 @@ pub struct Calibration {
     pub processors: usize,
     /// Million cycles a second.
     pub mhz: u64,
-    /// In cycles.
+    /// The costs of memory, in cycles.
     pub memory: MemoryCosts,
-    /// In nanoseconds.
+    /// The costs of the system, in nanoseconds.
     pub system: SystemCosts,
 }
 
-/// See `sudog_sim::Memory`.
+/// The costs of memory: see `sudog_sim::Memory`.
 #[derive(Clone, Copy, Serialize, Deserialize, PartialEq, Default, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryCosts {
@@ -36,7 +37,7 @@ pub struct MemoryCosts {
     pub first: Option<u64>,
 }
 
-/// See `sudog_sim::System`.
+/// The costs of the system: see `sudog_sim::System`.
 #[derive(Clone, Copy, Serialize, Deserialize, PartialEq, Default, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct SystemCosts {
@@ -48,13 +49,13 @@ pub struct SystemCosts {
 }
 
 impl Calibration {
-    /// Of a machine with so many processors.
+    /// Returns the calibration of a machine with so many processors.
     #[must_use]
     pub fn new(processors: usize, mhz: u64, memory: MemoryCosts, system: SystemCosts) -> Self {
         Self { bench: BENCH.to_owned(), processors, mhz, memory, system }
     }
 
-    /// The fields as they are written in Rust.
+    /// Returns the fields as they are written in Rust.
     #[must_use]
     pub fn as_rust(&self) -> String {
         let MemoryCosts { load, store, rmw, pause, clock, near, first } = self.memory;
@@ -82,7 +83,7 @@ impl Calibration {
         )
     }
 
-    /// The one in a file of JSON lines.
+    /// Reads the calibration in a file of JSON lines.
     #[cfg(sudog_sim)]
     pub fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
@@ -96,7 +97,7 @@ impl Calibration {
         calibrations.rfind(|found| found.bench == BENCH && found.processors > 0 && found.mhz > 0)
     }
 
-    /// The machine as a preset: what was not measured it has from `base`.
+    /// Returns the machine as a preset, whose fields that were not measured are those of `base`.
     #[cfg(sudog_sim)]
     #[must_use]
     pub fn preset(&self, name: &'static str, base: &sudog_sim::Preset) -> sudog_sim::Preset {

@@ -1,9 +1,9 @@
 //! Go issue 33747 on simulated processors: the story of [`history`](super::history), without its staging.
 //!
 //! Here each contender can have a processor, so work outside the mutex is work, and not the sleep of a worker. The
-//! contenders come as in the issue's benchmark: a round takes 354 microseconds, a hundredth of it under the mutex.
-//! Once in starvation mode, the mutex stays there if a waiter waits for a millisecond in any case: if n contenders
-//! stand in line, and one handing-over takes more than 1 ms / n.
+//! contenders come as in the issue's benchmark: a round takes 354 microseconds, a hundredth of which is under the
+//! mutex. Once in starvation mode, the mutex stays in that mode if each waiter waits for a millisecond in any case: if
+//! n contenders are queued, and a handover takes more than 1 ms / n.
 
 use std::time::Duration;
 
@@ -25,15 +25,15 @@ use crate::targets::policies::{PolicyName, with_policy};
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct CollapseArgs {
-    /// How long each works in a round
+    /// Time for which each contender works in a round
     #[arg(long, value_name = "TIME", default_value = "354us", value_parser = some_time)]
     pub cost: Duration,
 
-    /// The part of it that is under the mutex
+    /// Part of the work that is under the mutex
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = super::history::part)]
     pub ratio: f64,
 
-    /// How long a contender holds the mutex at the start
+    /// Time for which a contender holds the mutex at the start
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
     pub stall: Duration,
 
@@ -42,20 +42,20 @@ pub struct CollapseArgs {
         value_parser = numbers::<1, MAX_THREADS>)]
     pub contenders: List<usize>,
 
-    /// How long a run takes
+    /// Length of a run
     #[arg(long, value_name = "S", default_value = "0.05", value_parser = seconds)]
     pub seconds: Duration,
 
-    /// Runs of each, taking turns
+    /// Runs of each case, taking turns
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// What contends.
+    /// The contenders.
     #[command(flatten)]
     pub on: OnArgs,
 }
 
-/// One run.
+/// The record of a run.
 #[derive(Clone, Serialize, Debug)]
 struct CollapseRecord {
     bench: &'static str,
@@ -79,10 +79,10 @@ struct CollapseRecord {
     long_waits: f64,
 }
 
-/// The policies: of 1.9, of 1.14, and the default, which goroutines and threads have here.
+/// The compared policies: those of 1.9 and of 1.14, and the default, which goroutines and threads have in this project.
 const COMPARED: [PolicyName; 3] = [PolicyName::Go1_9, PolicyName::Go1_14, PolicyName::Threads];
 
-/// The policies take turns.
+/// Runs the policies in turns.
 pub fn run(args: &CollapseArgs, output: Output) -> Result<(), Failure> {
     let on = args.on.contenders()?;
     let (inside, outside) = (args.cost.mul_f64(args.ratio), args.cost.mul_f64(1.0 - args.ratio));

@@ -1,13 +1,14 @@
-//! A chain of waiters that is woken whole: by the waker, which opens all gates, or systolically, as listing 3 of the paper
-//! on waiting arrays has it: the waker opens the first gate, and each waiter that wakes opens that of the one beneath.
+//! The study of gates: a whole chain of waiters is woken, either by the waker, which opens all gates, or systolically,
+//! as in listing 3 of the paper on waiting arrays: the waker opens the first gate, and each waiter that wakes opens the
+//! gate of the waiter beneath.
 //!
 //! ```text
 //!   chain ─▶ e3 ─▶ e2 ─▶ e1 ─▶ e0      all: the waker opens e3, e2, e1, e0
 //!                                      systolic: the waker opens e3, its owner e2, that one's owner e1, ...
 //! ```
 //!
-//! Threads push themselves on a chain; when all wait, the waker detaches it and wakes them. Measured from there: how long
-//! the waker takes, when the first waiter runs, and when the last one does.
+//! Threads push themselves on a chain; when all wait, the waker detaches the chain and wakes them. The times are
+//! measured from there: the time that the waker takes, and the times at which the first and the last waiter run.
 
 use std::io;
 use std::sync::Arc;
@@ -40,21 +41,21 @@ pub struct GatesArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2,4,8,16", value_parser = numbers::<1, MAX_THREADS>)]
     pub ns: List<usize>,
 
-    /// How often each chain is woken
+    /// Number of times that each chain is woken
     #[arg(long, value_name = "N", default_value_t = 51, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
 }
 
-/// Where a waiter waits.
+/// A gate at which a waiter waits.
 pub trait Wicket: Default + Send + Sync + 'static {
-    /// Waits until it is open, and shuts it.
+    /// Waits until the gate is open, and shuts the gate.
     fn pass(&self);
 
-    /// Opens it.
+    /// Opens the gate.
     fn open(&self);
 }
 
-/// Its waiter spins.
+/// A gate whose waiter spins.
 #[derive(Default)]
 pub struct Spinning(AtomicBool);
 
@@ -71,7 +72,7 @@ impl Wicket for Spinning {
     }
 }
 
-/// Its waiter sleeps.
+/// A gate whose waiter sleeps.
 pub struct Sleeping(RuntimeSema);
 
 impl Default for Sleeping {
@@ -93,7 +94,7 @@ impl Wicket for Sleeping {
 registry! {
     /// The name of a way to wait.
     enum WicketName;
-    /// Something to do with a way to wait, whichever it is.
+    /// A job on a way to wait of any type.
     trait WicketJob over Wicket;
     fn with_wicket;
     unknown "way to wait";
@@ -102,13 +103,13 @@ registry! {
     Sleep = "sleep": Sleeping, "waiters sleep";
 }
 
-/// Which gates the waker opens.
+/// The gates that the waker opens.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Wakes {
-    /// All.
+    /// All gates.
     All,
-    /// The first; each waiter that wakes opens the next.
+    /// The first gate; each waiter that wakes opens the next.
     Systolic,
 }
 
@@ -125,24 +126,24 @@ impl Wakes {
 
 struct Element<W> {
     wicket: W,
-    /// The element that was on top before, plus one.
+    /// The number of the element that was on top before, plus one.
     below: AtomicUsize,
 }
 
-/// The chain, and what the waiters tell the waker.
+/// The chain, and the counts by which waiters and waker keep step.
 struct Arena<W> {
     wakes: Wakes,
     rounds: usize,
     elements: Box<[CachePadded<Element<W>>]>,
-    /// The element on top, plus one.
+    /// The number of the element on top, plus one.
     top: CachePadded<AtomicUsize>,
     pushed: CachePadded<AtomicUsize>,
     awake: CachePadded<AtomicUsize>,
-    /// How many rounds have begun.
+    /// The number of rounds that have begun.
     round: CachePadded<AtomicUsize>,
 }
 
-/// One run to be made.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 struct Run {
     wakes: Wakes,
@@ -167,13 +168,13 @@ impl<W: Wicket> Arena<W> {
     fn open_all(&self, mut next: usize) {
         while next > 0 {
             let element = &self.elements[next - 1];
-            // Before its gate: its owner pushes it again afterwards.
+            // Read before opening the gate: afterwards the owner of the element pushes it again.
             next = element.below.load(Ordering::Relaxed);
             element.wicket.open();
         }
     }
 
-    /// The life of a waiter: when it woke, round by round.
+    /// Runs the loop of a waiter. Returns the time at which the waiter woke, for each round.
     fn wait(&self, me: usize, gate: &Gate) -> Vec<Instant> {
         let element = &self.elements[me];
         let mut woken = Vec::with_capacity(self.rounds);
@@ -197,7 +198,7 @@ impl<W: Wicket> Arena<W> {
         woken
     }
 
-    /// The waker: when each round began, and how long its own part took.
+    /// Runs the loop of the waker. Returns the time at which each round began, and the length of the waker's own part.
     fn wake(&self, gate: &Gate) -> Vec<(Instant, Duration)> {
         gate.open(true);
         let all = self.elements.len();
@@ -211,7 +212,7 @@ impl<W: Wicket> Arena<W> {
         for round in 1..=self.rounds {
             self.round.store(round, Ordering::Release);
             until(&self.pushed);
-            thread::sleep(Duration::from_micros(200)); // until those that sleep do
+            thread::sleep(Duration::from_micros(200)); // until the sleeping kind is asleep
             let start = system::now();
             let top = self.top.swap(0, Ordering::AcqRel);
             match self.wakes {

@@ -1,4 +1,4 @@
-//! The commands that study one question each.
+//! The studies: commands that each answer a single question.
 
 pub mod bypass;
 #[cfg(any(target_os = "linux", sudog_sim))]

@@ -1,4 +1,4 @@
-//! MutexBench over the eight stages of the Go mutex: what each of them bought.
+//! MutexBench over the eight stages of the Go mutex: the gain of each stage.
 
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
 use clap::Args;
@@ -40,7 +40,7 @@ pub struct StagesArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2,4,16", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
-    /// How much, and of what.
+    /// The length of the runs, and their workload.
     #[command(flatten)]
     pub effort: EffortArgs,
 }
@@ -48,7 +48,7 @@ pub struct StagesArgs {
 registry! {
     /// The name of a stage.
     enum StageName;
-    /// Something to do with a stage, whichever it is.
+    /// A job on a stage of any type.
     trait StageJob over RawLock;
     fn with_stage;
     unknown "stage";
@@ -63,14 +63,15 @@ registry! {
     V8 = "v8": V8<Counted>, "+ fast and slow paths apart, and checks: go-1.14";
 }
 
-/// [`RuntimeSema`], which counts what is slow: sleeps, and handoffs. One run at a time.
+/// [`RuntimeSema`], with counts of the slow events: sleeps, and handoffs. The counts are global, so only one run may be
+/// made at a time.
 pub struct Counted(RuntimeSema);
 
-/// Waits that came to a wake-up: all that did not find a permit at once.
+/// The number of waits that ended by a wake-up: all that did not find a permit at once.
 static WAKES: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
 static HANDOFFS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(0));
 
-// SAFETY: passes every call on.
+// SAFETY: every call goes to the `RuntimeSema`, which keeps the promises of `Semaphore`.
 unsafe impl Semaphore for Counted {
     const LIFO: bool = RuntimeSema::LIFO;
     const FIFO: bool = RuntimeSema::FIFO;
@@ -108,21 +109,21 @@ unsafe impl Semaphore for Counted {
     }
 }
 
-/// What is written of a run: a stage, with so many contenders.
+/// The record of a run: a stage, with so many contenders.
 #[derive(Clone, Serialize, Debug)]
 struct StageRecord {
     stage: StageName,
     #[serde(flatten)]
     record: RunRecord,
-    /// How often a contender slept until it was woken.
+    /// The number of times that a contender slept until it was woken.
     wakes: u64,
-    /// How often an unlock gave the lock to a waiter.
+    /// The number of times that an unlock gave the lock to a waiter.
     handoffs: u64,
-    /// How often the system switched threads.
+    /// The number of times that the system switched threads.
     ctx_switches: u64,
 }
 
-/// A run, on a stage.
+/// A job that is done on the lock of a stage.
 struct OnStage<J>(J);
 
 impl<J: LockableJob> StageJob for OnStage<J> {
@@ -134,7 +135,7 @@ impl<J: LockableJob> StageJob for OnStage<J> {
 }
 
 impl StageName {
-    /// The same lock, in the other benches.
+    /// Returns the same lock under its name in the other benchmarks.
     const fn lock(self) -> LockName {
         match self {
             Self::V1 => LockName::V1,
@@ -149,7 +150,7 @@ impl StageName {
     }
 }
 
-/// The stages take turns.
+/// Measures the stages in turns.
 fn measure(
     plan: &Plan,
     stages: &[StageName],
@@ -183,7 +184,7 @@ fn measure(
     Ok(records)
 }
 
-/// One row for each stage and number of contenders, side by side: by number, then by stage.
+/// Returns a table with a row for each stage and number of contenders: by number, then by stage.
 fn table(plan: &Plan, stages: &[StageName], records: &[StageRecord]) -> Table {
     let header = ["stage", "T", "throughput", "/ stage before", "wakes", "handoffs", "switches"];
     let mut table = Table::new(1, header.into_iter().chain(["p99.9", "max wait", "min/max"]));
@@ -213,7 +214,7 @@ fn table(plan: &Plan, stages: &[StageName], records: &[StageRecord]) -> Table {
     table
 }
 
-/// What is to be said of the logged runs, if there were any.
+/// Returns a text about the logged runs, if there were any.
 fn logged_runs(plan: &Plan, stages: &[StageName], records: &[StageRecord]) -> Option<String> {
     let row = |stage: StageName, threads: usize| {
         let ours = records.iter().filter(|r| r.stage == stage && r.record.threads == threads);

@@ -1,6 +1,6 @@
-//! How far a simulated machine is to be trusted: its figures beside those of the real machine that it stands for.
+//! The trust in a simulated machine: its figures beside those of the real machine that it stands for.
 //!
-//! Both are files of JSON lines that `mutexbench` wrote, one of them on a simulated machine:
+//! Both are files of JSON lines that `mutexbench` wrote, one on the real machine and one on a simulated machine:
 //!
 //! ```text
 //! cargo lab --json mutexbench --locks go,mcs-spin --threads 1,2 > real.jsonl
@@ -23,21 +23,21 @@ use crate::output::units;
 /// Options of `trust`.
 #[derive(Args, Clone, Debug)]
 pub struct TrustArgs {
-    /// What mutexbench wrote with '--json' on the real machine
+    /// Output of mutexbench with '--json' on the real machine
     #[arg(long, value_name = "PATH")]
     pub real: PathBuf,
 
-    /// What it wrote on the simulated one
+    /// Output of mutexbench with '--json' on the simulated machine
     #[arg(long, value_name = "PATH")]
     pub simulated: PathBuf,
 }
 
-/// A simulated figure that is off by more than this is not to be trusted.
+/// The largest factor by which a simulated figure may be off and still be trusted.
 const TOLERABLE: f64 = 1.5;
-/// Real figures that are closer than this have no order: the next run may have another.
+/// The factor between real figures below which they have no order: the next run may have another order.
 const APART: f64 = 1.1;
 
-/// Throughput of one lock with one number of contenders.
+/// The throughput of a lock with a number of contenders.
 #[derive(Clone, PartialEq, Debug)]
 struct Run {
     lock: String,
@@ -45,7 +45,7 @@ struct Run {
     throughput: f64,
 }
 
-/// Both figures of one lock with one number of contenders.
+/// Both figures of a lock with a number of contenders.
 #[derive(Clone, Serialize, PartialEq, Debug)]
 struct PairRecord {
     bench: &'static str,
@@ -53,7 +53,7 @@ struct PairRecord {
     threads: u64,
     real: f64,
     simulated: f64,
-    /// Simulated over real.
+    /// The simulated figure over the real figure.
     ratio: f64,
     tolerable: bool,
 }
@@ -113,7 +113,7 @@ fn parse(line: &str) -> Option<Run> {
     Some(Run { lock, threads: record.get("threads")?.as_u64()?, throughput: record.get("throughput")?.as_f64()? })
 }
 
-/// Medians, by number of contenders, and then in the order of the real runs.
+/// Returns pairs of medians, by number of contenders, and then in the order of the real runs.
 fn pairs(real: &[Run], simulated: &[Run]) -> Vec<PairRecord> {
     let of = |runs: &[Run], like: &Run| {
         let alike = runs.iter().filter(|run| run.lock == like.lock && run.threads == like.threads);
@@ -136,7 +136,8 @@ fn pairs(real: &[Run], simulated: &[Run]) -> Vec<PairRecord> {
     pairs
 }
 
-/// Of how many pairs the simulated order is the real one, and how many have an order.
+/// Returns the number of pairs of figures whose simulated order is the real order, and the number of pairs that have an
+/// order.
 fn order(of: &[&PairRecord]) -> (usize, usize) {
     let (mut same, mut ordered) = (0, 0);
     for (n, one) in of.iter().enumerate() {

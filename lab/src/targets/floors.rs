@@ -1,4 +1,4 @@
-//! Floors: what no semaphore can be expected to beat, measured as the semaphores are.
+//! Floors: operations that no semaphore can be expected to beat, measured as the semaphores are.
 
 use std::ptr;
 use sudog_runtime::shim::system::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::targets::registry::registry;
 registry! {
     /// The name of a floor.
     enum FloorName;
-    /// Something to do with a floor, whichever it is.
+    /// A job on a floor of any type.
     trait FloorJob over Lockable<Setup = ()>;
     fn with_floor;
     unknown "floor";
@@ -23,10 +23,11 @@ registry! {
         "a turn handed round by contenders that sleep: a wake-up and a sleep each time";
 }
 
-/// A `fetch_sub` to go in, a `fetch_add` to go out, which is what a semaphore must do at least; it keeps no contender out.
+/// A `fetch_sub` to go in, and a `fetch_add` to go out: the least that a semaphore must do. This floor keeps no
+/// contender out.
 pub struct TwoRmws(AtomicU64);
 
-// SAFETY: it does not say that it lets in one.
+// SAFETY: `admits` never returns `Admits::One`, so there is nothing to promise.
 unsafe impl Lockable for TwoRmws {
     type Guard = ();
     type Setup = ();
@@ -50,23 +51,25 @@ unsafe impl Lockable for TwoRmws {
     }
 }
 
-/// A turn that contenders hand round in the order of their numbers, each asleep until it comes.
+/// A turn that contenders hand round in the order of their numbers. Each contender sleeps until its turn comes.
 ///
-/// That is what serving first come, first served costs when there are more contenders than processors: the contender that is
-/// next sleeps, unless it has kept a processor from one that could have used it. No contender looks twice before it sleeps.
+/// This floor is the cost of serving first come, first served when there are more contenders than processors: the next
+/// contender sleeps, unless it has kept a processor from a contender that could have used it. No contender looks twice
+/// before it sleeps.
 ///
-/// | place | means |
+/// | place of a contender | meaning |
 /// |---|---|
-/// | null | its contender is awake, or will not come |
-/// | [`TURN`] | its contender's turn has come |
-/// | a G | its contender sleeps, or is about to |
+/// | null | the contender is awake, or will not come |
+/// | [`TURN`] | the contender's turn has come |
+/// | a G | the contender sleeps, or is about to |
 pub struct Handover {
     places: Box<[CachePadded<AtomicPtr<G>>]>,
 }
 
 const TURN: *mut G = ptr::without_provenance_mut(1);
 
-// SAFETY: there is one turn, which moves when its holder leaves: by a release that the next one acquires.
+// SAFETY: there is one turn, so one contender is inside. The turn moves when its holder leaves: by a release that the
+// next holder acquires.
 unsafe impl Lockable for Handover {
     type Guard = ();
     type Setup = ();
@@ -86,11 +89,12 @@ unsafe impl Lockable for Handover {
     fn enter(&self, me: usize, _: Access) {
         let g = G::current();
         let asleep = (&raw const g).cast_mut();
-        // Release: a thread that finds the G sees it. Acquire, both times: the turn, with what its holder did.
+        // Release: a thread that reads the pointer sees the G. Acquire, on failure: this contender sees the turn, with
+        // everything that the turn's last holder did. On success, the `ready` that ends `park` orders the same.
         if self.places[me].compare_exchange(ptr::null_mut(), asleep, Ordering::Release, Ordering::Acquire).is_ok() {
             g.park(None, || ());
         }
-        // No contender writes here before the turn has gone round.
+        // No other contender writes here before the turn has gone round.
         self.places[me].store(ptr::null_mut(), Ordering::Relaxed);
     }
 
@@ -99,8 +103,9 @@ unsafe impl Lockable for Handover {
         let next = (me + 1) % self.places.len();
         let sleeper = self.places[next].swap(TURN, Ordering::AcqRel);
         if !sleeper.is_null() {
-            // SAFETY: its owner is in `park`, or about to be, and leaves it by this `ready` only, which comes once, as
-            // there is one turn.
+            // SAFETY:
+            // - `sleeper` points to the G of a contender that is in `park`, or about to be, so the G is alive.
+            // - The contender leaves that `park` only by this `ready`, which comes once, as there is one turn.
             unsafe { G::ready(sleeper) };
         }
     }

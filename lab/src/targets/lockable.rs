@@ -1,5 +1,5 @@
-//! What contenders go in and out of: any lock, readers-writer lock or semaphore, and the floors that these are measured
-//! by. So there is one driver for all.
+//! Lockable: any lock, readers-writer lock or semaphore, and the floors that these are compared with, behind one trait.
+//! So there is one driver for all of them.
 //!
 //! | target | lets in |
 //! |---|---|
@@ -11,26 +11,26 @@
 
 use sudog_sync::{Order, RawLock, RawRwLock, Semaphore, Wake};
 
-/// What a contender wants to do inside. For targets that cannot tell readers from writers, all write.
+/// A contender's purpose inside a target. If a target does not tell readers from writers, all contenders write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Beside other readers.
+    /// Reads, possibly beside other readers.
     Read,
-    /// Alone.
+    /// Writes, alone.
     Write,
 }
 
-/// Something for each access.
+/// A value for each access.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PerAccess<T> {
-    /// For readers.
+    /// The value for readers.
     pub read: T,
-    /// For writers.
+    /// The value for writers.
     pub write: T,
 }
 
 impl<T> PerAccess<T> {
-    /// That of one access.
+    /// Returns the value for an access.
     #[inline]
     pub fn of(&mut self, access: Access) -> &mut T {
         match access {
@@ -40,68 +40,71 @@ impl<T> PerAccess<T> {
     }
 }
 
-/// Which contenders may be inside together.
+/// The contenders that may be inside together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admits {
-    /// One, whatever the access.
+    /// A single contender, whatever its access.
     One,
-    /// One that writes, or any number that read.
+    /// A writer, or any number of readers.
     Readers,
     /// Several, whatever their accesses.
     Several,
 }
 
-/// What contenders go in and out of.
+/// A target of a measurement, which contenders enter and leave.
 ///
 /// # Safety
 ///
-/// If it says [`Admits::One`], no contender is let in while another is inside; and what that one did happens before what
-/// the next one does.
+/// If [`Lockable::admits`] returns [`Admits::One`], no contender is let in while another is inside; and what a
+/// contender did inside happens before what the next contender does there.
 pub unsafe trait Lockable: Sized + Send + Sync + 'static {
-    /// What going in hands to going out.
+    /// The value that an `enter` hands to its `leave`.
     type Guard;
 
-    /// What it is made from, besides numbers.
+    /// The value that the target is made from, besides numbers.
     type Setup: ?Sized;
 
-    /// Whether a thread that is not a contender may enter too, with the number that follows theirs: not where a turn goes round.
+    /// True if a thread that is not a contender may enter too, with the number that follows the contenders' numbers.
+    /// False where a turn goes round.
     const TAKES_OTHERS: bool = true;
 
-    /// Which contenders may be inside together, if there are this many permits.
+    /// Returns which contenders may be inside together, if there are this many permits.
     fn admits(permits: u32) -> Admits;
 
-    /// For so many contenders, with so many permits. What has no permits lets in one at a time, however many are asked
-    /// for, or all.
+    /// Makes a target for so many contenders, with so many permits. A target that has no permits ignores their number,
+    /// and lets in one contender at a time, or all.
     fn new(setup: &Self::Setup, contenders: usize, permits: u32) -> Self;
 
-    /// Goes in, waiting if need be. `me` is the number of the contender.
+    /// Goes in, waiting if necessary. `me` is the number of the contender.
     fn enter(&self, me: usize, access: Access) -> Self::Guard;
 
     /// Goes out.
     ///
     /// # Safety
     ///
-    /// `guard` came from an `enter` of this target by the same contender, on the same thread, which has not been left.
+    /// `guard` came from an `enter` of this target by the same contender, on the same thread, and no `leave` has taken
+    /// the guard yet.
     unsafe fn leave(&self, me: usize, guard: Self::Guard);
 }
 
-/// Something to do with a target, whichever it is.
+/// A job on a target of any type.
 pub trait LockableJob {
-    /// What it comes to.
+    /// The result of the job.
     type Out;
 
-    /// Does it on one kind of target, which is made from `setup`.
+    /// Does the job on a type of target, which is made from `setup`.
     fn run<E: Lockable>(self, setup: &E::Setup) -> Self::Out;
 }
 
 /// A lock.
 pub struct Locked<L>(L);
 
-// SAFETY: a lock lets in one; the promises of `RawLock`.
+// SAFETY: a lock lets in one owner at a time, and what an owner did happens before what the next owner does: `RawLock`
+// promises both.
 unsafe impl<L: RawLock + 'static> Lockable for Locked<L> {
     type Guard = L::Guard;
 
-    /// What makes the lock.
+    /// The function that makes the lock.
     type Setup = dyn Fn() -> L;
 
     fn admits(_: u32) -> Admits {
@@ -119,7 +122,8 @@ unsafe impl<L: RawLock + 'static> Lockable for Locked<L> {
 
     #[inline]
     unsafe fn leave(&self, _: usize, guard: L::Guard) {
-        // SAFETY: by the contract.
+        // SAFETY: `guard` came from a `lock` of this lock on this thread, and has not been used, by the contract of
+        // `leave`.
         unsafe { self.0.unlock(guard) };
     }
 }
@@ -127,7 +131,7 @@ unsafe impl<L: RawLock + 'static> Lockable for Locked<L> {
 /// A readers-writer lock.
 pub struct ReadWrite<L>(L);
 
-/// What a contender has of a readers-writer lock while it is inside.
+/// The guard of a contender that is inside a readers-writer lock.
 #[derive(Debug)]
 pub enum RwGuard<R, W> {
     /// A reader's guard.
@@ -136,7 +140,7 @@ pub enum RwGuard<R, W> {
     Write(W),
 }
 
-// SAFETY: it does not say that it lets in one.
+// SAFETY: `admits` never returns `Admits::One`, so there is nothing to promise.
 unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
     type Guard = RwGuard<L::SharedGuard, L::ExclusiveGuard>;
     type Setup = ();
@@ -159,7 +163,8 @@ unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
 
     #[inline]
     unsafe fn leave(&self, _: usize, guard: Self::Guard) {
-        // SAFETY: by the contract.
+        // SAFETY: `guard` came from an acquisition of this lock on this thread, and has not been used, by the contract
+        // of `leave`.
         unsafe {
             match guard {
                 RwGuard::Read(guard) => self.0.runlock(guard),
@@ -172,8 +177,9 @@ unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
 /// A semaphore.
 pub struct Permitted<S>(S);
 
-// SAFETY: with one permit it lets in one: permits are conserved, and a release happens before what follows the acquire
-// that takes its permit.
+// SAFETY: `admits` returns `Admits::One` only for one permit. The semaphore then lets in one contender at a time, as
+// permits are conserved; and what happened before a release happens before what follows the acquire that takes its
+// permit.
 unsafe impl<S: Semaphore + 'static> Lockable for Permitted<S> {
     type Guard = ();
     type Setup = ();

@@ -1,4 +1,4 @@
-//! What is measured: locks, readers-writer locks, semaphores and floors, by name.
+//! The targets of measurements: locks, readers-writer locks, semaphores and floors, by name.
 
 pub mod compose;
 pub mod floors;

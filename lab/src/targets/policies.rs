@@ -1,4 +1,4 @@
-//! The policies of the Go mutex, by name: what it was in Go's versions, and what it is here.
+//! The policies of the Go mutex, by name: those of Go's versions, and the default policy of this project.
 
 use sudog_sync::mutex::policy::{self, Policy};
 
@@ -7,7 +7,7 @@ use crate::targets::registry::registry;
 registry! {
     /// The name of a policy.
     enum PolicyName;
-    /// Something to do with a policy, whichever it is.
+    /// A job on a policy of any type.
     trait PolicyJob over Policy;
     fn with_policy;
     unknown "policy";

@@ -1,5 +1,5 @@
-//! The registry of the queues that a bucket of the semaphore table can have: each with a table of its own, so that what
-//! is measured of one is not disturbed by another, nor by the runtime's own table.
+//! The registry of the queues that a bucket of the semaphore table can have. Each queue has a table of its own, so that
+//! neither another queue nor the runtime's own table disturbs its measurement.
 
 use sudog_runtime::sema::queue::{OneLevelList, RotatingTreap, Treap as TreapQueue, TwoLevelList};
 use sudog_runtime::sema::{BUCKETS, SemTable, Table};
@@ -9,7 +9,7 @@ use crate::targets::registry::registry;
 registry! {
     /// The name of a queue.
     enum QueueName;
-    /// Something to do with a queue, whichever it is: the `Queue` of a [`Table`].
+    /// A job on a queue of any type: the `Queue` of a [`Table`].
     trait QueueJob over Table;
     fn with_queue;
     unknown "queue";
@@ -26,7 +26,7 @@ macro_rules! table {
         #[derive(Debug)]
         pub enum $Name {}
 
-        // SAFETY: a static.
+        // SAFETY: `table` returns the same static each time.
         unsafe impl Table for $Name {
             type Queue = $Queue;
 
@@ -55,7 +55,7 @@ table! {
     TreapGo: RotatingTreap
 }
 
-/// The bucket of an address, as in Go.
+/// Returns the bucket of an address, as in Go.
 #[must_use]
 #[cfg(test)]
 pub const fn bucket(addr: usize) -> usize {

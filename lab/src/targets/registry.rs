@@ -1,7 +1,8 @@
-//! A registry: backends by name. One table makes the names, their descriptions and the dispatch.
+//! The `registry` macro. A registry is a table of backends, from which the macro makes the names, their descriptions
+//! and the dispatch.
 
-/// Makes an enum of names and the function that runs a job, generic over the backend, on the backend of a name: so
-/// every bench is written once and compiled for each.
+/// Makes an enum of names, and the function that runs a job, which is generic over the backend, on the backend of a
+/// name. So every benchmark is written once and compiled for each backend.
 macro_rules! registry {
     (
         $(#[$name_doc:meta])*
@@ -19,7 +20,7 @@ macro_rules! registry {
         }
 
         impl $Name {
-            /// Every one, in the order in which they are shown.
+            /// All names, in the order in which they are shown.
             pub const ALL: &[Self] = &[$($(#[$cfg])* Self::$Variant,)+];
 
             /// The name on the command line and in the records.
@@ -28,7 +29,7 @@ macro_rules! registry {
                 match self { $($(#[$cfg])* Self::$Variant => $name,)+ }
             }
 
-            /// What it is, in one line.
+            /// Returns a description of the backend in one line.
             #[allow(dead_code)] // not shown for every registry
             #[must_use]
             pub const fn about(self) -> &'static str {
@@ -55,10 +56,10 @@ macro_rules! registry {
 
         $(#[$job_doc])*
         pub trait $Job {
-            /// What it comes to.
+            /// The result of the job.
             type Out;
 
-            /// Does it on one backend.
+            /// Does the job on a backend.
             fn run<B: $Backend + 'static>(self) -> Self::Out;
         }
 

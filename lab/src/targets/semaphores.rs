@@ -19,7 +19,7 @@ use crate::targets::registry::registry;
 registry! {
     /// The name of a semaphore.
     enum SemaphoreName;
-    /// Something to do with a semaphore, whichever it is.
+    /// A job on a semaphore of any type.
     trait SemaphoreJob over Semaphore;
     fn with_semaphore;
     unknown "semaphore";
@@ -83,7 +83,7 @@ registry! {
 }
 
 impl SemaphoreName {
-    /// Listing 2 with thresholds and hashes that are for study.
+    /// The semaphores of Listing 2 with thresholds and hashes that are for study.
     pub const STUDY: [Self; 10] = [
         Self::TwaSpin0,
         Self::TwaSpin2,
@@ -97,7 +97,7 @@ impl SemaphoreName {
         Self::TwaPaired,
     ];
 
-    /// All but those for study.
+    /// Returns all semaphores except those for study.
     #[must_use]
     pub fn usual() -> Vec<Self> {
         Self::ALL.iter().copied().filter(|sema| !Self::STUDY.contains(sema)).collect()
@@ -105,7 +105,8 @@ impl SemaphoreName {
 }
 
 impl SemaphoreName {
-    /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
+    /// Returns whether a goroutine that waits for the semaphore blocks the thread of its worker, and with the thread
+    /// all other goroutines there.
     #[must_use]
     pub fn blocks_threads(self) -> bool {
         match self {
@@ -117,18 +118,18 @@ impl SemaphoreName {
     }
 }
 
-/// What a semaphore can and cannot do: the constants of [`Semaphore`], and more.
+/// The abilities and limits of a semaphore: the constants of [`Semaphore`], and more.
 #[derive(Clone, Copy, Serialize, Debug)]
 pub struct SemaphoreFacts {
-    /// Its size; what it keeps elsewhere is not counted.
+    /// The size of the semaphore. Memory that the semaphore keeps elsewhere is not counted.
     pub bytes: usize,
-    /// [`Semaphore::LIFO`].
+    /// The value of [`Semaphore::LIFO`].
     pub lifo: bool,
-    /// [`Semaphore::FIFO`].
+    /// The value of [`Semaphore::FIFO`].
     pub fifo: bool,
-    /// [`Semaphore::HANDOFF`].
+    /// The value of [`Semaphore::HANDOFF`].
     pub handoff: bool,
-    /// [`Semaphore::DEADLINES`].
+    /// The value of [`Semaphore::DEADLINES`].
     pub deadlines: bool,
     /// See [`SemaphoreName::blocks_threads`].
     pub blocks_threads: bool,

@@ -1,4 +1,4 @@
-//! What is measured: a lock, a readers-writer lock, a semaphore, or a floor.
+//! The targets of measurements: a lock, a readers-writer lock, a semaphore, or a floor.
 
 use serde::Serialize;
 use sudog_sync::{RawLock, RawRwLock, Semaphore};
@@ -10,7 +10,7 @@ use crate::targets::locks::{Job, LockName, with_lock};
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 use crate::targets::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaphore};
 
-/// What is measured. In the records its kind is the name of the field, and its name the value.
+/// A target of a measurement. In the records the target's kind is the name of the field, and its name is the value.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
@@ -63,7 +63,7 @@ impl<J: LockableJob> FloorJob for Through<J> {
 }
 
 impl Target {
-    /// Does a job on it.
+    /// Does a job on this target.
     pub fn with<J: LockableJob>(self, job: J) -> J::Out {
         match self {
             Self::Lock(name) => with_lock(name, Through(job)),
@@ -74,7 +74,7 @@ impl Target {
         }
     }
 
-    /// Its name, on the command line and in the records.
+    /// Returns the target's name on the command line and in the records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ impl Target {
         }
     }
 
-    /// What it is, in one line.
+    /// Returns a description of the target in one line.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
@@ -98,7 +98,7 @@ impl Target {
         }
     }
 
-    /// "lock", "rwlock", "semaphore" or "floor".
+    /// Returns "lock", "rwlock", "semaphore" or "floor".
     #[must_use]
     pub const fn kind(self) -> &'static str {
         match self {
@@ -109,8 +109,8 @@ impl Target {
         }
     }
 
-    /// Whether its code can run on the machine at hand. A simulated one runs ours alone: others sleep in the real kernel, and
-    /// the whole machine with them.
+    /// Returns whether the target's code can run on this machine. A simulated machine runs only our own code: waiters
+    /// of foreign locks sleep in the real kernel, and the whole simulated machine sleeps with them.
     #[must_use]
     pub fn runs_here(self) -> bool {
         const FOREIGN: [&str; 5] = ["std", "parking_lot", "pthread", "sem_t", "crossbeam"];
@@ -118,7 +118,8 @@ impl Target {
         !cfg!(sudog_sim) || is_model || !FOREIGN.iter().any(|foreign| self.name().contains(foreign))
     }
 
-    /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
+    /// Returns whether a goroutine that waits for the target blocks the thread of its worker, and with the thread all
+    /// other goroutines there.
     #[must_use]
     pub fn blocks_threads(self) -> bool {
         match self {
@@ -130,7 +131,7 @@ impl Target {
         }
     }
 
-    /// Whether it serves first come, first served.
+    /// Returns whether the target serves first come, first served.
     #[must_use]
     pub fn is_fifo(self) -> bool {
         match self {
@@ -140,7 +141,8 @@ impl Target {
         }
     }
 
-    /// Whether so many contenders are a benchmark of it. A floor is one of one thing only.
+    /// Returns whether a benchmark of the target makes sense with so many contenders. A floor measures a single effect,
+    /// which limits the number.
     #[must_use]
     pub fn is_for(self, contenders: usize) -> bool {
         match self {
@@ -188,7 +190,7 @@ impl From<SemaphoreName> for Target {
 mod tests {
     use super::*;
 
-    /// A simulated machine runs models of foreign locks in place of these.
+    /// A simulated machine runs models of foreign locks in place of the foreign locks.
     #[test]
     fn models_run_wherever_the_laboratory_does() {
         assert!(LockName::MODELS.iter().all(|&model| Target::Lock(model).runs_here() && !model.is_peer()));

@@ -1,11 +1,11 @@
-//! What is inside: the critical section.
+//! The critical section: the work of a contender while it is inside the target.
 //!
 //! | | [`Exclusive`]: one at a time | [`Shared`]: several | [`ReadersWriter`]: one writes, or several read |
 //! |---|---|---|---|
 //! | accesses | not asked for: all write | the same | drawn |
-//! | generator that is advanced there | one that all share | the contender's own: a shared one would be a lock itself | the same |
-//! | what else is done there | | | a reader looks at two words, a writer changes them, and sees whether it wrote last |
-//! | the order of admissions | counted | not: to count it would be to make one | the same |
+//! | the generator that is advanced | one that all contenders share | the contender's own: a shared generator would itself be a lock | the same |
+//! | other work | | | a reader looks at two words; a writer changes them, and sees whether it wrote last |
+//! | the order of admissions | counted | not counted: a count would impose an order | the same |
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
@@ -17,16 +17,16 @@ use sudog_runtime::shim::work;
 use super::Workload;
 use crate::targets::lockable::{Access, PerAccess};
 
-/// What a contender carries.
+/// The state of a contender.
 pub struct ContenderState {
     pub me: usize,
-    /// Its own generator.
+    /// The contender's own generator.
     pub random: Mt,
-    /// A cheaper one, for the accesses.
+    /// The state of a second, cheaper generator, for the accesses.
     drawn: u64,
-    /// How many writes there had been, of all contenders, with its own last one.
+    /// The number of writes of all contenders so far, as of this contender's last write.
     written: u64,
-    /// How many of its writes came just after another one of its own.
+    /// The number of this contender's writes that came just after another write of this contender.
     pub writes_again: u64,
 }
 
@@ -39,7 +39,7 @@ impl ContenderState {
         Self { me, random: Mt::new(seed), drawn, written: u64::MAX, writes_again: 0 }
     }
 
-    /// True for so many in a thousand.
+    /// Returns true for so many calls in a thousand.
     #[inline]
     fn draw(&mut self, in_a_thousand: u32) -> bool {
         // Knuth's congruential generator. Only the upper half is random enough.
@@ -48,39 +48,41 @@ impl ContenderState {
     }
 }
 
-/// What is inside.
+/// A critical section.
 pub trait CriticalSection: Send + Sync + 'static {
-    /// Whether the order of admissions is counted.
+    /// True if the order of admissions is counted.
     const IN_ORDER: bool;
 
     fn new(workload: &Workload) -> Self;
 
-    /// What the contender comes for next.
+    /// Returns the access of the contender's next visit.
     fn access(contender: &mut ContenderState, workload: &Workload) -> Access;
 
-    /// How many have been admitted, for contenders outside; 0 if they are not counted.
+    /// Returns the number of admissions so far, for contenders outside; 0 if admissions are not counted.
     fn admissions(&self) -> u64;
 
-    /// Does what is to be done inside; or, if the contender is to leave at once, nothing. Returns how many have been
-    /// admitted before; 0 if they are not counted.
+    /// Does the work of the section, if the contender `stays`; otherwise the contender is to leave at once, and no work
+    /// is done. Returns the number of admissions before this visit; 0 if admissions are not counted.
     ///
     /// # Safety
     ///
-    /// The contender has been let in, by a target that lets in as many at a time as this section is for.
+    /// The contender has been let in by a target that lets in at most as many contenders at a time as this section is
+    /// for.
     unsafe fn visit(&self, contender: &mut ContenderState, access: Access, stays: bool, cs: u32) -> u64;
 
-    /// The longest run of admissions of one contender, if that has been counted. There have been this many in all.
+    /// Returns the longest run of admissions of one contender, if runs have been counted. `admissions` are all that
+    /// there have been.
     fn longest_run(&mut self, admissions: PerAccess<u64>) -> Option<u64>;
 }
 
-/// For one at a time.
+/// A section for one contender at a time.
 pub struct Exclusive {
-    /// Admissions so far. Written by the contender inside only.
+    /// The number of admissions so far. Written only by the contender inside.
     seq: AtomicU64,
     shared: UnsafeCell<Guarded>,
 }
 
-// SAFETY: `shared` is touched by the contender inside only; the rest is atomic.
+// SAFETY: `shared` is touched only by the contender inside, of which there is at most one; `seq` is atomic.
 unsafe impl Sync for Exclusive {}
 
 struct Guarded {
@@ -123,7 +125,8 @@ impl CriticalSection for Exclusive {
 
     #[inline]
     unsafe fn visit(&self, contender: &mut ContenderState, _: Access, stays: bool, cs: u32) -> u64 {
-        // SAFETY: no other contender is inside, by the contract, and the reference does not leave.
+        // SAFETY: no other contender is inside, by the contract of `visit`, and the reference does not leave this
+        // function.
         let shared = unsafe { &mut *self.shared.get() };
         let seq = self.seq.load(Ordering::Relaxed);
         if stays {
@@ -140,7 +143,7 @@ impl CriticalSection for Exclusive {
     }
 }
 
-/// For several at a time.
+/// A section for several contenders at a time.
 pub struct Shared;
 
 impl CriticalSection for Shared {
@@ -172,10 +175,10 @@ impl CriticalSection for Shared {
     }
 }
 
-/// For one that writes, or several that read.
+/// A section for one writer or several readers.
 ///
-/// The words are equal but for a moment in a write, and count the writes. They are changed by loads and stores, so two
-/// writers at once lose a write; and a reader beside a writer may see that moment.
+/// The two words count the writes, and are equal except for a moment in each write. They are changed by loads and
+/// stores, so two writers at once lose a write; and a reader beside a writer may see the words differ.
 pub struct ReadersWriter {
     words: [AtomicU64; 2],
     torn: AtomicBool,
@@ -226,7 +229,7 @@ impl CriticalSection for ReadersWriter {
     }
 }
 
-/// What one step takes on a simulated machine: measured, `cargo lab calibrate`.
+/// The cycles that a step takes on a simulated machine, as measured by `cargo lab calibrate`.
 const CYCLES: u64 = 5;
 
 #[inline]
@@ -241,8 +244,8 @@ pub fn steps(random: &mut Mt, n: u32) {
     }
 }
 
-/// One loop for all locks. A copy for each lock lies at other addresses, and that alone made a tenth of throughput with
-/// 400 steps.
+/// Does `n` steps. All locks use this same loop: a copy for each lock would lie at another address, and that alone
+/// changed throughput by a tenth with 400 steps.
 #[inline(never)]
 fn many_steps(random: &mut Mt, n: u32) {
     work(CYCLES * u64::from(n));
@@ -274,7 +277,7 @@ mod tests {
     #[should_panic(expected = "one wrote while another was inside")]
     fn a_reader_beside_a_writer_is_noticed() {
         let mut section = ReadersWriter { words: [1, 0].map(AtomicU64::new), torn: AtomicBool::new(false) };
-        // SAFETY: this section relies on nothing.
+        // SAFETY: the `visit` of this section relies on no fact about the target.
         unsafe { section.visit(&mut ContenderState::new(0, 1), Access::Read, true, 1) };
         section.words[1].store(1, Ordering::Relaxed);
         section.longest_run(PerAccess { read: 1, write: 1 });

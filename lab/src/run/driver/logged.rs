@@ -1,17 +1,20 @@
-//! A run that is logged: the same contenders, target and section, and a log instead of the recorder of waits.
+//! A run that is logged: the contenders, the target and the section are those of `driver.rs`, with a log instead of the
+//! recorder of waits.
 //!
-//! The times are those of the processors' counters. Of the two that decide what is dead time, a release and the next
-//! entry, the first is read before the release that lets the next one in, and written to the log before it; the second
-//! after that entry. So they are in the order of the admissions as far as the processors agree about the time.
+//! The times are those of the processors' counters. Dead time lies between a release and the next entry. The release is
+//! read, and written to the log, before the call that lets the next contender in; the entry is read after the next
+//! contender is in. So these times are in the order of the admissions, as far as the processors agree about the time.
 //!
-//! Where one is let in at a time the contenders come to a shut target, and history begins when it opens. A run that is
-//! logged may be as short as its log, so the first contender would else have all of it, or much of it, before the others
-//! have begun. A request that was made before the start counts from the start: what a contender waited for before that is
-//! not the lock. So nothing is known of the order in which they came, and none of those first ones has bypassed another.
-//! Only what the system counts has their way to the target in it: a sleep of each.
+//! If the target lets in one contender at a time, the contenders come to a shut target, and the history begins when the
+//! target opens. A logged run may be as short as its log, so otherwise the first contender would have all of the run,
+//! or much of it, before the others have begun. A request that was made before the start counts from the start: a wait
+//! before the start is not a wait for the lock. So the order in which the contenders came is unknown, and none of these
+//! first requests counts as having bypassed another. Only the system's counts include the contenders' way to the
+//! target: a sleep of each contender.
 //!
-//! A request is read before the call. Others see nothing of the call earlier than that: on x86-64 neither a store nor a
-//! locked instruction takes effect before the reading ahead of it has retired; the system's clock is read by a call.
+//! A request is read before the call to enter. No other contender sees an effect of that call earlier than the reading:
+//! on x86-64 neither a store nor a locked instruction takes effect before the reading ahead of it has retired; and the
+//! system's clock is read by a call.
 
 use std::io;
 use std::sync::Arc;
@@ -30,14 +33,14 @@ use crate::measure::wakeups::Sleeps;
 use crate::run::contenders::Gate;
 use crate::targets::lockable::PerAccess;
 
-/// What the contenders of a logged run share, besides the arena.
+/// The data that the contenders of a logged run share, besides the arena.
 pub(super) struct LogOfRun {
     pub(super) pool: Pool,
-    /// When they were told to stop, and whether because the log was full.
+    /// The time at which the contenders were told to stop, and true if the reason was a full log.
     stopped: OnceLock<(u64, bool)>,
 }
 
-/// What one contender of a logged run returns.
+/// The log and the counts that one contender of a logged run returns.
 pub(super) struct LoggedTally {
     pub(super) log: Log,
     pub(super) reads: u64,
@@ -46,9 +49,9 @@ pub(super) struct LoggedTally {
 }
 
 impl Prepared {
-    /// Makes the run, and logs it. Its length is the most that it takes: it ends when the log is full. Where the target
-    /// admits one at a time, contenders start together, whatever
-    /// [`Workload::gathered`](super::Workload::gathered) says. Fails if the contenders cannot be started.
+    /// Makes the run, and logs it. The duration of the workload is an upper bound: the run also ends when the log is
+    /// full. If the target admits one contender at a time, the contenders start together, even if
+    /// [`Workload::gathered`](super::Workload::gathered) is false. Fails if the contenders cannot be started.
     pub fn log(self) -> io::Result<Logged> {
         let pool = Pool::new(self.run.threads, self.run.workload.duration);
         self.log_into(pool)
@@ -72,7 +75,7 @@ impl Prepared {
         let arena = Arc::get_mut(&mut arena).expect("the contenders have ended");
         let history = merge(logs, arena.is_in_order(), start, stop, &before.scale());
         let acquisitions = history.admissions.len() as u64;
-        // Checks that no contender was inside that should not have been.
+        // Checks that no contender was inside against the rules of the target.
         arena.longest_run(PerAccess { read: reads, write: acquisitions - reads });
         let each = |n: u64| (acquisitions > 0).then(|| n as f64 / acquisitions as f64);
         let wakeups = Wakeups {
@@ -86,8 +89,8 @@ impl Prepared {
 }
 
 impl LogOfRun {
-    /// Starts the contenders, and stops them, if they have not stopped by themselves. Returns when both were: the start is
-    /// when the first could go in.
+    /// Starts the contenders, and stops them, unless a contender has stopped them before. Returns the time of the
+    /// start, which is when the first contender could go in, and the time and the reason of the stop.
     fn conduct(&self, arena: &dyn AnyArena, gate: &Gate, run: &Run) -> (u64, (u64, bool)) {
         let opened = ticks();
         let started = gather(arena, gate, run, || (ticks(), system::now()));
@@ -98,10 +101,10 @@ impl LogOfRun {
         (start, self.stop(arena.stop(), false))
     }
 
-    /// For good. Returns when, and why, it was first done.
+    /// Stops the contenders for good. Returns the time and the reason of the first stop.
     pub(super) fn stop(&self, stop: &AtomicBool, log_full: bool) -> (u64, bool) {
         let first = *self.stopped.get_or_init(|| (ticks(), log_full));
-        // Relaxed, as the loads of it: it says nothing but itself, and the thread that sets it sees it.
+        // Relaxed, as the loads of the flag are: the flag publishes no other data, and the thread that sets it sees it.
         stop.store(true, Ordering::Relaxed);
         first
     }
@@ -160,7 +163,7 @@ mod tests {
 
     #[test]
     fn all_are_there_when_the_first_is_let_in() {
-        // A contender without a processor while they gather is late: so, once in a while.
+        // A contender that has no processor while the contenders gather comes late, so several runs are tried.
         const TIMES: usize = 100;
         for on in kinds() {
             for target in [Target::from(LockName::Lifo), SemaphoreName::Ticket.into()] {

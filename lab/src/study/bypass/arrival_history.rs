@@ -1,72 +1,75 @@
-//! How often each was overtaken, from the order of the admissions.
+//! The number of times that each contender was overtaken, from the order of the admissions.
 //!
-//! W *bypasses* V if W came later, and was admitted before V. Later is: W's arrival began after V's had ended. That is
-//! told by numbers:
+//! W *bypasses* V if W came later, and was admitted before V. W came later if W's arrival began after V's had ended,
+//! which the numbers of arrivals tell:
 //!
 //! | W | is later than V, which has arrived, if |
 //! |---|---|
 //! | has arrived | `W.began > V.ended` |
 //! | went past the gate | `W.began > V.announced` |
 //!
-//! An arrival of which only the place is known, its ticket, begins and ends there. A contender that went past the gate has no place,
-//! so is not bypassed; nor did it wait. Of it is asked more than the bound does: its beginning is the moment when it
-//! had the inner lock, before its second look. No contender that was announced by then may still be waiting; so those that it
-//! bypasses are counted apart, and must be none.
+//! If only the place of an arrival is known, its ticket, the arrival begins and ends there. A contender that went past
+//! the gate has no place, so it is not bypassed; nor did it wait. The check of such a contender is stricter than the
+//! bound: its beginning is the moment when it had the inner lock, before its second look. No contender that was
+//! announced by then may still be waiting; so the contenders that it bypasses are counted separately, and there must be
+//! none.
 //!
-//! A contender that got in only after the log was full bypasses none in it. Those in it may have bypassed such a one, and a contender
-//! that starves to the end is bypassed by most of them: so it counts, as far as the log goes.
+//! A contender that got in only after the log was full bypasses no contender in the log. The contenders in the log may
+//! have bypassed it, and a contender that starves to the end is bypassed by most of them: so such a contender counts,
+//! as far as the log goes.
 
 use serde::Serialize;
 
-/// One admission.
+/// An admission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// Of one that has arrived.
+    /// The admission of a contender that has arrived.
     Arrived {
-        /// When its arrival began.
+        /// The number at which the contender's arrival began.
         began: u32,
-        /// When it had its place.
+        /// The number at which the contender had its place.
         ended: u32,
-        /// The same, as far as contenders that go past the gate can tell.
+        /// The number at which the contender had its place, as far as contenders that go past the gate can tell.
         announced: u32,
     },
-    /// Of one that went past the gate.
+    /// The admission of a contender that went past the gate.
     Past {
-        /// How many had announced themselves when it had the inner lock.
+        /// The number of contenders that had announced themselves when this contender had the inner lock.
         began: u32,
     },
 }
 
 impl Entry {
-    /// One whose place is all that is known.
+    /// Returns the admission of an arrival of which only the place is known.
     #[must_use]
     pub const fn at(place: u32) -> Self {
         Self::Arrived { began: place, ended: place, announced: place }
     }
 }
 
-/// What happened.
+/// The admissions of a run.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ArrivalHistory {
     /// The admissions, in their order.
     pub admitted: Vec<Entry>,
-    /// The contenders that were admitted after these: one of each, its last.
+    /// The contenders that were admitted after these: the last admission of each.
     pub late: Vec<Entry>,
-    /// Of each of these, then of the late ones, what else is known.
+    /// Further facts about each of `admitted`, then of `late`.
     pub beside: Vec<Beside>,
 }
 
-/// What is known of an admission besides its place.
+/// The facts about an admission besides its place.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Beside {
-    /// Which contender it was.
+    /// The number of the contender.
     pub contender: u16,
-    /// How many had been let through to the lock and not released it, itself included: those between arrival and
-    /// departure, but for the few instructions before and after. 0: it went past the gate.
+    /// The number of contenders that had been let through to the lock and had not released the lock, this contender
+    /// included: those between arrival and departure, except for the few instructions before and after. 0 if this
+    /// contender went past the gate.
     pub at_lock: u16,
 }
 
-/// How many have this number at most, of those that have been counted. A Fenwick tree.
+/// A Fenwick tree of numbers: tells how many of the counted numbers are at most a given number.
 struct Below(Vec<u32>);
 
 impl Below {
@@ -93,25 +96,25 @@ impl Below {
     }
 }
 
-/// How often one was bypassed.
+/// The number of times that a contender was bypassed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Bypassed {
-    /// By contenders that had arrived.
+    /// Bypasses by contenders that had arrived.
     pub by_arrived: u32,
-    /// By contenders that went past the gate.
+    /// Bypasses by contenders that went past the gate.
     pub by_past: u32,
 }
 
 impl Bypassed {
-    /// By all.
+    /// Returns the number of all bypasses.
     #[must_use]
     pub const fn times(self) -> u32 {
         self.by_arrived + self.by_past
     }
 }
 
-/// How often each that has arrived was bypassed, in the order of their admission; then the late ones. In
-/// O(n log n).
+/// Returns how often each contender that has arrived was bypassed, in the order of their admission; then the same for
+/// the late contenders. Takes O(n log n).
 #[must_use]
 pub fn bypasses(ArrivalHistory { admitted, late, .. }: &ArrivalHistory) -> Vec<Bypassed> {
     let most = |past: bool| {
@@ -148,12 +151,12 @@ pub fn bypasses(ArrivalHistory { admitted, late, .. }: &ArrivalHistory) -> Vec<B
     bypasses
 }
 
-/// How often each that has arrived was bypassed by one and the same contender, at most: in the order of [`bypasses`].
-/// Contenders that went past the gate do not count.
+/// Returns how often each contender that has arrived was bypassed by the same contender, at most: in the order of
+/// [`bypasses`]. Contenders that went past the gate do not count.
 #[must_use]
 pub fn bypasses_by_one(ArrivalHistory { admitted, late, beside }: &ArrivalHistory) -> Vec<u32> {
     let contenders = beside.iter().map(|beside| usize::from(beside.contender) + 1).max().unwrap_or(0);
-    // When the arrivals of each began, in their order, which is the order of the numbers.
+    // For each contender, the numbers at which its arrivals began, in their order, which is that of the numbers.
     let mut began_of: Vec<Vec<u32>> = vec![Vec::new(); contenders];
     let mut most = Vec::with_capacity(admitted.len() + late.len());
     for (n, (entry, beside)) in admitted.iter().chain(late).zip(beside).enumerate() {
@@ -167,21 +170,22 @@ pub fn bypasses_by_one(ArrivalHistory { admitted, late, beside }: &ArrivalHistor
     most
 }
 
-/// How many contenders were at the lock at each admission.
+/// The numbers of contenders that were at the lock at the admissions.
 #[derive(Clone, PartialEq, Serialize, Debug)]
 pub struct Sawtooth {
-    /// How often none but the owner was there, how often one more, and so on.
+    /// The numbers of admissions at which only the owner was there, the owner and one more contender, and so on.
     pub at_lock: Vec<u64>,
     /// The mean number, the owner included.
     pub mean: f64,
-    /// The part of the admissions after which the number was one less: all but one in B, if B are let through at once.
+    /// The part of the admissions after which the number was lower by one: all but one in B, if B contenders are let
+    /// through at once.
     pub falls: f64,
-    /// The part after which it was larger by two or more.
+    /// The part of the admissions after which the number was higher by two or more.
     pub jumps: f64,
 }
 
 impl Sawtooth {
-    /// Of those that were not past the gate.
+    /// Returns the numbers for the contenders that did not go past the gate.
     #[must_use]
     pub fn of(beside: &[Beside]) -> Self {
         let numbers: Vec<usize> = beside.iter().map(|b| usize::from(b.at_lock)).filter(|&n| n > 0).collect();
@@ -200,25 +204,25 @@ impl Sawtooth {
     }
 }
 
-/// What a run comes to.
+/// The statistics of the bypasses of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bypass {
-    /// The most.
+    /// The largest number of bypasses of a contender.
     pub max: u32,
-    /// What 99 in 100 do not exceed.
+    /// The number that 99 in 100 contenders do not exceed.
     pub p99: u32,
     /// The mean.
     pub mean: f64,
-    /// How many were bypassed 0 times, once, and so on up to the bound.
+    /// The numbers of contenders that were bypassed 0 times, once, and so on up to the bound.
     pub histogram: Vec<u64>,
-    /// How many were bypassed more often.
+    /// The number of contenders that were bypassed more often.
     pub beyond: u64,
     /// Bypasses by contenders that went past the gate.
     pub by_past: u64,
 }
 
 impl Bypass {
-    /// Of those of [`bypasses`].
+    /// Returns the statistics of the result of [`bypasses`].
     #[must_use]
     pub fn of(bypasses: &[Bypassed], bound: u64) -> Self {
         let by_past = bypasses.iter().map(|bypassed| u64::from(bypassed.by_past)).sum();
@@ -271,13 +275,13 @@ mod tests {
 
     #[test]
     fn past_the_gate() {
-        // Ticket 0 waits, ticket 1 waits; one that saw one ticket, and one that saw both, are faster.
+        // Tickets 0 and 1 wait. A contender that saw one ticket, and a contender that saw both, are faster.
         let admitted = [Entry::Past { began: 1 }, Entry::Past { began: 2 }, Entry::at(1), Entry::at(0)];
         assert_eq!(
             bypasses(&history(&admitted, &[])),
             [(0, 1), (1, 2)].map(|(by_arrived, by_past)| Bypassed { by_arrived, by_past })
         );
-        // It saw no contender: not later than the first.
+        // The contender past the gate saw no other contender: it is not later than the first.
         assert_eq!(times(&[Entry::Past { began: 0 }, Entry::at(0)]), [0]);
     }
 
@@ -294,7 +298,7 @@ mod tests {
             bypasses(&history(admitted, late)).into_iter().skip(admitted.len()).map(Bypassed::times).collect::<Vec<_>>()
         };
         let admitted = [1, 2, 4, 3].map(Entry::at);
-        // Ticket 0 starves to the end; 7 comes before 5, and is not in the log.
+        // Ticket 0 starves to the end; ticket 7 comes before 5, and is not in the log.
         assert_eq!(late(&admitted, &[7, 0, 5].map(Entry::at)), [0, 4, 0]);
         let past = [Entry::at(1), Entry::Past { began: 3 }];
         let bypassed = Bypassed { by_arrived: 1, by_past: 1 };
@@ -304,7 +308,7 @@ mod tests {
         );
     }
 
-    /// The definition, word by word.
+    /// Counts the bypasses by the definition, word by word.
     fn naive(ArrivalHistory { admitted, late, .. }: &ArrivalHistory) -> Vec<u32> {
         let is_later = |w: &Entry, (v_ended, v_announced)| match *w {
             Entry::Arrived { began, .. } => began > v_ended,
@@ -340,7 +344,8 @@ mod tests {
 
     #[test]
     fn by_one_contender() {
-        // Contenders 0 to 2; ticket 0 is overtaken twice by the one, once by the other; the late one by none.
+        // Contenders 0 to 2: ticket 0 is overtaken twice by contender 1, and once by contender 2; the late contenders
+        // by none.
         let entry = |(contender, place)| (Beside { contender, at_lock: 1 }, Entry::at(place));
         let (beside, entries): (Vec<_>, Vec<_>) =
             [(1, 1), (2, 2), (1, 3), (0, 0), (2, 5), (1, 4)].map(entry).into_iter().unzip();

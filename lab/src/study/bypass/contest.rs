@@ -16,49 +16,51 @@ use super::arrival_history::{ArrivalHistory, Beside, Entry};
 use super::doorway::Doorway;
 use crate::run::contenders::{Contenders, Gate};
 
-/// An inner lock, on the way to which one in a thousand is kept for a while: half of them give way, the others sleep.
+/// An inner lock that delays a contender in a thousand on its way to the lock: half of the delayed contenders yield,
+/// the others sleep.
 ///
-/// So some are late between arrival and lock, as they would be by chance if there were time to wait for it. Contenders that
-/// only try, which at the gate is between its two looks, are kept before and after.
+/// So some contenders are late between arrival and lock, as they would be by chance in a much longer run. A contender
+/// that only tries, which at the gate is between its two looks, is delayed before and after the try.
 ///
-/// One that tries and has it notes how many have announced themselves by then, as the gate must not miss them.
+/// A contender whose try succeeds notes how many contenders have announced themselves by then, as the gate must not
+/// miss them.
 pub struct Stalls<L> {
     inner: L,
     on: bool,
     announced: Arc<Announced>,
-    /// How many have come to the lock, and have not released it.
+    /// The number of contenders that have come to the lock, and have not released it.
     at_lock: AtomicU32,
 }
 
-/// How many have announced themselves: known when the lock has its capacitor.
+/// Returns the number of contenders that have announced themselves. Set when the lock has its capacitor.
 type Announced = OnceLock<Box<dyn Fn() -> u32 + Send + Sync>>;
 
 system::thread_local! {
-    /// How many had, when this thread last had the inner lock by trying.
+    /// The number of contenders that had announced themselves when this thread last had the inner lock by a try.
     static NOTED: Cell<u32> = const { Cell::new(0) };
-    /// How many were at the lock, when this thread last had it: 0, if it only tried.
+    /// The number of contenders at the lock when this thread last had the lock: 0 if this thread only tried.
     static AT_LOCK: Cell<u32> = const { Cell::new(0) };
 }
 
-/// One in so many.
+/// A contender in so many is delayed on its way to the lock.
 const SELDOM: u32 = 1000;
 const OFTEN: u32 = 32;
 
-/// The longest, in microseconds.
+/// The longest sleep, in microseconds.
 const SLEEP: u32 = 200;
 
 impl<L> Stalls<L> {
-    /// Without `on`, no contender is kept.
+    /// Puts the delays around `inner`. Without `on`, no contender is delayed.
     pub fn new(inner: L, on: bool) -> Self {
         Self { inner, on, announced: Arc::default(), at_lock: AtomicU32::new(0) }
     }
 }
 
-/// One in so many gives way, or sleeps.
+/// Makes a caller in so many yield or sleep.
 fn stall(one_in: u32) {
     thread_local!(static DRAWN: Cell<u64> = const { Cell::new(0) });
     let seed = DRAWN.with(|drawn| (&raw const *drawn).addr() as u64);
-    // Knuth's congruential generator, a different one for each thread. Only the upper half is random enough.
+    // Knuth's congruential generator, with another increment for each thread. Only the upper half is random enough.
     let drawn = DRAWN.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
     DRAWN.set(drawn);
     let draw = (drawn >> 33) as u32;
@@ -69,7 +71,7 @@ fn stall(one_in: u32) {
     }
 }
 
-// SAFETY: passes every call on.
+// SAFETY: every call goes to the inner lock, which keeps the promises of `RawLock`.
 unsafe impl<L: RawLock> RawLock for Stalls<L> {
     type Guard = L::Guard;
 
@@ -110,11 +112,12 @@ unsafe impl<L: RawLock> RawLock for Stalls<L> {
 
     #[inline]
     unsafe fn unlock(&self, guard: L::Guard) {
-        // Those that tried are not counted; the owner knows which it is.
+        // A contender that only tried was not counted; `AT_LOCK` of the owner's thread tells.
         if AT_LOCK.get() > 0 {
             self.at_lock.fetch_sub(1, Ordering::Relaxed);
         }
-        // SAFETY: the same contract.
+        // SAFETY: `guard` came from an acquisition of `self.inner`, on this thread unless `Guard` is `Send`, by the
+        // contract of `RawLock::unlock`.
         unsafe { self.inner.unlock(guard) };
     }
 
@@ -124,7 +127,7 @@ unsafe impl<L: RawLock> RawLock for Stalls<L> {
     }
 }
 
-/// A lock, and what it protects: the log.
+/// A lock, and the log that it protects.
 struct Logged<L, C, A> {
     lock: Wrapped<Stalls<L>, C, A>,
     log: UnsafeCell<ArrivalHistory>,
@@ -132,25 +135,25 @@ struct Logged<L, C, A> {
     rests: bool,
 }
 
-// SAFETY: the log is touched by the owner of the lock only; the rest can be shared.
+// SAFETY: only the owner of the lock accesses `log`; all other fields can be shared.
 unsafe impl<L: RawLock, C: Doorway, A: Admission + Default> Sync for Logged<L, C, A> {}
 
 impl<L: RawLock, C: Doorway, A: Admission + Default> Logged<L, C, A> {
-    /// The life of a contender: until there are enough. So each is late once, and ends.
+    /// Runs the loop of a contender, until there are enough admissions. So each contender is late once, and ends.
     fn work(&self, contender: usize) {
         let mut go_on = true;
         while go_on {
             let pass = self.lock.lock();
             let entry = pass.ticket().map_or_else(|| Entry::Past { began: NOTED.get() }, C::entry);
             {
-                // SAFETY: we have the lock, and the reference does not leave.
+                // SAFETY: this contender owns the lock, and the references do not leave this block.
                 let ArrivalHistory { admitted, late, beside } = unsafe { &mut *self.log.get() };
                 go_on = admitted.len() < self.most;
                 beside.push(Beside { contender: contender as u16, at_lock: AT_LOCK.get() as u16 });
                 let log = if go_on { admitted } else { late };
                 log.push(entry);
             }
-            // SAFETY: acquired above, on this thread.
+            // SAFETY: `pass` came from `lock` of this lock above, on this thread.
             unsafe { self.lock.unlock(pass) };
             if self.rests {
                 stall(OFTEN);
@@ -159,8 +162,8 @@ impl<L: RawLock, C: Doorway, A: Admission + Default> Logged<L, C, A> {
     }
 }
 
-/// The first `most` admissions of so many threads that do nothing else, and the late contenders. With `rests` they rest
-/// at times: a gate opens only when no contender is in the capacitor.
+/// Returns the first `most` admissions of `threads` threads that do nothing else, and the late contenders. With `rests`
+/// the threads rest at times: a gate opens only when no contender is in the capacitor.
 pub fn history<L, C, A>(
     inner: Stalls<L>,
     capacitor: C,

@@ -1,15 +1,16 @@
-//! Capacitors that say where in the order of arrivals one is.
+//! Capacitors that tell the place of a contender in the order of arrivals.
 //!
-//! | doorway | around | where one is |
+//! | doorway | capacitor | place of a contender |
 //! |---|---|---|
 //! | [`ByTicket`] | [`Platoon`] | the ticket of its semaphore |
-//! | [`SlidingWindow`] | itself | its ticket |
-//! | [`Multilane`] | itself | the number that it was dealt |
-//! | [`ByClock`] | any | a count that all advance: when it began to arrive, and when it had been let through |
-//! | [`Permits`] | no capacitor: a semaphore, for comparison | its ticket |
+//! | [`SlidingWindow`] | itself | the contender's ticket |
+//! | [`Multilane`] | itself | the number that the contender was dealt |
+//! | [`ByClock`] | any | a count that all contenders advance: its value when the contender began to arrive, and when the contender had been let through |
+//! | [`Permits`] | no capacitor: a semaphore, for comparison | the contender's ticket |
 //!
-//! The first three are exact. The fourth takes an arrival to end when it has been let through, which is later than it
-//! did: it misses bypasses of contenders that wait for the capacitor, and makes none up.
+//! The first three are exact. [`ByClock`] takes an arrival to end when the contender has been let through, which is
+//! later than the actual end: this misses bypasses of contenders that wait for the capacitor, but reports no false
+//! ones.
 
 use std::time::Instant;
 use sudog_runtime::shim::system::atomic::{AtomicU32, Ordering};
@@ -21,12 +22,13 @@ use sudog_sync::{Semaphore, Wake};
 
 use super::arrival_history::Entry;
 
-/// A capacitor that says where one is.
+/// A capacitor that tells the place of a contender.
 pub trait Doorway: ArriveDepart {
-    /// The admission of one with this ticket.
+    /// Returns the admission of the contender with this ticket.
     fn entry(ticket: Self::Ticket) -> Entry;
 
-    /// How many have announced themselves, for one that may go past the gate. Asked before its second look.
+    /// Returns the number of contenders that have announced themselves, for a contender that may go past the gate.
+    /// Called before the second look of that contender.
     fn announced(&self) -> u32 {
         0
     }
@@ -35,11 +37,12 @@ pub trait Doorway: ArriveDepart {
 /// A platoon whose semaphore numbers arrivals.
 pub struct ByTicket<W> {
     platoon: Platoon<TicketSema<W>>,
-    /// How many have announced themselves: each after it has told the platoon so.
+    /// The number of contenders that have announced themselves. Each contender counts itself after it has announced
+    /// itself to the platoon.
     announced: AtomicU32,
 }
 
-/// The place of one in a [`ByTicket`].
+/// The place of a contender in a [`ByTicket`].
 #[derive(Clone, Copy, Debug)]
 pub struct Numbered {
     ticket: u32,
@@ -51,7 +54,8 @@ impl<W: TicketWait> Doorway for ByTicket<W> {
         Entry::Arrived { began: ticket, ended: ticket, announced }
     }
 
-    /// Acquire: a thread that counts a contender finds what it has told the platoon, so cannot take it for idle.
+    /// Acquire: a thread that sees a contender counted here also sees that contender's announcement to the platoon, so
+    /// the thread cannot take the platoon for idle.
     fn announced(&self) -> u32 {
         self.announced.load(Ordering::Acquire)
     }
@@ -81,7 +85,7 @@ impl<W: TicketWait> ArriveDepart for ByTicket<W> {
         Numbered { ticket, announced }
     }
 
-    /// Never: a permit that is taken so has no number.
+    /// Returns `None`: a permit that is taken by a try has no number.
     fn try_arrive(&self) -> Option<Numbered> {
         None
     }
@@ -122,19 +126,19 @@ impl Doorway for SlidingWindow {
 }
 
 impl Doorway for Multilane {
-    /// Numbers are not that far apart.
+    /// Truncates the number to 32 bits: the numbers that are compared are not that far apart.
     fn entry(number: u64) -> Entry {
         Entry::at(number as u32)
     }
 }
 
-/// Any capacitor, and a count that each advances when it has been let through.
+/// Any capacitor, with a count that each contender advances when it has been let through.
 pub struct ByClock<C> {
     capacitor: C,
     count: AtomicU32,
 }
 
-/// When one was where in a [`ByClock`].
+/// The values of the count for a contender in a [`ByClock`], and the ticket of its capacitor.
 #[derive(Clone, Copy, Debug)]
 pub struct Timed<T> {
     ticket: T,
@@ -143,7 +147,7 @@ pub struct Timed<T> {
 }
 
 impl<C> ByClock<C> {
-    /// No contender has come.
+    /// Puts a count around a capacitor that no contender has come to.
     pub const fn new(capacitor: C) -> Self {
         Self { capacitor, count: AtomicU32::new(0) }
     }
@@ -173,7 +177,8 @@ impl<C: ArriveDepart> ArriveDepart for ByClock<C> {
         self.capacitor.bound()
     }
 
-    /// All sequentially consistent: a thread that finds a count of `n` has begun after those with less than `n` had ended.
+    /// Arrives. All accesses of the count are sequentially consistent: a thread that reads a count of `n` has begun
+    /// after all contenders with a smaller `ended` had ended.
     fn arrive(&self) -> Self::Ticket {
         let began = self.count.load(Ordering::SeqCst);
         let ticket = self.capacitor.arrive();
@@ -197,8 +202,8 @@ impl<C: ArriveDepart> ArriveDepart for ByClock<C> {
     }
 }
 
-/// A semaphore in the place of a capacitor: so many are let through at a time, first come, first served. There is no
-/// bound.
+/// A semaphore in the place of a capacitor: lets through so many contenders at a time, first come, first served. There
+/// is no bound on bypasses.
 pub struct Permits {
     sema: Ticket,
     limit: u32,
@@ -232,7 +237,7 @@ impl ArriveDepart for Permits {
         self.sema.acquire_numbered().expect("it is never closed")
     }
 
-    /// Never: a permit that is taken so has no number.
+    /// Returns `None`: a permit that is taken by a try has no number.
     fn try_arrive(&self) -> Option<u32> {
         None
     }

@@ -1,17 +1,19 @@
-//! How often a waiter is overtaken, exactly: by the numbers that arrivals have, and the order in which
-//! they are admitted. And whether that is within what is promised.
+//! The study of bypass: how often a waiter is overtaken, exactly, from the numbers of the arrivals and the order in
+//! which they are admitted; and whether that is within the promised bound.
 //!
-//! What is measured are the primitives of the library in [`Wrapped`](sudog_locks::capacitor::Wrapped), with a number for
-//! each arrival: see [`doorway`] for where it comes from, and [`arrival_history`] for what is counted. To make bypass likely
-//! there are more contenders than the limit, so that an inner lock always has a choice, and at times one is kept on its
-//! way to it. Where there is a gate they also rest at times, or it would stay shut, or one would have it to itself.
+//! The study measures the primitives of the library in [`Wrapped`](sudog_locks::capacitor::Wrapped), with a number for
+//! each arrival: see [`doorway`] for the source of the numbers, and [`arrival_history`] for the bypasses that are
+//! counted. Three measures make bypass likely: there are more contenders than the limit, so that an inner lock always
+//! has a choice; at times a contender is delayed on its way to the inner lock; and where there is a gate contenders
+//! also rest at times, as otherwise the gate would stay shut, or a contender would have the gate to itself.
 //!
-//! The platoon over the benaphore, which is the library's default, does not number arrivals: it is measured by the clock, so from
-//! when one has been let through to the lock. Of waiters for a credit nothing is seen there. What is promised of
-//! platoons is measured in full over the other two semaphores, whose tickets are the places in line.
+//! The platoon over the benaphore, which is the library's default, does not number arrivals. It is measured by the
+//! clock, so only from the time when a contender has been let through to the lock: bypasses of waiters for a credit are
+//! not seen. The promise of platoons is measured in full over the other two semaphores, whose tickets are the places in
+//! the queue.
 //!
-//! Two that promise nothing are there for comparison: lanes that are counted each for itself, and a semaphore without a
-//! capacitor. That more is found there shows that it would be found.
+//! Two cases that promise nothing are there for comparison: lanes that are counted separately, and a semaphore without
+//! a capacitor. More bypasses are found there, which shows that the study would find them.
 
 pub mod arrival_history;
 mod contest;
@@ -50,7 +52,7 @@ pub struct BypassArgs {
     #[arg(long, value_name = "A,B", value_parser = inner_locks)]
     pub locks: Option<List<LockName>>,
 
-    /// How many threads contend: more than the bypass limit, or no contender waits before the lock
+    /// Number of threads that contend: more than the bypass limit, or no contender waits before the lock
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = number::<2, MAX_THREADS>)]
     pub threads: usize,
 
@@ -58,22 +60,22 @@ pub struct BypassArgs {
     #[arg(long, value_name = "N", default_value = "4", value_parser = limit)]
     pub b: u32,
 
-    /// Acquisitions of each
+    /// Acquisitions of each lock
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = number::<1, MAX_ACQUISITIONS>)]
     pub acquisitions: usize,
 
-    /// Whether one arrival in a thousand is kept from the lock for a while, on its way from the capacitor
+    /// Keep an arrival in a thousand from the lock for a while, on its way from the capacitor
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off, action = clap::ArgAction::Set)]
     pub stall: bool,
 
-    /// Print how many were at the lock at so many admissions in the middle, one after another
+    /// Print the numbers of contenders at the lock at so many consecutive admissions in the middle
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<0, MAX_TRACE>)]
     pub trace: usize,
 }
 
 const MAX_TRACE: usize = 10_000;
 
-/// The log of so many, and what is counted in it, are half a gigabyte.
+/// The most acquisitions. The log of so many, with the counts of its analysis, takes half a gigabyte.
 const MAX_ACQUISITIONS: usize = 10_000_000;
 
 fn on_or_off(text: &str) -> Result<bool, &'static str> {
@@ -86,7 +88,7 @@ fn on_or_off(text: &str) -> Result<bool, &'static str> {
 
 const LANES: u32 = 2;
 
-/// What is before the lock.
+/// The capacitor before the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Case {
     Platoon,
@@ -97,7 +99,7 @@ enum Case {
     WindowGated,
     Together,
     Separate(LaneChoice),
-    /// Not a capacitor.
+    /// A semaphore, which is not a capacitor.
     Permits,
 }
 
@@ -114,11 +116,11 @@ const CASES: [Case; 10] = [
     Case::Separate(LaneChoice::AtRandom),
 ];
 
-/// The inner lock of the control: one that always overtakes.
+/// The inner lock and the case of the control: a lock that always overtakes.
 const CONTROL: (LockName, Case) = (LockName::Lifo, Case::Permits);
 
 impl Case {
-    /// The same, by name.
+    /// Returns the name of the composition of this case.
     fn name(self, inner: LockName, limit: u32) -> String {
         let (sema, wait, lanes) = (SemaphoreName::Ticket, Wait::Park, LANES);
         let (front, admit) = match self {
@@ -135,12 +137,13 @@ impl Case {
         Recipe { inner, limit, front, admit }.to_string()
     }
 
-    /// Whether it is measured by the clock: see [`ByClock`].
+    /// Returns whether the case is measured by the clock: see [`ByClock`].
     const fn is_by_clock(self) -> bool {
         matches!(self, Self::Platoon | Self::Separate(_))
     }
 
-    /// What is claimed for it, or would have to be: by the library, by the paper, or not at all.
+    /// Returns the bound that is claimed for the case by the library or by the paper; if there is no claim, the bound
+    /// that would have to be claimed.
     const fn bound(self, limit: u32) -> u64 {
         match self {
             Self::Together | Self::Separate(_) => (LANES * limit) as u64 - 1,
@@ -149,7 +152,7 @@ impl Case {
     }
 }
 
-/// One run.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 struct Run {
     case: Case,
@@ -159,12 +162,12 @@ struct Run {
     stall: bool,
 }
 
-/// What it brings home: what happened; and what the capacitor promises.
+/// The result of a run: the admissions, and the bound that the capacitor promises.
 type Outcome = (ArrivalHistory, Option<u64>);
 
 impl Run {
-    /// Makes it. The inner lock is in a box, whichever it is: nothing is timed here but the order of admissions, and the
-    /// capacitors stand before the box.
+    /// Makes the run. The inner lock is always in a box: only the order of admissions is recorded, not times, and the
+    /// capacitors are before the box.
     fn make(self, inner: LockName) -> io::Result<Outcome> {
         let (inner, limit) = (DynLock::of(inner), self.limit);
         match self.case {
@@ -196,7 +199,7 @@ impl Run {
     }
 }
 
-/// What is written of one.
+/// The record of a run.
 #[derive(Serialize)]
 struct BypassRecord {
     bench: &'static str,
@@ -206,33 +209,34 @@ struct BypassRecord {
     b: u32,
     stall: bool,
     acquisitions: usize,
-    /// Of these, those that went past the gate.
+    /// The number of these acquisitions that went past the gate.
     past: usize,
-    /// Of the contenders that were late for these, how many had arrived: they may have been bypassed, too, and count below.
+    /// The number of late contenders that had arrived. They may have been bypassed, too, and count below.
     late: usize,
-    /// Whether it is measured by the clock: then nothing is seen of the bypasses of contenders that wait for the capacitor.
+    /// True if the run is measured by the clock: then bypasses of contenders that wait for the capacitor are not seen.
     by_clock: bool,
     max: u32,
     p99: u32,
     mean: f64,
-    /// How many were bypassed 0 times, once, and so on up to the bound.
+    /// The numbers of contenders that were bypassed 0 times, once, and so on up to the bound.
     histogram: Vec<u64>,
     beyond: u64,
-    /// Bypasses by contenders that went past the gate: none, if it is right.
+    /// Bypasses by contenders that went past the gate: none, if the gate is right.
     by_past: u64,
-    /// The most by one and the same contender, and how many were bypassed more than once by one.
+    /// The most bypasses of a contender by the same contender. The next field is the number of contenders that were
+    /// bypassed more than once by the same contender.
     by_one: u32,
     by_one_again: u64,
-    /// How many were at the lock at each admission.
+    /// The numbers of contenders that were at the lock at the admissions.
     #[serde(flatten)]
     sawtooth: Sawtooth,
-    /// The same of some admissions in the middle.
+    /// The numbers of contenders at the lock at some admissions in the middle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     trace: Vec<u16>,
     bound: u64,
-    /// Whether the bound is promised by the library.
+    /// True if the library promises the bound.
     promised: bool,
-    /// Not known, if it is not promised, and nothing beyond it was found.
+    /// True if the bound holds. `None` if the bound is not promised, and no bypass beyond it was found.
     holds: Option<bool>,
 }
 
@@ -406,14 +410,14 @@ mod tests {
         }
     }
 
-    /// One in two thousand sleeps on its way to the lock, and the others do not wait for it.
+    /// A contender in two thousand sleeps on its way to the lock, and the others do not wait for that contender.
     #[test]
     fn without_a_capacitor_somebody_is_bypassed_for_long() {
         let (inner, case) = CONTROL;
         assert!((0..100).any(|_| record(inner, case, 20_000).holds == Some(false)));
     }
 
-    /// A window that lets one more through than it says.
+    /// A window that lets through one contender more than its limit.
     #[test]
     fn a_broken_promise_is_noticed() {
         let history = |admitted: &[Entry], late: &[Entry]| ArrivalHistory {
@@ -422,12 +426,13 @@ mod tests {
             beside: Vec::new(),
         };
         let run = Run { case: Case::Window, limit: 2, threads: 3, acquisitions: 3, stall: false };
-        let late = history(&[1, 2].map(Entry::at), &[Entry::at(0)]); // it starved to the end
+        let late = history(&[1, 2].map(Entry::at), &[Entry::at(0)]); // the late contender starved to the end
         for history in [history(&[1, 2, 0].map(Entry::at), &[]), late] {
             let record = BypassRecord::new(LockName::Tts, run, &(history, Some(1)), 0);
             assert_eq!((record.max, record.beyond, record.holds, record.verdict()), (2, 1, Some(false), "BROKEN"));
         }
-        // Within the bound; but no contender goes past the gate while another is in the capacitor.
+        // The number of bypasses is within the bound; but no contender may go past the gate while another is in the
+        // capacitor.
         let history = history(&[Entry::Past { began: 1 }, Entry::at(0)], &[]);
         let record = BypassRecord::new(LockName::Tts, Run { case: Case::WindowGated, ..run }, &(history, Some(1)), 0);
         assert_eq!((record.max, record.beyond, record.by_past, record.holds), (1, 0, 1, Some(false)));

@@ -1,4 +1,4 @@
-//! Figure 1 of the paper, with the window beside it: four curves for each inner lock.
+//! Figure 1 of the paper, with the window beside the paper's curves: four curves for each inner lock.
 
 use plotters::style::RGBColor;
 
@@ -15,12 +15,12 @@ use crate::targets::compose::LockSpec;
 use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::locks::LockName;
 
-/// The paper's, and a part that it leaves to chance.
+/// The part of the contenders that goes through the capacitor, drawn at random. The number is the paper's.
 const THROUGH: f64 = 0.01;
 
 const CONTENDERS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
-/// A curve of each plot: the paper's colours, and one for ours.
+/// A curve of each plot. The colours are the paper's, and another for the window.
 struct Variant {
     name: &'static str,
     about: &'static str,
@@ -55,13 +55,13 @@ const VARIANTS: [Variant; 4] = [
     },
 ];
 
-/// What is in one plot: an inner lock, in each variant.
+/// The locks of a plot: an inner lock, in each variant.
 struct Family {
     inner: LockName,
     variants: [LockSpec; VARIANTS.len()],
 }
 
-/// Measures and prints; with a file, writes a report as well.
+/// Measures and prints; with a file, also writes a report.
 pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, output: Output) -> Result<(), Failure> {
     let family = |&inner| Family { inner, variants: VARIANTS.map(|variant| (variant.of)(args, inner)) };
     let families: Vec<Family> = locks.iter().map(family).collect();
@@ -87,7 +87,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, o
     }
 }
 
-/// A row for each number of contenders.
+/// Returns a table with a row for each number of contenders.
 fn table(family: &Family, summaries: &Summaries) -> Table {
     let columns = VARIANTS.iter().flat_map(|variant| [variant.name, "min/max"]);
     let mut table = Table::new(0, ["T"].into_iter().chain(columns));
@@ -101,7 +101,7 @@ fn table(family: &Family, summaries: &Summaries) -> Table {
     table
 }
 
-/// Writes the page: a plot for each inner lock, and its figures below.
+/// Writes the page: a plot for each inner lock, and the plot's figures below.
 fn write(
     args: &CapacitorArgs,
     families: &[Family],

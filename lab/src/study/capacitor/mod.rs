@@ -1,11 +1,11 @@
-//! What capacitors do to locks: the paper's figure, and what is ours beside it; what they cost alone; and how much
-//! depends on the bypass limit.
+//! The study of capacitors: the paper's figure, with this project's window beside the paper's curves; the cost of a
+//! capacitor alone; and the influence of the bypass limit.
 //!
 //! | | measured on | how |
 //! |---|---|---|
 //! | [`figure`] | compositions by name | MutexBench over the number of contenders |
 //! | [`sweep`] | the same | MutexBench over the bypass limit |
-//! | [`tax`] | exact types, no other jumps than those of the lock | one contender |
+//! | [`tax`] | exact types, no other jumps than those of the lock | a single contender |
 //!
 //! Source: Dave Dice, *Capacitors*, figure 1.
 
@@ -48,11 +48,11 @@ pub struct CapacitorArgs {
     #[arg(long, value_name = "N", default_value = "4", value_parser = limit)]
     pub b: u32,
 
-    /// What platoons wait for; the tax is always that of the benaphore
+    /// Semaphore of platoons; the tax is always that of the benaphore
     #[arg(long, value_name = "NAME", default_value = "benaphore", value_parser = sema)]
     pub sema: SemaphoreName,
 
-    /// Only the tax: what a capacitor costs one contender alone
+    /// Only the tax: the cost of a capacitor for a single contender
     #[arg(long, conflicts_with_all = NOT_OF_THE_TAX)]
     pub tax: bool,
 
@@ -64,19 +64,20 @@ pub struct CapacitorArgs {
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
 
-    /// How much, and of what.
+    /// The length of the runs, and their workload.
     #[command(flatten)]
     pub effort: EffortArgs,
 }
 
-/// What it does not read: there is one contender, one lock, and the semaphore is always the same.
+/// The options that the tax does not read: there is a single contender, a single lock, and the semaphore is always the
+/// same.
 const NOT_OF_THE_TAX: [&str; 12] =
     ["sweep", "threads", "sema", "seconds", "runs", "cs", "ncs", "seed", "sample", "ungathered", "metrics", "window"];
 
-/// What it does not read.
+/// The options that the sweep does not read.
 const NOT_OF_THE_SWEEP: [&str; 2] = ["b", "rounds"];
 
-/// Inner locks. These commands compose by themselves.
+/// Parses inner locks. Composed locks are refused, as these commands compose by themselves.
 pub fn inner_locks(text: &str) -> Result<List<LockName>, String> {
     match items(text).into_iter().find(|item| item.contains(['(', ')'])) {
         Some(item) => Err(format!("'{item}' is composed; what is asked for here are inner locks, as 'go'")),
@@ -84,16 +85,16 @@ pub fn inner_locks(text: &str) -> Result<List<LockName>, String> {
     }
 }
 
-/// One that all capacitors can have.
+/// Parses a bypass limit that all capacitors can have.
 pub fn limit(text: &str) -> Result<u32, String> {
     const MOST: usize = MAX_WINDOW as usize;
     number::<1, MOST>(text).map(|limit| limit as u32)
 }
 
-/// Those of the paper's figure, in its order.
+/// The locks of the paper's figure, in its order.
 const FIGURE: [LockName; 5] = [LockName::Reciprocating, LockName::Ticket, LockName::Lifo, LockName::Mcs, LockName::Tts];
 
-/// Measures and prints; with a path, writes a report as well.
+/// Measures and prints; with a path, also writes a report.
 pub fn run(args: &CapacitorArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     let locks = |usual: &[LockName]| args.locks.as_ref().map_or_else(|| usual.to_vec(), |list| list.0.clone());
     if report.is_some() && (args.tax || args.sweep) {
@@ -111,25 +112,26 @@ pub fn run(args: &CapacitorArgs, report: Option<&Path>, output: Output) -> Resul
     tax::run(args, &locks(UNBOXED), output)
 }
 
-/// Platoons before a lock.
+/// Returns platoons before a lock.
 pub(in crate::study) fn platoon(inner: LockName, limit: u32, sema: SemaphoreName, admit: Admit) -> LockSpec {
     LockSpec::Composed(Recipe { inner, limit, front: Front::Platoon { sema }, admit }.into())
 }
 
-/// The window before a lock.
+/// Returns the window before a lock.
 pub(in crate::study) fn window(inner: LockName, limit: u32, wait: Wait, admit: Admit) -> LockSpec {
     LockSpec::Composed(Recipe { inner, limit, front: Front::Window { wait }, admit }.into())
 }
 
-/// What came of MutexBench.
+/// The results of MutexBench.
 struct Measured {
     plan: Plan,
     summaries: Summaries,
-    /// What is to be said of the logged runs, if there were any.
+    /// A text about the logged runs, if there were any.
     logged: Option<String>,
 }
 
-/// MutexBench on these, which take turns, with so many contenders unless it is said. They are made of inner locks.
+/// Runs MutexBench on `locks`, which take turns. `locks` are made of the locks `inner`. The default numbers of
+/// contenders are `threads`.
 fn mutexbench(
     bench: &'static str,
     args: &CapacitorArgs,

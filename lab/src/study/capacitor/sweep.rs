@@ -1,4 +1,4 @@
-//! The bypass limit, from one to as many as a window can have: of platoons, and of the window.
+//! The sweep of the bypass limit, from 1 to the most that a window can have: of platoons, and of the window.
 
 use super::{Measured, mutexbench, platoon, window};
 use crate::output::Output;
@@ -12,7 +12,7 @@ use crate::targets::locks::LockName;
 
 const LIMITS: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 31];
 
-/// What is swept. No contender passes a gate: the limit is what is looked at.
+/// The front ends of the sweep. No contender passes a gate, as the sweep is about the limit.
 const FRONTS: [fn(&CapacitorArgs, LockName, u32) -> LockSpec; 2] = [
     |args, inner, limit| platoon(inner, limit, args.sema, Admit::Always),
     |_, inner, limit| window(inner, limit, Wait::Park, Admit::Always),

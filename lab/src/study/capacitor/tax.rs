@@ -1,7 +1,7 @@
-//! What a capacitor costs a single contender.
+//! The cost of a capacitor for a single contender.
 //!
-//! Of a few nanoseconds a jump is a good part, so the types are exact here: what is compiled is what a user of the
-//! library would have. An inner lock that is not one of [`UNBOXED`] is in its box, bare as well as wrapped.
+//! A jump is a good part of a few nanoseconds, so the types are exact here: the compiled code is that which a user of
+//! the library would have. An inner lock that is not in [`UNBOXED`] is in a box, bare as well as wrapped.
 
 use serde::Serialize;
 use sudog_locks::capacitor::{Admission, Always, ArriveDepart, Gated, Platoon, SlidingWindow, Wrapped};
@@ -23,7 +23,7 @@ use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
-/// What is before the lock.
+/// The capacitor before the lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Variant {
     Bare,
@@ -37,7 +37,7 @@ const VARIANTS: [Variant; 5] =
     [Variant::Bare, Variant::Platoon, Variant::PlatoonGated, Variant::Window, Variant::WindowGated];
 
 impl Variant {
-    /// The same, by name.
+    /// Returns the name of the lock with this capacitor.
     fn spec(self, inner: LockName, limit: u32) -> LockSpec {
         match self {
             Self::Bare => LockSpec::Name(inner),
@@ -59,7 +59,7 @@ impl Variant {
     }
 }
 
-/// Nanoseconds of a pair, in one round.
+/// A round, which measures the nanoseconds of a pair of lock and unlock.
 struct Round {
     variant: Variant,
     limit: u32,
@@ -90,22 +90,22 @@ impl InnerJob for Round {
     }
 }
 
-/// What is written of one.
+/// The record of a lock.
 #[derive(Serialize)]
 struct TaxRecord {
     bench: &'static str,
     #[serde(flatten)]
     target: Target,
     inner: LockName,
-    /// Whether the types are those that a user would have; or else the inner lock is in a box.
+    /// True if the types are those that a user would have; false if the inner lock is in a box.
     exact: bool,
     #[serde(flatten)]
     on: Contenders,
     rounds: usize,
-    /// Of a pair of lock and unlock: the median over the rounds.
+    /// The nanoseconds of a pair of lock and unlock: the median over the rounds.
     ns: f64,
     ns_min: f64,
-    /// `ns` over that of the inner lock alone.
+    /// The quotient of `ns` and the `ns` of the inner lock alone.
     ratio: f64,
 }
 

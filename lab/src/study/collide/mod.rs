@@ -1,5 +1,5 @@
-//! Two contended locks in one bucket of the semaphore table, and the queues that the bucket can have: how the time grows
-//! with the number of waiters. `program.rs` has the program.
+//! The study of two contended locks in the same bucket of the semaphore table, with each of the queues that the bucket
+//! can have: how the time grows with the number of waiters. The program is in `program.rs`.
 
 mod program;
 
@@ -33,15 +33,16 @@ pub struct CollideArgs {
     #[arg(long, value_name = "A,B", value_parser = list::<QueueName>)]
     pub queue: Option<List<QueueName>>,
 
-    /// Which locks are in the bucket
+    /// Locks in the bucket
     #[arg(long, value_name = "CASE", default_value = "two-locks")]
     pub case: Case,
 
-    /// Numbers of contenders that lock A and B; with 'many-locks' of all of them [default: 100,300,1000,3000,10000; of threads up to 1000]
+    /// Numbers of contenders that lock A and B; with 'many-locks' of all contenders [default: 100,300,1000,3000,10000;
+    /// of threads up to 1000]
     #[arg(long, value_name = "N,N", value_parser = numbers::<1, MAX_COLLIDING>)]
     pub ns: Option<List<usize>>,
 
-    /// How often each of them does. In Go issue 17953: 10
+    /// Rounds of each of these contenders. In Go issue 17953: 10
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
 
@@ -53,37 +54,38 @@ pub struct CollideArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// What contends: threads or goroutines
+    /// Contenders: threads or goroutines
     #[arg(long, value_name = "WHAT", default_value = COLLIDING)]
     pub on: Kind,
 
-    /// How many workers run the goroutines [default: as many as there are processors]
+    /// Number of workers that run the goroutines [default: as many as there are processors]
     #[arg(long, value_name = "N", value_parser = number::<1, MAX_WORKERS>)]
     pub workers: Option<usize>,
 }
 
 impl CollideArgs {
-    /// What contends.
+    /// Returns the contenders.
     #[must_use]
     pub fn on(&self) -> OnArgs {
         OnArgs { on: self.on, workers: self.workers }
     }
 }
 
-/// Where there are any: of threads not enough can wait.
+/// The default kind of contenders: goroutines where there are any, as not enough threads can wait.
 const COLLIDING: &str = if cfg!(unix) { "goroutines" } else { "threads" };
 const MAX_COLLIDING: usize = 1 << 20;
 
-/// How many lock A, by default.
+/// The default numbers of goroutines that lock A.
 const GOROUTINES: &[usize] = &[100, 300, 1000, 3000, 10_000];
 
-/// Ten times as many threads cannot be had everywhere, nor would they be anywhere.
+/// The default numbers of threads that lock A. Ten times as many threads cannot be started everywhere, nor would they
+/// make progress anywhere.
 const THREADS: &[usize] = &[100, 300, 1000];
 
-/// A run that takes so long is not repeated: so long a time is no matter of chance.
+/// The time from which on a run is not repeated: chance has little influence on so long a time.
 const LONG: Duration = Duration::from_secs(4);
 
-/// What is written of a run.
+/// The record of a run.
 #[derive(Clone, Serialize, Debug)]
 struct CollideRecord {
     bench: &'static str,
@@ -96,9 +98,9 @@ struct CollideRecord {
     rounds: usize,
     hogs: usize,
     run: usize,
-    /// The whole.
+    /// The time of the whole run.
     seconds: f64,
-    /// How often A and B were locked, but for the hogs.
+    /// The number of times that A and B were locked, except by hogs.
     locks: usize,
     ns_per_lock: f64,
     hog_locks: u64,
@@ -108,7 +110,7 @@ struct CollideRecord {
     other_cpus: Option<f64>,
 }
 
-/// What to measure.
+/// The measurements to be made.
 struct Plan<'a> {
     on: Contenders,
     case: Case,
@@ -119,7 +121,7 @@ struct Plan<'a> {
     runs: usize,
 }
 
-/// Everything that was measured of one n, placement and queue.
+/// All results for one n, placement and queue.
 struct Row {
     placement: Placement,
     queue: QueueName,
@@ -254,7 +256,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// How it grows, and which queue loses.
+/// The growth of the time with n, and the queue that loses.
 struct Findings {
     points: Vec<Point>,
     growths: Vec<Growth>,
@@ -284,7 +286,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Measures and prints; with a path, writes a report as well.
+/// Measures and prints; with a path, also writes a report.
 pub fn run(args: &CollideArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
     let report = report.map(ReportFile::create).transpose()?;

@@ -1,4 +1,5 @@
-//! The program of Go issue 17953: many wait for one lock, and another lock of the same bucket is contended, too.
+//! The program of Go issue 17953: many goroutines wait for one lock, and another lock of the same bucket is contended,
+//! too.
 //!
 //! ```text
 //!   n goroutines, each a number of rounds            hogs, until those are done
@@ -7,31 +8,32 @@
 //!   one bucket:  A A A A A A A A ... A A  B B B B    who unlocks B looks for the first B
 //! ```
 //!
-//! The issue's locks are elements 0 and `-offset` of an array of `sync.RWMutex`. 251 is an offset at which they share a
-//! bucket, whatever the size of an element, as long as that is a multiple of 8 bytes: a bucket is `(addr >> 3) % 251`.
-//! Here they are elements 0 and 251, too; or, as a control, 0 and 125.
+//! The issue's locks are elements 0 and `-offset` of an array of `sync.RWMutex`. At offset 251 the two locks share a
+//! bucket, whatever the size of an element, as long as that size is a multiple of 8 bytes: a bucket is `(addr >> 3) %
+//! 251`. In this program the locks are elements 0 and 251, too; or, as a control, 0 and 125.
 //!
-//! Four things are not as in the issue, so that all queues have the same to do, run after run:
+//! Four points differ from the issue, so that all queues have the same work, run after run:
 //!
-//! * The locks are mutexes: of a `RWMutex` that has no readers it is the mutex among writers that is waited for.
-//! * They are in starvation mode from the start ([`policy::Fifo`]): each unlock hands over to the first in line. In
-//!   Go's normal mode a hog takes the lock again and again until a waiter has waited for a millisecond: how long a run
-//!   takes is then a matter of how many such milliseconds fall into it, which differs from run to run a hundredfold.
-//! * A hog gives way once in each of its rounds, while it has B: nothing interrupts a goroutine, and hogs that are not
-//!   in line contend for nothing. In Go they are preempted there. (For a thread it is `yield`.)
-//! * B is locked by the time-keeping thread until all stand in line, and that is when the clock starts. Otherwise
-//!   those that come first find the lock free, and are done before the others begin.
+//! * The locks are mutexes: contenders of a `RWMutex` that has no readers wait for its mutex among writers.
+//! * The locks are in starvation mode from the start ([`policy::Fifo`]): each unlock hands over to the first waiter. In
+//!   Go's normal mode a hog takes the lock again and again until a waiter has waited for a millisecond: the time of a
+//!   run then depends on the number of such milliseconds in the run, which differs from run to run a hundredfold.
+//! * A hog yields once in each of its rounds, while the hog has B: nothing interrupts a goroutine, and hogs that are
+//!   not queued contend for nothing. In Go hogs are preempted there. (A thread calls `yield`.)
+//! * The time-keeping thread has B locked until all contenders are queued, and the clock starts at its unlock.
+//!   Otherwise the first contenders would find the lock free, and be done before the others begin.
 //!
-//! So for each time that A is locked, each hog has B once, and those that are done with their rounds leave the line.
+//! So for each time that A is locked, each hog has B once, and contenders that are done with their rounds leave the
+//! queue.
 //!
-//! [`Case::ManyLocks`] is what CL 37103 brought the treap for: n/2 locks in one bucket, and two goroutines for each of
-//! them. Each has its lock, gives way while it has it, and unlocks; so the other one waits for it then. The bucket has
-//! n/2 waiters, each for a lock of its own: an unlock has to find one of n/2 addresses. A contender gives way once to
-//! eight times, by chance: if all did so once, locks would be unlocked in the order in which their waiters came, and each
-//! would be the first of any list.
+//! [`Case::ManyLocks`] is the case for which CL 37103 introduced the treap: n/2 locks in one bucket, and two goroutines
+//! for each lock. A goroutine locks, yields while it has the lock, and unlocks; so the other goroutine of that lock
+//! waits at that time. The bucket has n/2 waiters, each for another lock: an unlock has to find a single address among
+//! n/2. A contender yields once to eight times, by chance: if all contenders yielded once, locks would be unlocked in
+//! the order in which their waiters came, and each waiter would be the first of any list.
 //!
-//! One owner at a time runs, and hands over to the next: on several workers mostly to another worker, which takes ten
-//! times what a short walk does. On one worker there is little but the queue.
+//! A single owner runs at a time, and hands over to the next: on several workers mostly to another worker, which takes
+//! ten times as long as a short walk of the queue. On a single worker nearly all of the time is the queue's.
 
 use std::io;
 use std::sync::Arc;
@@ -56,32 +58,32 @@ use crate::targets::queues::QueueJob;
 /// A lock whose waiters are in a table.
 type Lock<T> = GoMutex<TableSema<T>, policy::Fifo>;
 
-/// Which locks there are.
+/// The locks of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, ValueEnum, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Case {
-    /// Two: all but the hogs wait for the one
+    /// Two locks: all contenders except the hogs wait for the first
     #[default]
     TwoLocks,
-    /// Half as many as contenders, two for each
+    /// Half as many locks as contenders, two contenders for each lock
     ManyLocks,
 }
 
-/// Where B is.
+/// The place of B.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Placement {
-    /// In the bucket of A.
+    /// B is in the bucket of A.
     Colliding,
-    /// In another one: a control.
+    /// B is in another bucket: a control.
     Apart,
 }
 
 impl Placement {
-    /// Both.
+    /// Both placements.
     pub const ALL: [Self; 2] = [Self::Colliding, Self::Apart];
 
-    /// The name in tables.
+    /// Returns the name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -90,7 +92,7 @@ impl Placement {
         }
     }
 
-    /// The issue's offset: how many elements after A.
+    /// Returns the issue's offset: the number of elements from A to B.
     const fn offset(self) -> usize {
         match self {
             Self::Colliding => BUCKETS,
@@ -99,39 +101,39 @@ impl Placement {
     }
 }
 
-/// One run to be made.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// What contends.
+    /// The kind of contenders.
     pub on: Contenders,
-    /// Which locks there are.
+    /// The locks of the run.
     pub case: Case,
-    /// Where B is.
+    /// The place of B.
     pub placement: Placement,
-    /// How many go for A.
+    /// The number of contenders that lock A.
     pub n: usize,
-    /// How often each.
+    /// The number of rounds of each of these.
     pub rounds: usize,
-    /// How many go for B alone.
+    /// The number of contenders that lock only B.
     pub hogs: usize,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// From when all stood in line until the last round was over.
+    /// The time from the moment when all contenders were queued to the end of the last round.
     pub elapsed: Duration,
-    /// How often hogs had B. With those that are still in line at the end.
+    /// The number of times that hogs had B, including the hogs that are still queued at the end.
     pub hog_locks: u64,
-    /// How many waited for A, on average over the rounds.
+    /// The number of waiters for A, on average over the rounds.
     pub in_line_of_a: f64,
-    /// How many waited for B.
+    /// The number of waiters for B, on average over the rounds.
     pub in_line_of_b: f64,
-    /// What it took.
+    /// The resources that the run used.
     pub usage: Usage,
 }
 
-/// What one brings home.
+/// The counts that a contender returns.
 #[derive(Clone, Copy, Default, Debug)]
 struct Tally {
     hog_locks: u64,
@@ -142,7 +144,7 @@ struct Tally {
 struct Arena<T> {
     run: Run,
     locks: Box<[Lock<T>]>,
-    /// Contenders that are not done yet, but for the hogs.
+    /// The number of contenders that are not done yet, without the hogs.
     left: AtomicUsize,
     end: OnceLock<Instant>,
 }
@@ -167,7 +169,8 @@ impl QueueJob for Run {
     }
 }
 
-/// How often a contender gives way in this round: 1 to 8 times. Knuth's congruential generator, from both numbers.
+/// Returns how often a contender yields in this round: 1 to 8 times. Draws by Knuth's congruential generator, from both
+/// numbers.
 fn yields(me: usize, round: usize) -> u64 {
     let drawn = (me as u64 + 1).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round as u64);
     1 + (drawn.wrapping_mul(6_364_136_223_846_793_005) >> 61)
@@ -192,7 +195,7 @@ impl<T: Table> Arena<T> {
         }
     }
 
-    /// With many locks: which one a contender goes for. Apart they are side by side.
+    /// Returns the index of the lock of a contender, with many locks. Locks that are apart are side by side.
     const fn place(placement: Placement, me: usize) -> usize {
         match placement {
             Placement::Colliding => me / 2 * BUCKETS,
@@ -216,7 +219,7 @@ impl<T: Table> Arena<T> {
         }
         self.b().lock();
         gate.open(true);
-        // One has A, and waits for B with the hogs.
+        // Wait until a contender has A and waits for B with the hogs, and all others wait for A.
         while (self.a().waiters() as usize) < self.run.n - 1 || (self.b().waiters() as usize) < self.run.hogs + 1 {
             thread::sleep(Duration::from_micros(100));
         }
@@ -263,7 +266,7 @@ impl<T: Table> Arena<T> {
         tally
     }
 
-    /// One is done with its rounds.
+    /// Notes that a contender is done with its rounds.
     fn leave(&self) {
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.end.set(system::now()).expect("there is one who is the last");
@@ -281,7 +284,7 @@ mod tests {
         for placement in Placement::ALL {
             let run = Run { on: Contenders::Threads, case: Case::TwoLocks, placement, n: 1, rounds: 1, hogs: 1 };
             let arena = Arena::<Treap>::new(run);
-            // The semaphores are as far apart as the locks, and lie in them where the locks' first bytes do, or later.
+            // The semaphores are as far apart as the locks. Each lies inside its lock, at the first byte or later.
             let [a, b] = [arena.a(), arena.b()].map(|lock| std::ptr::from_ref(lock).addr());
             for inside in (0..size_of::<Lock<Treap>>()).step_by(4) {
                 assert_eq!(bucket(a + inside) == bucket(b + inside), placement == Placement::Colliding);
@@ -310,7 +313,7 @@ mod tests {
             for placement in Placement::ALL {
                 let run = Run { on, case: Case::TwoLocks, placement, n: 8, rounds: 3, hogs: 2 };
                 let outcome = with_queue(queue, run).unwrap();
-                // At the start 7 wait for A, and they have it one after another; later, that is open.
+                // At the start 7 wait for A, and they have A one after another; later, that is open.
                 assert!(outcome.in_line_of_a * 24.0 >= 27.9, "{outcome:?}");
                 assert!(outcome.hog_locks >= 2, "{outcome:?}");
             }

@@ -1,4 +1,5 @@
-//! Counting wake-ups in vain, from outside: by the policy, which waiters ask anew each time that they begin to wait.
+//! Futile wake-ups, counted from outside: by the policy, which a waiter calls anew each time that the waiter begins to
+//! wait.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -10,26 +11,27 @@ system::thread_local! {
     static WAITS_BEGUN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many waits this thread has begun.
+/// Returns the number of waits that this thread has begun.
 #[inline]
 pub fn waits_begun() -> u64 {
     WAITS_BEGUN.get()
 }
 
-/// A policy as `P`, that counts the waits begun by each thread.
+/// A policy that behaves as `P`, and counts the waits that each thread begins.
 ///
-/// A waiter that is near its turn (and the first in line is, with `NEAR` at least 1) looks at the grant; if its turn
-/// has not come it asks its policy, with `iter` 0, for how long to look, and then waits by its protocol. Whenever that
-/// ends it looks again; it asks with 0 again if its turn has still not come, and does not ask at all if it has. So for
-/// one that is the first in line all along, *waits begun, less one, are the times that it was got up in vain*.
+/// A waiter that is near its turn looks at the grant. (The first waiter in the queue is near, if `NEAR` is at least 1.)
+/// If its turn has not come, the waiter asks its policy, with `iter` 0, for how long to look, and then waits by its
+/// protocol. When that wait ends, the waiter looks again: it asks with `iter` 0 again if its turn has still not come,
+/// and does not ask at all if the turn has come. So for a waiter that is the first in the queue all along, *waits
+/// begun, minus 1, are the futile wake-ups*.
 ///
-/// | protocol | what else gets it up, besides a wake of its bucket |
+/// | protocol | other reasons to get up, besides a wake of the waiter's bucket |
 /// |---|---|
-/// | chains, channels | nothing |
-/// | locations | nothing; it begins two waits each time, as the first only enlists it |
-/// | buckets | that the bucket's word has changed before it sleeps: its sequence, or the bit of the first to sleep there; that four seconds have passed |
+/// | chains, channels | none |
+/// | locations | none; the waiter begins two waits each time, as the first only enlists the waiter |
+/// | buckets | the bucket's word has changed before the waiter sleeps: its sequence, or the bit of the first sleeper there; or four seconds have passed |
 ///
-/// Those behind the first in line do not ask, so they are not counted; nor are goroutines, which share a thread.
+/// Waiters behind the first do not ask, so they are not counted; nor are goroutines, which share a thread.
 pub struct Counting<P>(PhantomData<P>);
 
 impl<P: WaitPolicy> WaitPolicy for Counting<P> {
@@ -44,8 +46,8 @@ impl<P: WaitPolicy> WaitPolicy for Counting<P> {
     }
 }
 
-/// Sleeps without a second look. Contenders that look for a while before they sleep find their turn in that time, as long as
-/// a pair has two processors; but it is sleepers that collisions are about.
+/// A policy that sleeps without a second look. Contenders that look for a while before they sleep find their turn in
+/// that time, as long as a pair has two processors; but collisions concern sleepers.
 pub struct AtOnce;
 
 impl WaitPolicy for AtOnce {
@@ -67,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// Sleeps at once, and tells how often it has been asked.
+    /// A policy that sleeps at once, and counts the calls.
     struct Telling<const N: usize>;
 
     static TOLD: [AtomicU32; 4] = [const { AtomicU32::new(0) }; 4];
@@ -81,7 +83,7 @@ mod tests {
         }
     }
 
-    /// Gets up the waiter of a semaphore in vain, some times, by wakes of all 64 buckets.
+    /// Wakes the waiter of a semaphore in vain, some times, by wakes of all 64 buckets.
     fn in_vain<W: TicketWait, const N: usize>() {
         const TIMES: u32 = 3;
         let sema = Benaphore::<W>::with_permits(0);

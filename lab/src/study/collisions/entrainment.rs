@@ -1,30 +1,31 @@
-//! Which semaphores share a bucket, without any threads: an evaluation of the hashes.
+//! Semaphores that share a bucket, computed without any threads: an evaluation of the hashes.
 
 use serde::Serialize;
 use sudog_locks::waiting_array::TicketHash;
 
 use super::{HashJob, HashName, with_hash};
 
-/// Semaphores in an array of padded ones.
+/// The distance of semaphores in an array of padded semaphores.
 pub const SPACING: usize = 128;
-/// Any address will do: nothing is ever read there.
+/// The address of the first array. Any address will do: nothing is ever read there.
 const BASE: usize = 0x10_0000;
-/// Arrays, at different addresses, over which is averaged. Over tickets it is not: it is the same for all.
+/// The number of arrays, at different addresses, over which the result is averaged. The result is not averaged over
+/// tickets, as it is the same for all tickets.
 const ARRAYS: usize = 256;
 
-/// What came of one hash with one number of waiters.
+/// The result for a hash and a number of waiters.
 #[derive(Clone, Serialize, Debug)]
 pub struct EntrainmentRecord {
     bench: &'static str,
     /// The hash.
     pub hash: HashName,
-    /// How many buckets it uses.
+    /// The number of buckets of the hash.
     pub buckets: usize,
-    /// How many wait, each for a semaphore of its own, and all with tickets of the same number.
+    /// The number of waiters, each of which waits for another semaphore, and all with tickets of the same number.
     pub waiters: usize,
-    /// The part of the waiters that do not have their bucket to themselves.
+    /// The part of the waiters that share their bucket with another waiter.
     pub shared: f64,
-    /// What it would be if each were in any bucket.
+    /// The same part if each waiter were in a random bucket.
     pub by_chance: f64,
 }
 
@@ -45,7 +46,7 @@ impl HashJob for Shared {
     }
 }
 
-/// Computes it.
+/// Computes the record of a hash and a number of waiters.
 #[must_use]
 pub fn record(hash: HashName, waiters: usize) -> EntrainmentRecord {
     let (buckets, shared) = with_hash(hash, Shared(waiters));
@@ -68,7 +69,7 @@ mod tests {
 
     #[test]
     fn addresses_that_are_not_mixed_collide_all_the_time() {
-        // 128 bytes apart there are 16 places in 2048 buckets, and one in 64.
+        // At a distance of 128 bytes there are 16 places in 2048 buckets, and one place in 64.
         assert_eq!(record(HashName::Plain2048, 16).shared, 0.0);
         assert_eq!(record(HashName::Plain2048, 32).shared, 1.0);
         assert_eq!(record(HashName::Plain64, 2).shared, 1.0);
@@ -76,10 +77,12 @@ mod tests {
         assert!(mixed.shared < 2.0 * mixed.by_chance, "{mixed:?}");
     }
 
-    /// All walk alike: so what is shared at one ticket is shared at the next, mixed or not.
+    /// All semaphores go through the buckets alike: so two that share a bucket at a ticket share a bucket at the next,
+    /// mixed or not.
     #[test]
     fn who_meets_in_step_stays_together() {
-        /// No hash looks at more than the page and the place in it, of 512.
+        /// The number of tickets to check. No hash uses more of a ticket than the page and the place in the page, of
+        /// 512.
         const TICKETS: u64 = 2048;
 
         struct Pairs;

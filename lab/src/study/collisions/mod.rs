@@ -1,18 +1,20 @@
-//! What many semaphores do to each other in one waiting array.
+//! The study of collisions: the disturbance that many semaphores cause each other in one waiting array.
 //!
-//! Two threads hand a permit back and forth by two semaphores: the thread that has it posts the other's, and waits for its own.
-//! So of each pair one waits at any time, the only waiter of its semaphore, and asleep; and many pairs go forward in
-//! step:
+//! Two threads hand a permit back and forth by two semaphores: the thread that has the permit posts the other's
+//! semaphore, and waits for its own. So at any time one thread of each pair waits, asleep, as the only waiter of its
+//! semaphore; and many pairs go forward in step:
 //!
 //! ```text
 //!   first array    | A of pair 0 | A of pair 1 | …      128 bytes each
 //!   second array   | B of pair 0 | B of pair 1 | …
 //! ```
 //!
-//! One that is got up though its turn has not come was got up for another semaphore's sake; or by a poster that woke the
-//! ticket after the one granted, as it does, but so late that this one was waited for by then.
+//! A waiter that is woken although its turn has not come was woken for another semaphore's sake; or by a poster that
+//! wakes the ticket after the granted ticket, as posters do, but so late that the woken waiter already waits with that
+//! ticket.
 //!
-//! `counting.rs` says how that is counted, `entrainment.rs` computes what part of the waiters share a bucket.
+//! `counting.rs` describes how these wake-ups are counted, and `entrainment.rs` computes the part of the waiters that
+//! share a bucket.
 
 mod counting;
 mod entrainment;
@@ -57,11 +59,11 @@ pub struct CollisionsArgs {
     #[arg(long, value_name = "A,B", value_parser = list::<HashName>)]
     pub hashes: Option<List<HashName>>,
 
-    /// How they wait, by name [default: all]
+    /// Ways to wait, by name [default: all]
     #[arg(long, value_name = "A,B", value_parser = list::<ProtocolName>)]
     pub protocols: Option<List<ProtocolName>>,
 
-    /// How long a run takes
+    /// Length of a run
     #[arg(long, value_name = "S", default_value = "0.1", value_parser = seconds)]
     pub seconds: Duration,
 
@@ -75,7 +77,7 @@ const MAX_PAIRS: usize = MAX_THREADS / 2;
 registry! {
     /// The name of a hash, with its number of buckets.
     enum HashName;
-    /// Something to do with a hash, whichever it is.
+    /// A job on a hash of any type.
     trait HashJob over TicketHash;
     fn with_hash;
     unknown "hash";
@@ -92,23 +94,23 @@ registry! {
 
 /// A way to wait, for any hash.
 pub trait Protocol {
-    /// With this hash, counting, and asleep at once.
+    /// The wait by this protocol with a hash; the wait counts, and sleeps at once.
     type On<H: TicketHash>: TicketWait;
 
-    /// How many waits the waiter begins for one that it is got up from.
+    /// The number of waits that the waiter begins for each wake-up.
     const BEGINS: u64 = 1;
 }
 
-/// See [`ChainWait`].
+/// The protocol of [`ChainWait`].
 pub struct Chains;
 
-/// See [`ChannelWait`].
+/// The protocol of [`ChannelWait`].
 pub struct Channels;
 
-/// See [`LocationWait`].
+/// The protocol of [`LocationWait`].
 pub struct Locations;
 
-/// See [`BucketWait`].
+/// The protocol of [`BucketWait`].
 pub struct Buckets;
 
 impl Protocol for Chains {
@@ -126,14 +128,14 @@ impl Protocol for Channels {
 impl Protocol for Locations {
     type On<H: TicketHash> = LocationWait<Counting<AtOnce>, 1, H>;
 
-    /// It enlists, looks once more, and waits.
+    /// Two, as the waiter enlists, looks once more, and waits.
     const BEGINS: u64 = 2;
 }
 
 registry! {
     /// The name of a way to wait.
     enum ProtocolName;
-    /// Something to do with a way to wait, whichever it is.
+    /// A job on a way to wait of any type.
     trait ProtocolJob over Protocol;
     fn with_protocol;
     unknown "protocol";
@@ -144,7 +146,7 @@ registry! {
     Locations = "locations": Locations, "the benaphore, whose waiters enlist at locations";
 }
 
-/// One run to be made.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 struct Run {
     protocol: ProtocolName,
@@ -153,16 +155,16 @@ struct Run {
     duration: Duration,
 }
 
-/// What one thread brings home, and what all together do.
+/// The counts of a thread, or of all threads together.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     acquisitions: u64,
-    /// Those that did not find a permit.
+    /// The number of acquisitions that did not find a permit.
     waited: u64,
     futile: u64,
 }
 
-/// What is written of a run.
+/// The record of a run.
 #[derive(Clone, Serialize, Debug)]
 struct CollisionRecord {
     bench: &'static str,
@@ -183,7 +185,8 @@ struct CollisionRecord {
     other_cpus: Option<f64>,
 }
 
-/// The semaphores, of each pair's first and second, 128 bytes apart; and the end.
+/// The semaphores, those of the first thread of each pair and those of the second, 128 bytes apart; and the flag that
+/// ends the run.
 struct Arena<W> {
     semaphores: [Box<[CachePadded<Benaphore<W>>]>; 2],
     stop: CachePadded<AtomicBool>,
@@ -200,7 +203,7 @@ impl Run {
 
     fn with<W: TicketWait>(self, begins: u64) -> io::Result<(Duration, Tally, Usage)> {
         let one = |permits| CachePadded::new(Benaphore::<W>::with_permits(permits));
-        // One of each pair begins.
+        // Give a permit to one thread of each pair, which begins.
         let semaphores = [1, 0].map(|permits| (0..self.pairs).map(|_| one(permits)).collect());
         let arena = Arc::new(Arena { semaphores, stop: CachePadded::new(AtomicBool::new(false)) });
         let theirs = Arc::clone(&arena);
@@ -257,7 +260,7 @@ impl HashJob for Run {
 }
 
 impl<W: TicketWait> Arena<W> {
-    /// The life of one of a pair.
+    /// Runs the loop of a thread of a pair.
     fn work(&self, me: usize, begins: u64, gate: &Gate) -> Tally {
         let [ours, theirs] = [me, me + 1].map(|side| &self.semaphores[side % 2][me / 2]);
         let mut tally = Tally::default();
@@ -265,7 +268,8 @@ impl<W: TicketWait> Arena<W> {
         while running {
             let before = waits_begun();
             ours.acquire_many(1).expect("nobody closes it");
-            // Asked with the permit, so at the end the other one gets it once more, and leaves.
+            // Read the flag while this thread has the permit: at the end the other thread gets the permit once more,
+            // and leaves.
             running = !self.stop.load(Ordering::Relaxed);
             theirs.post(1);
             if running {
@@ -291,7 +295,7 @@ impl Tally {
     }
 }
 
-/// What to measure.
+/// The measurements to be made.
 struct Plan<'a> {
     ns: &'a [usize],
     hashes: &'a [HashName],
@@ -338,7 +342,7 @@ impl Plan<'_> {
         table
     }
 
-    /// What is computed, and what chance would make of it.
+    /// Returns the table of the computed parts, and of those by chance.
     fn computed(&self, records: &[entrainment::EntrainmentRecord]) -> Table {
         let mut table = Table::new(1, self.header(["hash"]));
         let mut chances: Vec<usize> = Vec::new();
@@ -401,7 +405,7 @@ const REMARKS: [&str; 4] = [
     "In step, those who share a bucket once share one at every ticket, whatever the hash: all walk alike.",
 ];
 
-/// A quantity: its title, where it comes from, how it looks.
+/// A quantity: its title, its source, its format.
 type Quantity = (&'static str, fn(&CollisionRecord) -> f64, fn(f64) -> String);
 
 const QUANTITIES: [Quantity; 2] = [

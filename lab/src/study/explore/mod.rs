@@ -31,7 +31,7 @@ pub struct ExploreArgs {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
 
-    /// The first of them
+    /// The first seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub first: u64,
 
@@ -47,7 +47,7 @@ pub struct ExploreArgs {
     #[arg(long)]
     pub until_failure: bool,
 
-    /// Where to write the timeline of a failure, for chrome://tracing or Perfetto
+    /// File to which the timeline of a failure is written, for chrome://tracing or Perfetto
     #[arg(long, value_name = "PATH")]
     pub timeline: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! Programs to explore: each a few threads or goroutines, and what must be true of them.
+//! Programs to explore: each runs a few threads or goroutines, and checks a property of the library.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ use crate::targets::models;
 
 macro_rules! programs {
     ($($name:literal: $body:expr,)*) => {
-        /// All of them.
+        /// Returns all programs.
         pub(super) fn programs() -> Vec<Program> {
             vec![$(Program { name: $name.into(), body: Box::new($body) },)*]
         }
@@ -92,7 +92,7 @@ programs! {
     "goroutines-locals": goroutines_locals,
 }
 
-/// Runs `body` on so many threads, one of them the caller's.
+/// Runs `body` on so many threads, one of which is the caller's.
 fn on_threads(n: usize, body: impl Fn(usize) + Send + Sync + 'static) {
     let body = Arc::new(body);
     let spawn = |me| {
@@ -104,7 +104,7 @@ fn on_threads(n: usize, body: impl Fn(usize) + Send + Sync + 'static) {
     others.into_iter().for_each(|other| other.join().expect("no thread panics"));
 }
 
-/// Seen by one thread at a time.
+/// A place that is visited by one thread at a time, and checks this.
 #[derive(Default)]
 struct Alone {
     inside: AtomicU32,
@@ -119,7 +119,7 @@ impl Alone {
     }
 }
 
-/// Mutual exclusion; a lock that fails at its deadline lets the others go on.
+/// Checks mutual exclusion, and that a lock that fails at its deadline lets the other threads go on.
 fn lock<L: RawLock + 'static>() {
     let shared = Arc::new((L::new(), Alone::default(), AtomicU32::new(0)));
     let theirs = shared.clone();
@@ -135,7 +135,7 @@ fn lock<L: RawLock + 'static>() {
                 None => _ = failed.fetch_add(1, Relaxed),
                 Some(guard) => {
                     alone.visit();
-                    // SAFETY: locked above, by this thread.
+                    // SAFETY: `guard` came from an acquisition of `lock` above, by this thread.
                     unsafe { lock.unlock(guard) };
                 }
             }
@@ -144,11 +144,12 @@ fn lock<L: RawLock + 'static>() {
     let (lock, alone, failed) = &*shared;
     assert_eq!(alone.visits.load(Relaxed) + failed.load(Relaxed), 9, "a visit is lost");
     let guard = lock.try_lock();
-    // SAFETY: locked just now.
+    // SAFETY: the guard came from `try_lock` of `lock` above, by this thread.
     unsafe { lock.unlock(guard.expect("all have unlocked")) };
 }
 
-/// Of n contenders, others overtake one at most n (n - 1) times after it has announced itself, whatever the inner lock does.
+/// Checks that others overtake a contender at most n (n - 1) times after the contender has announced itself, with n
+/// contenders and whatever the inner lock does.
 fn bar_david_bound() {
     const N: u32 = 3;
     let shared = Arc::new((models::BarDavid::<Lifo>::new(), Alone::default()));
@@ -161,13 +162,13 @@ fn bar_david_bound() {
             let overtook = alone.visits.load(Relaxed) - before;
             assert!(overtook <= N * (N - 1), "others overtook a contender {overtook} times");
             alone.visit();
-            // SAFETY: locked above, by this thread.
+            // SAFETY: `guard` came from `lock_announced` of `lock` above, by this thread.
             unsafe { lock.unlock(guard) };
         }
     });
 }
 
-/// Permits are conserved: two may be inside.
+/// Checks that permits are conserved: two threads may be inside.
 fn semaphore<S: Semaphore + 'static>() {
     let shared = Arc::new((S::new(2), AtomicU32::new(0)));
     let theirs = shared.clone();
@@ -214,7 +215,7 @@ fn rw_mutex() {
     assert_eq!(*shared.0.read(), 4);
 }
 
-/// A queue of two places.
+/// Checks a queue of two places, made of a mutex and two condition variables.
 fn cond() {
     type Queue = (Mutex<VecDeque<u32>>, Cond, Cond);
     let queue: Arc<Queue> = Arc::new((Mutex::new(VecDeque::new()), Cond::new(), Cond::new()));
@@ -241,7 +242,7 @@ fn cond() {
     });
 }
 
-/// A signal is not lost to a waiter that gives up: another one has it then.
+/// Checks that a signal is not lost to a waiter that gives up: another waiter then has the signal.
 fn cond_deadline() {
     let shared = Arc::new((Mutex::new(0_u32), Cond::new()));
     on_threads(3, move |me| {
@@ -257,7 +258,7 @@ fn cond_deadline() {
                 let deadline = now() + Duration::from_micros(1);
                 if *guard == 0 && cond.wait_until(&mut guard, deadline) {
                     drop(guard);
-                    cond.signal(); // it had the signal, and passes it on
+                    cond.signal(); // this waiter had the signal, and passes the signal on
                 }
             }
             _ => {
@@ -318,7 +319,7 @@ fn context_ends() {
     group.wait();
 }
 
-/// Each value once, in the order of its sender.
+/// Checks that each value is received once, in the order of its sender.
 fn channel(capacity: usize) {
     let ch = Chan::new(capacity);
     let sums = Arc::new(AtomicU32::new(0));
@@ -340,7 +341,7 @@ fn channel(capacity: usize) {
     assert_eq!(sums.load(Relaxed), 606, "each value is received once");
 }
 
-/// A receive that is dropped after it has been given a value gives it back.
+/// Checks that a receive that is dropped after it has been given a value gives that value back.
 fn dropped_receive() {
     let ch = Chan::new(0);
     let theirs = ch.clone();
@@ -359,7 +360,7 @@ fn dropped_receive() {
     sender.join().expect("it does not panic");
 }
 
-/// What was not sent by its deadline comes back; what was sent is received.
+/// Checks that a value that was not sent by its deadline comes back, and that a value that was sent is received.
 fn channel_deadlines() {
     let ch = Chan::new(0);
     let sent = Arc::new(AtomicU32::new(0));
@@ -403,7 +404,7 @@ fn close() {
     assert_eq!(received.load(Relaxed), 2, "what was sent before the close is received");
 }
 
-/// The receiver leaves, and ends the sends that wait: each value has been received, or comes back.
+/// Checks a receiver that leaves, and so ends the sends that wait: each value has been received, or comes back.
 fn receiver_leaves() {
     let (tx, rx) = channel_of::<u32>(0);
     let rx = Mutex::new(Some(rx));
@@ -420,7 +421,7 @@ fn receiver_leaves() {
     assert_eq!(sent.load(Relaxed), 0, "what was sent has been received");
 }
 
-/// A task waits for a channel and a permit, and takes one of them: the other is left for others.
+/// Checks a task that waits for a channel and a permit, and takes one of the two: the other stays available.
 fn select_beside_future() {
     let (ch, permits) = (Chan::<u32>::new(0), Arc::new(RuntimeSema::new(0)));
     let (to, theirs) = (ch.clone(), permits.clone());
@@ -520,7 +521,7 @@ fn goroutines_sleep() {
     });
 }
 
-/// Permits are conserved when waits on goroutines end by deadlines just as permits come.
+/// Checks that permits are conserved when waits on goroutines end by deadlines just as permits come.
 fn goroutines_deadlines() {
     let left = run(|| {
         let shared = Arc::new((RuntimeSema::new(1), AtomicU32::new(0)));
@@ -546,8 +547,8 @@ fn goroutines_deadlines() {
     assert_eq!(left, 1, "permits are conserved");
 }
 
-/// A commit gives way, sleeps, panics or ends its goroutine. The deadline of its park holds if the commit returns, and
-/// ends no other wait: not that of the next goroutine on the same stack.
+/// Checks commits that yield, sleep, panic or end their goroutine. The deadline of the commit's park holds if the
+/// commit returns, and ends no other wait: not that of the next goroutine on the same stack.
 fn goroutines_commits() {
     let park = |commit: fn()| {
         let deadline = now() + Duration::from_micros(1);
@@ -582,8 +583,8 @@ fn goroutines_commits() {
     });
 }
 
-/// The second value of a local, which an initialiser that comes back to itself makes, is dropped while nothing is borrowed: its
-/// destructor may give way, and use other locals.
+/// Checks a local whose initialiser accesses that same local, and so makes a second value. The second value is dropped
+/// while nothing is borrowed: its destructor may yield, and use other locals.
 fn goroutines_locals() {
     struct Second(bool);
     impl Drop for Second {

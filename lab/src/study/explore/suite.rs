@@ -55,7 +55,7 @@ pub(super) fn programs() -> Vec<Program> {
     let semaphores = semaphores.map(|&name| ("semaphore", name.name(), with_semaphore(name, Checks)));
     let programs = |(kind, backend, checks): (&'static str, &'static str, Vec<Check>)| {
         checks.into_iter().map(move |(name, check)| Program {
-            // Some names are those of a lock and of a semaphore.
+            // Add the kind: some names are those of a lock and of a semaphore.
             name: format!("{kind}:{backend}:{name}").into(),
             body: Box::new(move || check(|| ())),
         })

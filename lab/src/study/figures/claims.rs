@@ -1,7 +1,8 @@
-//! What the sources say of the figures, and whether curves show it.
+//! The claims of the sources about the figures, and the checks whether the curves show them.
 //!
-//! The sources print curves and no numbers. So each claim has a check with a bound of ours, which is printed beside it.
-//! A check is of [`Summaries`] alone; a claim on numbers of contenders that were not measured has no answer.
+//! The sources print curves and no numbers. So each claim has a check with a bound of this project's choice, which is
+//! printed beside the claim. A check uses [`Summaries`] alone; a claim on numbers of contenders that were not measured
+//! has no answer.
 
 use serde::Serialize;
 
@@ -12,27 +13,27 @@ use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
-/// Something that a source says of a figure.
+/// A claim of a source about a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// In our words.
+    /// The claim, in words of this project.
     pub says: &'static str,
-    /// What is asked of the curves.
+    /// The property that the check asks of the curves.
     pub asked: &'static str,
-    /// The answer.
+    /// The check, which returns the answer.
     pub check: fn(&Summaries) -> Verdict,
 }
 
-/// Whether curves show it.
+/// The answer of a check.
 #[derive(Clone, PartialEq, Serialize, Debug)]
 pub struct Verdict {
-    /// Nothing, if what it is about was not measured.
+    /// True if the curves show the claim; `None` if the figures that the claim is about were not measured.
     pub shown: Option<bool>,
-    /// The numbers that decide it.
+    /// The numbers that decide.
     pub found: String,
 }
 
-/// Contention is high from so many contenders on.
+/// The number of contenders from which on contention is high.
 const MANY: usize = 32;
 
 pub const OF_SEMAPHORES: &[Claim] = &[
@@ -215,7 +216,7 @@ const TICKET: Target = Target::Semaphore(SemaphoreName::TicketSpin);
 const TWA: Target = Target::Semaphore(SemaphoreName::TwaSpin);
 
 impl Verdict {
-    /// Whether both are shown. What is not shown decides, whatever was not measured.
+    /// Returns whether both claims are shown. A claim that is not shown decides, even if the other was not measured.
     fn both(one: Self, other: Self) -> Self {
         let shown = match (one.shown, other.shown) {
             (Some(false), _) | (_, Some(false)) => Some(false),
@@ -225,14 +226,14 @@ impl Verdict {
         Self { shown, found: format!("{}; {}", one.found, other.found) }
     }
 
-    /// The same, and what the numbers are of.
+    /// Puts a label in front of the numbers.
     fn about(self, what: &str) -> Self {
         Self { found: format!("{what}: {}", self.found), ..self }
     }
 }
 
-/// Whether each of these holds; each has a label. If one does not, that is the answer; if one was not measured, there is
-/// none.
+/// Returns whether `holds` is true of all values, each of which has a label. If it is false of any value, the answer is
+/// no; otherwise, if any value was not measured, there is no answer.
 fn all(values: impl IntoIterator<Item = (String, Option<f64>)>, holds: impl Fn(f64) -> bool) -> Verdict {
     let values: Vec<_> = values.into_iter().collect();
     let held: Vec<Option<bool>> = values.iter().map(|(_, value)| value.map(&holds)).collect();
@@ -269,31 +270,31 @@ fn of(s: &Summaries, target: impl Into<Target>, threads: usize) -> Option<&Summa
     s.all.iter().find(|summary| summary.target == target && summary.threads == threads)
 }
 
-/// The throughput of one over that of the other.
+/// Returns the throughput of `one` over that of `other`.
 fn ratio(s: &Summaries, one: impl Into<Target>, other: impl Into<Target>, threads: usize) -> Option<f64> {
     let ratio = of(s, one, threads)?.throughput / of(s, other, threads)?.throughput;
     ratio.is_finite().then_some(ratio)
 }
 
-/// The throughput with so many over that with so few.
+/// Returns the throughput with `many` contenders over that with `few`.
 fn change(s: &Summaries, target: impl Into<Target>, few: usize, many: usize) -> Option<f64> {
     let target = target.into();
     let ratio = of(s, target, many)?.throughput / of(s, target, few)?.throughput;
     ratio.is_finite().then_some(ratio)
 }
 
-/// The largest number of contenders, if that is many.
+/// Returns the largest number of contenders, if contention is high with so many.
 fn most(s: &Summaries) -> Option<usize> {
     s.threads.iter().copied().max().filter(|&most| most >= MANY)
 }
 
-/// min/max with the most contenders.
+/// Returns min/max with the most contenders.
 fn fairness(s: &Summaries, target: impl Into<Target>) -> Option<f64> {
     let min_max = of(s, target, most(s)?)?.min_max;
     min_max.is_finite().then_some(min_max)
 }
 
-/// With each number of contenders that was measured, from one on.
+/// Returns the values for each measured number of contenders that is at least `least`.
 fn each_from(
     s: &Summaries,
     least: usize,
@@ -302,7 +303,7 @@ fn each_from(
     s.threads.iter().filter(move |&&threads| threads >= least).map(move |&threads| (at(threads), of(threads)))
 }
 
-/// The least of these.
+/// Returns the least of these values.
 fn worst_from(s: &Summaries, least: usize, of: impl Fn(usize) -> Option<f64>) -> Option<f64> {
     let all: Option<Vec<f64>> = each_from(s, least, of).map(|(_, value)| value).collect();
     all?.into_iter().reduce(f64::min)
@@ -318,7 +319,7 @@ mod tests {
     /// A target, its throughput as a function of the number of contenders, and its min/max.
     type Made = (Target, fn(f64) -> f64, f64);
 
-    /// Curves of these; each waiter is overtaken once at most.
+    /// Makes curves of these targets, in which each waiter is overtaken once at most.
     fn made(lines: &[Made], threads: &[usize]) -> Summaries {
         let summary = |&(target, throughput, min_max): &Made, threads: usize| {
             let mut summary = Summary::new(target, threads, &[]);
@@ -340,7 +341,7 @@ mod tests {
         claims.iter().map(|claim| (claim.check)(s).shown).collect()
     }
 
-    /// Each claim is shown by curves that are as the source says, and not by flat ones.
+    /// Checks that each claim is shown by curves as the source describes them, and not by flat curves.
     #[test]
     fn semaphores() {
         let dip = |t: f64| {
@@ -356,7 +357,7 @@ mod tests {
         assert_eq!(shown(OF_SEMAPHORES, &s), [Some(true); 5]);
         let s = made(&[(TICKET, |_| 10.0, 1.0), (TWA, |_| 5.0, 1.0)], &THREADS);
         assert_eq!(shown(OF_SEMAPHORES, &s), [Some(false); 5]);
-        // Alone and in twos only some can be told, and flat curves still show no drop.
+        // With numbers 1 and 2 only some claims have an answer, and flat curves still show no drop.
         let s = made(&[(TICKET, |t| 10.0 / t, 1.0), (TWA, |t| 10.0 / t, 1.0)], &[1, 2]);
         assert_eq!(shown(OF_SEMAPHORES, &s), [Some(true), Some(true), None, None, None]);
     }
@@ -378,7 +379,8 @@ mod tests {
         }
         assert_eq!(shown(OF_CAPACITORS, &made(&lines, &THREADS)), [Some(true); 9]);
 
-        // A capacitor that costs most of the throughput alone, gains it back fractionally only, and evens out nothing.
+        // A capacitor that costs most of the throughput alone, regains the throughput only as the fractional capacitor,
+        // and evens out nothing.
         let mut lines: Vec<Made> = Vec::new();
         for lock in CAPACITOR_LOCKS {
             lines.push((lock.into(), |_| 10.0, 0.2));

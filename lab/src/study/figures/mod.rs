@@ -1,4 +1,5 @@
-//! The figures of the sources, drawn anew, with what the sources say beside them and whether the curves show it.
+//! The figures of the sources, drawn anew, with the claims of the sources and the answers whether the curves show the
+//! claims.
 //!
 //! | figure | of | bench |
 //! |---|---|---|
@@ -6,7 +7,7 @@
 //! | capacitors | figure 1 of Dice, *Capacitors*: five locks, B = 10, the TWA semaphore as printed | mutexbench |
 //! | window | locks behind the sliding window, over B | mutexbench, each run followed by a logged one |
 //!
-//! All contenders spin, as in the sources. What is claimed is in [`claims`].
+//! All contenders spin, as in the sources. The claims are in [`claims`].
 
 mod claims;
 
@@ -44,7 +45,7 @@ use crate::targets::target::Target;
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct FiguresArgs {
-    /// Only this one
+    /// Only this figure
     #[arg(long, value_name = "FIGURE")]
     pub only: Option<Figure>,
 
@@ -52,20 +53,20 @@ pub struct FiguresArgs {
     #[arg(long, value_name = "N,N", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: Option<List<usize>>,
 
-    /// How long a run takes
+    /// Length of a run
     #[arg(long, value_name = "S", default_value = DEFAULT_SECONDS, value_parser = seconds)]
     pub seconds: Duration,
 
-    /// Runs of each with each number of contenders, taking turns
+    /// Runs of each target with each number of contenders, taking turns
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// What the generators start from
+    /// Seed of the generators
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     pub seed: u32,
 }
 
-/// Simulated time is dear, and a simulated run has no noise.
+/// The default length of a run. Simulated time is dear, and a simulated run has no noise.
 const DEFAULT_SECONDS: &str = if cfg!(sudog_sim) { "0.002" } else { "0.1" };
 
 /// A figure.
@@ -80,42 +81,44 @@ pub enum Figure {
     Window,
 }
 
-/// Those of the paper: its first two listings as printed; a later one; and one that sleeps, for comparison.
+/// The semaphores of the paper's figure: its first two listings as printed; a later listing; and a semaphore whose
+/// waiters sleep, for comparison.
 const SEMAPHORES: [SemaphoreName; 4] =
     [SemaphoreName::TicketSpin, SemaphoreName::TwaSpin, SemaphoreName::TwaChainSpin, SemaphoreName::Benaphore];
 
-/// Those of the paper, in its order.
+/// The locks of the paper's figure, in its order.
 const CAPACITOR_LOCKS: [LockName; 5] =
     [LockName::ReciprocatingSpin, LockName::TicketSpin, LockName::LifoSpin, LockName::McsSpin, LockName::TtsSpin];
 
-/// The paper's.
+/// The bypass limit of the paper's capacitor.
 const CAPACITOR_LIMIT: u32 = 10;
 
-/// The paper's: the other 99 in 100 go past the capacitor.
+/// The part of the contenders that goes through the capacitor, as in the paper: the other 99 in 100 go past the
+/// capacitor.
 const THROUGH: f64 = 0.01;
 
-/// One that spins globally, one that is fair, one that is not.
+/// The locks of the sweep: a lock that spins globally, a fair lock, and an unfair lock.
 const SWEPT_LOCKS: [LockName; 3] = [LockName::TtsSpin, LockName::McsSpin, LockName::ReciprocatingSpin];
 
-/// The last is the most that a window can have.
+/// The bypass limits of the sweep. The last is the largest limit of a window.
 const BYPASS_LIMITS: [u32; 6] = [2, 4, 8, 10, 16, 31];
 
-/// The inner lock in the paper's capacitor.
+/// Returns the inner lock in the paper's capacitor.
 fn platoon(inner: LockName) -> Target {
     capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Always).into()
 }
 
-/// The same for one in a hundred.
+/// Returns the inner lock in the paper's capacitor, through which one contender in a hundred goes.
 fn fractional(inner: LockName) -> Target {
     capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Fractional(THROUGH)).into()
 }
 
-/// The inner lock behind the window: no contender passes a gate, and all spin.
+/// Returns the inner lock behind the window: no contender passes a gate, and all spin.
 fn window(inner: LockName, limit: u32) -> Target {
     capacitor::window(inner, limit, Wait::Spin, Admit::Always).into()
 }
 
-/// One record for each claim.
+/// The record of a claim.
 #[derive(Serialize)]
 struct ClaimRecord {
     bench: &'static str,
@@ -175,12 +178,12 @@ impl Figure {
         }
     }
 
-    /// The curves of one inner lock in the sweep.
+    /// Returns the targets of an inner lock in the sweep.
     fn swept(inner: LockName) -> Vec<Target> {
         [inner.into(), platoon(inner)].into_iter().chain(BYPASS_LIMITS.map(|limit| window(inner, limit))).collect()
     }
 
-    /// Powers of two, as many as there are processors for; the window, whose runs are twice as many, fewer of them.
+    /// Returns powers of two, as many as there are processors for. The window has twice as many runs, so fewer numbers.
     fn usual_threads(self, processors: usize) -> Vec<usize> {
         let all: &[usize] = match self {
             Self::Semaphores | Self::Capacitors => &[1, 2, 4, 8, 16, 32, 64],
@@ -213,7 +216,7 @@ impl Figure {
     }
 }
 
-/// A figure that was measured.
+/// A measured figure.
 struct Measured {
     figure: Figure,
     headline: String,
@@ -221,7 +224,7 @@ struct Measured {
     verdicts: Vec<(&'static Claim, Verdict)>,
 }
 
-/// Measures, prints what is claimed and shown, and writes the page.
+/// Measures, prints the claims and the answers, and writes the page.
 pub fn run(args: &FiguresArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     let path = report.map_or_else(|| default_path("figures.html"), |path| Ok(path.to_owned()))?;
     let file = ReportFile::create(&path)?;
@@ -259,7 +262,7 @@ impl Verdict {
     }
 }
 
-/// The whole page.
+/// Returns the whole page.
 fn html(all: &[Measured]) -> Result<String, Failure> {
     let mut page = Page::new(
         format!("The figures of the sources, drawn on {}", place()),
@@ -288,7 +291,7 @@ fn html(all: &[Measured]) -> Result<String, Failure> {
     Ok(page.render())
 }
 
-/// All medians that are drawn or that a check asks for, and what explains them.
+/// Returns a table of all medians that are drawn or that a check uses, and of figures that explain them.
 fn table(summaries: &Summaries) -> Table {
     let columns = ["T", "throughput", "min/max", "Jain", "longest bypass", "misses", "invalidations"];
     let mut table = Table::new(1, [summaries.kind()].into_iter().chain(columns));
@@ -308,7 +311,7 @@ fn table(summaries: &Summaries) -> Table {
     table
 }
 
-/// Claims and verdicts, as HTML.
+/// Returns claims and verdicts, as HTML.
 fn list(verdicts: &[(&Claim, Verdict)]) -> String {
     let mut html = String::from("<ul class=\"claims\">\n");
     for (Claim { says, asked, .. }, verdict) in verdicts {
@@ -334,8 +337,8 @@ const OF_THE_WINDOW: [(&str, Quantity); 3] = [
     ),
 ];
 
-/// A legend, and the plots with their titles. In each plot of a figure the same variant has the same colour: that which it
-/// has with the first lock.
+/// Returns a legend, and the plots with their titles. In each plot of a figure a variant has the same colour: its
+/// colour in the plot of the first lock.
 fn plots(figure: Figure, summaries: &Summaries) -> Result<(String, Vec<(String, String)>), Failure> {
     let named = |targets: &[Target], names: &[&str], about: bool| {
         let items = targets.iter().zip(names).zip(colours(targets));
@@ -404,7 +407,7 @@ mod tests {
             let (plots, curves) = match figure {
                 Figure::Semaphores => (1, SEMAPHORES.len()),
                 Figure::Capacitors => (CAPACITOR_LOCKS.len(), 3 * CAPACITOR_LOCKS.len()),
-                // Of the longest bypass nothing was measured here.
+                // The longest bypass was not measured in this test.
                 Figure::Window => (2 * SWEPT_LOCKS.len(), 2 * SWEPT_LOCKS.len() * (2 + BYPASS_LIMITS.len())),
             };
             assert_eq!(page.matches("<svg").count(), plots);

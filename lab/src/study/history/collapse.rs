@@ -1,22 +1,22 @@
 //! Go issue 33747: many goroutines that need a mutex for a hundredth of their time.
 //!
-//! Once a waiter has waited for a millisecond, each unlock hands the mutex over. If the unlocking goroutine goes on to its
-//! work outside, a waiter of the same processor runs when that work is done; all this time the mutex is its own, and
-//! no contender uses it. So waiters have always waited for more than a millisecond, and it does not end: two are at
-//! work, however many processors there are. Since 1.14 the unlocking goroutine gives way, and the waiter has the rest of
-//! its time slice.
+//! Once a waiter has waited for a millisecond, each unlock hands the mutex over. If the unlocking goroutine goes on to
+//! its work outside, a waiter of the same processor runs when that work is done; all this time the mutex is the
+//! waiter's, and no contender uses it. So waiters have always waited for more than a millisecond, and starvation mode
+//! does not end: two goroutines are at work, however many processors there are. Since 1.14 the unlocking goroutine
+//! yields, and the waiter has the rest of the goroutine's time slice.
 //!
-//! In the issue it begins at about 28 processors, where by chance enough goroutines meet at the mutex. Where there are
-//! two, two at work are all there can be. So here it is staged:
+//! In the issue this begins at about 28 processors, where by chance enough goroutines meet at the mutex. On a machine
+//! with two processors, two goroutines at work are all there can be. So this program stages the collapse:
 //!
-//! * *Processors are simulated.* Work outside is sleep, of the worker and not of the goroutine: the worker is taken, as a
-//!   processor would be, and its goroutines wait. Work under the mutex is done.
-//! * *Chance is helped.* At the start a contender holds the mutex for some milliseconds (a page fault, a thread that lost
-//!   its processor), and all come to stand in line. What is measured is whether they ever get out of it.
+//! * *Processors are simulated.* Work outside is sleep, of the worker and not of the goroutine: the worker is taken, as
+//!   a processor would be, and its goroutines wait. Work under the mutex is done.
+//! * *Chance is helped.* At the start a contender holds the mutex for some milliseconds (as after a page fault, or if a
+//!   thread loses its processor), so all contenders queue. The run measures whether they ever get out of the queue.
 //!
-//! Goroutines here stay on their workers, where Go's move to the processor of the goroutine that readies them. So giving way helps
-//! if the waiter is of the same worker, and else not: less than in Go. On threads no thread gives way, and each waits for
-//! no work outside: there the policies are alike.
+//! Goroutines of this project stay on their workers, where Go's move to the processor of the goroutine that readies
+//! them. So yielding helps only if the waiter is of the same worker: less than in Go. On threads no thread yields, and
+//! no thread waits for another's work outside: there the policies are alike.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -41,10 +41,10 @@ use crate::run::contenders::{Contenders, Gate};
 use crate::study::history::HistoryArgs;
 use crate::targets::policies::{PolicyJob, PolicyName, with_policy};
 
-/// How many are simulated, by default: one sees it with so many.
+/// The default number of simulated processors: the effect is visible with so many.
 const PROCESSORS: usize = 8;
 
-/// One run under one policy.
+/// The parameters of a run under one policy.
 #[derive(Clone, Copy)]
 pub struct Scene {
     pub on: Contenders,
@@ -53,22 +53,22 @@ pub struct Scene {
     pub stall: Duration,
     pub inside: Duration,
     pub outside: Duration,
-    /// Works outside the mutex for so long.
+    /// A function that works outside the mutex for so long.
     pub work_outside: fn(Duration),
 }
 
-/// What came of it.
+/// The result of a run.
 pub struct Ending {
     pub elapsed: Duration,
     pub operations: u64,
     /// The waits of each contender.
     #[cfg_attr(not(sudog_sim), expect(dead_code))]
     pub waits: Vec<Waits>,
-    /// In how many of the conductor's looks the mutex was in starvation mode.
+    /// The part of the conductor's looks in which the mutex was in starvation mode.
     pub starving: f64,
 }
 
-/// What is written of it.
+/// The record of a run.
 #[derive(Clone, Serialize, Debug)]
 struct CollapseRecord {
     bench: &'static str,
@@ -88,12 +88,12 @@ struct CollapseRecord {
     starving: f64,
 }
 
-/// The waits of one contender, but for the first, which the stall makes. Timed on simulated processors only.
+/// The waits of a contender, without the first wait, which the stall makes. Timed on simulated processors only.
 #[derive(Default)]
 pub struct Waits {
     pub rounds: u64,
     pub time: Duration,
-    /// Those of more than the millisecond after which the mutex goes into starvation mode.
+    /// The number of waits of more than a millisecond, after which the mutex goes into starvation mode.
     pub long: u64,
 }
 
@@ -128,7 +128,7 @@ impl PolicyJob for Scene {
                 }
                 while system::now().saturating_duration_since(start) < self.inside {}
                 mutex.unlock();
-                counts[number].fetch_add(1, Relaxed); // on a line of its own
+                counts[number].fetch_add(1, Relaxed); // on a separate line
             }
             waits
         };
@@ -154,7 +154,7 @@ impl PolicyJob for Scene {
     }
 }
 
-/// The policies take turns.
+/// Runs the policies in turns.
 pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result<(), Failure> {
     const COMPARED: [PolicyName; 4] = [PolicyName::Go1_8, PolicyName::Go1_9, PolicyName::Go1_14, PolicyName::Threads];
     let (inside, outside) = (args.cost.mul_f64(args.ratio), args.cost.mul_f64(1.0 - args.ratio));

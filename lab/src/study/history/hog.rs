@@ -1,16 +1,16 @@
-//! Go issue 13086: a hog, and one that wants the mutex now and then.
+//! Go issue 13086: a hog, and a victim that wants the mutex now and then.
 //!
-//! The hog holds the mutex for 100 us, asleep, as in the issue and in Go's test (`TestMutexFairness`), and locks it again
-//! as soon as it has unlocked it. The victim waits for 100 us, then for the mutex. Until 1.8 an unlock only woke the
-//! victim, which found the mutex locked again; since 1.9 the victim turns it to starvation mode when it has waited for a
-//! millisecond.
+//! The hog holds the mutex for 100 us, asleep, as in the issue and in Go's test (`TestMutexFairness`), and locks the
+//! mutex again as soon as the hog has unlocked it. The victim waits for 100 us, then for the mutex. Until 1.8 an unlock
+//! only woke the victim, which found the mutex locked again; since 1.9 the victim turns the mutex to starvation mode
+//! when the victim has waited for a millisecond.
 //!
-//! In Go the victim is to run next on the processor of the hog, and does so when the hog sleeps again, under the mutex. So
-//! it is on goroutines if both are on one worker, which is the default here. Threads have a processor each, where the
-//! system lets itself be told so: a victim that is woken on that of the hog takes it from the hog in the middle of its
-//! unlock, and finds the mutex free.
+//! In Go the victim is to run next on the processor of the hog, and does so when the hog sleeps again, under the mutex.
+//! The same is true of goroutines of this project if both are on one worker, which is the default. Threads have a
+//! processor each, where the system can be told so: otherwise a victim that is woken on the hog's processor takes the
+//! processor from the hog in the middle of the hog's unlock, and finds the mutex free.
 //!
-//! A victim that does not come through until the time is over has a wait of at least that time.
+//! A victim that does not get the mutex until the time is over has a wait of at least that time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,13 +34,13 @@ use crate::run::pinned::Pinned;
 use crate::study::history::HistoryArgs;
 use crate::targets::policies::{PolicyJob, PolicyName, with_policy};
 
-/// What the others are compared with.
+/// The policy that the others are compared with.
 const SINCE: PolicyName = PolicyName::Go1_14;
 
-/// How often the victim asks for the mutex.
+/// The number of times that the victim asks for the mutex.
 const ROUNDS: usize = 50;
 
-/// One run under one policy.
+/// The parameters of a run under one policy.
 #[derive(Clone, Copy)]
 struct Scene {
     on: Contenders,
@@ -48,17 +48,17 @@ struct Scene {
     limit: Duration,
 }
 
-/// What came of it.
+/// The result of a run.
 struct Ending {
-    /// The victim's.
+    /// The victim's waits.
     waits: Vec<Duration>,
-    /// The last of them was cut short.
+    /// True if the last wait was cut short.
     cut_short: bool,
-    /// How often the hog had the mutex.
+    /// The number of times that the hog had the mutex.
     hogged: u64,
 }
 
-/// What is written of it.
+/// The record of a run.
 #[derive(Clone, Serialize, Debug)]
 struct HogRecord {
     bench: &'static str,
@@ -69,9 +69,9 @@ struct HogRecord {
     on: Contenders,
     run: usize,
     hold_ns: u128,
-    /// How often the victim had the mutex.
+    /// The number of times that the victim had the mutex.
     acquisitions: usize,
-    /// Half of its waits were not longer. If it did not come through, they were longer than this.
+    /// The median of the victim's waits. If the victim did not get the mutex, the median is longer than this.
     wait_p50_ns: f64,
     wait_max_ns: f64,
     cut_short: bool,
@@ -87,7 +87,7 @@ struct Stage<P> {
     on: Contenders,
     mutex: GoMutex<RuntimeSema, P>,
     over: AtomicBool,
-    /// Has a permit when the victim has had enough.
+    /// A semaphore that has a permit when the victim is done.
     done: RuntimeSema,
 }
 
@@ -172,7 +172,7 @@ impl HogRecord {
     }
 }
 
-/// The policies take turns.
+/// Runs the policies in turns.
 pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result<(), Failure> {
     let on = on_workers(args, on, 1)?;
     let scene = Scene { on, hold: args.hold, limit: args.limit };

@@ -1,9 +1,9 @@
-//! Two stories of the Go mutex, told again with the policies that it had then.
+//! Two stories of the Go mutex, told again with the policies of that time.
 //!
-//! | story | what happened | what it changed |
+//! | story | problem | change in Go |
 //! |---|---|---|
 //! | [`hog`]: Go issue 13086 | a goroutine that holds the mutex for long and locks it again at once keeps others out for seconds | 1.9: starvation mode |
-//! | [`collapse`]: Go issue 33747 | with starvation mode, many contenders can bring the mutex to a crawl that feeds itself | 1.14: the unlocking goroutine gives way |
+//! | [`collapse`]: Go issue 33747 | with starvation mode, many contenders can bring the mutex to a crawl that feeds itself | 1.14: the unlocking goroutine yields |
 
 pub mod collapse;
 mod hog;
@@ -29,27 +29,27 @@ pub enum StoryName {
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct HistoryArgs {
-    /// One story: hog (issue 13086) or collapse (issue 33747) [default: both]
+    /// A single story: hog (issue 13086) or collapse (issue 33747) [default: both]
     #[arg(long, value_name = "STORY")]
     pub story: Option<StoryName>,
 
-    /// The hog: for how long it holds the mutex
+    /// The hog: time for which the hog holds the mutex
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = some_time)]
     pub hold: Duration,
 
-    /// The hog: when its victim is given up
+    /// The hog: time after which the victim is given up
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some_time)]
     pub limit: Duration,
 
-    /// The collapse: how long each works in a round
+    /// The collapse: time for which each contender works in a round
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = some_time)]
     pub cost: Duration,
 
-    /// The collapse: the part of it that is under the mutex
+    /// The collapse: part of the work that is under the mutex
     #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
     pub ratio: f64,
 
-    /// The collapse: how long a contender holds the mutex at the start
+    /// The collapse: time for which a contender holds the mutex at the start
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
     pub stall: Duration,
 
@@ -57,15 +57,15 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "N,N", default_value = "8,32,64,128,256", value_parser = numbers::<1, MAX_THREADS>)]
     pub contenders: List<usize>,
 
-    /// The collapse: how long a run takes
+    /// The collapse: length of a run
     #[arg(long, value_name = "S", default_value = "0.3", value_parser = seconds)]
     pub seconds: Duration,
 
-    /// Runs of each, taking turns
+    /// Runs of each case, taking turns
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// What contends.
+    /// The contenders.
     #[command(flatten)]
     pub on: OnArgs,
 }
@@ -95,7 +95,8 @@ pub fn run(args: &HistoryArgs, output: Output) -> Result<(), Failure> {
     counts.warning().map_or(Ok(()), |warning| output.text(warning))
 }
 
-/// Goroutines on as many workers as were asked for, or else on as many as the story needs.
+/// Returns goroutines on as many workers as were asked for, or by default on as many as the story needs. Threads stay
+/// as they are.
 fn on_workers(args: &HistoryArgs, on: Contenders, workers: usize) -> Result<Contenders, Failure> {
     match on {
         Contenders::Threads | Contenders::PinnedThreads => Ok(on),

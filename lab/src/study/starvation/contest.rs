@@ -1,14 +1,14 @@
-//! The contest: hogs and victims, one mutex, and a record of everything that happens to it.
+//! The contest: hogs and victims contend for one mutex, and every event of the mutex is recorded.
 //!
 //! | | a hog | a victim |
 //! |---|---|---|
 //! | holds the mutex | long, 100 us by default | for a moment, 10 us |
-//! | wants it again | at once | after a sleep, 100 us |
+//! | wants the mutex again | at once | after a sleep, 100 us |
 //! | never | leaves its processor, unless the mutex makes it | |
 //!
-//! While a contender holds the mutex it is busy by the clock, as a goroutine that slept would let others of its worker run.
-//! A hog is so between unlock and lock, too. Nothing interrupts a goroutine, so one that is on the same worker as a
-//! goroutine that is busy waits for the worker, and not yet for the mutex.
+//! A contender that holds the mutex is busy by the clock, as a sleeping goroutine would let other goroutines of its
+//! worker run. A hog is busy between unlock and lock, too. Nothing interrupts a goroutine, so a goroutine on the worker
+//! of a busy goroutine waits for the worker, and not yet for the mutex.
 
 use std::fmt;
 use std::io;
@@ -29,65 +29,65 @@ use sudog_sync::semaphore::TableSema;
 use crate::run::contenders::{Contenders, Gate};
 use crate::targets::policies::{PolicyJob, PolicyName, with_policy};
 
-/// What a contender does in a contest.
+/// The behaviour of a contender in a contest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// Has the mutex nearly always.
     Hog,
-    /// Wants it now and then.
+    /// Wants the mutex now and then.
     Victim,
 }
 
 /// A contender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Contender {
-    /// What it does.
+    /// The role of the contender.
     pub role: Role,
-    /// Its number among those of its role, from 1; nothing, if it is the only one.
+    /// The contender's number among the contenders of its role, from 1; `None` if there is no other.
     pub number: Option<usize>,
-    /// Which contenders record their events in the same ring: those with the same number here.
+    /// The number of the ring in which the contender records its events. Contenders with the same number share a ring.
     pub ring: usize,
 }
 
-/// What is done.
+/// The parameters of a contest.
 #[derive(Clone, Copy, Debug)]
 pub struct Contest {
-    /// The mutex's.
+    /// The policy of the mutex.
     pub policy: PolicyName,
-    /// How many.
+    /// The number of hogs.
     pub hogs: usize,
-    /// How many.
+    /// The number of victims.
     pub victims: usize,
-    /// How long a hog holds the mutex.
+    /// The time for which a hog holds the mutex.
     pub hold: Duration,
-    /// How long a victim does.
+    /// The time for which a victim holds the mutex.
     pub victim_hold: Duration,
-    /// From a hog's unlock to its next lock.
+    /// The time from a hog's unlock to its next lock.
     pub pause: Duration,
-    /// From a victim's unlock to its next lock.
+    /// The time from a victim's unlock to its next lock.
     pub victim_pause: Duration,
-    /// For how long they begin anew.
+    /// The time after which contenders do not begin anew.
     pub duration: Duration,
-    /// What they are.
+    /// The kind of the contenders.
     pub on: Contenders,
 }
 
-/// What came of it.
+/// The result of a contest.
 #[derive(Debug)]
 pub struct Outcome {
-    /// From the start to the end, which is when the last one had what it still waited for.
+    /// The time from the start to the end, which is when the last contender has had the mutex that it still waited for.
     pub elapsed: Duration,
-    /// By contender.
+    /// The number of acquisitions of each contender.
     pub acquisitions: Vec<u64>,
-    /// Of the mutex alone. In those of kind [`Kind::Want`], [`Kind::Locked`] and [`Kind::Unlocked`] `waiter` is the
-    /// number of the contender, plus one: so contenders are told apart.
+    /// The events of the mutex alone. In events of kind [`Kind::Want`], [`Kind::Locked`] and [`Kind::Unlocked`]
+    /// `waiter` is the number of the contender, plus one, so that contenders can be told apart.
     pub events: Vec<Event>,
-    /// How many are missing.
+    /// The number of events that are missing.
     pub dropped: u64,
 }
 
 impl Contest {
-    /// The contenders: hogs, then victims.
+    /// Returns the contenders: hogs, then victims.
     #[must_use]
     pub fn contenders(&self) -> Vec<Contender> {
         let ring = |n| match self.on {
@@ -101,7 +101,7 @@ impl Contest {
         all.enumerate().map(|(n, contender)| Contender { ring: ring(n), ..contender }).collect()
     }
 
-    /// Holds it.
+    /// Holds the contest.
     pub fn hold(self) -> io::Result<Outcome> {
         with_policy(self.policy, self)
     }
@@ -131,14 +131,14 @@ impl PolicyJob for Contest {
     }
 }
 
-/// What they contend for, and the end.
+/// The mutex that contenders contend for, and the flag that ends the contest.
 struct Arena<P> {
     mutex: Watched<P>,
     stop: AtomicBool,
 }
 
 impl<P: Policy> Arena<P> {
-    /// How often this one had the mutex.
+    /// Runs the loop of a contender. Returns how often the contender had the mutex.
     fn work(&self, contest: Contest, me: usize) -> u64 {
         let is_hog = me < contest.hogs;
         let hold = if is_hog { contest.hold } else { contest.victim_hold };
@@ -165,10 +165,10 @@ fn busy(time: Duration) {
     }
 }
 
-/// Where waiters for the mutex sleep.
+/// The table in which waiters for the mutex sleep.
 enum Observed {}
 
-// SAFETY: a static.
+// SAFETY: `table` returns the same static each time.
 unsafe impl Table for Observed {
     type Queue = Recorded<Treap>;
 
@@ -178,7 +178,7 @@ unsafe impl Table for Observed {
     }
 }
 
-/// A mutex whose users say what they do with it.
+/// A mutex whose users record their requests, locks and unlocks.
 struct Watched<P>(GoMutex<TableSema<Observed>, policy::Recorded<P>>);
 
 impl<P: Policy> Watched<P> {
@@ -197,7 +197,8 @@ impl<P: Policy> Watched<P> {
         event::record(kind, self.addresses().start, me + 1);
     }
 
-    /// Those of the mutex. That of its semaphore, by which its events are known, is among them, and no other lock's is.
+    /// Returns the addresses of the mutex. The address of its semaphore, which identifies the mutex's events, is among
+    /// them; no other lock's address is.
     fn addresses(&self) -> Range<usize> {
         let start = std::ptr::from_ref(&self.0).addr();
         start..start + size_of_val(&self.0)
@@ -205,7 +206,7 @@ impl<P: Policy> Watched<P> {
 }
 
 impl Role {
-    /// As in the records.
+    /// Returns the name of the role in the records.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -215,7 +216,7 @@ impl Role {
     }
 }
 
-/// As in "hog", "victim 2".
+/// Formats a contender as in "hog", "victim 2".
 impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.role.name())?;

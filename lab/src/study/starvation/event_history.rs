@@ -1,14 +1,14 @@
-//! What the events of one mutex tell.
+//! The history of one mutex, made from its events.
 //!
 //! | from | is made |
 //! |---|---|
-//! | `want`, `sleep`, `requeue`, `wake`, `handoff`, `locked`, `unlocked` | a lane for each contender: what it did when |
+//! | `want`, `sleep`, `requeue`, `wake`, `handoff`, `locked`, `unlocked` | a lane for each contender: its states over time |
 //! | `starving-enter`, `starving-exit` | the times of starvation mode |
-//! | `handoff`, then `locked` by the one it was for | arrows; and a verdict on each, see `line.rs` |
+//! | `handoff`, then `locked` by its receiver | arrows; and a verdict on each, see `line.rs` |
 //! | `barge` | marks |
 //!
-//! A ring that is full has dropped its oldest events. So each lane begins with the first event that is there; and what
-//! takes the events of all, as starvation mode does, begins where none is missing.
+//! A full ring has dropped its oldest events. So each lane begins with its first event that was kept. A part that needs
+//! the events of all contenders, such as starvation mode, begins at the time from which on no event is missing.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -18,104 +18,104 @@ use sudog_runtime::event::{Event, Kind, Who};
 use super::contest::Contender;
 use super::line::{Line, Verdict};
 
-/// What a contender is doing, as far as the mutex goes.
+/// The state of a contender with respect to the mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// It wants the mutex, and is awake: before its first sleep, or from a wake to the next sleep.
+    /// The contender wants the mutex, and is awake: before its first sleep, or from a wake to the next sleep.
     Waiting,
-    /// It sleeps in the line.
+    /// The contender sleeps in the queue.
     Sleeping,
-    /// It has the mutex.
+    /// The contender has the mutex.
     Holding,
 }
 
-/// For how long it did.
+/// A state of a contender, and the time of that state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interval {
-    /// What.
+    /// The state.
     pub state: State,
-    /// From when on.
+    /// The beginning.
     pub from: Duration,
-    /// Until when.
+    /// The end.
     pub to: Duration,
 }
 
-/// What became of one contender.
+/// The history of a contender.
 #[derive(Clone, Default, Debug)]
 pub struct Lane {
-    /// What the events call it.
+    /// The name of the contender in the events.
     pub who: Option<Who>,
-    /// In the order of time. In between it is elsewhere.
+    /// The intervals, in the order of time. Between two intervals the contender neither has nor wants the mutex.
     pub intervals: Vec<Interval>,
-    /// From request to entry.
+    /// The times from request to entry.
     pub waits: Vec<Duration>,
 }
 
 /// A time of starvation mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Starving {
-    /// When it was turned on.
+    /// The time at which the mode was turned on.
     pub from: Duration,
-    /// When it was turned off.
+    /// The time at which the mode was turned off.
     pub to: Duration,
-    /// Which contender turned it on; none, if that was before all of the events are there.
+    /// The contender that turned the mode on; `None` if that was before the time from which on no event is missing.
     pub by: Option<usize>,
-    /// Which contender turned it off; none, if the recording ended before.
+    /// The contender that turned the mode off; `None` if the recording ended before.
     pub ended_by: Option<usize>,
 }
 
-/// The mutex was handed over.
+/// A handoff of the mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handoff {
-    /// When it was unlocked.
+    /// The time of the unlock.
     pub at: Duration,
-    /// By which contender.
+    /// The contender that unlocked the mutex.
     pub from: usize,
-    /// For which contender, if that is known.
+    /// The contender that the mutex was handed to, if known.
     pub to: Option<usize>,
-    /// When that one had it.
+    /// The time at which that contender had the mutex.
     pub arrived: Option<Duration>,
-    /// Whether it was the right one.
+    /// The judgement on that contender.
     pub verdict: Verdict,
 }
 
-/// A newcomer took the mutex while others slept.
+/// A barge: a newcomer took the mutex while others slept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Barge {
-    /// When.
+    /// The time of the barge.
     pub at: Duration,
-    /// The contender.
+    /// The newcomer.
     pub by: usize,
 }
 
-/// All of it.
+/// The history of a mutex.
 #[derive(Clone, Debug)]
 pub struct EventHistory {
-    /// By contender.
+    /// The lane of each contender.
     pub lanes: Vec<Lane>,
-    /// In the order of time.
+    /// The times of starvation mode, in the order of time.
     pub starving: Vec<Starving>,
-    /// In the order of time.
+    /// The handoffs, in the order of time.
     pub handoffs: Vec<Handoff>,
-    /// In the order of time.
+    /// The barges, in the order of time.
     pub barges: Vec<Barge>,
     /// The end of the recording.
     pub end: Duration,
     counts: [usize; Kind::ALL.len()],
 }
 
-/// A part of a history.
+/// A part of the time of a history.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// Where it begins.
+    /// The beginning.
     pub from: Duration,
-    /// Where it ends.
+    /// The end.
     pub to: Duration,
 }
 
 impl EventHistory {
-    /// Of events in the order of time, those of one mutex; of these contenders, which name themselves in the `waiter` of
-    /// their [`Kind::Want`], [`Kind::Locked`] and [`Kind::Unlocked`].
+    /// Makes the history of events of one mutex, which are in the order of time. `contenders` are those that name
+    /// themselves in the `waiter` of their [`Kind::Want`], [`Kind::Locked`] and [`Kind::Unlocked`].
     #[must_use]
     pub fn new(events: &[Event], contenders: &[Contender], dropped: u64, end: Duration) -> Self {
         let end = events.last().map_or(end, |last| last.at.max(end));
@@ -170,27 +170,27 @@ impl EventHistory {
         Self { lanes, starving: starving.until(end), handoffs, barges, end, counts }
     }
 
-    /// How many events of this kind there are.
+    /// Returns the number of events of this kind.
     #[must_use]
     pub fn count(&self, kind: Kind) -> usize {
         self.counts[kind as usize]
     }
 
-    /// How many handoffs were found to be so.
+    /// Returns the number of handoffs with this verdict.
     #[must_use]
     pub fn judged(&self, verdict: Verdict) -> usize {
         self.handoffs.iter().filter(|handoff| handoff.verdict == verdict).count()
     }
 
-    /// How long the mutex was in starvation mode.
+    /// Returns the time that the mutex spent in starvation mode.
     #[must_use]
     pub fn time_starving(&self) -> Duration {
         self.starving.iter().map(|starving| starving.to - starving.from).sum()
     }
 
-    /// A part so long that shows something: after a quarter of the whole, where everything has settled, from a little
-    /// before starvation mode is turned on; for the first time that it is also turned off in there, if there is one. All
-    /// of it, if it is shorter.
+    /// Returns a part of this length that shows starvation mode. The part is after a quarter of the whole, where
+    /// everything has settled, and begins a little before the mode is turned on; if possible, the first time that the
+    /// mode is also turned off inside the part. Returns the whole history if that is shorter.
     #[must_use]
     pub fn window(&self, length: Duration) -> Window {
         let (quarter, before) = (self.end / 4, length / 4);
@@ -203,33 +203,34 @@ impl EventHistory {
 }
 
 impl Window {
-    /// Whether it is in here.
+    /// Returns whether a time is in this window.
     #[must_use]
     pub fn contains(&self, at: Duration) -> bool {
         (self.from..=self.to).contains(&at)
     }
 
-    /// The part of a time that is in here.
+    /// Returns the part of an interval that is in this window.
     #[must_use]
     pub fn part(&self, from: Duration, to: Duration) -> Option<(Duration, Duration)> {
         let (from, to) = (from.max(self.from), to.min(self.to));
         (from < to).then_some((from, to))
     }
 
-    /// How long it is.
+    /// Returns the length of this window.
     #[must_use]
     pub fn length(&self) -> Duration {
         self.to.saturating_sub(self.from)
     }
 }
 
-/// The contenders, by what the events call them.
+/// Returns the number of each contender that the events name.
 fn identify(events: &[Event], contenders: usize) -> HashMap<Who, usize> {
     let introductions = events.iter().filter(|e| matches!(e.kind, Kind::Want | Kind::Locked | Kind::Unlocked));
     introductions.filter(|e| (1..=contenders).contains(&e.waiter)).map(|e| (e.who, e.waiter - 1)).collect()
 }
 
-/// From when on no ring has dropped anything: each has what came after the first that it has.
+/// Returns the time from which on no ring has dropped an event: each ring has all events after the first that it has
+/// kept.
 fn complete_from(events: &[Event], contenders: &[Contender], known: &HashMap<Who, usize>) -> Duration {
     let mut first = HashMap::new();
     for event in events {
@@ -245,7 +246,7 @@ fn complete_from(events: &[Event], contenders: &[Contender], known: &HashMap<Who
 struct Drawing {
     lane: Lane,
     now: Option<(State, Duration)>,
-    /// The handoff that is under way to this one.
+    /// The number of the handoff that is under way to this contender.
     promised: Option<usize>,
 }
 
@@ -260,17 +261,18 @@ impl Drawing {
     }
 }
 
-/// Starvation mode. It is one bit, so it is turned on and off by turns; but that is reported a moment after it has
-/// happened, so two reports that are close together may come in the wrong order.
+/// The times of starvation mode. The mode is a single bit, so it is turned on and off by turns; but each change is
+/// reported a moment after it has happened, so two reports that are close together may come in the wrong order.
 #[derive(Default)]
 struct Modes {
     over: Vec<Starving>,
-    /// Turned on, and not off yet.
+    /// The times at which the mode was turned on and not off yet, with the contenders that did so.
     on: VecDeque<(Duration, usize)>,
-    /// Turned off, and it is not yet known which contender had turned it on.
+    /// The times at which the mode was turned off, with the contenders that did so, while it is not yet known which
+    /// contender had turned the mode on.
     off: VecDeque<(Duration, usize)>,
     complete: Duration,
-    /// Something is known since `complete`.
+    /// True if a change has been reported since `complete`.
     known: bool,
 }
 

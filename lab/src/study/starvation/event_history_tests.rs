@@ -1,4 +1,4 @@
-//! Histories of events made by hand.
+//! Tests of histories of events that are made by hand.
 
 use super::super::contest::Role;
 use super::*;
@@ -12,13 +12,13 @@ fn us(us: u64) -> Duration {
     Duration::from_micros(us)
 }
 
-/// A hog and three victims.
+/// Returns a hog and three victims.
 fn contenders() -> Vec<Contender> {
     let role = |n| if n == HOG { Role::Hog } else { Role::Victim };
     (0..4).map(|n| Contender { role: role(n), number: (n > 0).then_some(n), ring: n }).collect()
 }
 
-/// One event a microsecond. `about` is the waiter that is woken.
+/// Makes an event each microsecond. `about` is the waiter that is woken.
 fn events(list: &[(usize, Kind, Option<usize>)]) -> Vec<Event> {
     let event = |(n, &(who, kind, about)): (usize, &(usize, Kind, Option<usize>))| {
         let waiter = match kind {
@@ -44,7 +44,7 @@ fn to(who: usize, kind: Kind, woken: usize) -> (usize, Kind, Option<usize>) {
     (who, kind, Some(woken))
 }
 
-/// All ask in this order, of which the first has the mutex and the others sleep.
+/// Returns the events of a queue: all contenders ask in this order; the first has the mutex and the others sleep.
 fn line_up(rest: &[(usize, Kind, Option<usize>)]) -> Vec<(usize, Kind, Option<usize>)> {
     let mut list = vec![does(HOG, Kind::Want), does(HOG, Kind::Locked)];
     for who in [A, B, C] {
@@ -119,7 +119,7 @@ fn a_handoff_is_an_arrow_to_the_one_who_slept() {
     );
 }
 
-/// The verdict on the last handoff.
+/// Returns the verdict on the last handoff.
 #[track_caller]
 fn verdict(list: &[(usize, Kind, Option<usize>)]) -> Verdict {
     history(list).handoffs.last().expect("there is a handoff").verdict
@@ -137,7 +137,7 @@ fn who_is_beaten_keeps_its_place() {
     let beaten = [to(HOG, Kind::Wake, A), does(A, Kind::Requeue)];
     assert_eq!(verdict(&line_up(&[&beaten[..], &[to(HOG, Kind::Handoff, A)]].concat())), Verdict::Longest);
     assert_eq!(verdict(&line_up(&[&beaten[..], &[to(HOG, Kind::Handoff, B)]].concat())), Verdict::Another);
-    // Go 1.8's way, to the end of the line, where it would not be handed over to in its turn.
+    // In Go 1.8 a beaten waiter goes to the end of the queue, where the next handoff would not be to that waiter.
     let to_the_end = [to(HOG, Kind::Wake, A), does(A, Kind::Sleep), to(HOG, Kind::Handoff, B)];
     assert_eq!(verdict(&line_up(&to_the_end)), Verdict::Another);
 }
@@ -165,10 +165,10 @@ fn two_who_were_awake_at_a_time() {
         to(HOG, Kind::Handoff, B),
     ];
     assert_eq!(verdict(&line_up(&crossed)), Verdict::Passed);
-    // C waited longer than neither, and did not wake.
+    // C waited longer than neither A nor B, and did not wake.
     let [a, b, ..] = crossed;
     assert_eq!(verdict(&line_up(&[a, b, does(B, Kind::Requeue), to(HOG, Kind::Handoff, C)])), Verdict::Another);
-    // B was woken when A was back already: A was before it.
+    // B was woken when A was back already: A was before B.
     let in_turn = [a, does(A, Kind::Requeue), b, does(B, Kind::Requeue), to(HOG, Kind::Handoff, B)];
     assert_eq!(verdict(&line_up(&in_turn)), Verdict::Another);
     // A waiter that goes to the end of the line does not come before any other.
@@ -189,7 +189,7 @@ fn who_has_passed_another_stays_before_it() {
     let verdict = |rest: &[_]| verdict(&line_up(&[&crossed[..], rest].concat()));
     assert_eq!(verdict(&[to(HOG, Kind::Handoff, B)]), Verdict::Passed);
     assert_eq!(verdict(&[to(HOG, Kind::Handoff, A)]), Verdict::Longest);
-    // But not when the other has come to the head.
+    // But B does not stay before A when A has come to the head.
     let back = [to(HOG, Kind::Wake, A), does(A, Kind::Requeue)];
     assert_eq!(verdict(&[&back[..], &[to(HOG, Kind::Handoff, B)]].concat()), Verdict::Another);
 }
@@ -207,7 +207,7 @@ fn who_begins_at_the_head_has_passed_the_line() {
     assert_eq!(verdict(&[&list[..], &[to(HOG, Kind::Handoff, A)]].concat()), Verdict::Longest);
     assert_eq!(verdict(&[&list[..], &[to(HOG, Kind::Handoff, B)]].concat()), Verdict::Another);
 
-    // A took what B was woken by. C came before A, and sleeps.
+    // A took the permit that B was woken by. C came before A, and sleeps.
     let taken = [
         does(HOG, Kind::Want),
         does(HOG, Kind::Locked),
@@ -234,12 +234,12 @@ fn times_of_starvation_mode() {
         |from, to, by, ended_by| Starving { from: us(from), to: us(to), by: Some(by), ended_by: Some(ended_by) };
     assert_eq!(in_order.starving, [starving(8, 9, A, B), starving(10, 11, B, A)]);
     assert_eq!(in_order.time_starving(), us(2));
-    // Its end was reported before its beginning.
+    // The end of the first time was reported before its beginning.
     let swapped = history(&line_up(&[does(B, exit), does(A, enter), does(C, enter), does(A, exit)]));
     assert_eq!(swapped.starving, [starving(8, 8, A, B), starving(10, 11, C, A)]);
 }
 
-/// The rings of A and HOG have dropped what they had before 5 us.
+/// Returns a history for which the rings of A and HOG have dropped all events before 5 us.
 fn in_the_middle(rest: &[(usize, Kind, Option<usize>)]) -> EventHistory {
     let mut events = events(&line_up(rest));
     events.retain(|event| event.at >= us(6) || [Who::Thread(70 + B as u64)].contains(&event.who));
@@ -264,12 +264,12 @@ fn lanes_that_begin_in_the_middle() {
         does(C, exit),
     ]);
     let verdicts: Vec<_> = history.handoffs.iter().map(|handoff| (handoff.to, handoff.verdict)).collect();
-    // That A slept is not known; A and HOG are since.
+    // The events do not tell that A slept; A and HOG are known since.
     assert_eq!(verdicts, [(None, Verdict::Unknown), (Some(B), Verdict::Longest), (Some(C), Verdict::Longest)]);
     assert_eq!(history.lanes[A].intervals, [Interval { state: State::Holding, from: us(10), to: us(12) }]);
     assert!(history.lanes[A].waits.is_empty());
     assert_eq!(history.lanes[HOG].intervals, []);
-    // A's ring begins at 10 us: that starvation mode was on then is known by its end.
+    // A's ring begins at 10 us: the next end of starvation mode tells that the mode was on then.
     assert_eq!(history.starving[0], Starving { from: us(10), to: us(11), by: None, ended_by: Some(A) });
     assert_eq!(history.starving[1], Starving { from: us(15), to: us(19), by: Some(B), ended_by: Some(C) });
     assert_eq!(history.starving.len(), 2);
@@ -277,13 +277,13 @@ fn lanes_that_begin_in_the_middle() {
 
 #[test]
 fn nobody_is_judged_by_what_is_missing() {
-    // B may have been woken by HOG before the first of its events that is there.
+    // B may have been woken by HOG before the first event of HOG that was kept.
     let history = in_the_middle(&[does(A, Kind::Want), does(HOG, Kind::Unlocked), to(HOG, Kind::Handoff, C)]);
     assert_eq!(history.judged(Verdict::Unknown), 1);
     // A's wait began before its first event.
     let history = in_the_middle(&[does(A, Kind::Requeue), does(HOG, Kind::Want), to(HOG, Kind::Handoff, A)]);
     assert_eq!(history.judged(Verdict::Unknown), 1);
-    // And so it may have waited longer than C.
+    // So A may have waited longer than C.
     let history = in_the_middle(&[
         does(A, Kind::Requeue),
         does(HOG, Kind::Want),
@@ -310,7 +310,7 @@ fn the_window() {
     let [enter, exit] = [Kind::StarvingEnter, Kind::StarvingExit];
     let list = [does(A, enter), does(A, exit)].repeat(30);
     let history = history(&line_up(&list));
-    // It is turned on at 8, 10, 12 ...
+    // Starvation mode is turned on at 8, 10, 12 ...
     let window = |length| history.window(us(length));
     assert_eq!(window(8), Window { from: us(24), to: us(32) }, "2 us before 26, the first after 25");
     assert_eq!(window(90), Window { from: us(3) + Duration::from_nanos(500), to: us(93) + Duration::from_nanos(500) });

@@ -1,78 +1,81 @@
-//! The waiters in line, and since when: to judge whether the mutex was handed to the longest waiter.
+//! The queue of waiters, and the times at which their waits began: these tell whether the mutex was handed to the
+//! longest waiter.
 //!
-//! A wait begins with the contender's first sleep since it asked for the mutex. A waiter that is woken and beaten goes back to the
-//! head of the line, and its wait goes on. So sleepers stand in the order in which their waits began, but that some
-//! *pass* others. Both ways are Go's, too:
+//! A wait begins with the contender's first sleep since it asked for the mutex. A waiter that is woken and beaten goes
+//! back to the head of the queue, and its wait goes on. So sleepers are queued in the order in which their waits began,
+//! except that some *pass* others, in two ways. Both are Go's, too:
 //!
-//! * Unlocks wake one at a time. But one that has been beaten takes a moment to lie down, and if the mutex is unlocked in
-//!   that moment, the next in line is woken. If that one is beaten as well, it goes to the head of the line when the other
-//!   is there already:
+//! * Unlocks wake one waiter at a time. But a beaten waiter takes a moment to go to sleep again, and if the mutex is
+//!   unlocked in that moment, the next waiter is woken. If that next waiter is beaten as well, it goes to the head of
+//!   the queue when the first is queued already:
 //!
 //!   ```text
 //!   A, B asleep   wake A   A is beaten   wake B   A lies down   B is beaten, lies down   in line: B, A
 //!   ```
 //!
 //! * A wake-up comes with a permit. A newcomer that is about to sleep while the woken waiter is on its way takes that
-//!   permit, and with it the other's turn to compete; if it is beaten, it goes to the head of the line, without ever having
-//!   slept. (Under the policy for threads there is a better reason to begin there: it has been the successor, and watched.)
+//!   permit, and with the permit the waiter's turn to compete; if the newcomer is beaten, it goes to the head of the
+//!   queue without ever having slept. (Under the policy for threads there is a better reason to begin there: the waiter
+//!   has been the successor, and has watched the mutex.)
 //!
-//! A waiter that has passed another stays before it until one of the two has had the mutex, or the other comes to the head.
+//! A waiter that has passed another stays before that waiter until one of the two has had the mutex, or the passed
+//! waiter comes to the head.
 
 use std::time::Duration;
 
 use sudog_runtime::event::{Event, Kind};
 
-/// The waiter that the mutex was handed to.
+/// The judgement on the waiter that the mutex was handed to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// To the waiter that had waited longest.
+    /// The waiter had waited longest.
     Longest,
-    /// To a waiter that had passed all that had waited longer.
+    /// The waiter had passed all waiters that had waited longer.
     Passed,
-    /// To another one: there is something wrong with the line.
+    /// Neither of these is true of the waiter: there is something wrong with the queue.
     Another,
-    /// Events are missing which would tell.
+    /// The events that would tell are missing.
     Unknown,
 }
 
-/// What is known of the contenders' waits, at one moment.
+/// The waits of all contenders, as far as they are known, at some moment.
 pub struct Line {
     waits: Vec<Wait>,
-    /// From here on no event is missing.
+    /// The time from which on no event is missing.
     complete: Duration,
 }
 
 #[derive(Clone, Default)]
 struct Wait {
-    /// Something is known of this contender.
+    /// True if something is known of this contender.
     known: bool,
-    /// When it asked for the mutex.
+    /// The time at which the contender asked for the mutex.
     wanted: Option<Duration>,
-    /// When its wait began.
+    /// The time at which the wait began.
     since: Option<Duration>,
-    /// When it last went to sleep.
+    /// The time at which the contender last went to sleep.
     last: Duration,
-    /// Contenders that have waited longer and that it has passed.
+    /// The contenders that have waited longer and that this contender has passed.
     passed: Vec<usize>,
-    /// When it woke before that, or asked for the mutex.
+    /// The time at which the contender, before that sleep, woke or asked for the mutex.
     awake_since: Duration,
-    /// What it is known by while it sleeps.
+    /// The identifier of the sleep, while the contender sleeps.
     asleep: Option<usize>,
 }
 
 impl Line {
-    /// Before the first event. `complete` is zero if none is missing.
+    /// Returns the state before the first event. `complete` is zero if no event is missing.
     pub fn new(contenders: usize, complete: Duration) -> Self {
         let known = complete.is_zero();
         Self { waits: vec![Wait { known, ..Wait::default() }; contenders], complete }
     }
 
-    /// The sleeper that is known by this.
+    /// Returns the contender whose sleep has this identifier.
     pub fn sleeper(&self, waiter: usize) -> Option<usize> {
         self.waits.iter().position(|wait| wait.asleep == Some(waiter))
     }
 
-    /// One more event, of a contender.
+    /// Takes the next event, with the number of the event's contender.
     pub fn note(&mut self, event: &Event, who: usize) {
         self.waits[who].known = true;
         match event.kind {
@@ -99,7 +102,7 @@ impl Line {
         let wait = &mut self.waits[who];
         let first = wait.wanted.is_some() && wait.since.is_none();
         if first {
-            // Of a waiter that begins at the head it is not known when it was beaten.
+            // The time at which a waiter that begins at the head was beaten is not known: take the time of its request.
             wait.since = if at_head { wait.wanted } else { Some(event.at) };
         }
         (wait.last, wait.asleep) = (event.at, Some(event.waiter));
@@ -118,12 +121,12 @@ impl Line {
         self.waits.iter_mut().for_each(|wait| wait.passed.retain(|&passed| passed != who));
     }
 
-    /// When the present owner asked for the mutex.
+    /// Returns the time at which the present owner asked for the mutex.
     pub fn wanted(&self, who: usize) -> Option<Duration> {
         self.waits[who].wanted
     }
 
-    /// Of a handoff to a waiter that still sleeps.
+    /// Judges a handoff to a waiter that still sleeps.
     pub fn judge(&self, to: usize) -> Verdict {
         let waiter = &self.waits[to];
         if waiter.since.is_none()
@@ -135,7 +138,7 @@ impl Line {
         if longer().next().is_none() {
             Verdict::Longest
         } else if longer().all(|n| self.waits[n].since < Some(self.complete)) {
-            Verdict::Unknown // they may have been woken since, by one whose events are missing
+            Verdict::Unknown // they may have been woken since, by a contender whose events are missing
         } else if longer().all(|n| waiter.passed.contains(&n)) {
             Verdict::Passed
         } else {
@@ -145,7 +148,7 @@ impl Line {
 }
 
 impl Wait {
-    /// Whether it sleeps, and has waited longer.
+    /// Returns whether this contender sleeps, and has waited longer than `other`.
     fn is_before(&self, other: &Self) -> bool {
         self.asleep.is_some() && self.since < other.since
     }

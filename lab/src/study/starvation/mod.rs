@@ -1,8 +1,8 @@
-//! Starvation mode, seen: which contenders waited, which overtook which, when the mutex changed its mode.
+//! The study of starvation mode: which contenders waited, which overtook which, and when the mutex changed its mode.
 //!
-//! A contender that has the mutex nearly always and some that want it now and then contend, see [`contest`]; what the mutex and
-//! its semaphore report of it is made into a [`event_history`]: a picture for a page, one in letters, and figures. And
-//! something is proved: that each handoff went to the waiter that had waited longest.
+//! Some contenders have the mutex nearly always, others want the mutex now and then: see [`contest`]. The events of the
+//! mutex and its semaphore become an [`event_history`], which is shown as a picture for a page, as a picture in
+//! letters, and as figures. The history also proves a claim: each handoff went to the waiter that had waited longest.
 
 pub mod contest;
 pub mod event_history;
@@ -34,59 +34,59 @@ use crate::output::units;
 use crate::run::contenders::Contenders;
 use crate::targets::policies::PolicyName;
 
-/// More would not be seen in a picture.
+/// The most contenders of a role. More would not be distinguishable in a picture.
 const MAX_CONTENDERS: usize = 64;
 
 /// Options of `starvation`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct StarvationArgs {
-    /// What the mutex does: go-1.8, go-1.9, go-1.14, fifo, threads
+    /// Policy of the mutex: go-1.8, go-1.9, go-1.14, fifo, threads
     #[arg(long, value_name = "NAME", default_value = "go-1.14")]
     pub policy: PolicyName,
 
-    /// How many have the mutex nearly always
+    /// Number of contenders that have the mutex nearly always
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_CONTENDERS>)]
     pub hogs: usize,
 
-    /// How many want it now and then
+    /// Number of contenders that want the mutex now and then
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = number::<1, MAX_CONTENDERS>)]
     pub victims: usize,
 
-    /// How long a hog holds the mutex
+    /// Time for which a hog holds the mutex
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
     pub hold: Duration,
 
-    /// How long a victim holds it
+    /// Time for which a victim holds the mutex
     #[arg(long, value_name = "TIME", default_value = "10us", value_parser = duration)]
     pub victim_hold: Duration,
 
-    /// How long a hog is busy with something else before it wants the mutex again
+    /// Time for which a hog is busy with other work before it wants the mutex again
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = duration)]
     pub pause: Duration,
 
-    /// How long a victim sleeps before it wants it again
+    /// Time for which a victim sleeps before it wants the mutex again
     #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
     pub victim_pause: Duration,
 
-    /// How long it takes
+    /// Length of the contest
     #[arg(long, value_name = "S", default_value = "0.2", value_parser = seconds)]
     pub seconds: Duration,
 
-    /// How much of it is drawn, from a little before starvation mode begins
+    /// Length of the part that is drawn, from a little before starvation mode begins
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = some_time)]
     pub window: Duration,
 
-    /// Where to write the picture alone, besides the report
+    /// File to which the picture alone is written, besides the report
     #[arg(long, value_name = "PATH")]
     pub svg: Option<PathBuf>,
 
-    /// What contends.
+    /// The contenders.
     #[command(flatten)]
     pub on: OnArgs,
 }
 
-/// What is written of an event.
+/// The record of an event.
 #[derive(Serialize)]
 struct EventRecord<'a> {
     bench: &'static str,
@@ -95,11 +95,11 @@ struct EventRecord<'a> {
     who: String,
     contender: &'a str,
     role: &'static str,
-    /// Of contenders that sleep and are woken: what this sleep is known by.
+    /// The identifier of the sleep, in events of contenders that sleep and are woken.
     waiter: Option<usize>,
 }
 
-/// What is written of the whole.
+/// The record of the whole contest.
 #[derive(Serialize)]
 struct Summary<'a> {
     bench: &'static str,
@@ -131,7 +131,7 @@ struct Summary<'a> {
     dropped: u64,
 }
 
-/// What is written of one contender.
+/// The record of a contender.
 #[derive(Serialize)]
 struct ContenderRecord<'a> {
     contender: &'a str,
@@ -178,7 +178,7 @@ impl Contest {
     }
 }
 
-/// Runs it, shows it, writes the report.
+/// Runs the contest, shows the result, and writes the report.
 pub fn run(args: &StarvationArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     let contest = Contest::of(args)?;
     let report = report.map_or_else(|| default_path("starvation.html"), |path| Ok(path.to_owned()))?;
@@ -271,7 +271,7 @@ fn record(
     })
 }
 
-/// What a sleep is known by; contenders use the field to name themselves.
+/// Returns the identifier of the sleep of an event. In other events contenders use this field to name themselves.
 fn waiter(event: &Event) -> Option<usize> {
     let of_a_sleep = [Kind::Sleep, Kind::Requeue, Kind::Wake, Kind::Handoff, Kind::Leave].contains(&event.kind);
     of_a_sleep.then_some(event.waiter)
@@ -295,7 +295,7 @@ fn table(names: &[String], outcome: &Outcome, history: &EventHistory) -> Table {
     table
 }
 
-/// In nanoseconds.
+/// Returns the median in nanoseconds.
 fn middle(waits: &[Duration]) -> f64 {
     median(waits.iter().map(|&wait| ns(wait) as f64))
 }
@@ -343,7 +343,7 @@ fn remarks(contest: &Contest, outcome: &Outcome, history: &EventHistory) -> Vec<
     remarks
 }
 
-/// What is proved, in a sentence or two.
+/// Returns the proven claim about handoffs, in a sentence or two.
 fn check(history: &EventHistory) -> String {
     let judged = |verdict| history.judged(verdict);
     let all = history.handoffs.len();

@@ -7,16 +7,16 @@ use super::contest::Contender;
 use super::event_history::{EventHistory, Lane, State, Window};
 use crate::output::units;
 
-/// How wide the lines are.
+/// The width of the lines.
 const COLUMNS: usize = 100;
-/// What is above the contenders.
+/// The rows above the contenders.
 const ROWS: [&str; 3] = ["starvation", "handoffs", "barges"];
 
-/// What the letters mean.
+/// The meanings of the letters.
 pub const LEGEND: &str =
     "# holds the mutex   . sleeps in line   - waits awake   = starvation mode   v handed over   ^ overtaken by";
 
-/// The part of a history that is in the window.
+/// Returns the part of a history that is in the window.
 #[must_use]
 pub fn text(history: &EventHistory, contenders: &[Contender], window: Window) -> String {
     let names: Vec<_> = contenders.iter().map(ToString::to_string).collect();
@@ -44,7 +44,7 @@ pub fn text(history: &EventHistory, contenders: &[Contender], window: Window) ->
     lines + LEGEND
 }
 
-/// Times as places in a line.
+/// The columns of a line, each of which stands for a part of the window.
 struct Columns {
     window: Window,
     number: usize,
@@ -64,7 +64,8 @@ impl Columns {
     }
 }
 
-/// What a contender did in a column: it held the mutex, however short that was, or what it did most of the time.
+/// Returns the letter of a contender in a column: that of holding the mutex if the contender held it for any time in
+/// the column, otherwise that of the state that took most of the column.
 fn letter(lane: &Lane, from: Duration, to: Duration) -> char {
     let column = Window { from, to };
     let first = lane.intervals.partition_point(|interval| interval.to <= from);

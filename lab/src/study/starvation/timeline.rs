@@ -7,8 +7,8 @@
 //!          └────────┴─────────┘
 //! ```
 //!
-//! Text, arrows and axes have the colour of the page's text; alone, the picture brings a colour for them that suits the
-//! reader's background.
+//! Text, arrows and axes have the colour of the page's text. A picture without a page has its own colour for them,
+//! which suits the reader's background.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -19,20 +19,20 @@ use crate::study::starvation::Verdict;
 use crate::study::starvation::event_history::{EventHistory, Lane, State, Window};
 
 const WIDTH: f64 = 1200.0;
-/// Of the names.
+/// The width of the column of names.
 const LEFT: f64 = 110.0;
 const RIGHT: f64 = 30.0;
-/// What is above the lanes.
+/// The height of the part above the lanes.
 const TOP: f64 = 30.0;
-/// From lane to lane.
+/// The distance from lane to lane.
 const PITCH: f64 = 62.0;
 const BAR: f64 = 26.0;
-/// Below the lanes: the axis, and the legend.
+/// The height of the part below the lanes: the axis, and the legend.
 const BOTTOM: f64 = 84.0;
-/// No bar is so short that it cannot be seen.
+/// The least width of a bar, so that every bar can be seen.
 const LEAST: f64 = 0.8;
 
-/// Each is readable on white and on black.
+/// The states with their descriptions and colours. Each colour is readable on white and on black.
 const STATES: [(State, &str, &str); 3] = [
     (State::Sleeping, "sleeps in line", "#9aa0a6"),
     (State::Waiting, "waits awake", "#f08c1e"),
@@ -41,11 +41,11 @@ const STATES: [(State, &str, &str); 3] = [
 const STARVING: &str = "#e03b3b";
 const BARGE: &str = "#d64fa8";
 
-/// Only where there is no page around it.
+/// The style of a picture without a page around it.
 const ALONE: &str = "<style>:root.timeline { color: #222; background: #fff; }\n\
     @media (prefers-color-scheme: dark) { :root.timeline { color: #ddd; background: #111; } }</style>\n";
 
-/// The part of a history that is in the window, as SVG.
+/// Draws the part of a history that is in the window, as SVG.
 #[must_use]
 pub fn timeline(history: &EventHistory, names: &[String], window: Window) -> String {
     let mut drawing = Drawing { history, names, window, svg: String::new() };
@@ -60,7 +60,7 @@ struct Drawing<'a> {
     svg: String,
 }
 
-/// Writes to the picture; that cannot fail.
+/// Writes to the picture, which cannot fail.
 macro_rules! draw {
     ($self:ident, $($format:tt)+) => {{ let _ = writeln!($self.svg, $($format)+); }};
 }
@@ -92,7 +92,7 @@ impl Drawing<'_> {
         self.svg.push_str("</svg>\n");
     }
 
-    /// Where the lanes end.
+    /// Returns the lower end of the lanes.
     fn bottom(&self) -> f64 {
         TOP + PITCH * self.history.lanes.len() as f64
     }
@@ -102,7 +102,7 @@ impl Drawing<'_> {
         LEFT + (WIDTH - LEFT - RIGHT) * (at.as_secs_f64() - self.window.from.as_secs_f64()) / length
     }
 
-    /// The upper edge of a bar.
+    /// Returns the upper edge of a bar.
     fn y(lane: usize) -> f64 {
         TOP + PITCH * lane as f64 + (PITCH - BAR) / 2.0
     }
@@ -159,7 +159,7 @@ impl Drawing<'_> {
             line = y + BAR / 2.0
         );
         for (state, does, colour) in STATES {
-            // Contenders that hold it stand out.
+            // Draw bars of contenders that hold the mutex higher, so that they stand out.
             let (y, height) = if state == State::Holding { (y, BAR) } else { (y + 5.0, BAR - 10.0) };
             draw!(self, "<g fill=\"{colour}\">");
             for interval in lane.intervals.iter().filter(|interval| interval.state == state) {
@@ -182,7 +182,7 @@ impl Drawing<'_> {
             let (Some(to), Some(arrived)) = (handoff.to, handoff.arrived) else { continue };
             let (x1, x2) = (self.x(handoff.at), self.x(arrived.min(self.window.to)));
             let middle = |lane| Self::y(lane) + BAR / 2.0;
-            // From the edge of the one's bar to the edge of the other's.
+            // Draw from the edge of the unlocker's bar to the edge of the receiver's bar.
             let half = if to > handoff.from { BAR / 2.0 } else { -BAR / 2.0 };
             let (y1, y2) = (middle(handoff.from) + half, middle(to) - half);
             let verdict = match handoff.verdict {
@@ -217,7 +217,7 @@ impl Drawing<'_> {
         draw!(self, "</g>");
     }
 
-    /// Which contender turned starvation mode on, and which off.
+    /// Marks the contenders that turned starvation mode on and off.
     fn turns(&mut self) {
         for starving in &self.history.starving {
             let turns = [(starving.by, starving.from, "on", STARVING), (starving.ended_by, starving.to, "off", "none")];
@@ -242,7 +242,7 @@ impl Drawing<'_> {
         let mut entry = |svg: &mut String, symbol: String, words: &str| {
             let _ =
                 writeln!(svg, "<g transform=\"translate({x} {y})\">{symbol}<text x=\"28\" y=\"5\">{words}</text></g>");
-            // Wide enough for any usual letters.
+            // The step is wide enough for any usual letters.
             x += 28.0 + 7.4 * words.len() as f64 + 18.0;
         };
         for (_, words, colour) in STATES.into_iter().rev() {
@@ -267,23 +267,23 @@ fn time(time: Duration) -> String {
     units::time(time.as_nanos() as f64)
 }
 
-/// As in "1.20 ms (from 12.3 ms on)".
+/// Formats a span, as in "1.20 ms (from 12.3 ms on)".
 fn span(from: Duration, to: Duration) -> String {
     format!("{} (from {:.3} ms on)", time(to.saturating_sub(from)), from.as_secs_f64() * 1e3)
 }
 
-/// What is written along the axis of time.
+/// The ticks and the unit of the axis of time.
 struct Axis {
-    /// From tick to tick, in nanoseconds.
+    /// The distance from tick to tick, in nanoseconds.
     step: u128,
     unit: &'static str,
-    /// Nanoseconds in the unit.
+    /// The number of nanoseconds in the unit.
     per: f64,
     decimals: usize,
 }
 
 impl Axis {
-    /// Five ticks to a dozen.
+    /// Returns an axis with five ticks to a dozen.
     fn over(window: Window) -> Self {
         let length = window.length().as_nanos();
         let steps = (0..).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_u128.pow(power)));

@@ -7,7 +7,7 @@ fn us(us: u64) -> Duration {
     Duration::from_micros(us)
 }
 
-/// A hog and a victim, with one of everything.
+/// Returns a history of a hog and a victim, with an event of every kind that is drawn.
 fn history() -> EventHistory {
     let role = |n, role| Contender { role, number: None, ring: n };
     let contenders = [role(0, Role::Hog), role(1, Role::Victim)];
@@ -36,7 +36,7 @@ fn names() -> Vec<String> {
     vec!["hog <&\">".to_owned(), "victim".to_owned()]
 }
 
-/// Every tag is closed, the last one opened first.
+/// Checks that every tag is closed, and that the last opened is closed first.
 #[track_caller]
 fn is_well_formed(svg: &str) {
     let mut open = Vec::new();

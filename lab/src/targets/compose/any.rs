@@ -1,8 +1,8 @@
 //! Capacitors and admissions that are chosen at run time.
 //!
-//! Enums and not boxes. A window is a jump away, that always goes the same way; what is over a semaphore a call and two
-//! jumps, as copies of all of them in each loop that is measured would take minutes to compile. Tickets are those of
-//! the primitive, or 0 if it has none.
+//! The types are enums and not boxes. A window costs a jump that always goes the same way. A primitive over a semaphore
+//! costs a call and two jumps, as copies of all of these primitives in each measured loop would take minutes to
+//! compile. Tickets are those of the primitive, or 0 if the primitive has none.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ pub enum Over<S> {
     Platoon(Platoon<S>),
     /// Platoons behind a gate: arrivals announce themselves.
     Announced(Platoon<S>),
-    /// Lanes that are counted each for itself.
+    /// Lanes that are counted separately.
     Separate(SeparateLanes<S>),
 }
 
@@ -39,7 +39,7 @@ impl<S: Semaphore> Over<S> {
     }
 }
 
-/// Passes a call on to whichever it is.
+/// Passes a call on to the primitive of the variant.
 macro_rules! on {
     ($which:expr, $c:ident => $does:expr) => {
         match $which {
@@ -52,7 +52,7 @@ macro_rules! on {
 impl<S: Semaphore> ArriveDepart for Over<S> {
     type Ticket = u32;
 
-    /// Not all semaphores have them.
+    /// False, as not all semaphores have deadlines.
     const DEADLINES: bool = false;
     const GATE: bool = true;
 
@@ -109,7 +109,8 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
         }
     }
 
-    /// [`AnyAdmission`] always asks for it; it costs something where there is a gate only.
+    /// Announces an arrival. [`AnyAdmission`] always asks for announcements; only a platoon behind a gate pays for
+    /// them.
     #[inline]
     fn announce(&self) {
         if let Self::Announced(platoon) = self {
@@ -130,7 +131,7 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
     }
 }
 
-/// Makes the enum over the semaphores. `$d` is the sign of a macro in a macro.
+/// Makes the enum over the semaphores. `$d` stands for the dollar sign of a macro inside this macro.
 macro_rules! any_over {
     ($d:tt $($Sema:ident: $S:ty;)+) => {
         /// Any primitive, over any semaphore that serves in order.
@@ -154,7 +155,7 @@ macro_rules! any_over {
             }
         }
 
-        /// Passes a call on to whichever it is.
+        /// Passes a call on to the primitive over the semaphore of the variant.
         macro_rules! over_any {
             ($d which:expr, $d c:ident => $d does:expr) => {
                 match $d which {
@@ -196,7 +197,7 @@ any_over! { $
 impl ArriveDepart for AnyOver {
     type Ticket = u32;
 
-    /// Not all do.
+    /// False, as not all semaphores have deadlines.
     const DEADLINES: bool = false;
     const GATE: bool = true;
 
@@ -252,7 +253,7 @@ impl ArriveDepart for AnyOver {
     }
 }
 
-/// Lanes that are counted together, whose tickets are not asked for.
+/// Lanes that are counted together, whose tickets nothing uses.
 #[derive(Debug)]
 pub struct AnyLanes(Multilane);
 
@@ -288,7 +289,7 @@ impl ArriveDepart for AnyLanes {
         self.0.arrive_until(deadline).map(|ticket| ticket as u32)
     }
 
-    /// Whose departure it is makes no difference to it.
+    /// Departs. `ticket` makes no difference to the lanes.
     #[inline(never)]
     fn depart(&self, ticket: u32) {
         self.0.depart(u64::from(ticket));
@@ -299,30 +300,31 @@ impl ArriveDepart for AnyLanes {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // one at a time, and another box would be another line to fetch
 pub enum AnyCapacitor {
-    /// The window, before which they sleep.
+    /// The window, whose waiters sleep.
     Window(SlidingWindow),
-    /// The window, before which they yield.
+    /// The window, whose waiters yield.
     WindowYield(SlidingWindow<SpinThenYield>),
-    /// The window, before which they spin.
+    /// The window, whose waiters spin.
     WindowSpin(SlidingWindow<Spin>),
     /// Lanes that are counted together.
     Together(AnyLanes),
-    /// One over a semaphore.
+    /// A primitive over a semaphore.
     Over(AnyOver),
 }
 
 impl AnyCapacitor {
-    /// Whether a primitive can be had over this semaphore: it must serve first come, first served, newcomers included.
+    /// Returns whether a capacitor can have this semaphore: the semaphore must serve first come, first served,
+    /// newcomers included.
     #[must_use]
     pub const fn can_have(sema: SemaphoreName) -> bool {
         AnyOver::can_have(sema)
     }
 
-    /// As it is described.
+    /// Returns a capacitor of this description.
     ///
     /// # Panics
     ///
-    /// If there is no such thing. What has been parsed there is.
+    /// If there is no such capacitor. For every description that the parser returns there is a capacitor.
     #[must_use]
     pub fn new(front: Front, limit: u32, admit: Admit) -> Self {
         match front {
@@ -337,7 +339,7 @@ impl AnyCapacitor {
     }
 }
 
-/// Passes a call on to whichever it is.
+/// Passes a call on to the primitive of the variant.
 macro_rules! any {
     ($which:expr, $c:ident => $does:expr) => {
         match $which {
@@ -350,19 +352,19 @@ macro_rules! any {
     };
 }
 
-/// A ticket of whichever it is.
+/// A ticket of any primitive.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyTicket {
-    /// The window's.
+    /// A ticket of a window.
     Window(WindowTicket),
-    /// That of another.
+    /// A ticket of another primitive.
     Other(u32),
 }
 
 impl ArriveDepart for AnyCapacitor {
     type Ticket = AnyTicket;
 
-    /// Not all do.
+    /// False, as not all primitives have deadlines.
     const DEADLINES: bool = false;
     const GATE: bool = true;
 
@@ -426,7 +428,7 @@ impl ArriveDepart for AnyCapacitor {
     fn depart_and_retract(&self, ticket: AnyTicket) {
         match (self, ticket) {
             (Self::Over(over), AnyTicket::Other(ticket)) => over.depart_and_retract(ticket),
-            _ => self.depart(ticket), // whose announcements are nothing
+            _ => self.depart(ticket), // the other capacitors ignore announcements
         }
     }
 
@@ -458,7 +460,7 @@ pub enum AnyAdmission {
 }
 
 impl AnyAdmission {
-    /// As it is described.
+    /// Returns an admission of this description.
     #[must_use]
     pub fn new(admit: Admit) -> Self {
         match admit {
@@ -470,7 +472,7 @@ impl AnyAdmission {
 }
 
 impl Admission for AnyAdmission {
-    /// One of them is. For the others [`AnyCapacitor`] knows that nothing is to be announced.
+    /// True, as [`Gated`] is gated. For the other admissions [`AnyCapacitor`] ignores announcements.
     const GATED: bool = true;
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Inner locks by name: the small ones as they are, all others in a box.
+//! Inner locks by name: the small ones with their own types, all others in a box.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -11,20 +11,20 @@ use sudog_sync::RawLock;
 
 use crate::targets::locks::{Job, LockName, with_lock};
 
-/// The inner locks that are compiled for themselves, so that what is measured is mostly the lock.
+/// The inner locks for which the loop is compiled separately, so that the measured cost is mostly the lock's.
 pub const UNBOXED: &[LockName] =
     &[LockName::Reciprocating, LockName::Ticket, LockName::Lifo, LockName::Mcs, LockName::Clh, LockName::Tts];
 
-/// Something to do with an inner lock, whichever it is.
+/// A job on an inner lock of any type.
 pub trait InnerJob {
-    /// What it comes to.
+    /// The result of the job.
     type Out;
 
-    /// Does it on one type of locks, of which `make` makes the right one.
+    /// Does the job on a type of locks. `make` makes the lock of this type that is asked for.
     fn run<L: RawLock + 'static>(self, make: impl Fn() -> L + Copy + 'static) -> Self::Out;
 }
 
-/// Runs a job on the lock of a name: one of [`UNBOXED`] as it is, others as a [`DynLock`].
+/// Runs a job on the lock of a name: with its own type if the lock is in [`UNBOXED`], otherwise as a [`DynLock`].
 pub fn with_inner<J: InnerJob>(name: LockName, job: J) -> J::Out {
     match name {
         LockName::Reciprocating => job.run::<Reciprocating>(RawLock::new),
@@ -40,15 +40,14 @@ pub fn with_inner<J: InnerJob>(name: LockName, job: J) -> J::Out {
 /// Any lock, in a box.
 pub struct DynLock(Box<dyn AnyLock>);
 
-/// What an acquisition of a [`DynLock`] hands to its release. It stays on its thread, as the guard of the lock may have
-/// to.
+/// The guard of a [`DynLock`]. The guard stays on its thread, as the guard of the lock in the box may have to.
 #[derive(Debug)]
 pub struct DynGuard(PhantomData<*const ()>);
 
 const GUARD: DynGuard = DynGuard(PhantomData);
 
 impl DynLock {
-    /// The lock of this name.
+    /// Returns a lock of this name.
     #[must_use]
     pub fn of(name: LockName) -> Self {
         struct Make;
@@ -62,7 +61,7 @@ impl DynLock {
     }
 }
 
-/// [`RawLock`] without types of its own: the guard stays inside.
+/// A [`RawLock`] without a type of guards: the guard stays inside.
 trait AnyLock: Send + Sync {
     fn lock(&self);
     fn try_lock(&self) -> bool;
@@ -70,28 +69,30 @@ trait AnyLock: Send + Sync {
 
     /// # Safety
     ///
-    /// There is an acquisition that has not been released, and this is its thread.
+    /// The calling thread has acquired this lock, and has not released it since.
     unsafe fn unlock(&self);
 
     fn is_locked(&self) -> bool;
 }
 
-/// A lock, and the guard of its owner. A guard that is forgotten is never dropped.
+/// A lock, and the guard of its owner. A forgotten guard is never dropped.
 struct KeepsGuard<L: RawLock> {
     lock: L,
     guard: UnsafeCell<MaybeUninit<L::Guard>>,
 }
 
-// SAFETY: the guard is written and read by the owner of the lock; what that owner does happens before the next one has
-// it. It is read on the thread that wrote it, by the contract of `unlock`, and never dropped by another.
+// SAFETY: only the owner of the lock writes and reads `guard`, and the actions of an owner happen before those of the
+// next owner. `guard` is read on the thread that wrote it, by the contract of `AnyLock::unlock`, and no other thread
+// drops it.
 unsafe impl<L: RawLock> Sync for KeepsGuard<L> {}
-// SAFETY: as above; where the lock itself goes the guard lies unused.
+// SAFETY: `guard` is used only as `Sync` above allows: it is read on the thread that wrote it. While the lock moves to
+// another thread, `guard` is not used.
 unsafe impl<L: RawLock> Send for KeepsGuard<L> {}
 
 impl<L: RawLock> KeepsGuard<L> {
     #[inline]
     fn keep(&self, guard: L::Guard) {
-        // SAFETY: the guard says that we have the lock, so no other thread is here.
+        // SAFETY: the caller holds `guard`, so it owns the lock, and no other thread accesses `self.guard`.
         unsafe { (*self.guard.get()).write(guard) };
     }
 }
@@ -111,9 +112,10 @@ impl<L: RawLock> AnyLock for KeepsGuard<L> {
 
     unsafe fn unlock(&self) {
         // SAFETY:
-        // - the caller has the lock, so no other thread is here, and its guard was written;
-        // - it is read once, as there is one release for an acquisition;
-        // - the guard goes back to its lock, on its thread.
+        // - The caller owns the lock, by the contract of `AnyLock::unlock`, so no other thread accesses `self.guard`,
+        //   and the guard was written.
+        // - The guard is read once, as there is one release for an acquisition.
+        // - The guard goes back to its lock, on its thread.
         unsafe {
             let guard = (*self.guard.get()).assume_init_read();
             self.lock.unlock(guard);
@@ -125,14 +127,15 @@ impl<L: RawLock> AnyLock for KeepsGuard<L> {
     }
 }
 
-// SAFETY: the promises of the lock in the box, which every call goes to; a guard is made when it has been acquired.
+// SAFETY: every call goes to the lock in the box, which keeps the promises of `RawLock`; a `DynGuard` is made when that
+// lock has been acquired.
 unsafe impl RawLock for DynLock {
     type Guard = DynGuard;
 
-    /// Some have them in line, and others poll.
+    /// False, as only some of the locks have deadlines in the queue; others poll.
     const DEADLINES: bool = false;
 
-    /// The lock that is named first; [`DynLock::of`] makes any.
+    /// Returns the first lock of the registry; [`DynLock::of`] returns any lock.
     fn new() -> Self {
         Self::of(LockName::ALL[0])
     }
@@ -154,7 +157,8 @@ unsafe impl RawLock for DynLock {
 
     #[inline]
     unsafe fn unlock(&self, _: DynGuard) {
-        // SAFETY: the same contract; the guard is not `Send`, so this is its thread.
+        // SAFETY: the lock in the box is acquired, by the contract of `RawLock::unlock`; `DynGuard` is not `Send`, so
+        // this is the thread of the acquisition.
         unsafe { self.0.unlock() };
     }
 
@@ -197,11 +201,11 @@ mod tests {
                 assert!(!lock.is_locked());
                 let guard = lock.try_lock().expect("nobody holds it");
                 assert!(lock.is_locked() && lock.try_lock().is_none());
-                // SAFETY: acquired above, on this thread.
+                // SAFETY: `guard` came from `try_lock` of this lock above, on this thread.
                 unsafe { lock.unlock(guard) };
                 let guard = lock.lock();
                 assert!(lock.try_lock_until(Instant::now()).is_none());
-                // SAFETY: as above.
+                // SAFETY: `guard` came from `lock` of this lock above, on this thread.
                 unsafe { lock.unlock(guard) };
             }
             let _ = lock.lock(); // forgotten

@@ -6,17 +6,18 @@
 //! | `sliding(INNER)` | INNER behind a [`SlidingWindow`](sudog_locks::capacitor::SlidingWindow) |
 //! | `multilane(INNER)` | INNER behind [`Multilane`](sudog_locks::capacitor::Multilane), or [`SeparateLanes`](sudog_locks::capacitor::SeparateLanes) |
 //!
-//! with options behind INNER, which are in [`name`]. What is measured is a
-//! [`Wrapped`], whose parts are known as follows:
+//! Options follow INNER, and are in [`name`]. The measured lock is a
+//! [`Wrapped`], whose parts are known to the compiler as follows:
 //!
 //! | part | type | costs |
 //! |---|---|---|
-//! | inner lock, one of [`UNBOXED`] | its own | nothing |
-//! | any other inner lock | [`DynLock`] | two indirect calls, and a guard that is put away |
+//! | inner lock, if it is in [`UNBOXED`] | its own | nothing |
+//! | any other inner lock | [`DynLock`] | two indirect calls, and a guard that is stored |
 //! | capacitor | [`AnyCapacitor`] | for the window a jump; for others a call and two jumps, at an arrival as at a departure |
 //! | admission | [`AnyAdmission`] | a jump |
 //!
-//! So a composition says what a capacitor does under contention; what it costs alone is to be asked of exact types.
+//! So measure a composition for the effect of a capacitor under contention; for the cost of a capacitor alone, measure
+//! exact types.
 
 mod any;
 mod inner;
@@ -39,12 +40,12 @@ use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
-/// A composed lock, as it is measured.
+/// The type of a composed lock that is measured.
 pub type Composed<L> = Wrapped<L, AnyCapacitor, AnyAdmission>;
 
-/// A lock that is composed by name. Two are the same if their names are.
+/// A lock that is composed by name. Two compositions are equal if their names are.
 ///
-/// Its texts are never freed: there are as many as were asked for on the command line.
+/// The texts are never freed: there are as many as were asked for on the command line.
 #[derive(Clone, Copy, Debug)]
 pub struct Composition {
     name: &'static str,
@@ -53,36 +54,37 @@ pub struct Composition {
 }
 
 impl Composition {
-    /// The canonical name: what differs from the default, in a fixed order.
+    /// Returns the canonical name: the options that differ from the default, in a fixed order.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.name
     }
 
-    /// What it is, in one line.
+    /// Returns a description of the composition in one line.
     #[must_use]
     pub const fn about(self) -> &'static str {
         self.about
     }
 
-    /// What it is made of.
+    /// Returns the parts of the composition.
     #[must_use]
     pub const fn recipe(self) -> Recipe {
         self.recipe
     }
 
-    /// Whether a goroutine that waits for it blocks the thread of its worker: in the inner lock, or before it.
+    /// Returns whether a goroutine that waits for the lock blocks the thread of its worker, in the inner lock or in the
+    /// capacitor.
     #[must_use]
     pub fn blocks_threads(self) -> bool {
         let before = match self.recipe.front {
-            // However they wait there, a goroutine gives way to others now and then.
+            // In all three ways of waiting a goroutine yields to others now and then.
             Front::Window { .. } | Front::Together { .. } => false,
             Front::Platoon { sema } | Front::Separate { sema, .. } => sema.blocks_threads(),
         };
         before || self.recipe.inner.blocks_threads()
     }
 
-    /// Does a job on it.
+    /// Does a job on the composed lock.
     pub fn with<J: LockableJob>(self, job: J) -> J::Out {
         struct Through<J>(Recipe, J);
 
@@ -100,7 +102,7 @@ impl Composition {
 }
 
 impl Recipe {
-    /// Puts a lock, which stands for the inner lock by that name, into the capacitor.
+    /// Puts a lock, which the name of the inner lock stands for, into the capacitor.
     pub fn around<L>(&self, inner: L) -> Composed<L> {
         Wrapped::with(inner, AnyCapacitor::new(self.front, self.limit, self.admit), AnyAdmission::new(self.admit))
     }
@@ -140,12 +142,12 @@ impl Serialize for Composition {
     }
 }
 
-/// A lock as it is asked for: by name, or composed.
+/// A lock as given on the command line: by name, or composed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LockSpec {
-    /// One of the registry.
+    /// A lock of the registry.
     Name(LockName),
-    /// One that is composed.
+    /// A composed lock.
     Composed(Composition),
 }
 
@@ -163,7 +165,7 @@ impl FromStr for LockSpec {
     }
 }
 
-/// What is to be said of a table in which one of these stands; nothing, if none of them is composed.
+/// Returns a remark for a table with these targets; `None` if none of them is composed.
 #[must_use]
 pub fn remark_on_price(targets: impl IntoIterator<Item = Target>) -> Option<String> {
     let composed = targets.into_iter().any(|target| matches!(target, Target::Composed(_)));
@@ -174,7 +176,7 @@ pub fn remark_on_price(targets: impl IntoIterator<Item = Target>) -> Option<Stri
     })
 }
 
-/// The semaphores that a capacitor can have: first come, first served, newcomers included.
+/// Returns the semaphores that a capacitor can have: those that serve first come, first served, newcomers included.
 pub fn serving_in_order() -> impl Iterator<Item = SemaphoreName> {
     SemaphoreName::ALL.iter().copied().filter(|&sema| AnyCapacitor::can_have(sema))
 }
@@ -204,7 +206,7 @@ mod tests {
         assert!(serving_in_order().count() >= 8);
     }
 
-    /// Every front end over every semaphore that it can have, every admission, and inner locks of both kinds.
+    /// Returns every front end over every semaphore that it can have, every admission, and inner locks of both kinds.
     fn some_of_each() -> Vec<Composition> {
         let mut names: Vec<String> = ["go", "std", "go-1.8", "reciprocating"]
             .map(|inner| ["", ",admit=always", ",admit=fractional:0.5"].map(|admit| format!("sliding({inner}{admit})")))
@@ -223,7 +225,7 @@ mod tests {
         names.iter().map(|name| composition(name)).collect()
     }
 
-    /// The critical section is one step of a generator that is shared, and the room counts the entries.
+    /// The critical section is a step of a shared generator, and the section counts the entries.
     #[test]
     fn everything_composed_is_a_lock() {
         let workload = Workload {
@@ -266,7 +268,7 @@ mod tests {
         }
     }
 
-    /// And nowhere else, as it costs something.
+    /// Other capacitors do not know the arrivals, as that knowledge costs something.
     #[test]
     fn platoons_behind_a_gate_know_of_those_who_are_about_to_arrive() {
         for (name, knows) in [

@@ -6,9 +6,9 @@
 //! | `sliding(INNER...)` | `b=N`, `admit=HOW`, `wait=park\|yield\|spin` | 4, `gated`, `park` |
 //! | `multilane(INNER...)` | `lanes=N`, `b=N`, `sema=NAME`, `deal=HOW`, `count=HOW`; `sema` and `deal` only with `count=separate` | 2, 4, `benaphore`, `in-turn`, `together` |
 //!
-//! They may be given in any order. A canonical name has the options that are not the default, each once, in that order;
-//! what has the same canonical name is the same. An option is described in one place, [`Field`], for the parser, for the
-//! name and for the list.
+//! Options may be given in any order. A canonical name has the options that are not the default, each once, in the
+//! order of the table; two compositions are equal if their canonical names are. An option is described in one place,
+//! [`Field`], for the parser, for the name and for the list.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,49 +21,49 @@ use super::serving_in_order;
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 
-/// What a composition is made of.
+/// The parts of a composition.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Recipe {
     /// The lock in the capacitor.
     pub inner: LockName,
     /// The bypass limit.
     pub limit: u32,
-    /// What they arrive at.
+    /// The front end, at which contenders arrive.
     pub front: Front,
-    /// Which contenders arrive.
+    /// The contenders that arrive.
     pub admit: Admit,
 }
 
-/// What they arrive at.
+/// A front end, at which contenders arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Front {
     /// Platoons.
     Platoon {
-        /// What they wait for.
+        /// The semaphore that contenders wait for.
         sema: SemaphoreName,
     },
     /// The sliding window.
     Window {
-        /// How contenders wait that are not yet let through.
+        /// The way in which contenders wait that are not yet let through.
         wait: Wait,
     },
     /// Lanes that are counted together.
     Together {
-        /// How many.
+        /// The number of lanes.
         lanes: u32,
     },
-    /// Lanes that are counted each for itself.
+    /// Lanes that are counted separately.
     Separate {
-        /// What they wait for.
+        /// The semaphore that contenders wait for.
         sema: SemaphoreName,
-        /// How many.
+        /// The number of lanes.
         lanes: u32,
-        /// How they are dealt.
+        /// The rule by which contenders choose lanes.
         dealing: LaneChoice,
     },
 }
 
-/// How one waits.
+/// A way to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
     /// Spins, then sleeps.
@@ -74,48 +74,48 @@ pub enum Wait {
     Spin,
 }
 
-/// Which contenders arrive.
+/// The contenders that arrive.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Admit {
-    /// All.
+    /// All contenders.
     Always,
-    /// Those that do not pass the gate.
+    /// The contenders that do not pass the gate.
     Gated,
-    /// This part of all.
+    /// The given part of all contenders.
     Fractional(f64),
 }
 
 /// A kind of compositions.
 #[derive(Debug)]
 pub struct Kind {
-    /// Its name.
+    /// The name of the kind.
     pub name: &'static str,
-    /// What it puts a lock behind, in a few words.
+    /// The front end of the kind, in a few words.
     pub about: &'static str,
-    /// In the order of canonical names.
+    /// The options of the kind, in the order of canonical names.
     fields: &'static [Field],
-    /// Which contenders arrive, by default.
+    /// The contenders that arrive, by default.
     admit: Admit,
 }
 
 /// An option of a kind.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 pub struct OptionFacts {
-    /// Its name.
+    /// The name of the option.
     pub name: &'static str,
-    /// What it is, unless it is said.
+    /// The value of the option if none is given.
     pub default: String,
-    /// What it can be: a range, or each of them. Capitals stand for others.
+    /// The possible values: a range, or each of them. Capitals stand for a placeholder.
     pub values: Vec<String>,
 }
 
 impl Kind {
-    /// The largest bypass limit.
+    /// Returns the largest bypass limit.
     fn most(&self) -> u32 {
         if self.fields.contains(&Field::Sema) { MAX_LIMIT } else { MAX_WINDOW }
     }
 
-    /// Its options, in the order of canonical names.
+    /// Returns the options of the kind, in the order of canonical names.
     #[must_use]
     pub fn options(&self) -> Vec<OptionFacts> {
         let default = Options::of(self);
@@ -145,7 +145,7 @@ pub const KINDS: [Kind; 3] = [
     },
 ];
 
-/// The grammar, for people.
+/// The grammar, for the help text.
 pub const GRAMMAR: &str = "\
 A lock can also be composed: an inner lock, any of those above, in a capacitor.
   capacitor(INNER[,b=N][,sema=NAME][,admit=HOW])   platoons of N: 4, benaphore, always
@@ -159,11 +159,11 @@ It goes through jumps, and most inner locks are in a box, unlike bare locks: so 
 price alone is told by 'capacitor --tax'.
 For example: capacitor(tts)  sliding(go,b=8)  capacitor(lifo,sema=twa,admit=fractional:0.01)  multilane(mcs,lanes=4)";
 
-/// More would never be filled.
+/// The most lanes. More lanes would never be filled.
 const MAX_LANES: u32 = 1024;
-/// What a platoon can have, and all lanes together.
+/// The largest limit of a platoon, and of all lanes together.
 const MAX_LIMIT: u32 = 1 << 20;
-/// What a window can have.
+/// The largest limit of a window.
 pub(crate) const MAX_WINDOW: u32 = 31;
 
 const DEALINGS: [(&str, LaneChoice); 3] =
@@ -171,7 +171,7 @@ const DEALINGS: [(&str, LaneChoice); 3] =
 
 const WAITS: [(&str, Wait); 3] = [("park", Wait::Park), ("yield", Wait::Yield), ("spin", Wait::Spin)];
 
-/// Whether each lane is counted for itself.
+/// The values of `count`: true if each lane is counted separately.
 const COUNTS: [(&str, bool); 2] = [("together", false), ("separate", true)];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -212,7 +212,7 @@ impl Field {
     }
 }
 
-/// Every option of every kind. What a kind does not have stays at its default.
+/// The values of every option of every kind. An option that a kind does not have stays at its default.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Options {
     lanes: u32,
@@ -286,7 +286,7 @@ fn number(field: Field, value: &str, most: u32) -> Result<u32, String> {
     }
 }
 
-/// A semaphore that a capacitor can have.
+/// Parses the name of a semaphore that a capacitor can have.
 pub(crate) fn sema(value: &str) -> Result<SemaphoreName, String> {
     let sema: SemaphoreName = value.parse()?;
     if AnyCapacitor::can_have(sema) {
@@ -307,7 +307,7 @@ fn admit(value: &str) -> Result<Admit, String> {
             Ok(p) if p > 0.0 && p * f64::from(u32::MAX) < 1.0 => {
                 Err(format!("it is drawn from 32 bits, so fractional:{part} would be never, which is fractional:0"))
             }
-            // Not -0.
+            // Turn -0 into 0.
             Ok(p) if (0.0..=1.0).contains(&p) => Ok(Admit::Fractional(p.abs())),
             _ => Err(format!("the part in fractional:P must be from 0 to 1, and is '{part}'")),
         },
@@ -315,7 +315,7 @@ fn admit(value: &str) -> Result<Admit, String> {
     }
 }
 
-/// The items of a list: what is between commas, but for those in parentheses.
+/// Returns the items of a list: the parts between commas, except commas in parentheses.
 #[must_use]
 pub fn items(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
@@ -331,7 +331,8 @@ pub fn items(text: &str) -> Vec<&str> {
     .collect()
 }
 
-/// What is before the parenthesis that closes one that is open, and what is behind it.
+/// Splits a text at the parenthesis that closes an open one. Returns the text before that parenthesis and the text
+/// behind it.
 fn closed(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {
@@ -345,7 +346,7 @@ fn closed(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// The kind of a recipe, and its options.
+/// Returns the kind of a recipe, and its options.
 fn parts(recipe: &Recipe) -> (&'static Kind, Options) {
     const ALL: &[Kind; 3] = &KINDS;
     let [capacitor, sliding, multilane] = ALL;
@@ -367,7 +368,7 @@ fn parts(recipe: &Recipe) -> (&'static Kind, Options) {
 }
 
 impl Recipe {
-    /// What it is, in one line.
+    /// Returns a description of the recipe in one line.
     #[must_use]
     pub fn about(&self) -> String {
         let b = self.limit;
@@ -392,7 +393,7 @@ impl Recipe {
     }
 }
 
-/// The canonical name.
+/// Writes the canonical name.
 impl fmt::Display for Recipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (kind, options) = parts(self);

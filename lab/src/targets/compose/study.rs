@@ -1,5 +1,4 @@
-//! Capacitors around locks, as types: what is checked as a lock, and no more than that. In the benches they are
-//! composed by name.
+//! Capacitors around locks, as types: for the checks of locks only. In the benchmarks they are composed by name.
 
 use sudog_locks::capacitor::{Always, Capacitor, Fractional, Gated, Multilane, SeparateLanes, Sliding, Wrapped};
 use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
@@ -14,7 +13,7 @@ use crate::targets::registry::registry;
 registry! {
     /// The name of a lock in a capacitor.
     enum StudyName;
-    /// Something to do with a lock in a capacitor, whichever it is.
+    /// A job on a lock in a capacitor, of any type.
     trait StudyJob over RawLock;
     fn with_study;
     unknown "lock in a capacitor";

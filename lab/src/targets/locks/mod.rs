@@ -1,4 +1,4 @@
-//! The locks under comparison: ours, and adapters that make every peer a [`RawLock`].
+//! The locks under comparison: those of this project, and adapters that make every peer a [`RawLock`].
 
 mod parking_lot;
 #[cfg(unix)]
@@ -27,7 +27,7 @@ use crate::targets::registry::registry;
 registry! {
     /// The name of a lock.
     enum LockName;
-    /// Something to do with a lock, whichever it is.
+    /// A job on a lock of any type.
     trait Job over RawLock;
     fn with_lock;
     unknown "lock";
@@ -135,10 +135,10 @@ registry! {
 }
 
 impl LockName {
-    /// The stages of the Go mutex that are no more than that.
+    /// The stages of the Go mutex that are only stages, and not also locks of another name.
     pub const STAGES: &[Self] = &[Self::V1, Self::V2, Self::V3, Self::V4, Self::V5, Self::V6, Self::V7];
 
-    /// The Go mutex under policies that are for study.
+    /// The Go mutex with the policies that are for study.
     pub const POLICIES: &[Self] = &[Self::Go19, Self::Go18, Self::GoFifo];
 
     /// The queue and spin locks, with each way to wait.
@@ -159,7 +159,7 @@ impl LockName {
         Self::ReciprocatingSpin,
     ];
 
-    /// Models of locks that are not ours.
+    /// Models of foreign locks.
     pub const MODELS: &[Self] = &[
         Self::TasBackoff,
         Self::Anderson,
@@ -172,7 +172,7 @@ impl LockName {
         Self::ParkingLotModel,
     ];
 
-    /// All but those for study.
+    /// Returns all locks except those for study.
     #[must_use]
     pub fn usual() -> Vec<Self> {
         let for_study =
@@ -180,8 +180,8 @@ impl LockName {
         Self::ALL.iter().copied().filter(|lock| !for_study(lock)).collect()
     }
 
-    /// Those of `compare`. There is time for one lock over a waiting array, and that is the one to use. The early
-    /// stages of the Go mutex, its early policies, and the queue and spin locks are for study.
+    /// The locks of `compare`. There is time for a single lock over a waiting array, so the list has the recommended
+    /// array only. The early stages of the Go mutex, its early policies, and the queue and spin locks are for study.
     pub const COMPARED: &[Self] = &[
         Self::Go,
         Self::Go114,
@@ -198,17 +198,18 @@ impl LockName {
         Self::Pthread,
     ];
 
-    /// Whether it is a peer's lock: neither a Go mutex, nor another one of ours, nor a model.
+    /// Returns whether the lock is a peer's: neither a Go mutex, nor another lock of this project, nor a model.
     #[must_use]
     pub fn is_peer(self) -> bool {
         let ours = [Self::STAGES, Self::SPIN, Self::MODELS];
         !self.name().starts_with("go") && !ours.iter().any(|ours| ours.contains(&self))
     }
 
-    /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
+    /// Returns whether a goroutine that waits for the lock blocks the thread of its worker, and with the thread all
+    /// other goroutines there.
     #[must_use]
     pub const fn blocks_threads(self) -> bool {
-        // Whatever is over a semaphore of ours waits as a goroutine.
+        // A waiter of a lock over a semaphore of this project waits as a goroutine.
         !matches!(
             self,
             Self::Go
@@ -233,12 +234,12 @@ impl LockName {
     }
 }
 
-/// What a lock can and cannot do.
+/// The abilities and limits of a lock.
 #[derive(Clone, Copy, Serialize, Debug)]
 pub struct LockFacts {
-    /// Its size; what it keeps elsewhere is not counted.
+    /// The size of the lock. Memory that the lock keeps elsewhere is not counted.
     pub bytes: usize,
-    /// [`RawLock::DEADLINES`].
+    /// The value of [`RawLock::DEADLINES`].
     pub deadlines: bool,
     /// See [`LockName::blocks_threads`].
     pub blocks_threads: bool,
@@ -287,7 +288,7 @@ mod tests {
         LockName::ALL.iter().for_each(|&name| with_lock(name, Forget));
     }
 
-    /// A goroutine holds the lock, another one of the same worker waits for it.
+    /// A goroutine holds the lock, and another goroutine of the same worker waits for the lock.
     #[test]
     #[cfg(unix)]
     fn what_blocks_threads_is_known() {
@@ -296,7 +297,8 @@ mod tests {
         use std::time::{Duration, Instant};
         use sudog_runtime::goroutine::{Builder, Placement, gosched, run};
 
-        /// Whether the waiter gets the lock, which it can only if the holder can run meanwhile. Else it is out of time.
+        /// Returns whether the waiter gets the lock, which is possible only if the holder can run meanwhile. Otherwise
+        /// the waiter times out.
         struct Wait(Duration);
         impl Job for Wait {
             type Out = bool;
@@ -309,13 +311,13 @@ mod tests {
                         let (lock, waits) = theirs;
                         waits.store(true, Ordering::Relaxed);
                         let guard = lock.try_lock_until(Instant::now() + self.0);
-                        // SAFETY: acquired above, on this thread.
+                        // SAFETY: `guard` came from `try_lock_until` of this lock above, on this thread.
                         guard.map(|guard| unsafe { lock.unlock(guard) }).is_some()
                     });
                     while !waits.load(Ordering::Relaxed) {
                         gosched();
                     }
-                    // SAFETY: acquired above, on this thread.
+                    // SAFETY: `guard` came from `lock` of this lock above, on this thread.
                     unsafe { lock.unlock(guard) };
                     waiter.join().unwrap()
                 })
@@ -325,7 +327,7 @@ mod tests {
             let facts = LockFacts::of(name);
             match facts.blocks_threads {
                 false => assert!(with_lock(name, Wait(Duration::from_secs(20))), "{} blocks threads", name.name()),
-                // While it polls, others run.
+                // While the waiter polls, other goroutines run.
                 true if facts.deadlines => {
                     assert!(!with_lock(name, Wait(Duration::from_millis(10))), "{} blocks no thread", name.name());
                 }
@@ -344,7 +346,7 @@ mod tests {
                 assert!(!lock.is_locked());
                 let guard = lock.try_lock().expect("nobody holds it");
                 assert!(lock.is_locked());
-                // SAFETY: acquired above, on this thread.
+                // SAFETY: `guard` came from `try_lock` of this lock above, on this thread.
                 unsafe { lock.unlock(guard) };
                 assert!(!lock.is_locked());
             }

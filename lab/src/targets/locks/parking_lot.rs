@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use sudog_sync::{ConstRawLock, RawLock};
 
-/// The two `lock_api`s have the same traits in name and not in signature, so no generic covers both: in 0.5 an
-/// acquisition returns a guard, and its release takes it.
+/// Makes an adapter for one generation. The two `lock_api`s have traits of the same names but not of the same
+/// signatures, so no generic type covers both: in 0.5 an acquisition returns a guard, and its release takes that guard.
 macro_rules! adapter {
     (
         $(#[$doc:meta])*
@@ -24,7 +24,7 @@ macro_rules! adapter {
         const _: () = {
             use $generation::lock_api::{RawMutex as _, RawMutexFair as _, RawMutexTimed as _};
 
-            // SAFETY: the promises of `lock_api`'s `RawMutex`, which are the same.
+            // SAFETY: `lock_api`'s `RawMutex` makes the same promises as `RawLock`.
             unsafe impl<const FAIR: bool> RawLock for $Name<FAIR> {
                 type Guard = $Guard;
 
@@ -51,7 +51,8 @@ macro_rules! adapter {
 
                 #[inline]
                 unsafe fn unlock(&self, $guard: Self::Guard) {
-                    // SAFETY: the same contract.
+                    // SAFETY: this thread holds `self.0`, and the guard, if any, came from it, by the contract of
+                    // `RawLock::unlock`.
                     unsafe {
                         if FAIR { self.0.unlock_fair($($argument)?) } else { self.0.unlock($($argument)?) }
                     }

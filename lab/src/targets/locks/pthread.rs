@@ -6,31 +6,32 @@ use sudog_sync::RawLock;
 
 /// A `pthread_mutex_t` with default attributes as a [`RawLock`].
 ///
-/// It polls for a deadline: `pthread_mutex_timedlock` takes its deadline by the wall clock, which may be set while one
-/// waits, and Darwin has none at all.
+/// A wait with a deadline polls: `pthread_mutex_timedlock` takes a deadline of the wall clock, which may be set during
+/// the wait, and Darwin has no such function at all.
 #[derive(Debug)]
 pub struct Pthread {
-    /// Boxed: POSIX forbids to move one that is in use, and a [`RawLock`] may be moved while it is locked.
+    /// The mutex, in a box: POSIX forbids to move a mutex that is in use, and a [`RawLock`] may be moved while it is
+    /// locked.
     mutex: *mut libc::pthread_mutex_t,
 }
 
-/// What an acquisition of a [`Pthread`] hands to its release: nothing, on the same thread.
+/// The guard of a [`Pthread`]. The guard holds no data, and must be released on the thread of the acquisition.
 pub type PthreadGuard = PhantomData<*mut ()>;
 
 impl Pthread {
     fn attempt(&self) -> bool {
-        // SAFETY: initialised, and at its address until it is dropped.
+        // SAFETY: the mutex was initialised in `new`, and stays at its address until `self` is dropped.
         unsafe { libc::pthread_mutex_trylock(self.mutex) == 0 }
     }
 }
 
-// SAFETY: sharing one among threads is what it is for.
+// SAFETY: a `pthread_mutex_t` is made to be used by several threads, and does not move: it is in a box.
 unsafe impl Send for Pthread {}
-// SAFETY: as above.
+// SAFETY: all functions that take `&self` only call pthread functions, which several threads may call at once.
 unsafe impl Sync for Pthread {}
 
-// SAFETY: POSIX makes these promises. To lock it again on the thread that holds it is undefined there; glibc, musl and
-// Darwin wait for ever, as the trait expects.
+// SAFETY: POSIX makes the promises of `RawLock`. POSIX leaves it undefined to lock the mutex again on the thread that
+// holds it; glibc, musl and Darwin then wait for ever, as the trait expects.
 unsafe impl RawLock for Pthread {
     type Guard = PthreadGuard;
 
@@ -42,7 +43,7 @@ unsafe impl RawLock for Pthread {
 
     #[inline]
     fn lock(&self) -> PthreadGuard {
-        // SAFETY: initialised, and at its address until it is dropped.
+        // SAFETY: the mutex was initialised in `new`, and stays at its address until `self` is dropped.
         let error = unsafe { libc::pthread_mutex_lock(self.mutex) };
         debug_assert_eq!(error, 0);
         PhantomData
@@ -55,16 +56,16 @@ unsafe impl RawLock for Pthread {
 
     #[inline]
     unsafe fn unlock(&self, _guard: PthreadGuard) {
-        // SAFETY: held, by this thread, by the contract.
+        // SAFETY: this thread holds the mutex, by the contract of `RawLock::unlock`.
         let error = unsafe { libc::pthread_mutex_unlock(self.mutex) };
         debug_assert_eq!(error, 0);
     }
 
-    /// Asks by trying: POSIX has no other way. For that moment the lock may be held.
+    /// Tries to lock, as POSIX has no other way to ask. The lock may be held for the moment of the call.
     fn is_locked(&self) -> bool {
         let free = self.attempt();
         if free {
-            // SAFETY: held, by this thread, since the line above.
+            // SAFETY: this thread holds the mutex since the successful `attempt` above.
             unsafe { libc::pthread_mutex_unlock(self.mutex) };
         }
         !free
@@ -73,11 +74,11 @@ unsafe impl RawLock for Pthread {
 
 impl Drop for Pthread {
     fn drop(&mut self) {
-        // POSIX forbids to destroy a locked one. Its guard was forgotten: so is its memory.
+        // POSIX forbids to destroy a locked mutex. If the mutex is locked, its guard was forgotten: leak the memory.
         if self.is_locked() {
             return;
         }
-        // SAFETY: no thread holds it, and no other thread can reach it; `new` took it from a box.
+        // SAFETY: no thread holds the mutex, and no other thread can reach it; `new` took the pointer from a box.
         unsafe {
             libc::pthread_mutex_destroy(self.mutex);
             drop(Box::from_raw(self.mutex));

@@ -1,4 +1,4 @@
-//! `std::sync::Mutex`.
+//! StdMutex: an adapter for `std::sync::Mutex`.
 
 use std::mem::{MaybeUninit, transmute};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -9,23 +9,22 @@ use sudog_sync::{ConstRawLock, RawLock};
 #[derive(Debug, Default)]
 pub struct StdMutex(Mutex<()>);
 
-/// What an acquisition of a [`StdMutex`] hands to its release: `std`'s guard without its lifetime. Not `Send`, as
-/// `std`'s is not.
+/// The guard of a [`StdMutex`]: `std`'s guard without its lifetime. Not `Send`, as `std`'s guard is not.
 ///
-/// Dropping it is forgetting the acquisition. It may outlive the lock then, so it makes no claim that the reference in
-/// it is good, which is what `MaybeUninit` says.
+/// Dropping this guard forgets the acquisition. The guard may then outlive the lock, so the type must not claim that
+/// the reference inside is valid: `MaybeUninit` makes no such claim.
 #[derive(Debug)]
 pub struct StdGuard(MaybeUninit<MutexGuard<'static, ()>>);
 
 impl StdGuard {
     fn new(guard: MutexGuard<'_, ()>) -> Self {
-        // SAFETY: only the lifetime changes. Nothing uses the guard but `unlock`, whose caller vouches that it came
-        // from the lock that is borrowed there.
+        // SAFETY: only the lifetime changes. Only `unlock` uses the guard, and by the contract of `unlock` the guard
+        // came from the lock that is borrowed there.
         Self(MaybeUninit::new(unsafe { transmute::<MutexGuard<'_, ()>, MutexGuard<'static, ()>>(guard) }))
     }
 }
 
-// SAFETY: the mutex of the standard library keeps these promises; a guard that is forgotten leaves it locked.
+// SAFETY: the mutex of the standard library keeps the promises of `RawLock`; a forgotten guard leaves the mutex locked.
 unsafe impl RawLock for StdMutex {
     type Guard = StdGuard;
 
@@ -51,11 +50,12 @@ unsafe impl RawLock for StdMutex {
 
     #[inline]
     unsafe fn unlock(&self, guard: StdGuard) {
-        // SAFETY: made by `StdGuard::new`, and consumed here; the mutex that it refers to is this one, by the contract.
+        // SAFETY: the guard was initialised by `StdGuard::new`, and is consumed here; by the contract of `unlock` it
+        // refers to this mutex.
         drop(unsafe { guard.0.assume_init() });
     }
 
-    /// Asks by trying: `std` has no other way. For that moment the lock may be held.
+    /// Tries to lock, as `std` has no other way to ask. The lock may be held for the moment of the call.
     fn is_locked(&self) -> bool {
         matches!(self.0.try_lock(), Err(TryLockError::WouldBlock))
     }

@@ -1,7 +1,7 @@
 //! Anderson's array lock: each contender draws a ticket and watches a slot of its own; the unlock writes the next slot.
 //!
-//! Where the original has a flag in each slot, this one has the number of the ticket that may go. So more contenders than
-//! there are slots exclude each other, too: those of one slot wait for different numbers.
+//! Where the original has a flag in each slot, this lock has the number of the ticket that may go. So more contenders
+//! than there are slots exclude each other, too: the contenders of one slot wait for different numbers.
 //!
 //! Source: T. E. Anderson, *The performance of spin lock alternatives for shared-memory multiprocessors*, 1990.
 
@@ -12,14 +12,14 @@ use sudog_sync::RawLock;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// A power of two, so that the numbers may wrap round.
+/// The number of slots: a power of two, so that the ticket numbers may wrap round.
 const SLOTS: usize = 128;
 
 /// The array lock, 16 KiB.
 #[derive(Debug)]
 pub struct Anderson {
     next: CachePadded<AtomicU32>,
-    /// The ticket that may go, of those with this slot.
+    /// The slots. Each stores the ticket that may go, of the tickets with this slot.
     slots: Box<[CachePadded<AtomicU32>]>,
 }
 
@@ -30,10 +30,10 @@ impl Anderson {
 }
 
 // SAFETY:
-// - a contender has the lock if its slot has its number. A number is drawn once (of 2^32 in turn), and the slot gets it by
-//   the unlock of the ticket before;
-// - Release there and Acquire here order what owners do;
-// - a forgotten guard leaves it locked.
+// - A contender has the lock if its slot has its number. A number is drawn once (in each turn of 2^32), and the unlock
+//   of the ticket before writes that number to the slot.
+// - Release in that unlock and Acquire in the contender's load order the actions of owners.
+// - A forgotten guard leaves the lock locked.
 unsafe impl RawLock for Anderson {
     /// The ticket.
     type Guard = u32;
@@ -41,7 +41,7 @@ unsafe impl RawLock for Anderson {
     const DEADLINES: bool = false;
 
     fn new() -> Self {
-        // Ticket 0 may go. No other slot has a number of its own.
+        // Ticket 0 may go. No other slot has a number of a ticket of that slot.
         let slots = (0..SLOTS).map(|_| CachePadded::new(AtomicU32::new(0))).collect();
         Self { next: CachePadded::new(AtomicU32::new(0)), slots }
     }

@@ -3,37 +3,39 @@
 //! | step | by | action |
 //! |---|---|---|
 //! | announce | contender | raises the flag of its number |
-//! | wait | contender | until `turn` is its number, or the flag of `turn` is down |
+//! | wait | contender | waits until `turn` is its number, or the flag of `turn` is down |
 //! | lock | contender | locks the inner lock |
-//! | release | owner | lowers its flag; if `turn` is its number or the flag of `turn` is down, `turn` goes to the next number; unlocks the inner lock |
+//! | release | owner | lowers the flag of its number; if `turn` is that number or the flag of `turn` is down, `turn` goes to the next number; unlocks the inner lock |
 //!
 //! # The bound
 //!
-//! Let *n* contenders have a number each. Contender *i* has raised its flag. Each release finds `turn` at a number *t*.
+//! Each of *n* contenders has a number. Contender *i* has raised its flag. Each release finds `turn` at a number *t*.
 //!
 //! - The flag of *t* is down: `turn` goes on.
-//! - The flag of *t* is up: each contender that starts to wait stays there until *t* releases. A contender whose release leaves
-//!   `turn` at *t* starts to wait again, so it acquires once at most. The inner lock is free of deadlocks, so *t* acquires as well. At most
-//!   *n* - 1 contenders acquire before `turn` goes on.
+//! - The flag of *t* is up: each contender that starts to wait stays there until *t* releases. A contender whose
+//!   release leaves `turn` at *t* starts to wait again, so that contender acquires once at most. The inner lock is free
+//!   of deadlocks, so *t* acquires as well. At most *n* - 1 contenders acquire before `turn` goes on.
 //!
-//! `turn` is *i* after at most *n* - 1 such changes, and stays until *i* releases; each of the others then acquires once more at
-//! most. Others overtake *i* at most (*n* - 1)² + *n* - 1 = *n*(*n* - 1) times. The program `model-bar-david-bound` of the exploration
-//! asserts this.
+//! `turn` is *i* after at most *n* - 1 such changes, and stays until *i* releases; each of the others then acquires
+//! once more at most. Others overtake *i* at most (*n* - 1)² + *n* - 1 = *n*(*n* - 1) times. The program
+//! `model-bar-david-bound` of the exploration asserts this.
 //!
 //! # Orderings
 //!
-//! Exclusion is the inner lock's; `turn` and the flags decide only when a contender goes to it. Owners alone write `turn`,
-//! under the inner lock, so a relaxed load of an owner reads the last value. A raised flag is released after `n`, and acquired by the
-//! owner that looks at it: an owner that sees the flag includes its number. A contender acquires `turn`, and so does not miss a
-//! flag that the owner which set `turn` has seen. A contender that reads an old value of either goes to the inner lock as one
-//! that was past the wait before, or waits until the new value arrives.
+//! The inner lock provides exclusion; `turn` and the flags decide only when a contender goes to the inner lock. Only
+//! owners write `turn`, under the inner lock, so a relaxed load of an owner reads the last value. A raised flag is
+//! released after `n`, and acquired by the owner that looks at the flag: an owner that sees the flag counts the flag's
+//! number in `n`. A contender acquires `turn`, and so does not miss a flag that was seen by the owner that set `turn`.
+//! A contender that reads an old value of `turn` or of a flag goes to the inner lock like a contender that had passed
+//! the wait before, or waits until the new value arrives.
 //!
 //! # Numbers
 //!
-//! A number belongs to a thread, the least that is free when it first locks such a lock; a thread gives it back as it ends. The
-//! goroutines of a worker share its number, and so do threads beyond 256: so a flag is a counter here. Contenders of one number
-//! share its turns: an owner whose number is `turn` ends the turn, even if another of this number waits. The bound is then
-//! of numbers. In the transformation as published a flag is a plain register, and a release looks at the flag of `turn` alone.
+//! A number belongs to a thread: the least number that is free when the thread first locks such a lock. The thread
+//! gives the number back as it ends. The goroutines of a worker share the worker's number, and threads beyond 256 share
+//! numbers too: so here a flag is a counter. Contenders of one number share its turns: an owner whose number is `turn`
+//! ends the turn, even if another contender of this number waits. The bound then holds for numbers, not for contenders.
+//! In the transformation as published a flag is a plain register, and a release looks at the flag of `turn` alone.
 //!
 //! Source: Y. Bar-David, 1998, as in M. Raynal, *Concurrent Programming: Algorithms, Principles, and Foundations*, 2.2.2;
 //! analysed in arXiv 2606.19003.
@@ -51,7 +53,7 @@ use sudog_sync::RawLock;
 
 const NUMBERS: usize = 256;
 
-/// Numbers of threads that have ended, and the least that no thread has had.
+/// The numbers of threads that have ended, and the least number that no thread has had.
 static FREE: system::Mutex<(BinaryHeap<Reverse<usize>>, usize)> = system::Mutex::new((BinaryHeap::new(), 0));
 
 struct Number(usize);
@@ -85,13 +87,13 @@ impl Drop for Number {
 pub struct BarDavid<L> {
     inner: L,
     turn: CachePadded<AtomicUsize>,
-    /// One more than the largest number that a contender had: `turn` goes round among these.
+    /// The largest number that a contender has had, plus 1: `turn` goes round among the numbers below.
     n: CachePadded<AtomicUsize>,
     flags: Box<[CachePadded<AtomicU32>]>,
 }
 
 impl<L> BarDavid<L> {
-    /// Raises the flag of the caller's number, and returns the number. From here on the bound counts.
+    /// Raises the flag of the caller's number, and returns the number. The bound counts from this call on.
     pub fn announce(&self) -> usize {
         let me = NUMBER.with(|number| number.0) % NUMBERS;
         if self.n.load(Relaxed) <= me {
@@ -108,7 +110,7 @@ impl<L> BarDavid<L> {
 }
 
 impl<L: RawLock> BarDavid<L> {
-    /// Locks for the contender that [`announce`](Self::announce) has given this number.
+    /// Locks for the contender to which [`announce`](Self::announce) has returned the number `me`.
     pub fn lock_announced(&self, me: usize) -> <Self as RawLock>::Guard {
         while !self.may_go(me) {
             spin::do_spin(1);
@@ -118,9 +120,9 @@ impl<L: RawLock> BarDavid<L> {
 }
 
 // SAFETY:
-// - the inner lock keeps these promises;
-// - `turn` and the flags decide only when a contender goes there;
-// - a forgotten guard leaves the inner lock locked.
+// - The inner lock keeps the promises of `RawLock`.
+// - `turn` and the flags decide only when a contender goes to the inner lock.
+// - A forgotten guard leaves the inner lock locked.
 unsafe impl<L: RawLock> RawLock for BarDavid<L> {
     /// The contender's number, and the inner lock's guard.
     type Guard = (usize, L::Guard);
@@ -153,7 +155,7 @@ unsafe impl<L: RawLock> RawLock for BarDavid<L> {
         if turn == me || self.flags[turn].load(Acquire) == 0 {
             self.turn.store((turn + 1) % self.n.load(Relaxed), Release);
         }
-        // SAFETY: it came from the inner lock of this lock, on this thread, by the contract.
+        // SAFETY: `guard` came from the inner lock of this lock, on this thread, by the contract of `unlock`.
         unsafe { self.inner.unlock(guard) };
     }
 

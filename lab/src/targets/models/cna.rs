@@ -1,19 +1,21 @@
-//! The compact NUMA-aware lock: the queue of MCS, of which an unlock passes over waiters of other sockets. They wait in a
-//! second queue, until the first has no waiter of the owner's socket, or a draw says that it is their turn.
+//! The compact NUMA-aware lock: the queue of MCS, with an unlock that passes over waiters of other sockets. These
+//! waiters go to a second queue, and stay there until the first queue has no waiter of the owner's socket, or a draw
+//! ends their wait.
 //!
 //! | word | value | meaning |
 //! |---|---|---|
-//! | `tail` | null, or the last node of the first queue | as of MCS |
-//! | `node.gate` | null | waits |
-//! | | `ALONE` | has the lock; the second queue is empty |
-//! | | a node | has the lock; that node is the head of the second queue |
-//! | `node.last` | | of the head of the second queue: its last node |
+//! | `tail` | null, or the last node of the first queue | as in MCS |
+//! | `node.gate` | null | the node waits |
+//! | | `ALONE` | the node has the lock; the second queue is empty |
+//! | | a node | the node with this gate has the lock; the gate is the head of the second queue |
+//! | `node.last` | | in the head of the second queue: the last node of that queue |
 //!
-//! A node belongs to its thread from `lock` to `unlock`. What the owner reads and writes of other nodes belongs to waiters of
-//! the two queues; they leave a queue by its step alone.
+//! A node belongs to its thread from `lock` to `unlock`. All other nodes that the owner reads and writes are waiters of
+//! the two queues; only a step of the owner removes them from a queue.
 //!
-//! Source: D. Dice and A. Kogan, *Compact NUMA-aware locks*, EuroSys 2019. Its draw is one in 65536, which runs of some
-//! milliseconds would not see: here it is one in 256. A real machine counts as one socket.
+//! Source: D. Dice and A. Kogan, *Compact NUMA-aware locks*, EuroSys 2019. The paper draws once in 65536 handovers,
+//! which runs of some milliseconds would not see; this lock draws once in 256. A real machine counts as a single
+//! socket.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{self, NonNull};
@@ -25,7 +27,7 @@ use sudog_runtime::shim::{AtomicPtr, AtomicU32};
 use sudog_runtime::spin;
 use sudog_sync::RawLock;
 
-/// One handover in so many goes to the second queue.
+/// The number of handovers of which about one goes to the second queue.
 const FAIRNESS: u32 = 256;
 
 #[derive(Debug)]
@@ -38,17 +40,17 @@ struct Node {
 
 type NodePtr = *mut CachePadded<Node>;
 
-/// No node has this address.
+/// A gate value that is no node's address.
 const ALONE: NodePtr = ptr::without_provenance_mut(1);
 
 thread_local! {
-    /// Nodes of the thread that are in no queue. A box each: others know their addresses.
+    /// Nodes of the thread that are in no queue. Each is in a box, as other threads know its address.
     #[expect(clippy::vec_box)]
     static SPARE: RefCell<Vec<Box<CachePadded<Node>>>> = const { RefCell::new(Vec::new()) };
     static RANDOM: Cell<u32> = const { Cell::new(0x9E37_79B9) };
 }
 
-/// The socket of the processor that runs this thread.
+/// Returns the socket of the processor that runs this thread.
 fn socket() -> u32 {
     #[cfg(sudog_sim)]
     return u32::try_from(sudog_sim::socket()).expect("few sockets");
@@ -56,7 +58,7 @@ fn socket() -> u32 {
     0
 }
 
-/// True once in `FAIRNESS` draws.
+/// Returns true once in `FAIRNESS` draws.
 fn is_fair_draw() -> bool {
     RANDOM.with(|random| {
         let mut x = random.get();
@@ -68,13 +70,14 @@ fn is_fair_draw() -> bool {
     })
 }
 
-/// The node behind a pointer.
+/// Returns the node behind a pointer.
 ///
 /// # Safety
 ///
-/// The node is in a queue of the lock that the caller owns; or it is the caller's.
+/// The node is in a queue of the lock that the caller owns; or the node is the caller's.
 unsafe fn node<'a>(pointer: NodePtr) -> &'a Node {
-    // SAFETY: its thread frees it only once it has had the lock and left it, by the contract not before this use ends.
+    // SAFETY: a node's thread frees the node only after the thread has had the lock and left it; by the contract of
+    // `node`, not before this use ends.
     unsafe { &*pointer }
 }
 
@@ -97,7 +100,7 @@ fn take() -> NonNull<CachePadded<Node>> {
 ///
 /// The node is from [`take`], in no queue, and given once.
 unsafe fn give(node: NonNull<CachePadded<Node>>) {
-    // SAFETY: it was a box, and is the caller's alone, by the contract.
+    // SAFETY: `take` made the node from a box, and the node is the caller's alone, by the contract of `give`.
     let node = unsafe { Box::from_raw(node.as_ptr()) };
     SPARE.with(|spare| spare.borrow_mut().push(node));
 }
@@ -108,34 +111,38 @@ pub struct Cna {
     tail: CachePadded<AtomicPtr<CachePadded<Node>>>,
 }
 
-/// What an acquisition of a [`Cna`] hands to its release: its node.
+/// The guard of a [`Cna`]: the owner's node.
 #[derive(Debug)]
 pub struct CnaGuard(NonNull<CachePadded<Node>>);
 
-/// The first waiter of the owner's socket. Waiters before it go to the end of the second queue. Null if there is none.
+/// Returns the first waiter of the owner's socket, or null if there is none. Moves the waiters before it to the end of
+/// the second queue.
 ///
 /// # Safety
 ///
-/// `me` is the owner's node, and has a `next`.
+/// `me` is the owner's node, and `me.next` is not null.
 unsafe fn find_successor(me: &Node) -> NodePtr {
     let own = me.socket.load(Relaxed);
     let first = me.next.load(Acquire);
     let (mut last, mut current): (NodePtr, NodePtr) = (ptr::null_mut(), first);
     while !current.is_null() {
-        // SAFETY: a waiter of the first queue, and the caller has the lock, by the contract.
+        // SAFETY: `current` is a waiter of the first queue, and the caller has the lock, by the contract of
+        // `find_successor`.
         let waiter = unsafe { node(current) };
         if waiter.socket.load(Relaxed) == own {
             if !last.is_null() {
-                // SAFETY: the same, of a node that was passed over.
+                // SAFETY: `last` is a waiter of the first queue that was passed over, and the caller has the lock.
                 unsafe { node(last) }.next.store(ptr::null_mut(), Relaxed);
                 let head = me.gate.load(Relaxed);
                 if head == ALONE {
                     me.gate.store(first, Relaxed);
                 } else {
-                    // SAFETY: both are waiters of the second queue, and the caller has the lock.
+                    // SAFETY: `head` and the last node of its queue are waiters of the second queue, and the caller has
+                    // the lock.
                     unsafe { node(node(head).last.load(Relaxed)) }.next.store(first, Relaxed);
                 }
-                // SAFETY: the head of the second queue, of which `last` is the last now.
+                // SAFETY: `me.gate` is the head of the second queue, a waiter whose queue now ends with `last`; the
+                // caller has the lock.
                 unsafe { node(me.gate.load(Relaxed)) }.last.store(last, Relaxed);
             }
             return current;
@@ -147,10 +154,10 @@ unsafe fn find_successor(me: &Node) -> NodePtr {
 }
 
 // SAFETY:
-// - a contender has the lock if it found the tail null, which it is while there is no owner; or if the owner opened its gate,
-//   which an unlock does to one waiter;
-// - Release of the tail and the gate, and Acquire there, order what owners do;
-// - a forgotten guard leaves the lock's tail set; its node is leaked.
+// - A contender has the lock if it found the tail null, and the tail is null only while there is no owner; or if the
+//   owner opened the contender's gate, and an unlock opens the gate of a single waiter.
+// - Release of the tail and the gate, and Acquire of both, order the actions of owners.
+// - A forgotten guard leaves the lock's tail set; the guard's node is leaked.
 unsafe impl RawLock for Cna {
     type Guard = CnaGuard;
 
@@ -162,13 +169,14 @@ unsafe impl RawLock for Cna {
 
     fn lock(&self) -> CnaGuard {
         let pointer = take();
-        // SAFETY: the caller's own.
+        // SAFETY: `pointer` came from `take` above, so the node is the caller's.
         let me = unsafe { node(pointer.as_ptr()) };
         let before = self.tail.swap(pointer.as_ptr(), AcqRel);
         if before.is_null() {
             me.gate.store(ALONE, Relaxed);
         } else {
-            // SAFETY: its thread waits for this link before it leaves, as it is not the tail any more.
+            // SAFETY: `before` is not the tail any more, so its thread waits for this link before that thread leaves
+            // the lock.
             unsafe { node(before) }.next.store(pointer.as_ptr(), Release);
             while me.gate.load(Acquire).is_null() {
                 spin::do_spin(1);
@@ -182,34 +190,34 @@ unsafe impl RawLock for Cna {
             return None;
         }
         let pointer = take();
-        // SAFETY: the caller's own.
+        // SAFETY: `pointer` came from `take` above, so the node is the caller's.
         unsafe { node(pointer.as_ptr()) }.gate.store(ALONE, Relaxed);
         if self.tail.compare_exchange(ptr::null_mut(), pointer.as_ptr(), AcqRel, Relaxed).is_ok() {
             return Some(CnaGuard(pointer));
         }
-        // SAFETY: it came to no queue.
+        // SAFETY: `pointer` came from `take` above, and was put into no queue.
         unsafe { give(pointer) };
         None
     }
 
     unsafe fn unlock(&self, CnaGuard(pointer): CnaGuard) {
-        // SAFETY: the owner's, by the contract of `unlock`.
+        // SAFETY: `pointer` is the owner's node, by the contract of `unlock`.
         let me = unsafe { node(pointer.as_ptr()) };
         let second = me.gate.load(Relaxed);
         if me.next.load(Acquire).is_null() {
-            // The first queue ends here: leave it empty, or make the second queue the first.
+            // The first queue ends with the owner: leave that queue empty, or make the second queue the first.
             let (tail, head) = if second == ALONE {
                 (ptr::null_mut(), ptr::null_mut())
             } else {
-                // SAFETY: the head of the second queue, and the caller has the lock.
+                // SAFETY: `second` is the head of the second queue, and the caller has the lock.
                 (unsafe { node(second) }.last.load(Relaxed), second)
             };
             if self.tail.compare_exchange(pointer.as_ptr(), tail, AcqRel, Relaxed).is_ok() {
                 if !head.is_null() {
-                    // SAFETY: the same.
+                    // SAFETY: `head` is the head of what was the second queue, and waits until this opens its gate.
                     unsafe { node(head) }.gate.store(ALONE, Release);
                 }
-                // SAFETY: it is in no queue any more.
+                // SAFETY: `pointer` came from `take` in `lock` or `try_lock`, and is in no queue any more.
                 unsafe { give(pointer) };
                 return;
             }
@@ -220,7 +228,7 @@ unsafe impl RawLock for Cna {
         let successor = if is_fair_draw() {
             ptr::null_mut()
         } else {
-            // SAFETY: the owner's node, which has a `next`.
+            // SAFETY: `me` is the owner's node, and `me.next` is not null.
             unsafe { find_successor(me) }
         };
         let (successor, gate) = if !successor.is_null() {
@@ -228,14 +236,15 @@ unsafe impl RawLock for Cna {
         } else if second == ALONE {
             (me.next.load(Relaxed), ALONE)
         } else {
-            // The second queue goes before the first.
-            // SAFETY: its head and its last node are waiters, and the caller has the lock.
+            // Put the second queue before the first.
+            // SAFETY: the head and the last node of the second queue are waiters, and the caller has the lock.
             unsafe { node(node(second).last.load(Relaxed)) }.next.store(me.next.load(Relaxed), Release);
             (second, ALONE)
         };
-        // SAFETY: a waiter, until this opens its gate.
+        // SAFETY: `successor` is a waiter until this opens its gate.
         unsafe { node(successor) }.gate.store(gate, Release);
-        // SAFETY: it is in no queue any more: its predecessor and its successors are done with it.
+        // SAFETY: `pointer` came from `take` in `lock` or `try_lock`, and is in no queue any more: the predecessor and
+        // the successors do not use it any more.
         unsafe { give(pointer) };
     }
 

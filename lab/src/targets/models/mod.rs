@@ -1,7 +1,7 @@
-//! Models of locks that are not ours: written after the algorithm of each, for the simulated machine, where the originals
-//! cannot run (they sleep in the real kernel, and their accesses are no steps). For study only.
+//! Models of foreign locks: written after the algorithm of each, for the simulated machine, where the originals cannot
+//! run (they sleep in the real kernel, and their accesses are no steps of the simulation). For study only.
 //!
-//! | model | after | what it leaves out |
+//! | model | algorithm | omissions |
 //! |---|---|---|
 //! | [`TasBackoff`] | a swap in a loop with exponential back-off; Anderson 1990 | |
 //! | [`StdMutex`] | `std::sync::Mutex` on a futex, Rust 1.62 and later | poisoning |

@@ -6,8 +6,8 @@
 //! | LOCKED | the lock is held |
 //! | PARKED | contenders sleep in the queue, or are about to |
 //!
-//! PARKED changes, and a contender goes to sleep, under the lock of the queue. (There it is a bucket of a table that all
-//! mutexes share; here each mutex has a queue of its own.)
+//! PARKED changes, and a contender goes to sleep, under the lock of the queue. (In `parking_lot` the queue is a bucket
+//! of a table that all mutexes share; here each mutex has its own queue.)
 //!
 //! Source: the algorithm of `raw_mutex.rs` of parking_lot 0.12 and `parking_lot.rs`, `spinwait.rs` of its core.
 
@@ -23,24 +23,24 @@ use sudog_sync::RawLock;
 const LOCKED: u32 = 1;
 const PARKED: u32 = 2;
 
-/// Of a sleeper's word.
+/// A sleeper's word until an unlock changes the word to `RETRY` or `HANDED_OVER`.
 const ASLEEP: u32 = 0;
 const RETRY: u32 = 1;
 const HANDED_OVER: u32 = 2;
 
-/// How many rounds a contender spins: three of 2, 4 and 8 pauses, then rounds that yield.
+/// The number of rounds for which a contender spins: three of 2, 4 and 8 pauses, then rounds that yield.
 const ROUNDS: u32 = 10;
 
 #[derive(Debug)]
 struct Queue {
     sleepers: VecDeque<Arc<AtomicU32>>,
-    /// From when on an unlock hands over.
+    /// The time from which on an unlock hands over.
     fair_from: Option<Instant>,
     random: u32,
 }
 
 impl Queue {
-    /// Whether this unlock hands over. If so the next does in 0 to 1 ms.
+    /// Returns whether this unlock hands over. If so, the next handover is due in 0 to 1 ms.
     fn is_time_to_be_fair(&mut self) -> bool {
         let now = system::now();
         let due = self.fair_from.is_none_or(|from| now > from);
@@ -101,7 +101,8 @@ impl ParkingLot {
         }
     }
 
-    /// Sleeps, unless the mutex is not both held and marked any more.
+    /// Sleeps until an unlock wakes the caller, and returns that unlock's word. Returns `RETRY` at once if the mutex is
+    /// not both held and marked PARKED any more.
     fn park(&self) -> u32 {
         let me = Arc::new(AtomicU32::new(ASLEEP));
         {
@@ -133,10 +134,10 @@ impl ParkingLot {
 }
 
 // SAFETY:
-// - a contender has the lock if its step has set LOCKED, which one can until the unlock; or if an unlock has left LOCKED
-//   set for it alone;
-// - Release of the unlock and Acquire of these steps order what owners do;
-// - a forgotten guard leaves it locked.
+// - A contender has the lock if its step has set LOCKED, and no other contender's step can do so until the unlock; or
+//   if an unlock has left LOCKED set for this contender alone.
+// - Release of the unlock and Acquire of these steps order the actions of owners.
+// - A forgotten guard leaves the lock locked.
 unsafe impl RawLock for ParkingLot {
     type Guard = ();
 

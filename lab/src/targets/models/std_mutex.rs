@@ -18,7 +18,7 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const CONTENDED: u32 = 2;
 
-/// Looks of a contender before it sleeps.
+/// The number of looks that a contender takes before it sleeps.
 const LOOKS: u32 = 100;
 
 /// `std`'s mutex on a futex.
@@ -36,7 +36,7 @@ impl StdMutex {
             }
         }
         loop {
-            // From here on others may sleep, so the unlock must wake one.
+            // From here on others may sleep, so the unlock must wake a waiter.
             if word != CONTENDED && self.0.swap(CONTENDED, Acquire) == FREE {
                 return;
             }
@@ -45,7 +45,7 @@ impl StdMutex {
         }
     }
 
-    /// Looks until the lock is free or contended, but not for long.
+    /// Looks until the lock is free or contended, but at most `LOOKS` times. Returns the last value of the word.
     fn spin(&self) -> u32 {
         for _ in 0..LOOKS {
             let word = self.0.load(Relaxed);
@@ -59,9 +59,10 @@ impl StdMutex {
 }
 
 // SAFETY:
-// - a contender has the lock if its step has changed the word from FREE, which one can until the unlock;
-// - Release there and Acquire here order what owners do;
-// - a forgotten guard leaves it locked.
+// - A contender has the lock if its step has changed the word from FREE, and no other contender's step can do so until
+//   the unlock.
+// - Release of the unlock and Acquire of that step order the actions of owners.
+// - A forgotten guard leaves the lock locked.
 unsafe impl RawLock for StdMutex {
     type Guard = ();
 

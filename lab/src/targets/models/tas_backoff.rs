@@ -15,9 +15,10 @@ const MAX_PAUSES: u32 = 1024;
 pub struct TasBackoff(AtomicBool);
 
 // SAFETY:
-// - a contender has the lock if its step has changed the word from false to true, which one can until the unlock;
-// - Release there and Acquire here order what owners do;
-// - a forgotten guard leaves it locked.
+// - A contender has the lock if its step has changed the word from false to true, and no other contender's step can do
+//   so until the unlock.
+// - Release of the unlock and Acquire of that step order the actions of owners.
+// - A forgotten guard leaves the lock locked.
 unsafe impl RawLock for TasBackoff {
     type Guard = ();
 

@@ -3,10 +3,10 @@
 //!
 //! | step | by | action |
 //! |---|---|---|
-//! | draw | contender | `ticket = next.fetch_add(1)`; it has the lock if `serving` is its ticket |
-//! | wait far | contender that is not the next | reads the slot of its ticket, then `serving`; while it is still not the next, waits for the slot to change |
+//! | draw | contender | `ticket = next.fetch_add(1)`; has the lock if `serving` is its ticket |
+//! | wait far | contender that is not the next | reads the slot of its ticket, then `serving`; while the contender is still not the next, waits for the slot to change |
 //! | wait near | contender that is the next | waits for `serving` |
-//! | unlock | owner | `serving = ticket + 1`; then adds 1 to the slot of the ticket that is the next now |
+//! | unlock | owner | `serving = ticket + 1`; then adds 1 to the slot of the ticket that is now the next |
 //!
 //! A contender reads its slot before it reads `serving`, an owner writes them in the other order, and both are sequentially
 //! consistent: a contender that has missed the new `serving` sees the slot change.
@@ -20,10 +20,10 @@ use sudog_sync::RawLock;
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-/// Slots of the array. The paper has 4096, as here, not padded.
+/// The number of slots of the array. The paper's array also has 4096, not padded.
 const SLOTS: usize = 4096;
 
-/// A contender that is at most so far from its turn watches the lock.
+/// The largest distance from its turn at which a contender watches the lock.
 const NEAR: u32 = 1;
 
 static ARRAY: [AtomicU32; SLOTS] = [const { AtomicU32::new(0) }; SLOTS];
@@ -36,7 +36,7 @@ pub struct TwaLock {
 }
 
 impl TwaLock {
-    /// The paper's hash: slots of successive tickets are on different lines.
+    /// Returns the slot of a ticket, by the paper's hash: slots of successive tickets are on different lines.
     fn slot(&self, ticket: u32) -> &'static AtomicU32 {
         let lock = std::ptr::from_ref(self).addr();
         &ARRAY[((ticket as usize).wrapping_mul(127) ^ (lock >> 6)) % SLOTS]
@@ -62,9 +62,10 @@ impl TwaLock {
 }
 
 // SAFETY:
-// - a contender has the lock if `serving` is its ticket, which one contender has drawn (of 2^32 in turn);
-// - the store of `serving` and the Acquire loads here order what owners do;
-// - a forgotten guard leaves it locked.
+// - A contender has the lock if `serving` is its ticket, and a single contender has drawn that ticket (in each turn of
+//   2^32).
+// - The store of `serving` and the Acquire loads of contenders order the actions of owners.
+// - A forgotten guard leaves the lock locked.
 unsafe impl RawLock for TwaLock {
     /// The ticket.
     type Guard = u32;

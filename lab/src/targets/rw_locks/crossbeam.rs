@@ -1,4 +1,4 @@
-//! `ShardedLock` of `crossbeam-utils`.
+//! CrossbeamSharded: an adapter for `ShardedLock` of `crossbeam-utils`.
 
 use std::mem::{MaybeUninit, transmute};
 use std::sync::PoisonError;
@@ -10,32 +10,32 @@ use super::tried;
 
 /// `crossbeam_utils::sync::ShardedLock` as a [`RawRwLock`].
 ///
-/// It has no downgrade: a writer that has become a reader keeps it as a writer does.
+/// The lock has no downgrade: a writer that has become a reader still excludes all others.
 #[derive(Debug)]
 pub struct CrossbeamSharded(ShardedLock<()>);
 
 type ReadGuard<'a> = ShardedLockReadGuard<'a, ()>;
 type WriteGuard<'a> = ShardedLockWriteGuard<'a, ()>;
 
-/// What a reader's acquisition of a [`CrossbeamSharded`] hands to its release: crossbeam's guard without its lifetime, as
-/// for [`StdRwLock`](super::StdRwLock).
+/// The guard of a reader of a [`CrossbeamSharded`]: crossbeam's guard without its lifetime, as for
+/// [`StdRwLock`](super::StdRwLock).
 #[derive(Debug)]
 pub enum CrossbeamReadGuard {
-    /// A reader's.
+    /// The guard of a reader.
     Read(MaybeUninit<ReadGuard<'static>>),
-    /// That of a writer which has become a reader.
+    /// The guard of a writer that has become a reader.
     Downgraded(CrossbeamWriteGuard),
 }
 
-/// The same for a writer.
+/// The guard of a writer of a [`CrossbeamSharded`]: crossbeam's guard without its lifetime.
 #[derive(Debug)]
 pub struct CrossbeamWriteGuard(MaybeUninit<WriteGuard<'static>>);
 
 impl CrossbeamReadGuard {
     #[inline]
     fn new(guard: ReadGuard<'_>) -> Self {
-        // SAFETY: only the lifetime changes. Nothing uses the guard but `runlock`, whose caller vouches that it came from
-        // the lock that is borrowed there.
+        // SAFETY: only the lifetime changes. Only `runlock` uses the guard, and by the contract of `runlock` the guard
+        // came from the lock that is borrowed there.
         Self::Read(MaybeUninit::new(unsafe { transmute::<ReadGuard<'_>, ReadGuard<'static>>(guard) }))
     }
 }
@@ -43,13 +43,14 @@ impl CrossbeamReadGuard {
 impl CrossbeamWriteGuard {
     #[inline]
     fn new(guard: WriteGuard<'_>) -> Self {
-        // SAFETY: as for readers: `unlock`, and the `runlock` after a `downgrade`.
+        // SAFETY: only the lifetime changes. Only `unlock`, and `runlock` after a `downgrade`, use the guard, and by
+        // their contracts the guard came from the lock that is borrowed there.
         Self(MaybeUninit::new(unsafe { transmute::<WriteGuard<'_>, WriteGuard<'static>>(guard) }))
     }
 }
 
-// SAFETY: a writer has all shards for writing, a reader has one for reading, and each shard is a lock of the standard
-// library; a guard that is forgotten leaves its shards locked.
+// SAFETY: a writer has locked all shards for writing, a reader has locked one shard for reading, and each shard is a
+// lock of the standard library; a forgotten guard leaves its shards locked.
 unsafe impl RawRwLock for CrossbeamSharded {
     type SharedGuard = CrossbeamReadGuard;
     type ExclusiveGuard = CrossbeamWriteGuard;
@@ -73,9 +74,11 @@ unsafe impl RawRwLock for CrossbeamSharded {
     #[inline]
     unsafe fn runlock(&self, guard: CrossbeamReadGuard) {
         match guard {
-            // SAFETY: made by `CrossbeamReadGuard::new`, and consumed here; it refers to this lock, by the contract.
+            // SAFETY: the guard was initialised by `CrossbeamReadGuard::new`, and is consumed here; by the contract of
+            // `runlock` it refers to this lock.
             CrossbeamReadGuard::Read(guard) => drop(unsafe { guard.assume_init() }),
-            // SAFETY: the same contract.
+            // SAFETY: `guard` came from a `lock` of this lock on this thread, and is unused, by the contract of
+            // `runlock`.
             CrossbeamReadGuard::Downgraded(guard) => unsafe { self.unlock(guard) },
         }
     }
@@ -92,7 +95,8 @@ unsafe impl RawRwLock for CrossbeamSharded {
 
     #[inline]
     unsafe fn unlock(&self, guard: CrossbeamWriteGuard) {
-        // SAFETY: made by `CrossbeamWriteGuard::new`, and consumed here; it refers to this lock, by the contract.
+        // SAFETY: the guard was initialised by `CrossbeamWriteGuard::new`, and is consumed here; by the contract of
+        // `unlock` it refers to this lock.
         drop(unsafe { guard.0.assume_init() });
     }
 
@@ -101,12 +105,12 @@ unsafe impl RawRwLock for CrossbeamSharded {
         CrossbeamReadGuard::Downgraded(guard)
     }
 
-    /// Asks by trying: there is no other way. For that moment the lock may be held.
+    /// Tries to lock, as there is no other way to ask. The lock may be held for the moment of the call.
     fn is_locked(&self) -> bool {
         tried(self.0.try_write()).is_none()
     }
 
-    /// The same.
+    /// Tries to lock for reading. The lock may be held for the moment of the call.
     fn is_locked_exclusive(&self) -> bool {
         tried(self.0.try_read()).is_none()
     }

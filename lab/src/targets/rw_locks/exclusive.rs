@@ -8,7 +8,8 @@ use sudog_sync::{RawLock, RawRwLock};
 #[derive(Debug)]
 pub struct Exclusive<L>(L);
 
-// SAFETY: it lets in one, which is more than is asked for; the promises of `RawLock`.
+// SAFETY: the lock lets in one owner at a time, which is more than `RawRwLock` asks for; `RawLock` makes the other
+// promises.
 unsafe impl<L: RawLock> RawRwLock for Exclusive<L> {
     type SharedGuard = L::Guard;
     type ExclusiveGuard = L::Guard;
@@ -36,7 +37,7 @@ unsafe impl<L: RawLock> RawRwLock for Exclusive<L> {
 
     #[inline]
     unsafe fn runlock(&self, guard: L::Guard) {
-        // SAFETY: the same contract.
+        // SAFETY: the contract of `RawRwLock::runlock` is that of `RawLock::unlock`, for the same guard.
         unsafe { self.0.unlock(guard) };
     }
 
@@ -57,7 +58,7 @@ unsafe impl<L: RawLock> RawRwLock for Exclusive<L> {
 
     #[inline]
     unsafe fn unlock(&self, guard: L::Guard) {
-        // SAFETY: the same contract.
+        // SAFETY: the contract of `RawRwLock::unlock` is that of `RawLock::unlock`, for the same guard.
         unsafe { self.0.unlock(guard) };
     }
 

@@ -1,4 +1,4 @@
-//! The readers-writer locks under comparison: ours, and adapters that make every peer a [`RawRwLock`].
+//! The readers-writer locks under comparison: those of this project, and adapters that make every peer a [`RawRwLock`].
 
 mod crossbeam;
 mod exclusive;
@@ -21,7 +21,7 @@ use crate::targets::registry::registry;
 registry! {
     /// The name of a readers-writer lock.
     enum RwLockName;
-    /// Something to do with a readers-writer lock, whichever it is.
+    /// A job on a readers-writer lock of any type.
     trait RwJob over RawRwLock;
     fn with_rw_lock;
     unknown "readers-writer lock";
@@ -45,33 +45,34 @@ registry! {
 }
 
 impl RwLockName {
-    /// Whether it is a peer's.
+    /// Returns whether the lock is a peer's.
     #[must_use]
     pub const fn is_peer(self) -> bool {
         matches!(self, Self::Std | Self::ParkingLot012 | Self::ParkingLot013 | Self::Crossbeam)
     }
 
-    /// Whether a goroutine that waits for it blocks the thread of its worker, and with it all others there.
+    /// Returns whether a goroutine that waits for the lock blocks the thread of its worker, and with the thread all
+    /// other goroutines there.
     #[must_use]
     pub const fn blocks_threads(self) -> bool {
-        // Whatever is over a semaphore of ours waits as a goroutine.
+        // A waiter of a lock over a semaphore of this project waits as a goroutine.
         self.is_peer()
     }
 }
 
-/// What a readers-writer lock can and cannot do.
+/// The abilities and limits of a readers-writer lock.
 #[derive(Clone, Copy, Serialize, Debug)]
 pub struct RwLockFacts {
-    /// Its size; what it keeps elsewhere is not counted.
+    /// The size of the lock. Memory that the lock keeps elsewhere is not counted.
     pub bytes: usize,
-    /// [`RawRwLock::DEADLINES`].
+    /// The value of [`RawRwLock::DEADLINES`].
     pub deadlines: bool,
     /// See [`RwLockName::blocks_threads`].
     pub blocks_threads: bool,
 }
 
 impl RwLockFacts {
-    /// The facts of one.
+    /// Returns the facts of a lock.
     #[must_use]
     pub fn of(name: RwLockName) -> Self {
         struct Ask(RwLockName);
@@ -85,7 +86,7 @@ impl RwLockFacts {
     }
 }
 
-/// What `std` and those that imitate it say to a caller that tries, without the poison.
+/// Returns the guard of a successful try of `std` or a lock with the same interface, poisoned or not.
 #[inline]
 fn tried<G>(result: TryLockResult<G>) -> Option<G> {
     match result {

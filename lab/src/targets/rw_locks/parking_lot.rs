@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use sudog_sync::RawRwLock;
 
-/// As for the mutexes: in `lock_api` 0.5 an acquisition returns a guard, and its release takes it.
+/// Makes an adapter for one generation, as for the mutexes: in `lock_api` 0.5 an acquisition returns a guard, and its
+/// release takes that guard.
 macro_rules! adapter {
     (
         $(#[$doc:meta])*
@@ -21,7 +22,7 @@ macro_rules! adapter {
         const _: () = {
             use $generation::lock_api::{RawRwLock as Raw, RawRwLockDowngrade as _, RawRwLockTimed as _};
 
-            // SAFETY: the promises of `lock_api`'s `RawRwLock`, which are the same.
+            // SAFETY: `lock_api`'s `RawRwLock` makes the same promises as `sudog`'s.
             unsafe impl RawRwLock for $Name {
                 type SharedGuard = $Shared;
                 type ExclusiveGuard = $Exclusive;
@@ -49,7 +50,8 @@ macro_rules! adapter {
 
                 #[inline]
                 unsafe fn runlock(&self, $guard: Self::SharedGuard) {
-                    // SAFETY: the same contract.
+                    // SAFETY: a reader holds `self.0`, and the guard, if any, came from it, by the contract of
+                    // `RawRwLock::runlock`.
                     unsafe { self.0.unlock_shared($($argument)?) }
                 }
 
@@ -70,13 +72,15 @@ macro_rules! adapter {
 
                 #[inline]
                 unsafe fn unlock(&self, $guard: Self::ExclusiveGuard) {
-                    // SAFETY: the same contract.
+                    // SAFETY: a writer holds `self.0`, and the guard, if any, came from it, by the contract of
+                    // `RawRwLock::unlock`.
                     unsafe { self.0.unlock_exclusive($($argument)?) }
                 }
 
                 #[inline]
                 unsafe fn downgrade(&self, $guard: Self::ExclusiveGuard) -> Self::SharedGuard {
-                    // SAFETY: the same contract.
+                    // SAFETY: a writer holds `self.0`, and the guard, if any, came from it, by the contract of
+                    // `RawRwLock::downgrade`.
                     $locked(unsafe { self.0.downgrade($($argument)?) })
                 }
 

@@ -1,4 +1,4 @@
-//! `std::sync::RwLock`.
+//! StdRwLock: an adapter for `std::sync::RwLock`.
 
 use std::mem::{MaybeUninit, transmute};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -11,23 +11,22 @@ use super::tried;
 #[derive(Debug, Default)]
 pub struct StdRwLock(RwLock<()>);
 
-/// What a reader's acquisition of a [`StdRwLock`] hands to its release: `std`'s guard without its lifetime. Not `Send`,
-/// as `std`'s is not.
+/// The guard of a reader of a [`StdRwLock`]: `std`'s guard without its lifetime. Not `Send`, as `std`'s guard is not.
 ///
-/// Dropping it is forgetting the acquisition. It may outlive the lock then, so it makes no claim that the reference in
-/// it is good, which is what `MaybeUninit` says.
+/// Dropping this guard forgets the acquisition. The guard may then outlive the lock, so the type must not claim that
+/// the reference inside is valid: `MaybeUninit` makes no such claim.
 #[derive(Debug)]
 pub struct StdReadGuard(MaybeUninit<RwLockReadGuard<'static, ()>>);
 
-/// The same for a writer.
+/// The guard of a writer of a [`StdRwLock`]: `std`'s guard without its lifetime.
 #[derive(Debug)]
 pub struct StdWriteGuard(MaybeUninit<RwLockWriteGuard<'static, ()>>);
 
 impl StdReadGuard {
     #[inline]
     fn new(guard: RwLockReadGuard<'_, ()>) -> Self {
-        // SAFETY: only the lifetime changes. Nothing uses the guard but `runlock`, whose caller vouches that it came from
-        // the lock that is borrowed there.
+        // SAFETY: only the lifetime changes. Only `runlock` uses the guard, and by the contract of `runlock` the guard
+        // came from the lock that is borrowed there.
         Self(MaybeUninit::new(unsafe { transmute::<RwLockReadGuard<'_, ()>, RwLockReadGuard<'static, ()>>(guard) }))
     }
 }
@@ -35,12 +34,13 @@ impl StdReadGuard {
 impl StdWriteGuard {
     #[inline]
     fn new(guard: RwLockWriteGuard<'_, ()>) -> Self {
-        // SAFETY: as for readers: `unlock` and `downgrade`.
+        // SAFETY: only the lifetime changes. Only `unlock` and `downgrade` use the guard, and by their contracts the
+        // guard came from the lock that is borrowed there.
         Self(MaybeUninit::new(unsafe { transmute::<RwLockWriteGuard<'_, ()>, RwLockWriteGuard<'static, ()>>(guard) }))
     }
 }
 
-// SAFETY: the lock of the standard library keeps these promises; a guard that is forgotten leaves it locked.
+// SAFETY: the lock of the standard library keeps the promises of `RawRwLock`; a forgotten guard leaves the lock locked.
 unsafe impl RawRwLock for StdRwLock {
     type SharedGuard = StdReadGuard;
     type ExclusiveGuard = StdWriteGuard;
@@ -63,7 +63,8 @@ unsafe impl RawRwLock for StdRwLock {
 
     #[inline]
     unsafe fn runlock(&self, guard: StdReadGuard) {
-        // SAFETY: made by `StdReadGuard::new`, and consumed here; the lock that it refers to is this one, by the contract.
+        // SAFETY: the guard was initialised by `StdReadGuard::new`, and is consumed here; by the contract of `runlock`
+        // it refers to this lock.
         drop(unsafe { guard.0.assume_init() });
     }
 
@@ -79,22 +80,24 @@ unsafe impl RawRwLock for StdRwLock {
 
     #[inline]
     unsafe fn unlock(&self, guard: StdWriteGuard) {
-        // SAFETY: made by `StdWriteGuard::new`, and consumed here; the lock that it refers to is this one, by the contract.
+        // SAFETY: the guard was initialised by `StdWriteGuard::new`, and is consumed here; by the contract of `unlock`
+        // it refers to this lock.
         drop(unsafe { guard.0.assume_init() });
     }
 
     #[inline]
     unsafe fn downgrade(&self, guard: StdWriteGuard) -> StdReadGuard {
-        // SAFETY: as above.
+        // SAFETY: the guard was initialised by `StdWriteGuard::new`, and is consumed here; by the contract of
+        // `downgrade` it refers to this lock.
         StdReadGuard::new(RwLockWriteGuard::downgrade(unsafe { guard.0.assume_init() }))
     }
 
-    /// Asks by trying: `std` has no other way. For that moment the lock may be held.
+    /// Tries to lock, as `std` has no other way to ask. The lock may be held for the moment of the call.
     fn is_locked(&self) -> bool {
         tried(self.0.try_write()).is_none()
     }
 
-    /// The same.
+    /// Tries to lock for reading. The lock may be held for the moment of the call.
     fn is_locked_exclusive(&self) -> bool {
         tried(self.0.try_read()).is_none()
     }

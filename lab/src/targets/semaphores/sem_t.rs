@@ -1,4 +1,4 @@
-//! The C library's semaphore.
+//! SemT: an adapter for the C library's semaphore.
 
 use std::io;
 
@@ -6,32 +6,35 @@ use sudog_sync::{Order, Semaphore, Wake};
 
 /// A `sem_t` of this process as a [`Semaphore`].
 ///
-/// It polls for a deadline: `sem_timedwait` takes its deadline by the wall clock, which may be set while one waits, and
-/// `sem_clockwait` is glibc's alone.
+/// A wait with a deadline polls: `sem_timedwait` takes a deadline of the wall clock, which may be set during the wait,
+/// and only glibc has `sem_clockwait`.
 pub struct SemT {
-    /// Boxed: POSIX forbids to move one that is in use, and a [`Semaphore`] may be moved when no thread waits.
+    /// The semaphore, in a box: POSIX forbids to move a semaphore that is in use, and a [`Semaphore`] may be moved when
+    /// no thread waits.
     sem: *mut libc::sem_t,
 }
 
-// SAFETY: sharing one among threads is what it is for.
+// SAFETY: a `sem_t` is made to be used by several threads, and does not move: it is in a box.
 unsafe impl Send for SemT {}
-// SAFETY: as above.
+// SAFETY: all functions that take `&self` only call semaphore functions, which several threads may call at once, and
+// read one word atomically.
 unsafe impl Sync for SemT {}
 
 impl SemT {
-    /// How many wait, or are about to. For tests.
+    /// Returns the number of threads that wait, or are about to. For tests.
     #[must_use]
     pub fn waiters(&self) -> usize {
-        // Where glibc keeps the number: in the second of four words; in the last on a machine without 64-bit atomics, or
-        // which glibc takes for one, as i686.
+        // The place of the number in glibc: the second of four words; the last of them on a machine without 64-bit
+        // atomics, or on a machine such as i686, for which glibc assumes that there are none.
         let word = if cfg!(target_pointer_width = "64") { 1 } else { 3 };
-        // SAFETY: a sem_t has at least four aligned 32-bit words, which are only changed atomically.
+        // SAFETY: a `sem_t` has at least four aligned 32-bit words, which are only changed atomically; `self.sem` is
+        // live.
         let waiters = unsafe { std::sync::atomic::AtomicU32::from_ptr(self.sem.cast::<u32>().add(word)) };
         waiters.load(std::sync::atomic::Ordering::Relaxed) as usize
     }
 }
 
-// SAFETY: POSIX makes these promises.
+// SAFETY: POSIX makes the promises of `Semaphore`.
 unsafe impl Semaphore for SemT {
     const LIFO: bool = false;
     const FIFO: bool = false;
@@ -41,7 +44,7 @@ unsafe impl Semaphore for SemT {
     fn new(permits: u32) -> Self {
         // SAFETY: all zeroes are a valid value of a C structure that is about to be initialised.
         let sem = Box::into_raw(Box::new(unsafe { std::mem::zeroed::<libc::sem_t>() }));
-        // SAFETY: live, and not in use yet.
+        // SAFETY: `sem` is live, and no thread uses it yet.
         let error = unsafe { libc::sem_init(sem, 0, permits) };
         assert_eq!(error, 0, "sem_init: {}", io::Error::last_os_error());
         Self { sem }
@@ -49,19 +52,20 @@ unsafe impl Semaphore for SemT {
 
     #[inline]
     fn acquire(&self, _order: Order) {
-        // SAFETY: initialised, and at its address until it is dropped. It fails if a signal comes.
+        // SAFETY: `self.sem` was initialised in `new`, and stays at its address until `self` is dropped. The call fails
+        // if a signal comes, so it is repeated.
         while unsafe { libc::sem_wait(self.sem) } != 0 {}
     }
 
     #[inline]
     fn try_acquire(&self) -> bool {
-        // SAFETY: as above.
+        // SAFETY: `self.sem` was initialised in `new`, and stays at its address until `self` is dropped.
         unsafe { libc::sem_trywait(self.sem) == 0 }
     }
 
     #[inline]
     fn release(&self, _wake: Wake) {
-        // SAFETY: as above.
+        // SAFETY: `self.sem` was initialised in `new`, and stays at its address until `self` is dropped.
         let error = unsafe { libc::sem_post(self.sem) };
         assert_eq!(error, 0, "sem_post: {}", io::Error::last_os_error());
     }
@@ -69,7 +73,7 @@ unsafe impl Semaphore for SemT {
 
 impl Drop for SemT {
     fn drop(&mut self) {
-        // SAFETY: no thread uses it: it is ours alone. It came from a box.
+        // SAFETY: `drop` has exclusive access, so no other thread uses `self.sem`; `new` took the pointer from a box.
         unsafe {
             libc::sem_destroy(self.sem);
             drop(Box::from_raw(self.sem));
