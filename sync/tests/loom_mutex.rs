@@ -50,7 +50,7 @@ fn deadline_of_the_starving<P: Policy, const RICH: bool>(preemptions: usize, ste
     });
 }
 
-/// Two contenders that wait for ever, one that does not wait.
+/// Two contenders that wait for ever, and a contender that does not wait.
 fn deadlines<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
     explore::<P, RICH>(preemptions, step_us, |w| {
         let patient = spawn(&w, |w| w.turn());

@@ -152,7 +152,8 @@ fn readers_and_writers() {
 fn a_batch() {
     explore(5, 2, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
         w.acquire(2);
-        // Neither reader releases its token before both have a token: that ends only if one release served both.
+        // Neither reader releases its token before both have a token, so the readers end only if one release served
+        // both.
         let reader = |w: &World| {
             w.acquire(1);
             w.turns.fetch_add(1, AcqRel);
