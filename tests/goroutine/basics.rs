@@ -581,7 +581,8 @@ fn a_thousand_blocking_calls() {
     assert_eq!(SUM.load(Relaxed), 499_500);
 }
 
-/// In Go the process ends with main, even while goroutines are blocked in reads.
+/// A `run` ends while goroutines are blocked in calls. In Go, too, the process ends with main, whatever its goroutines
+/// read.
 #[test]
 fn a_run_ends_though_its_calls_do_not_return() {
     use std::io::{Read, pipe};
@@ -639,7 +640,8 @@ fn the_limit_of_blocking_calls() {
     assert!(catch_unwind(|| set_max_blocking(0)).is_err());
 }
 
-// ---- goroutine_local, without_switching, what stays -----------------------------------------------------------------
+// ---- goroutine_local, without_switching, values across waits
+// ---------------------------------------------------------
 
 goroutine_local! {
     static NUMBER: Cell<u32> = Cell::new(100);

@@ -888,7 +888,7 @@ fn senders_get_their_places_in_the_order_of_their_coming() {
                 assert!(poll(send.as_mut()).is_pending());
             }
             assert_eq!(rx.recv(), Ok(0));
-            // The task sends when it is polled.
+            // The task sends when the test polls the task.
             assert_eq!(poll(send.as_mut()).is_ready(), !thread_first);
             assert_eq!(rx.recv(), Ok(if thread_first { 2 } else { 1 }));
             if thread_first {
@@ -1242,7 +1242,7 @@ fn the_channel_of_a_context() {
     });
 }
 
-// Kinds of G in one queue.
+// Kinds of G in the same queue.
 
 #[test]
 fn threads_goroutines_and_tasks_in_one_queue() {
@@ -1741,7 +1741,7 @@ fn a_select_of_64_arms() {
     assert_eq!(select_of_64!(select, channels, default => (64, None)), (64, None));
 }
 
-/// Arms with and without a comma after their block, in one select, and the default anywhere.
+/// Arms with and without a comma after their block in the same select, and the default anywhere.
 #[test]
 fn the_grammar_of_arms() {
     let (a, b) = (Chan::<u32>::new(1), Chan::<u32>::new(1));

@@ -62,7 +62,7 @@ fn threads_compute_themselves() {
     });
 }
 
-/// As many computations run at a time as there are processors, no fewer and no more; the rest follow.
+/// The number of computations at a time is the number of processors, no more and no fewer; the rest follow.
 #[test]
 fn as_many_as_processors() {
     let _alone = alone(); // other tests set the number

@@ -556,7 +556,7 @@ fn an_end_goes_over_its_own_channel() {
         let fibre = queued(move || -> Result<(), Reclaimed> {
             let Carried(cargo) = reader.read()?;
             drop(cargo);
-            assert!(reader.read().is_err()); // the writer's end is the last one that counts
+            assert!(reader.read().is_err()); // the writer's end is the last end that counts
             Err(Reclaimed)
         });
         writer.write(Carried(cargo)).unwrap();
@@ -817,7 +817,7 @@ fn goroutines_of_fibres_are_outside() {
     eventually(|| ENDED.load(Relaxed));
 }
 
-/// In a closed set a fibre that ignores `Reclaimed` goes on, and does not hang; the drop waits for that fibre.
+/// A fibre that ignores `Reclaimed` in a closed set goes on, and does not hang; the drop waits for that fibre.
 #[test]
 fn a_swallowed_end_in_a_closed_set() {
     static ENDED: AtomicUsize = AtomicUsize::new(0);
