@@ -283,7 +283,7 @@ fn notify_context_notifications() {
             assert_eq!(ctx.err(), None);
             send(*signal);
             assert_eq!(ctx.wait(), Error::Canceled);
-            send(*signal); // ignored
+            send(*signal); // has no effect
             stop.stop();
         }
     });
@@ -324,7 +324,7 @@ fn notify_context_premature_cancel_parent() {
         cancel.cancel();
         let (ctx, stop) = notify_context(&parent, &[Signal::INT]);
         assert_eq!(ctx.err(), Some(Error::Canceled));
-        send(Signal::INT); // ignored, because the context has not been stopped
+        send(Signal::INT); // has no effect, because the context has not been stopped
         stop.stop();
     });
 }
