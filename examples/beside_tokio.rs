@@ -1,4 +1,5 @@
-//! Goroutines and tokio in one program: a channel and a mutex that both use, each side waiting in its own way.
+//! Goroutines and tokio in one program: a channel and a mutex that both sides use, and on which each side waits by its
+//! own means.
 //!
 //! `cargo run --example beside_tokio`
 
@@ -12,7 +13,7 @@ fn main() {
     let (jobs, results) = (Chan::<u64>::new(4), Chan::<u64>::new(4));
     let log = Arc::new(Mutex::new(Vec::new()));
 
-    // tokio: asks, and takes the answers.
+    // The tokio side sends the jobs and receives the answers.
     let asker = thread::spawn({
         let (jobs, results, log) = (jobs.clone(), results.clone(), log.clone());
         move || {
@@ -27,7 +28,7 @@ fn main() {
                 });
                 let mut sum = 0;
                 while let Some(square) = results.recv_async().await {
-                    log.lock_async().await.push(square); // the goroutines' mutex
+                    log.lock_async().await.push(square); // the mutex that the goroutines lock, too
                     sum += square;
                 }
                 ask.await.unwrap();
@@ -36,7 +37,7 @@ fn main() {
         }
     });
 
-    // Goroutines: work.
+    // The goroutines do the work.
     sudog::run(|| {
         let workers = Arc::new(WaitGroup::new());
         for _ in 0..3 {

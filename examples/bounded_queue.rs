@@ -1,5 +1,5 @@
-//! Producers and consumers over a bounded queue of a mutex and two Conds. After: what Go's documentation of `sync.Cond`
-//! describes, and most programs would write as a buffered channel.
+//! Producers and consumers over a bounded queue, built from a mutex and two Conds. After Go's documentation of
+//! `sync.Cond`; most programs would write such a queue as a buffered channel.
 //!
 //! `cargo run --example bounded_queue`
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sudog::prelude::*;
 
-/// First in, first out; holds at most `capacity` items.
+/// A first-in, first-out queue of at most `capacity` items.
 struct BoundedQueue<T> {
     items: Mutex<VecDeque<T>>,
     capacity: usize,
@@ -21,7 +21,7 @@ impl<T> BoundedQueue<T> {
         Self { items: Mutex::new(VecDeque::new()), capacity, not_empty: Cond::new(), not_full: Cond::new() }
     }
 
-    /// Waits until there is room.
+    /// Waits until there is room, and appends the item.
     fn push(&self, item: T) {
         let mut items = self.items.lock();
         while items.len() == self.capacity {
@@ -31,7 +31,7 @@ impl<T> BoundedQueue<T> {
         self.not_empty.signal();
     }
 
-    /// Waits until there is an item.
+    /// Waits until there is an item, and removes that item.
     fn pop(&self) -> T {
         let mut items = self.items.lock();
         loop {
@@ -48,7 +48,7 @@ fn main() {
     let sum: u64 = sudog::run(|| {
         let queue = Arc::new(BoundedQueue::new(4));
         for first in [1, 2] {
-            // One producer makes the odd numbers, the other the even ones.
+            // One producer makes the odd numbers, the other producer the even numbers.
             go!(clone queue; (first..=100).step_by(2).for_each(|n| queue.push(n)));
         }
         let consumers = [0; 2].map(|_| {

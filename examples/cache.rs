@@ -1,4 +1,5 @@
-//! A cache whose misses are computed once: many goroutines ask for the same page, one fetches it.
+//! A cache that computes each missing page once: many goroutines ask for the same page, and a single goroutine fetches
+//! the page.
 //!
 //! `cargo run --example cache`
 
@@ -25,7 +26,7 @@ fn page(id: u32) -> String {
         return page;
     }
     let flight = FLIGHTS.do_(id, move || {
-        // A flight that ended just now has stored the page.
+        // Look again: a flight that has just ended may have stored the page.
         Ok(PAGES.load(&id).unwrap_or_else(|| {
             let page = fetch(id);
             PAGES.store(id, page.clone());

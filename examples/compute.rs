@@ -1,5 +1,6 @@
-//! A hundred goroutines sleep for a millisecond, again and again, while one computes for a second: how late they wake.
-//! In Go the runtime interrupts the one that computes; here it says so, by `compute`.
+//! A hundred goroutines sleep for a millisecond, again and again, while another goroutine computes for a second: how
+//! late do the sleepers wake? In Go the runtime interrupts the computing goroutine; here that goroutine announces the
+//! computation by `compute`.
 //!
 //! `cargo run --release --example compute`
 
@@ -22,7 +23,7 @@ fn busy_for(time: Duration) {
     }
 }
 
-/// The longest delay, and how many goroutines were late, while `busy` runs.
+/// Returns the longest delay, and the number of late goroutines, while `busy` runs.
 fn delays(busy: impl FnOnce()) -> (Duration, usize) {
     let over = AtomicBool::new(false);
     let worst: Vec<AtomicU64> = (0..SLEEPERS).map(|_| AtomicU64::new(0)).collect();

@@ -11,7 +11,7 @@ use sudog::prelude::*;
 use sudog::synctest;
 use sudog::time::now;
 
-/// A goroutine that ends when it is not needed any more: no leak.
+/// Ends a goroutine that is no longer needed, so that the goroutine does not leak.
 fn with_cancel() {
     let generate = |ctx: &Context| {
         let (numbers, ctx) = (Chan::new(0), ctx.clone());
@@ -56,7 +56,7 @@ fn with_value() {
     assert_eq!((ctx.value(&LANGUAGE), ctx.value(&COLOUR)), (Some(&"Go"), None));
 }
 
-/// A context that is done when one of two is.
+/// Merges two contexts into a context that is done when either of the two is done.
 fn merge() {
     let (one, cancel_one) = context::with_cancel(&context::background());
     let (other, _cancel_other) = context::with_cancel(&context::background());
@@ -70,7 +70,7 @@ fn merge() {
 }
 
 fn main() {
-    // In a bubble, a goroutine that is left behind is an error, and names itself.
+    // Run in a bubble: there, a goroutine that is left behind is an error, and the error names the goroutine.
     synctest::test(|| {
         with_cancel();
         with_timeout();

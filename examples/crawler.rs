@@ -1,5 +1,5 @@
-//! A Tour of Go, "Exercise: Web Crawler": pages are fetched at once, each one once, and the first error ends it. With an
-//! `ErrGroup` that runs four fetches at most.
+//! A Tour of Go, "Exercise: Web Crawler": pages are fetched in parallel, each page once, and the first error ends the
+//! crawl. With an `ErrGroup` that runs at most four fetches at a time.
 //!
 //! `cargo run --example crawler`
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 use sudog::prelude::*;
 use sudog::x::ErrGroup;
 
-/// A page: its body, and where it leads to.
+/// A page: its body, and the pages that the body links to.
 type Page = (&'static str, &'static [&'static str]);
 
 const PAGES: &[(&str, Page)] = &[

@@ -1,4 +1,4 @@
-//! What fibres that hang cost, and what it costs to reclaim them: the figures of `docs/csp.md`.
+//! The cost of fibres that hang, and of reclaiming these fibres: the figures of `docs/csp.md`.
 //!
 //! `cargo run --release --example csp_figures 1000000`
 
@@ -41,7 +41,7 @@ mod figures {
         if in_set { "in a set" } else { "outside of sets" }
     }
 
-    /// Runs `main` as a goroutine, in a set of its own or in none.
+    /// Runs `main` as a goroutine, in a set of its own or outside of sets.
     fn run(in_set: bool, main: impl FnOnce() + Send + 'static) {
         if in_set { csp::run(main) } else { spawn(main).join().expect("no panic") }
     }
@@ -51,13 +51,13 @@ mod figures {
         drop(spawn_fibre_on(Placement::Here, f));
     }
 
-    /// What the process has in memory, in bytes; 0 where the system does not say.
+    /// Returns the resident memory of the process in bytes, or 0 if the system does not report it.
     fn resident() -> usize {
         let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
         4096 * statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or(0)
     }
 
-    /// `n` values, one after the other.
+    /// Measures an exchange of `n` values, one after the other.
     pub(crate) fn exchange(n: usize) {
         for in_set in [false, true] {
             run(in_set, move || {
@@ -91,8 +91,8 @@ mod figures {
         writer.join().unwrap();
     }
 
-    /// The source's two lists of fibres that can run: the queue of phase 1, and the stack of phase 2. A hundred entries,
-    /// of which one goes out and in again.
+    /// Measures the source's two lists of runnable fibres: the queue of phase 1 and the stack of phase 2. Each list has
+    /// a hundred entries; each step takes an entry out and puts it back in.
     pub(crate) fn lists(n: usize) {
         struct Node {
             next: Option<Box<Node>>,
@@ -126,7 +126,7 @@ mod figures {
         println!("a stack through the fibres: {:.2} ns", per(since, n));
     }
 
-    /// All hang on one channel; then the last writer goes.
+    /// Measures `n` readers that hang on one channel whose last writer is then dropped.
     pub(crate) fn readers(n: usize, in_set: bool) {
         run(in_set, move || {
             let (before, others) = (resident(), num_goroutine());
@@ -150,7 +150,7 @@ mod figures {
         });
     }
 
-    /// Each hangs on the one before; then the first end goes.
+    /// Measures a pipeline in which each fibre hangs on the fibre before, and whose first end is then dropped.
     pub(crate) fn pipeline(n: usize, in_set: bool) {
         static BEGUN: AtomicUsize = AtomicUsize::new(0);
         BEGUN.store(0, Relaxed);
@@ -170,7 +170,7 @@ mod figures {
             while BEGUN.load(Relaxed) < n {
                 gosched();
             }
-            gosched(); // one whose time slice was over then hangs now
+            gosched(); // let a fibre whose time slice was over hang now
             println!("a pipeline of {n} hangs, {}", place(in_set));
             let since = Instant::now();
             drop(first);
@@ -181,7 +181,7 @@ mod figures {
         });
     }
 
-    /// Each hangs on the one before, and the first on the last; then their set is dropped.
+    /// Measures a cycle: each fibre hangs on the fibre before, the first on the last. Then their set is dropped.
     pub(crate) fn cycle(n: usize) {
         let mut set = ActiveSet::new();
         set.run(move || {

@@ -1,8 +1,9 @@
-//! Five philosophers, five forks: each takes the fork with the lower number first, so no circle of waiters can form.
+//! Five philosophers, five forks: each philosopher takes the fork with the lower number first, so no circle of waiters
+//! can form.
 //!
-//! `cargo run --example dining_philosophers`. After: Go's classic exercise with a `sync.Mutex` for each fork. Let each take
-//! the left fork first, and the program may end with Go's message, "all goroutines are asleep - deadlock!", and a list of
-//! the forks that they wait for.
+//! `cargo run --example dining_philosophers`. After Go's classic exercise with a `sync.Mutex` for each fork. If each
+//! philosopher takes the left fork first, the program may end with Go's message, "all goroutines are asleep -
+//! deadlock!", and a list of the forks that the philosophers wait for.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ fn serve(listener: &TcpListener) -> io::Result<()> {
     for stream in listener.incoming() {
         let stream = stream?;
         open.go(move || {
-            // A client that says nothing for a second is sent away.
+            // Disconnect a client that says nothing for a second.
             let mut buf = [0; 1024];
             loop {
                 stream.set_deadline(Some(now() + Duration::from_secs(1))).expect("open");
@@ -26,7 +26,7 @@ fn serve(listener: &TcpListener) -> io::Result<()> {
             }
         });
     }
-    open.wait(); // the listener has been closed: those that are connected are served to their end
+    open.wait(); // after the listener's close: serve the open connections to their end
     Ok(())
 }
 

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use sudog::prelude::*;
 use sudog::x::ErrGroup;
 
-/// The first failure cancels the others.
+/// Shows that the first failure cancels the other goroutines.
 fn just_errors() {
     let (group, ctx) = ErrGroup::with_context(&context::background());
     group.go(|| Err::<(), _>("the first failure"));
     group.go(move || {
-        ctx.wait(); // until the failure
+        ctx.wait(); // until another goroutine fails
         Ok::<_, &str>(())
     });
     let error = group.wait().unwrap_err();
@@ -20,7 +20,7 @@ fn just_errors() {
     assert_eq!(error.to_string(), "the first failure");
 }
 
-/// Results in the order of the questions.
+/// Collects results in the order of the questions.
 fn parallel() {
     let group = ErrGroup::new();
     let results = Arc::new(Mutex::new(vec![String::new(); 3]));
@@ -35,7 +35,7 @@ fn parallel() {
     assert_eq!(*results.lock(), ["web result", "image result", "video result"]);
 }
 
-/// Stages that are joined by channels; as many goroutines in the middle as one likes.
+/// Joins stages by channels, with any number of goroutines in the middle stage.
 fn pipeline() {
     let (group, ctx) = ErrGroup::with_context(&context::background());
     let (numbers, input) = channel::<u64>(0);

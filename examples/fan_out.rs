@@ -7,7 +7,7 @@ use std::time::Duration;
 use sudog::context::{self, Context};
 use sudog::x::ErrGroup;
 
-/// Takes as long as it says, unless the context ends before.
+/// Takes the given time, unless the context ends earlier.
 fn ask(ctx: &Context, server: &str, takes: Duration) -> Result<(), String> {
     context::sleep(ctx, takes).map_err(|error| format!("{server}: {error}"))?;
     if server == "broken" { Err("broken: connection refused".to_owned()) } else { Ok(()) }

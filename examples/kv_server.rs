@@ -1,7 +1,7 @@
 //! A key-value service over HTTP, with a graceful stop: Go's `net/http` server with `http.Server.Shutdown`, in small.
 //!
-//! `PUT /key` stores the body, `GET /key` answers with it, `DELETE /key` removes it. One goroutine for each connection.
-//! The end of a context stops the listener; requests that are under way are answered.
+//! `PUT /key` stores the body, `GET /key` answers with the stored body, `DELETE /key` removes the key. Each connection
+//! has a goroutine. The end of a context stops the listener; requests that are under way are answered.
 //!
 //! `cargo run --features net --example kv_server`
 
@@ -23,7 +23,7 @@ struct Request {
     body: Vec<u8>,
 }
 
-/// None: the client has closed the connection.
+/// Reads a request. Returns `None` if the client has closed the connection.
 fn read_request(from: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut line = String::new();
     if from.read_line(&mut line)? == 0 {
@@ -85,7 +85,7 @@ impl Store {
     }
 }
 
-/// Serves until the context is done; then waits for the connections that are open.
+/// Serves until the context is done; then waits for the open connections.
 fn listen_and_serve(ctx: &Context, listener: &TcpListener) -> io::Result<()> {
     let (store, open) = (Arc::new(Store::default()), Arc::new(WaitGroup::new()));
     loop {
@@ -122,7 +122,7 @@ fn main() -> io::Result<()> {
     sudog::run(|| {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let addr = listener.local_addr()?;
-        // A program that runs for long: `sudog::signal::notify_context`, which ends at Ctrl-C.
+        // A program that runs for long would use `sudog::signal::notify_context`, whose context ends at Ctrl-C.
         let (ctx, cancel) = context::with_cancel(&context::background());
         let server = spawn(move || listen_and_serve(&ctx, &listener));
 

@@ -1,4 +1,5 @@
-//! A cache that forgets what was not used for longest, shared by goroutines: as `groupcache/lru` behind a `sync.Mutex`.
+//! A cache that drops the entry not used for longest, shared by goroutines: the counterpart of `groupcache/lru` behind
+//! a `sync.Mutex`.
 //!
 //! `cargo run --example lru_cache`
 
@@ -15,7 +16,7 @@ struct Lru<K, V> {
 
 struct Inner<K, V> {
     entries: HashMap<K, (V, u64)>,
-    /// By the time of their last use.
+    /// The keys, ordered by the time of their last use.
     order: BTreeMap<u64, K>,
     time: u64,
 }
@@ -46,7 +47,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Lru<K, V> {
         let forgotten = if inner.entries.len() > self.capacity { inner.order.pop_first() } else { None };
         let forgotten = forgotten.and_then(|(_, key)| inner.entries.remove(&key));
         drop(guard);
-        drop(forgotten); // a destructor that waits would keep the others out
+        drop(forgotten); // drop after the lock: a destructor that waits would block the other goroutines
     }
 }
 

@@ -1,4 +1,4 @@
-//! A thread, a goroutine and an async task wait in the line of one mutex.
+//! A thread, a goroutine and an async task wait in the queue of the same mutex.
 //!
 //! `cargo run --example one_mutex_for_all`
 

@@ -22,7 +22,7 @@ fn main() {
             }
         });
 
-        // Four workers share one channel; when the last of them ends, the channel of the squares is closed.
+        // Four workers share one channel. When the last worker ends, the channel of the squares is closed.
         let (results, squares) = channel(8);
         for _ in 0..4 {
             let (numbers, results) = (numbers.recv_only(), results.clone());
@@ -38,7 +38,7 @@ fn main() {
 
         let sum: u64 = squares.iter().take(100).sum();
         quit.close();
-        // What is under way arrives; then the workers are gone, and the loop ends.
+        // Receive the squares that are under way. The loop ends when the last worker has ended.
         let late = squares.iter().count();
         println!("the sum of the first 100 squares that came: {sum}; {late} came after that");
         assert!(sum >= 338_350);

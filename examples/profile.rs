@@ -1,12 +1,14 @@
-//! Which lock makes the others wait? A service with a planted bottleneck, and the two profiles that find it.
+//! Which lock makes the other goroutines wait? A service with a planted bottleneck, and the two profiles that find this
+//! bottleneck.
 //!
 //! ```text
 //! cargo run --release --features profile --example profile
 //! ```
 //!
-//! Eight handlers look up prices in a cache. `Cache::refresh` holds the cache's lock for a whole millisecond; `Cache::get`
-//! holds the lock for an instant. The mutex profile charges the waits to the guard that `refresh` drops, and the block profile says
-//! that `get` waits. Both profiles are written to files for `go tool pprof` and for flame graphs.
+//! Eight handlers look up prices in a cache. `Cache::refresh` holds the cache's lock for a whole millisecond;
+//! `Cache::get` holds the lock for an instant. The mutex profile charges the waits to the guard that `refresh` drops,
+//! and the block profile says that `get` waits. Both profiles are written to files for `go tool pprof` and for flame
+//! graphs.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -40,8 +42,8 @@ impl Cache {
 }
 
 fn main() -> io::Result<()> {
-    profile::set_mutex_profile_fraction(1); // each release; a service that runs for long takes one of 100
-    profile::set_block_profile_rate(1); // each wait; a service takes 10_000, for one a 10 us of waiting
+    profile::set_mutex_profile_fraction(1); // each release; a service that runs for long takes 1 release of 100
+    profile::set_block_profile_rate(1); // each wait; a service takes 10_000, for a sample per 10 us of waiting
 
     let cache = Cache::default();
     run(|| {

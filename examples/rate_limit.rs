@@ -1,4 +1,4 @@
-//! Requests at a steady rate: a ticker lets one through every millisecond. After: Go by Example, "Rate Limiting".
+//! Requests at a steady rate: a ticker lets a request through every millisecond. After Go by Example, "Rate Limiting".
 //!
 //! `cargo run --example rate_limit`
 

@@ -1,4 +1,5 @@
-//! The mutex is one algorithm over two parameters: the semaphore that waiters sleep on, and the policy by which they wait.
+//! The mutex is one algorithm over two parameters: the semaphore that waiters sleep on, and the policy by which waiters
+//! wait.
 //!
 //! `cargo run --release --example semaphore_under_the_mutex`
 

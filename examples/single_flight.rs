@@ -1,4 +1,5 @@
-//! x/sync's `singleflight`: of many goroutines that ask for the same, one does the work. A cache that is not stormed.
+//! x/sync's `singleflight`: of many goroutines that ask for the same key, a single goroutine does the work. No stampede
+//! on the cache.
 //!
 //! `cargo run --example single_flight`
 
@@ -12,7 +13,7 @@ use sudog::time::sleep;
 use sudog::x::SingleFlight;
 
 fn main() {
-    // In a bubble: the second that a look-up takes is over at once.
+    // Run in a bubble, where the look-up's second passes at once.
     let look_ups = synctest::test(|| {
         let (flights, look_ups) = (Arc::new(SingleFlight::new()), Arc::new(AtomicU32::new(0)));
         let askers: Vec<_> = (0..100)

@@ -1,5 +1,5 @@
-//! Starvation mode, seen: one thread locks and unlocks in a loop; another comes by ten times. How long does it wait, under
-//! Go's mutex of 1.8, which had no starvation mode, and under today's?
+//! Starvation mode, seen: one thread locks and unlocks in a loop; another thread locks ten times. How long does the
+//! other thread wait, under Go's mutex of 1.8, which had no starvation mode, and under today's mutex?
 //!
 //! `cargo run --release --example starvation`
 

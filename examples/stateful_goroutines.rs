@@ -1,5 +1,5 @@
-//! Go by Example: "Stateful Goroutines". The state belongs to one goroutine, and others ask it by channels; "share memory by
-//! communicating".
+//! Go by Example: "Stateful Goroutines". The state belongs to a single goroutine, and the other goroutines ask that
+//! goroutine by channels; "share memory by communicating".
 //!
 //! `cargo run --example stateful_goroutines`
 

@@ -1,5 +1,5 @@
-//! x/sync's `semaphore` example "workerPool": as many goroutines at once as there are processors, each with what it weighs.
-//! They compute the lengths of Collatz sequences.
+//! x/sync's `semaphore` example "workerPool": at most as many goroutines at a time as there are processors, each with a
+//! weight of 1. The goroutines compute the lengths of Collatz sequences.
 //!
 //! `cargo run --example weighted_semaphore`
 
@@ -25,14 +25,14 @@ fn main() {
         let out = Arc::new(Mutex::new([0; 32]));
         let ctx = context::background();
         for n in 0..32 {
-            // Waits until one of the workers has ended, and only then starts another.
+            // Wait until a worker has ended, and only then start another.
             semaphore.acquire(&ctx, 1).expect("the context is never done");
             go!(clone semaphore, out; {
                 out.lock()[n] = collatz_steps(n as u64 + 1);
                 semaphore.release(1);
             });
         }
-        // All tokens: all have ended.
+        // Acquire all tokens: then all workers have ended.
         semaphore.acquire(&ctx, workers).expect("the context is never done");
         let out = *out.lock();
         println!("{out:?}");

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use sudog_runtime::chan::{Chan, channel, select};
 use sudog_runtime::sema::{Cancel, WaitLimit};
 
-/// Written by its sender, read and written by its receiver.
+/// A value that is written by its sender, and read and written by its receiver.
 type Payload = Box<[usize; 4]>;
 
 const N: usize = 3_000;
@@ -100,7 +100,7 @@ fn a_close_is_seen_with_all_that_came_before() {
         let mut before = 0;
         let at: *mut u32 = &raw mut before;
         let at = at.expose_provenance();
-        // The end of a scope is not seen by a sanitizer.
+        // A sanitizer does not see the end of a scope, so count the threads that have ended.
         let over = AtomicUsize::new(0);
         thread::scope(|s| {
             for form in 0..3 {
@@ -111,12 +111,13 @@ fn a_close_is_seen_with_all_that_came_before() {
                         1 => select! { recv(ch) -> end => assert_eq!(end, None) },
                         _ => while ch.try_recv() != Err(sudog_runtime::chan::TryRecvError::Closed) {},
                     }
-                    // SAFETY: alive until the scope ends, and written before the close only.
+                    // SAFETY: `before` is alive until the scope ends, and is written only before the close, which this
+                    // thread has seen.
                     assert_eq!(unsafe { *std::ptr::with_exposed_provenance::<u32>(at) }, 1);
                     over.fetch_add(1, Release);
                 });
             }
-            // SAFETY: alive, and read after the close only.
+            // SAFETY: `before` is alive, and the threads read it only after the close below.
             unsafe { *std::ptr::with_exposed_provenance_mut::<u32>(at) = 1 };
             ch.close();
             while over.load(Acquire) < 3 {

@@ -17,7 +17,7 @@ use sudog_runtime::AtomicU32;
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, WOKEN_BEFORE, mark, must_reach, waiting};
 use sudog_runtime::sema::{self, Order, SemTable, Wake};
 
-/// Unparks the thread that it was made on.
+/// A waker that unparks the thread that made the waker.
 struct Unpark {
     woken: AtomicBool,
     thread: Thread,
@@ -84,7 +84,8 @@ impl World {
         waiting(|| self.table.acquire(&self.permits, Order::Fifo));
     }
 
-    /// Returns true if it has a permit; if false, it has been queued, and has left the queue.
+    /// Polls an acquire once. Returns true if the task has a permit, false if the task has been queued and has left the
+    /// queue.
     fn poll_and_drop(&self) -> bool {
         pin!(self.acquire_async()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
     }
@@ -100,7 +101,7 @@ impl World {
 
 const WAKES: [Wake; 2] = [Wake::Normal, Wake::Handoff];
 
-/// In every interleaving with at most so many preemptions. Some of them must reach `states`.
+/// Runs `model` in every interleaving with at most `preemptions` preemptions. Some interleavings must reach `states`.
 fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -155,7 +156,7 @@ fn one_release_of_two_wakes_a_task_and_a_thread() {
     });
 }
 
-/// It joins the queue again, at the front.
+/// The task joins the queue again, at the front.
 #[test]
 fn a_task_that_is_beaten_to_its_permit_waits_for_the_next() {
     explore(3, &[READY_AT_ONCE, WOKEN, BEATEN, LEAVES], |w| {
@@ -203,7 +204,7 @@ fn a_drop_passes_on_what_it_was_given() {
     }
 }
 
-/// A release may come between any two polls; the waker of the last poll counts.
+/// A release may come between any two polls; the release wakes the waker of the last poll.
 #[test]
 fn the_last_waker_is_woken() {
     const FIRST_WAKER: &str = "the task waits with its first waker";
@@ -221,7 +222,8 @@ fn the_last_waker_is_woken() {
     });
 }
 
-/// Begun on one thread, ended on another; loom's cells check that the two and the releaser do not conflict.
+/// The future begins on one thread and ends on another; loom's cells check that the two threads and the releaser do not
+/// conflict.
 #[test]
 fn a_future_may_be_sent() {
     const SENT: &str = "a future is sent while it waits";
@@ -229,7 +231,8 @@ fn a_future_may_be_sent() {
         explore(3, &[SENT, READY_AT_ONCE, WOKEN], move |w| {
             let world: *const World = &*w;
             let releaser = spawn(&w, move |w| w.release(wake));
-            // SAFETY: the future, which borrows the world, ends before this model.
+            // SAFETY: `world` points to `w`, and the future that borrows it is dropped on `other`, which is joined
+            // before `w` is dropped.
             let mut acquire = Box::pin(unsafe { &*world }.acquire_async());
             let ready = acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
             let other = thread::spawn(move || {

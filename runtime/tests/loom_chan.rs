@@ -3,8 +3,8 @@
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_chan`
 //!
 //! A lost wake-up shows as a deadlock, a lost or doubled value by the count of drops, a missing order by loom's cell in
-//! each value. Under loom a deadline has always passed already, so it races with everything that happens after the
-//! parking.
+//! each value. Under loom a deadline has always passed already, so the deadline races with everything that happens
+//! after the parking.
 #![cfg(sudog_loom)]
 
 mod chan_world;
@@ -72,7 +72,7 @@ fn without_capacity_a_send_sees_what_its_receiver_did_before() {
     });
 }
 
-/// Two values through one slot: the second sender waits, and its value takes the slot that the receive has emptied.
+/// More values than slots: the second sender waits, and its value takes the slot that the receive has emptied.
 #[test]
 fn values_are_received_in_the_order_of_the_sends() {
     for capacity in [0, 1] {
@@ -128,7 +128,7 @@ fn two_receivers_and_a_sender() {
     }
 }
 
-/// A thread and a task wait; both learn of it.
+/// A thread and a task wait; both learn of the close.
 #[test]
 fn a_close_ends_all_receives() {
     explore(2, &[AT_ONCE, SLEEPS, READY_AT_ONCE, WOKEN, WOKEN_BEFORE], |_| {
@@ -147,7 +147,7 @@ fn a_close_ends_all_receives() {
     });
 }
 
-/// A receive after the close gets what was sent before; a send that waits gets its value back.
+/// A receive after the close gets the values sent before; a send that waits gets its value back.
 #[test]
 fn a_close_ends_sends_and_keeps_values() {
     explore(3, &[SENT, SEND_FAILS, RECEIVED, CLOSED, SLEEPS, AT_ONCE], |w| {
@@ -212,7 +212,7 @@ fn the_last_receiver_and_a_sender() {
     }
 }
 
-/// The value stays with its sender until a receiver has it, whatever the clock says.
+/// The value stays with its sender until a receiver has taken the value, whatever the clock says.
 #[test]
 fn a_receive_that_times_out_takes_nothing() {
     for capacity in [0, 1] {
@@ -252,7 +252,7 @@ fn a_send_that_times_out_keeps_its_value() {
     });
 }
 
-/// A receive that a cancel may end has either the value, or nothing.
+/// A receive that a cancel may end has either the value or nothing.
 #[test]
 fn a_receive_that_is_cancelled_takes_nothing() {
     explore(3, &[CANCELLED, CANCELLED_BEFORE, READY_WHEN_CANCELLED, RECEIVED, SLEEPS], |w| {
@@ -309,7 +309,7 @@ fn a_send_that_is_cancelled_keeps_its_value() {
     });
 }
 
-/// A receive that begins after the cancel gets nothing from a send that the cancel ends: what a timer relies on.
+/// A receive that begins after the cancel gets nothing from a send that the cancel ends. Timers rely on this.
 #[test]
 fn a_cancelled_send_serves_no_later_receive() {
     const FOUND_LATE: &str = "a select finds under its locks that it is cancelled";
@@ -353,8 +353,8 @@ fn tasks_send_and_receive() {
     }
 }
 
-/// A receive that is dropped takes no value with it: one that it had been given goes to the next receiver, which may
-/// wait already, or is yet to come.
+/// A receive that is dropped takes no value with it: a value that the receive had been given goes to the next receiver,
+/// which may wait already, or is yet to come.
 #[test]
 fn a_receive_that_is_dropped_loses_no_value() {
     for capacity in [0, 1] {
@@ -386,7 +386,7 @@ fn a_receive_that_is_dropped_loses_no_value() {
     }
 }
 
-/// The same while the channel is closed: the value is received once, and nothing is received after the end.
+/// A receive is dropped while the channel is closed: the value is received once, and nothing is received after the end.
 #[test]
 fn a_receive_that_is_dropped_as_the_channel_closes_loses_no_value() {
     for capacity in [0, 1] {
@@ -421,8 +421,8 @@ fn a_receive_that_is_dropped_as_the_channel_closes_loses_no_value() {
     }
 }
 
-/// A task that has been given a value, and another receiver, when the channel is closed: one of them receives the value,
-/// the other learns of the close.
+/// A task that has been given a value, and another receiver, when the channel is closed: one of the two receives the
+/// value, the other learns of the close.
 #[test]
 fn of_a_task_and_a_thread_one_receives_the_last_value() {
     for capacity in [0, 1] {
@@ -447,7 +447,7 @@ fn of_a_task_and_a_thread_one_receives_the_last_value() {
     }
 }
 
-/// A send to a buffer that is dropped has sent nothing, and a place that it was given goes to the next sender.
+/// A send to a buffer that is dropped has sent nothing, and a place that the send was given goes to the next sender.
 #[test]
 fn a_send_to_a_buffer_that_is_dropped_has_sent_nothing() {
     explore(3, &[SENDER_LEAVES, PLACE_GOES_ON, SENT, SLEEPS], |w| {
@@ -478,7 +478,8 @@ fn a_send_to_a_buffer_that_is_dropped_has_sent_nothing() {
     });
 }
 
-/// A place goes from a permit, or from a reservation that is dropped, to the next; what a permit sends is received.
+/// A place that a dropped permit or a dropped reservation had goes to the next sender; a value that a permit sends is
+/// received.
 #[test]
 fn permits() {
     for capacity in [0, 1] {
@@ -506,7 +507,7 @@ fn permits() {
     }
 }
 
-/// A task sends to a buffer that is full, as the channel is closed: its value is received, or comes back.
+/// A task sends to a full buffer while the channel is closed: the task's value is received, or comes back.
 #[test]
 fn a_send_of_a_task_as_the_channel_closes() {
     explore(2, &[SENT, SEND_FAILS, WOKEN, READY_AT_ONCE], |w| {
@@ -531,7 +532,7 @@ fn a_send_of_a_task_as_the_channel_closes() {
     });
 }
 
-/// A send that is dropped has sent its value, or drops it.
+/// A dropped send has sent its value, or drops the value.
 #[test]
 fn a_send_that_is_dropped_does_not_double_its_value() {
     explore(4, &[SENDER_LEAVES, RECEIVED, CLOSED], |w| {
@@ -551,7 +552,7 @@ fn a_send_that_is_dropped_does_not_double_its_value() {
     });
 }
 
-/// What is given back to a channel whose capacity is used is there beside it.
+/// A value that is given back to a full channel stays in the channel, beyond the channel's capacity.
 #[test]
 fn a_value_that_is_given_back_to_a_full_channel() {
     const OVERFULL: &str = "a channel has more values than its capacity";
@@ -572,7 +573,8 @@ fn a_value_that_is_given_back_to_a_full_channel() {
     });
 }
 
-/// Without the lock: a caller that finds nothing has not overlooked what a caller sent that did not see it.
+/// A `try_recv` looks without the lock. If it finds nothing, the sender, which looks after its send, sees the caller's
+/// earlier store.
 #[test]
 fn a_try_that_fails_is_ordered() {
     const FINDS: &str = "the value is found";

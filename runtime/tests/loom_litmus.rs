@@ -1,4 +1,4 @@
-//! Litmus tests: what the models' SeqCst accesses do.
+//! Litmus tests: the effects of the models' SeqCst accesses.
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_litmus`
 #![cfg(sudog_loom)]
@@ -19,7 +19,7 @@ fn spawn<W: 'static, T: 'static>(words: &Arc<W>, f: impl FnOnce(&W) -> T + 'stat
     thread::spawn(move || f(&words))
 }
 
-// ---- what SeqCst accesses do in a model -----------------------------------------------------------------------------
+// ---- effects of SeqCst accesses in a model --------------------------------------------------------------------------
 
 #[test]
 fn of_two_that_store_and_load_one_sees_the_other() {
@@ -57,8 +57,10 @@ fn of_two_that_add_and_load_one_sees_the_other() {
     });
 }
 
-/// True if there is an execution in which neither thread sees the other's addition, if one of the two adds and loads
-/// with these orderings, and with an RMW or a load of another word between the two.
+/// Returns whether there is an execution in which neither thread sees the other's addition.
+///
+/// One thread adds and loads with `SeqCst`. The other thread adds and loads with the given orderings, and makes the
+/// accesses of `between` to another word between the two.
 fn both_may_miss(sc: Sc, add: Ordering, load: Ordering, between: fn(&AtomicU32)) -> bool {
     set_sc(sc);
     let missed = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -80,7 +82,7 @@ fn both_may_miss(sc: Sc, add: Ordering, load: Ordering, between: fn(&AtomicU32))
 
 fn nothing(_: &AtomicU32) {}
 
-/// What one convention forbids without need, the other allows.
+/// Each convention allows an execution that the other convention forbids without need.
 #[test]
 fn each_convention_finds_what_the_other_does_not() {
     for sc in [Sc::AfterWrites, Sc::BeforeLoads] {
@@ -91,9 +93,9 @@ fn each_convention_finds_what_the_other_does_not() {
     }
 }
 
-/// Another word's SeqCst access between the two is not a fence in C++, though it is one on x86 if it writes. In a model
-/// it is one by one convention at most; but two such accesses are a fence by both, which no mutant of the pair
-/// survives.
+/// A SeqCst access to another word, between the addition and the load, is not a fence in C++, although on x86 a write
+/// is a fence. In a model, such an access is a fence by one convention at most. Two such accesses are a fence by both
+/// conventions, and no mutant of the pair survives.
 #[test]
 fn what_stands_between_is_a_fence_by_one_convention_only() {
     let adds = |z: &AtomicU32| _ = z.fetch_add(1, SeqCst);

@@ -2,8 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_notify`
 //!
-//! A lost signal shows as a deadlock. Under loom a deadline has always passed already, so it races with everything that
-//! happens after the parking.
+//! A lost signal shows as a deadlock. Under loom a deadline has always passed already, so the deadline races with
+//! everything that happens after the parking.
 #![cfg(sudog_loom)]
 
 use loom::cell::UnsafeCell;
@@ -22,12 +22,14 @@ use sudog_runtime::sema::{Cancel, NotifyList, WaitError, WaitLimit};
 struct World {
     list: NotifyList,
     items: Mutex<u32>,
-    /// Not under the mutex: written by notified waiters, read by the check of the order.
+    /// The places of notified waiters, in order. Not under the mutex: notified waiters write the log, and the check of
+    /// the order reads it.
     log: AtomicU32,
     data: UnsafeCell<u32>,
 }
 
-// What a model can reach, in addition to a call's states. To a wait `AT_ONCE` is a notification that comes before it.
+// The states that a model can reach, in addition to a call's states. For a wait, `AT_ONCE` means that a notification
+// comes before the wait.
 const NO_WAIT: &str = "an item is there";
 const WOKEN: &str = "a waiter has its item";
 const WOKEN_IN_VAIN: &str = "the item is gone when its waiter is there";
@@ -43,13 +45,15 @@ enum Patience {
     Endless,
     /// Waits until a deadline, once; then goes without an item.
     Deadline,
-    /// Takes a ticket, once, and gives it up without waiting.
+    /// Takes a ticket, once, and gives the ticket up without waiting.
     None,
 }
 
 impl World {
-    /// Takes an item; returns true if it has one. A waiter that gives up does not look for an item: if it had been
-    /// notified, and did not know it, another waiter would wait for ever although there is an item.
+    /// Takes an item. Returns true if there was an item for this waiter.
+    ///
+    /// A waiter that gives up does not look for an item: if the waiter had been notified without knowing it, another
+    /// waiter would wait for ever although there is an item.
     fn take(&self, patience: Patience) -> bool {
         let mut items = self.items.lock().unwrap();
         let mut waits = 0;
@@ -79,7 +83,7 @@ impl World {
     }
 }
 
-/// In every interleaving with at most so many preemptions. Some of them must reach `states`.
+/// Runs `model` in every interleaving with at most `preemptions` preemptions. Some interleavings must reach `states`.
 fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -112,8 +116,8 @@ fn a_signal_wakes_the_waiter() {
     });
 }
 
-/// The events that a notification must see happen before it, so no access needs its place in the total order. The
-/// semaphore table, which has the same lock, does need it.
+/// The events that a notification must see happen before the notification, so no access needs its place in the total
+/// order. The semaphore table, which has the same lock, does need the total order.
 #[test]
 fn a_signal_needs_no_total_order() {
     let test = concat!(module_path!(), "::a_signal_needs_no_total_order");
@@ -127,7 +131,7 @@ fn a_signal_needs_no_total_order() {
     });
 }
 
-/// Without a mutex: loom's cell checks that the one comes after the other.
+/// A notification without a mutex: loom's cell checks that the read comes after the write.
 #[test]
 fn what_came_before_a_notification_is_seen_after_it() {
     explore(5, &[AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
@@ -139,7 +143,7 @@ fn what_came_before_a_notification_is_seen_after_it() {
         while w.list.waiters() == 0 {
             thread::yield_now();
         }
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
         w.data.with_mut(|data| unsafe { *data = 1 });
         w.list.notify_one();
         waiter.join().unwrap();
@@ -180,7 +184,7 @@ fn a_signal_and_a_broadcast_at_once() {
     });
 }
 
-/// A waiter that gives up takes no item with it, and no signal.
+/// The two ways to give up, each with the states to reach. A waiter that gives up takes no item with it, and no signal.
 type Both = [(Patience, &'static [&'static str]); 2];
 const SIGNAL: Both = [
     (Patience::Deadline, &[TIME_IS_UP, TOO_LATE_AND_WOKEN, GIVEN_UP, SLEEPS, WOKEN, NO_WAIT]),
@@ -225,7 +229,7 @@ fn giving_up_meets_a_broadcast() {
     }
 }
 
-/// The broadcast was for all tickets held when it came; a later one waits for another.
+/// The broadcast was for all tickets held at its time; a later ticket waits for another notification.
 #[test]
 fn a_broadcast_is_not_passed_on() {
     explore(4, &[NOTIFIED_WITH_ALL, TIME_IS_UP], |w| {
@@ -237,7 +241,7 @@ fn a_broadcast_is_not_passed_on() {
     });
 }
 
-/// A signal is for the tickets held when it comes, and for the first of them.
+/// A signal is for the tickets held at its time, and for the first of them.
 #[test]
 fn no_newcomer_steals_a_signal() {
     explore(3, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
@@ -245,7 +249,7 @@ fn no_newcomer_steals_a_signal() {
             move |w: &World| {
                 w.list.with_ticket(|ticket| {
                     waiting(|| ticket.wait(None));
-                    // 1 and 2 as digits, in the order in which they are notified.
+                    // Log 1 and 2 as digits, in the order in which the waiters are notified.
                     let _ = w.log.fetch_update(Relaxed, Relaxed, |log| Some(log * 10 + place));
                 });
             }
@@ -267,8 +271,10 @@ fn no_newcomer_steals_a_signal() {
     });
 }
 
-/// One waiter takes an item unless it is cancelled, by a thread that has put one, and another waits without a limit:
-/// the signal is for one of the two, whatever the cancel does.
+/// Takes an item, unless `stop` cancels the wait. Returns true if the waiter has the item.
+///
+/// The canceller has put an item, and another waiter waits without a limit: the signal is for one of the two waiters,
+/// whatever the cancel does.
 fn cancelled_take(w: &World, stop: &Cancel) -> bool {
     let limit = WaitLimit { cancel: Some(stop), deadline: None };
     let mut items = w.items.lock().unwrap();

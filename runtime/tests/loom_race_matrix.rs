@@ -1,4 +1,4 @@
-//! Which accesses a channel orders: the tests of Go's race detector, by name.
+//! The accesses that a channel orders: the tests of Go's race detector, by name.
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_race_matrix`
 //!
@@ -10,21 +10,21 @@
 //! |---|---|
 //! | a caller joins threads, where Go's waits for a channel `compl` or `done` | the same order, at the end, in fewer steps |
 //! | nothing sleeps | loom visits the interleavings that a sleep makes likely |
-//! | where Go recovers from a panic, the ends are counted (`channel`): a close or a send fails | the same core; a hook sees each panic, also those that are caught |
-//! | ten goroutines are two; ten rounds, or slots, are one | loom |
+//! | where Go recovers from a panic, the ends are counted (`channel`): a close or a send fails | the same core; a hook sees each panic, also a panic that is caught |
+//! | ten goroutines are two; ten rounds, or slots, are one | the number of interleavings that loom visits |
 //! | the cases of a select are polled in one order | chance is no step of a model |
 //!
-//! **A race in Go, but ordered here.** Go's detector knows the edges of the memory model, and not the channel's lock. Loom
-//! sees the lock. A call that fails, or looks, because of what another call did comes after that call here. Programs must
-//! not rely on it. These are `ordered_here_..`, and must not race; each reaches the interleaving of which Go complains:
-//! `TestRaceChanSyncCloseSend`, `TestRaceChanAsyncCloseSend`, `TestRaceChanCloseClose`, `TestRaceChanSendLen`,
-//! `TestRaceChanRecvLen`, `TestRaceChanSendSend`.
+//! **A race in Go, but ordered here.** Go's detector knows the edges of the memory model, and not the channel's lock.
+//! Loom sees the lock. A call that fails, or looks, because of another call comes after that other call here. Programs
+//! must not rely on this order. These models are named `ordered_here_..`, and must not race; each reaches the
+//! interleaving of which Go complains: `TestRaceChanSyncCloseSend`, `TestRaceChanAsyncCloseSend`,
+//! `TestRaceChanCloseClose`, `TestRaceChanSendLen`, `TestRaceChanRecvLen`, `TestRaceChanSendSend`.
 //!
 //! **Not ported.**
 //!
 //! | test | because |
 //! |---|---|
-//! | `TestRaceChanSendClose`, `TestRaceChanSendSelectClose`, `TestRaceChanCloseSend` | Go reports the send and the close of one channel themselves. Here that is no access to memory of the program: the one or the other is first |
+//! | `TestRaceChanSendClose`, `TestRaceChanSendSelectClose`, `TestRaceChanCloseSend` | Go reports the send and the close of one channel themselves. Here neither accesses memory of the program: either the send or the close is first |
 //! | `TestFlakyDefault` | commented out in Go |
 #![cfg(sudog_loom)]
 
@@ -42,7 +42,7 @@ use must_fail::must_fail;
 use sudog_runtime::chan::{Chan, channel, select};
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, mark, waiting};
 
-/// What loom says of two accesses without order.
+/// The start of loom's message about two accesses without order.
 const RACE: &str = "Causality violation: Concurrent";
 /// The interleaving of which Go's detector complains.
 const OF_GO: &str = "the accesses follow each other by what Go takes for chance";
@@ -54,7 +54,7 @@ struct Shared<T>(UnsafeCell<T>);
 
 // SAFETY: loom's cell checks that accesses do not overlap, and ends the model if they do; that is the test.
 unsafe impl<T: Send> Send for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: loom's cell checks that accesses do not overlap, and ends the model if they do; that is the test.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Clone for Var<T> {
@@ -69,7 +69,7 @@ impl<T> Var<T> {
     }
 
     fn set(&self, value: T) {
-        // SAFETY: as for `Shared`.
+        // SAFETY: loom's cell checks that accesses do not overlap, and ends the model if they do; that is the test.
         self.0.0.with_mut(|at| unsafe { *at = value });
     }
 
@@ -77,7 +77,7 @@ impl<T> Var<T> {
     where
         T: Clone,
     {
-        // SAFETY: as for `Shared`.
+        // SAFETY: loom's cell checks that accesses do not overlap, and ends the model if they do; that is the test.
         self.0.0.with(|at| unsafe { (*at).clone() })
     }
 }
@@ -128,7 +128,7 @@ macro_rules! race {
 
 // ---- chan_test.go --------------------------------------------------------------------------------------------------
 
-/// A thread writes, and closes; the caller's receive, in one of three forms, returns because of that.
+/// A thread writes, and closes the channel; the caller's receive, in one of three forms, returns because of the close.
 fn close_recv(capacity: usize, receive: fn(&Chan<u32>)) {
     explore(3, &[SLEEPS, AT_ONCE], move |_| {
         let (v, c, both) = (Var::new(), Chan::new(capacity), Arc::new(AtomicU32::new(0)));
@@ -144,13 +144,16 @@ fn close_recv(capacity: usize, receive: fn(&Chan<u32>)) {
     });
 }
 
-/// Each of two threads calls it first. It orders nothing. Without it loom, which does not take a load and a later store for
-/// dependent, leaves the other thread's store out if a load is the first thing that a thread does.
+/// Adds to `both`, which orders nothing. Each of two threads calls `meet` first.
+///
+/// Loom does not take a load and a later store for dependent. Without `meet`, if a load is the first thing that a
+/// thread does, loom leaves the other thread's store out.
 fn meet(both: &AtomicU32) {
     both.fetch_add(1, Relaxed);
 }
 
-/// A thread reads a variable in order to send it; the caller receives into it, from another channel or the same.
+/// A thread reads a variable in order to send the value; the caller receives into that variable, from another channel
+/// or the same channel.
 fn read_write(same: bool, in_selects: bool, capacity: usize) {
     let (x, c1, c2, c3) = (Var::new(), Chan::new(capacity), Chan::new(capacity), Chan::<u32>::new(0));
     let c2 = if same { c1.clone() } else { c2 };
@@ -184,7 +187,7 @@ fn read_write(same: bool, in_selects: bool, capacity: usize) {
     helpers.into_iter().for_each(|helper| helper.join().unwrap());
 }
 
-/// Two threads have a variable under a channel of this capacity, which serves as their lock.
+/// Two threads access a variable under a channel of this capacity, which serves as their lock.
 fn chan_as_lock(capacity: usize) {
     let (data, lock) = (Var::new(), Chan::new(capacity));
     let other = go!(data, lock; {
@@ -198,7 +201,7 @@ fn chan_as_lock(capacity: usize) {
     join([other]);
 }
 
-/// The variable that has the channel is read by a thread, and assigned by the caller.
+/// A thread reads the variable that holds the channel, and the caller assigns to that variable.
 fn itself(capacity: usize, next: Chan<u32>, call: fn(Chan<u32>)) {
     let first = Chan::new(capacity);
     if capacity > 0 {
@@ -302,7 +305,7 @@ no_race! {
         join([closer]);
     };
 
-    /// The sends fill the buffer, and then wait, or fail.
+    /// The sends fill the buffer, and then wait or fail.
     ordered_here_race_chan_async_close_send: &[SLEEPS, OF_GO], {
         let (v, (tx, rx)) = (Var::new(), channel(1));
         let closer = go!(v; {
@@ -395,7 +398,7 @@ no_race! {
 }
 
 race! {
-    /// A value from the one says nothing of the other.
+    /// A receive of one value says nothing of the other sender.
     race_chan_wrong_send: {
         let (v1, v2, c) = (Var::new(), Var::new(), Chan::new(2));
         let senders = [go!(v1, c; {
@@ -436,7 +439,7 @@ race! {
     race_chan_read_write_sync: read_write(false, false, 0);
 }
 
-/// What is done for a caller, which waits for it.
+/// A function for a worker to run, and the channel on which its caller waits for the end.
 type Job = (Box<dyn FnOnce() + Send>, Chan<()>);
 
 no_race! {
@@ -505,7 +508,7 @@ race! {
 }
 
 no_race! {
-    /// The receive that makes room happens before the send that takes it.
+    /// The receive that makes room happens before the send that takes the room.
     no_race_chan_wait_group: &[SLEEPS, AT_ONCE], {
         let (data, group) = ([Var::new(), Var::new()], Chan::new(1));
         for slot in &data {
@@ -548,7 +551,7 @@ no_race! {
         join([sender]);
     };
 
-    /// Also of a receive that finds the channel closed without its lock.
+    /// The close also happens before a receive that finds the channel closed without taking the channel's lock.
     no_race_close_happens_before_read: &[SLEEPS, CLOSED_BEFORE, NOT_CLOSED], {
         let (loc, write, read) = (Var::new(), Chan::<()>::new(0), Chan::<()>::new(0));
         let others = [go!(loc, write, read; {
@@ -590,7 +593,7 @@ const NOT_CLOSED: &str = "the channel is closed after the look";
 
 // ---- select_test.go ------------------------------------------------------------------------------------------------
 
-/// One thread writes and sends, another receives and writes.
+/// A thread writes and sends; another thread receives and writes.
 fn select_5(in_selects: bool) {
     explore(2, &[SLEEPS, AT_ONCE], move |_| {
         let (x, ch, c1) = (Var::new(), Chan::new(0), Chan::<()>::new(0));
@@ -668,7 +671,7 @@ no_race! {
         join([sender]);
     };
 
-    /// Go's worker never ends; this one does one job.
+    /// Go's worker never ends; this worker does one job.
     no_race_select4: &[SLEEPS, AT_ONCE], {
         let (x, queue, dummy, done) = (Var::new(), Chan::<Job>::new(0), Chan::<()>::new(0), Chan::new(1));
         let worker = go!(queue; {
@@ -692,7 +695,7 @@ no_race! {
     };
 }
 
-/// With a select on each side, and without. (Go's other parameter is a yield.)
+/// Models with a select on each side, and without a select. (Go's other parameter is a yield.)
 #[test]
 fn no_race_select5() {
     select_5(true);
@@ -700,7 +703,7 @@ fn no_race_select5() {
 }
 
 race! {
-    /// Two senders to one receiver are not ordered by that.
+    /// Two sends to one receiver do not order the two senders.
     race_select1: {
         let (x, c, c1) = (Var::new(), Chan::new(0), Chan::new(0));
         let receiver = go!(c; {

@@ -2,7 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_select`
 //!
-//! A model polls the cases in one order, as chance is no step of a model; which case is ready first is up to the threads.
+//! A model polls the cases in one order, because chance is no step of a model. The threads decide which case is ready
+//! first.
 #![cfg(sudog_loom)]
 
 mod chan_world;
@@ -29,7 +30,7 @@ const LEAVES: &str = "a select that gives up leaves its queues";
 const TO_THE_NEXT: &str = "a value that is given back goes to the next receiver";
 const STAYS: &str = "a value that is given back stays in the channel";
 
-/// Each of two values is received once, and the other channel is as it was.
+/// Each of two values is received once, and the other channel is left unchanged.
 #[test]
 fn a_select_receives_from_either() {
     explore(3, &[FIRST, SECOND, AT_ONCE, SLEEPS, WOKEN_BEFORE, PASSED_OVER], |w| {
@@ -70,7 +71,7 @@ fn a_select_sends_to_either() {
     });
 }
 
-/// Two selects, each with a receive where the other sends, and the other way round. They meet on one of the channels.
+/// Two selects, each with a receive where the other select sends, and the other way round. They meet on one channel.
 #[test]
 fn two_selects_meet() {
     explore(3, &[FIRST, SECOND, AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
@@ -98,7 +99,7 @@ fn two_selects_meet() {
     });
 }
 
-/// Two selects that wait on the same two channels, in different orders; each gets one value.
+/// Two selects that wait on the same two channels, in different orders; each select gets a value.
 #[test]
 fn two_selects_on_the_same_channels() {
     explore(2, &[AT_ONCE, SLEEPS, TWO_SLEEP, PASSED_OVER], |w| {
@@ -123,7 +124,7 @@ fn two_selects_on_the_same_channels() {
     });
 }
 
-/// A channel that is in two cases of a select is one channel: its queue stays whole.
+/// A channel in two cases of a select counts as a single channel: its queue stays whole.
 #[test]
 fn the_same_channel_in_two_cases() {
     explore(3, &[AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
@@ -175,7 +176,7 @@ fn a_close_ends_a_select() {
     });
 }
 
-/// The send of a waiting select fails, and its value comes back; the other case does not.
+/// The send of a waiting select fails, and its value comes back; the select does not choose the other case.
 #[test]
 fn a_close_ends_the_send_of_a_select() {
     explore(4, &[AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
@@ -334,7 +335,7 @@ fn a_select_that_is_dropped_loses_no_value() {
     });
 }
 
-/// The same while the channel is closed: the value is received once, and nothing is received after the end.
+/// A select is dropped while the channel is closed: the value is received once, and nothing is received after the end.
 #[test]
 fn a_select_that_is_dropped_as_the_channel_closes_loses_no_value() {
     const TAKEN_FROM_A_TASK: &str = "a value that a task holds is taken as the channel is closed";
@@ -372,7 +373,7 @@ fn a_select_that_is_dropped_as_the_channel_closes_loses_no_value() {
     });
 }
 
-/// The send of a select to a buffer, dropped: it has sent nothing, and its place goes to the next sender.
+/// A send of a select to a buffer is dropped: the send has sent nothing, and its place goes to the next sender.
 #[test]
 fn a_select_that_is_dropped_has_sent_nothing_to_a_buffer() {
     const PLACE_GOES_ON: &str = "a place that is given up goes to the next sender";
@@ -407,7 +408,7 @@ fn a_select_that_is_dropped_has_sent_nothing_to_a_buffer() {
     });
 }
 
-/// A select's send that is dropped has been received, or is dropped with it.
+/// The value of a dropped select's send has been received, or is dropped with the select.
 #[test]
 fn a_select_that_is_dropped_does_not_double_its_value() {
     const SENT: &str = "the value of a dropped select was received";
@@ -436,7 +437,7 @@ fn a_select_that_is_dropped_does_not_double_its_value() {
 const ANEW: &str = "a select queues anew";
 const PEER_FIRST: &str = "a peer is faster than a future's wake-up";
 
-/// A permit and a value come at the same time. The select takes one of them; the other is still there.
+/// A permit and a value come at the same time. The select takes one of the two, and the other stays available.
 #[test]
 fn a_future_beside_a_channel_loses_nothing() {
     explore(3, &[READY_AT_ONCE, WOKEN, FIRST, SECOND, ANEW, PEER_FIRST], |w| {
@@ -466,7 +467,7 @@ fn a_future_beside_a_channel_loses_nothing() {
     });
 }
 
-/// A task that is woken for nothing, as one of `join!`, queues anew; no value is lost by that, nor sent twice.
+/// A task that is woken for nothing, as inside a `join!`, queues anew; no value is lost or sent twice by that.
 #[test]
 fn a_select_with_a_future_that_is_polled_for_nothing() {
     explore(3, &[READY_AT_ONCE, WOKEN, FIRST, ANEW, PEER_FIRST], |w| {
@@ -489,7 +490,7 @@ fn a_select_with_a_future_that_is_polled_for_nothing() {
     });
 }
 
-/// As `a_select_that_is_dropped_loses_no_value`, while it may be between two queues.
+/// The counterpart of `a_select_that_is_dropped_loses_no_value`, with a select that may be between two queues.
 #[test]
 fn a_select_with_a_future_is_dropped() {
     explore(3, &[LEAVES, TO_THE_NEXT, STAYS, FIRST, ANEW], |w| {

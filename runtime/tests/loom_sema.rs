@@ -3,7 +3,7 @@
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-runtime --test loom_sema`
 //!
 //! A lost wake-up shows as a deadlock, which loom reports; a lost or doubled permit as a failed count. Under loom a
-//! deadline has always passed already, so it races with everything that happens after the queueing.
+//! deadline has always passed already, so the deadline races with everything that happens after the queueing.
 #![cfg(sudog_loom)]
 
 use loom::sync::Arc;
@@ -22,11 +22,11 @@ struct World {
     permits: AtomicU32,
     other: AtomicU32,
     cancel: Cancel,
-    /// How many calls have waited. No step of the model.
+    /// The number of calls that have waited. No step of the model.
     waits: AtomicUsize,
 }
 
-// What a model can reach, in addition to a call's states.
+// The states that a model can reach, in addition to a call's states.
 const ONE_WAITS: &str = "one waits";
 const TWO_WAIT: &str = "two wait";
 const GRANTED: &str = "a limited call gets its permit";
@@ -74,7 +74,7 @@ impl World {
     }
 }
 
-/// Runs `model` in every interleaving with at most `preemptions` of them. Some of them must reach `states`.
+/// Runs `model` in every interleaving with at most `preemptions` preemptions. Some interleavings must reach `states`.
 fn explore(
     preemptions: usize,
     permits: u32,
@@ -142,7 +142,7 @@ fn a_release_sees_the_acquirer_or_is_seen() {
 
 #[test]
 fn two_releases_wake_two_acquirers() {
-    // A woken waiter can lose to a newcomer; but not here if the other permit is handed over.
+    // A woken waiter can lose to a newcomer. Here no waiter can if the other permit is handed over.
     let states = [AT_ONCE, SLEEPS, WOKEN_BEFORE, ONE_WAITS, TWO_WAIT, AGAIN];
     for (wake, states) in [(Wake::Normal, &states[..]), (Wake::Handoff, &states[..5])] {
         explore(3, 0, states, move |w| {
@@ -169,7 +169,7 @@ fn one_release_of_two_wakes_two_acquirers() {
     });
 }
 
-/// A wait group's last step: as many grants as there are waiters, some of which may not have queued yet.
+/// A wait group's last step: one grant for each waiter. Some waiters may not have queued yet.
 #[test]
 fn grants_reach_waiters_that_have_yet_to_queue() {
     explore(3, 0, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, ONE_WAITS, TWO_WAIT], |w| {
@@ -221,7 +221,7 @@ fn semaphores_that_share_a_bucket_do_not_mix() {
     });
 }
 
-/// Go's semrelease with handoff lets a newcomer take the permit on its way; ours must not.
+/// Go's semrelease with handoff lets a newcomer take the permit on its way; this release must not.
 #[test]
 fn no_newcomer_steals_a_handed_over_permit() {
     const HANDED_OVER: &str = "a thief is beside what is handed over";

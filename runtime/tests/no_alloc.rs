@@ -1,4 +1,5 @@
-//! Waiting does not allocate, not even the first wait of a thread; nor does ending a wait.
+//! Tests that waiting does not allocate, not even in the first wait of a thread, and that ending a wait does not
+//! allocate.
 #![cfg(not(sudog_loom))]
 
 use std::hint::black_box;
@@ -13,7 +14,7 @@ use sudog_runtime::sema::{
 };
 use support::counting::without_allocating;
 
-/// Ends the process, naming the test, unless the result is dropped in time.
+/// Ends the process, naming the test, unless the result is dropped within a minute.
 fn watchdog() -> Sender<()> {
     let test = thread::current().name().unwrap_or("?").to_owned();
     let (alive, ended) = channel();
@@ -25,8 +26,8 @@ fn watchdog() -> Sender<()> {
     alive
 }
 
-/// Runs `wait` on a new thread, whose first wait it is, and `wake` here once it is queued at `count`; returns the
-/// result of the wait.
+/// Runs `wait` on a new thread, as that thread's first wait, and `wake` on this thread once the waiter is queued at
+/// `count`. Returns the result of `wait`.
 fn wait_and_wake<T: Send>(count: &AtomicU32, wait: impl FnOnce() -> T + Send, wake: impl FnOnce()) -> T {
     let _watchdog = watchdog();
     thread::scope(|s| {

@@ -1,5 +1,5 @@
-//! Wakers touch nothing of a waiter that they have woken: under explored schedules the machine finds accesses to frames that
-//! are no more, of threads and of goroutines.
+//! Wakers touch nothing of a waiter after waking it. Under explored schedules, the simulated machine finds accesses to
+//! freed frames, of threads and of goroutines.
 //!
 //! `RUSTFLAGS="--cfg sudog_sim" cargo test --profile stress -p sudog-runtime --test sim_freed`
 
@@ -29,19 +29,19 @@ mod explored {
 
     const SEEDS: u64 = 1000;
 
-    /// What a waiter has in its frame.
+    /// The frame contents of a waiter.
     struct Waiter {
         g: G,
-        /// For the mistake: what a waker might look at.
+        /// A field that a waker with the planted mistake reads after waking the waiter.
         outcome: AtomicU32,
     }
 
-    /// Where a waiter waits.
+    /// A place for one waiter: null, or a pointer into the frame of the waiter.
     #[derive(Default)]
     struct Place(AtomicPtr<Waiter>);
 
     impl Place {
-        /// In a frame far below that of the caller: what the caller does next lies elsewhere.
+        /// Waits in a frame far below that of the caller, so that the caller's next steps use other parts of the stack.
         #[inline(never)]
         fn wait(&self) {
             #[inline(never)]
@@ -55,32 +55,33 @@ mod explored {
             black_box(&room);
         }
 
-        /// Wakes the waiter, if it waits by now. With `looks` it looks at the waiter after that.
+        /// Wakes the waiter, if there is a waiter by now, and returns whether there was. With `looks`, reads the waiter
+        /// after that.
         fn wake(&self, looks: bool) -> bool {
             let waiter = self.0.swap(ptr::null_mut(), Acquire);
             if waiter.is_null() {
                 return false;
             }
             // SAFETY:
-            // - the waiter waits, and stays where it is until it is readied;
-            // - the swap has taken it, so this is the one `ready`;
-            // - its thread or goroutine waits for nothing else.
+            // - the waiter waits, and its frame stays alive until the waiter is readied;
+            // - the swap has taken the waiter out of the place, so no other `ready` is made for this wait;
+            // - the waiter's thread or goroutine waits for nothing else.
             unsafe { G::ready(&raw const (*waiter).g) };
             if looks {
-                // SAFETY: none, on purpose. The machine stops before this step if the frame is no more.
+                // SAFETY: none, on purpose. The machine stops before this load if the frame has been freed.
                 unsafe { (*waiter).outcome.load(Relaxed) };
             }
             true
         }
     }
 
-    /// A thread wakes another.
+    /// A thread wakes another thread.
     fn threads(looks: bool) {
         let place = Arc::new(Place::default());
         let theirs = place.clone();
         let waiter = thread::spawn(move || {
             theirs.wait();
-            theirs.0.load(Relaxed); // a step, from a frame above the one that has gone
+            theirs.0.load(Relaxed); // a step, from a frame above the freed frame
         });
         while !place.wake(looks) {
             thread::yield_now();
@@ -88,7 +89,7 @@ mod explored {
         waiter.join().expect("it does not panic");
     }
 
-    /// A thread wakes a goroutine, which has more to do, or ends and leaves its stack.
+    /// A thread wakes a goroutine, which then takes another step, or ends and frees its stack.
     fn goroutine(looks: bool) {
         run(move || {
             let place = Arc::new(Place::default());

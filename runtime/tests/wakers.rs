@@ -1,4 +1,4 @@
-//! A task's waker is user code.
+//! Tests of wakers that panic: a task's waker is user code.
 #![cfg(not(sudog_loom))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use std::task::{Context, Wake as Waked, Waker};
 
 use sudog_runtime::sema::{Acquire, Order, SemTable, Wake};
 
-/// Counts; and panics if it is told to.
+/// A waker that counts its calls, and panics if `panics` is set.
 struct Counting {
     woken: AtomicU32,
     panics: bool,
@@ -30,7 +30,7 @@ fn queue<'a>(table: &'a SemTable<1>, permits: &'a AtomicU32, waker: &Waker) -> P
     acquire
 }
 
-/// More tasks than one hold of the bucket's lock unlinks.
+/// There are more tasks than one critical section of the bucket's lock unlinks.
 #[test]
 fn a_waker_that_panics_leaves_no_task_asleep() {
     const TASKS: u32 = 70;

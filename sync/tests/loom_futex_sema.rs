@@ -2,7 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_futex_sema`
 //!
-//! A lost wake-up shows as a deadlock. The modelled futex is no fence, as nothing promises that the kernel's is one.
+//! A lost wake-up shows as a deadlock. The modelled futex is no fence, because nothing promises that the kernel's futex
+//! is a fence.
 #![cfg(all(sudog_loom, target_os = "linux"))]
 
 use std::sync::Arc;
@@ -24,7 +25,7 @@ unsafe impl Sync for World {}
 impl World {
     fn turn(&self) {
         self.sema.acquire(Order::Fifo);
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
         self.data.with_mut(|data| unsafe { *data += 1 });
         self.sema.release(Wake::Normal);
     }

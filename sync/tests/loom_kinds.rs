@@ -2,7 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_kinds`
 //!
-//! Clock and failures as in `loom_mutex`. A goroutine is a thread of the model that contends as a goroutine does.
+//! The clock and the failures are those of `loom_mutex`. A goroutine is a thread of the model that contends as a
+//! goroutine does.
 #![cfg(sudog_loom)]
 
 mod world;
@@ -23,7 +24,7 @@ fn as_goroutine<P: Policy, const RICH: bool>(w: &World<P, RICH>) {
     w.turn();
 }
 
-/// One of each of two kinds, twice: the one may wait while the other has it.
+/// Two turns of a thread and two of another contender: either may wait while the other has the mutex.
 fn two_turns_each<P: Policy, const RICH: bool>(preemptions: usize, other: fn(&World<P, RICH>)) {
     for step in STEPS {
         explore::<P, RICH>(preemptions, step, move |w| {
@@ -52,7 +53,8 @@ fn three_kinds<P: Policy, const RICH: bool>(preemptions: usize) {
     }
 }
 
-/// A thread and a goroutine that wait, one that does not, for the mutex that a goroutine has.
+/// A goroutine, a patient contender and a hasty contender. With `hasty_goroutine` the hasty contender is a goroutine
+/// and the patient contender a thread; without, the other way round.
 fn deadlines<P: Policy, const RICH: bool>(preemptions: usize, hasty_goroutine: bool) {
     for step in STEPS {
         explore::<P, RICH>(preemptions, step, move |w| {
@@ -71,7 +73,7 @@ fn deadlines<P: Policy, const RICH: bool>(preemptions: usize, hasty_goroutine: b
     }
 }
 
-/// A task that gives up after so many polls, beside a contender that does not.
+/// A task that gives up after `polls` polls, beside a contender that does not give up.
 fn drops<P: Policy, const RICH: bool>(preemptions: usize, polls: usize, patient: fn(&World<P, RICH>)) {
     for step in STEPS {
         explore::<P, RICH>(preemptions, step, move |w| {
@@ -85,7 +87,8 @@ fn drops<P: Policy, const RICH: bool>(preemptions: usize, polls: usize, patient:
     }
 }
 
-/// A task that gives up, beside an owner that has the mutex again and again: it is woken, beaten, and starves.
+/// A task that gives up, beside an owner that locks the mutex twice: the task is woken, loses the mutex again, and
+/// starves.
 fn drop_of_the_starving<P: Policy, const RICH: bool>(preemptions: usize) {
     for step in STEPS {
         explore::<P, RICH>(preemptions, step, |w| {
@@ -98,7 +101,7 @@ fn drop_of_the_starving<P: Policy, const RICH: bool>(preemptions: usize) {
     }
 }
 
-/// Two that give up at once: the last one must take what is theirs.
+/// Two tasks that give up at once: the last task must take the permit released to them.
 fn two_drops<P: Policy, const RICH: bool>(preemptions: usize) {
     for step in STEPS {
         explore::<P, RICH>(preemptions, step, |w| {
@@ -180,7 +183,7 @@ fn a_starving_task_that_is_dropped() {
     );
 }
 
-/// Threads starve after a millisecond; goroutines from the start, whichever contender is awake then.
+/// Threads starve after a millisecond; goroutines starve from the start, whichever contender is awake then.
 enum Impatient {}
 
 impl Policy for Impatient {
@@ -189,7 +192,7 @@ impl Policy for Impatient {
     const GOROUTINE_THRESHOLD: Duration = Duration::ZERO;
 }
 
-/// The same beside threads that watch the mutex.
+/// Threads that watch the mutex, and goroutines that starve from the start.
 enum ImpatientBesideSuccessors {}
 
 impl Policy for ImpatientBesideSuccessors {

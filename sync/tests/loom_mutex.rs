@@ -38,7 +38,8 @@ fn three_threads<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) 
     });
 }
 
-/// A contender that locks twice, and one that does not wait: it may be woken, lose the race, starve, and then leave.
+/// A contender that locks twice, and a hasty contender: the hasty contender may be woken, lose the race, starve, and
+/// then leave.
 fn deadline_of_the_starving<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
     explore::<P, RICH>(preemptions, step_us, |w| {
         let hasty = spawn(&w, |w| w.hasty_turn());
@@ -49,7 +50,7 @@ fn deadline_of_the_starving<P: Policy, const RICH: bool>(preemptions: usize, ste
     });
 }
 
-/// Two contenders that wait for ever, one that does not wait.
+/// Two contenders that wait for ever, and a contender that does not wait.
 fn deadlines<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
     explore::<P, RICH>(preemptions, step_us, |w| {
         let patient = spawn(&w, |w| w.turn());
@@ -69,7 +70,8 @@ fn deadlines<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
     });
 }
 
-/// Two contenders that do not wait, one owner: both may leave at once, and the last one must take what is theirs.
+/// Two contenders that do not wait, and an owner: both may leave at once, and the last must take the permit left for
+/// both.
 fn two_deadlines<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
     explore::<P, RICH>(preemptions, step_us, |w| {
         let hasty = [spawn(&w, |w| w.hasty_turn()), spawn(&w, |w| w.hasty_turn())];
@@ -147,7 +149,8 @@ fn go_deadlines_over_a_poor_semaphore() {
     );
 }
 
-/// The presets differ from Go in what they leave out, or in a kind of release: as far as they may go wrong by it.
+/// The presets differ from Go in features that they leave out, or in a kind of release. Each model tests such a
+/// difference.
 #[test]
 fn presets() {
     each(

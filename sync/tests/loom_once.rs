@@ -2,8 +2,8 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_once`
 //!
-//! A lost wake-up shows as a deadlock; a function that runs twice, or a caller that returns too early, as a data race in
-//! loom's cell or as a wrong count; a use of the `Once` after it was freed as a violation of causality.
+//! A lost wake-up shows as a deadlock; a function that runs twice, or a caller that returns too early, as a data race
+//! in loom's cell or as a wrong count; a use of the `Once` after it was freed as a violation of causality.
 #![cfg(sudog_loom)]
 
 use std::cell;
@@ -23,30 +23,32 @@ use sudog_runtime::reached::{
 use sudog_runtime::sema::{Cancel, WaitLimit};
 use sudog_sync::Once;
 
-/// An `Once` that ends before its memory goes, so that a use after that is seen by loom only.
+/// An `Once` that is dropped before its memory is freed, so that loom is the only part that sees a use after the drop.
 struct World {
     once: cell::UnsafeCell<MaybeUninit<Once>>,
     runs: UnsafeCell<u32>,
     stop: Cancel,
 }
 
-// SAFETY: all but the runs and the freeing is atomic; and that loom checks.
+// SAFETY: all fields are atomic, except for `runs` and the drop of `once`. loom checks that accesses to both do not
+// overlap.
 unsafe impl Send for World {}
-// SAFETY: as above.
+// SAFETY: the same as for `Send`.
 unsafe impl Sync for World {}
 
 impl World {
     fn once(&self) -> &Once {
-        // SAFETY: every caller calls it before `free`.
+        // SAFETY: `once` is initialised by `explore`, and each caller calls `once()` before `free`.
         unsafe { (*self.once.get()).assume_init_ref() }
     }
 
     fn free(&self) {
-        // SAFETY: called once. The memory stays until the last thread has gone.
+        // SAFETY: `free` is called once, so `once` is still initialised. The memory stays until the last thread has
+        // ended.
         unsafe { (*self.once.get()).assume_init_drop() };
     }
 
-    /// A call that may run the function, or wait for it.
+    /// Makes a call that may run the function or wait for it, and marks which of the two happened.
     fn ran<T>(&self, call: impl FnOnce() -> T) -> T {
         let (result, waits) = waiting(call);
         mark(if waits { WAITS } else { RUNS_OR_FINDS_IT_DONE });
@@ -59,7 +61,7 @@ impl World {
     }
 
     fn look(&self) {
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
         self.runs.with(|runs| assert_eq!(unsafe { *runs }, 1));
     }
 
@@ -68,7 +70,7 @@ impl World {
         self.look();
     }
 
-    /// One that does not wait, by a deadline; which in a model has always passed.
+    /// Calls with a deadline that has passed, so that the call does not wait. In a model, a deadline has always passed.
     fn hasty(&self) {
         if self.ran(|| self.once().do_until(|| self.run(), Instant::now())) {
             self.look();
@@ -77,7 +79,7 @@ impl World {
         }
     }
 
-    /// One that waits until it is stopped.
+    /// Calls, and waits until the call is done or `stop` cancels the call.
     fn stoppable(&self) {
         let limit = WaitLimit { cancel: Some(&self.stop), ..WaitLimit::default() };
         if self.ran(|| self.once().do_limited(|| self.run(), &limit).is_ok()) {
@@ -88,7 +90,7 @@ impl World {
         }
     }
 
-    /// One whose function panics, if it is the one to run.
+    /// Calls with a function that panics, if this call is the call that runs its function.
     fn panicking(&self) {
         let mut ours = false;
         let caught = catch_unwind(AssertUnwindSafe(|| {
@@ -131,7 +133,7 @@ fn spawn(world: &Arc<World>, f: fn(&World)) -> JoinHandle<()> {
     thread::spawn(move || f(&world))
 }
 
-/// Some threads; at the end it is done, and nothing is left behind.
+/// Runs a call in each thread. At the end the `Once` is done, and has no waiters left.
 fn together(preemptions: usize, states: &[&'static str], others: &'static [fn(&World)], own: fn(&World)) {
     explore(preemptions, states, move |w| {
         let others: Vec<_> = others.iter().map(|f| spawn(&w, *f)).collect();
@@ -187,7 +189,7 @@ fn a_function_that_panics() {
     );
 }
 
-/// A waiter that has given up is not counted any more, while the function runs.
+/// A waiter that has given up is no longer counted while the function runs.
 #[test]
 fn nothing_is_left_of_a_waiter_that_gave_up() {
     fn explore_with(preemptions: usize, states: &[&'static str], others: &'static [fn(&World)]) {
@@ -208,8 +210,9 @@ fn nothing_is_left_of_a_waiter_that_gave_up() {
 const FREED: &str = "it is freed before the runner is joined";
 const FREED_BY_WAITER: &str = "who has waited frees it";
 
-/// `look` returns if the `Once` is done and its memory is not needed by the caller any more; then it is freed, while
-/// the caller that ran the function may not have returned yet.
+/// Frees the `Once` as soon as `look` returns true, while the caller that ran the function may not have returned yet.
+///
+/// `look` returns true if the `Once` is done, and if the caller of `look` no longer needs the memory.
 fn freed_while_the_runner_returns(preemptions: usize, states: &[&'static str], look: fn(&World) -> bool) {
     explore(preemptions, states, move |w| {
         let begun = Arc::new(AtomicBool::new(false));
@@ -220,7 +223,7 @@ fn freed_while_the_runner_returns(preemptions: usize, states: &[&'static str], l
                 world.run();
             });
         });
-        // One that has not begun would look at what has been freed.
+        // Free early only if the runner has begun: a runner that begins later would use freed memory.
         let has_begun = begun.load(Relaxed);
         let (done, seen) = during(|| look(&w));
         let at_once = done && has_begun;

@@ -2,9 +2,9 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_rw_mutex`
 //!
-//! Writers lock a `FifoMutex` among themselves, which is small. A wait with a deadline is over as soon as it has begun,
-//! in a model; the deadline is far by the clock, so that no caller gives up before it waits. Semaphores must be left
-//! without a permit.
+//! Writers lock a `FifoMutex` among themselves, because a `FifoMutex` is small. In a model, a wait with a deadline ends
+//! as soon as it begins. The deadline is far by the clock, so that no caller gives up before the wait begins.
+//! Semaphores must be left without a permit.
 #![cfg(sudog_loom)]
 
 mod world;
@@ -22,10 +22,10 @@ use sudog_sync::rw_mutex::ShardedRwMutex;
 use sudog_sync::{GoRwMutex, RawLock, RawRwLock};
 use world::Checked;
 
-/// A `FifoMutex` that newcomers may pass: small, and with sole owners above it.
+/// A `FifoMutex` that newcomers may pass. A mutex above it is small, and may have sole owners.
 struct Barging<const RICH: bool>(FifoMutex<Checked<RICH>>);
 
-// SAFETY: passes every call on.
+// SAFETY: every call is passed on to the `FifoMutex`, which keeps the contract of `RawLock`.
 unsafe impl<const RICH: bool> RawLock for Barging<RICH> {
     type Guard = ();
 
@@ -47,7 +47,7 @@ unsafe impl<const RICH: bool> RawLock for Barging<RICH> {
         RawLock::try_lock_until(&self.0, deadline)
     }
     unsafe fn unlock(&self, (): ()) {
-        // SAFETY: the same contract.
+        // SAFETY: the caller keeps the contract of `RawLock::unlock`, which is the contract of the inner `unlock`, too.
         unsafe { RawLock::unlock(&self.0, ()) };
     }
     fn is_locked(&self) -> bool {
@@ -57,9 +57,9 @@ unsafe impl<const RICH: bool> RawLock for Barging<RICH> {
 
 type Writers = FifoMutex<Checked<true>>;
 type Plain = GoRwMutex<Writers, Checked<true>>;
-/// Over semaphores that cannot grant past newcomers.
+/// A mutex over semaphores that cannot grant permits past newcomers.
 type Poor = GoRwMutex<FifoMutex<Checked<false>>, Checked<false>>;
-/// With sole owners.
+/// A mutex with sole owners.
 type Sole = GoRwMutex<Barging<true>, Checked<true>>;
 type SolePoor = GoRwMutex<Barging<false>, Checked<false>>;
 type SoleSharded = ShardedRwMutex<1, Barging<true>, Checked<true>>;
@@ -78,14 +78,14 @@ const TRY_READS: &str = "a try to read comes off";
 const TRY_READS_NOT: &str = "a try to read fails";
 const TRY_WRITES: &str = "a try to write comes off";
 const TRY_WRITES_NOT: &str = "a try to write fails";
-// What only a lock with sole owners can come to: it marks them itself.
+// The outcomes that only a lock with sole owners can reach. The lock marks these states.
 const SUCCEEDS: &str = "a writer succeeds a sole owner";
 const SOLE_ADMITS_TWO: &str = "a sole owner admits more than one";
 const SUCCESSOR_AND_READER: &str = "a successor reads beside others";
 const SUCCESSOR_GIVES_UP: &str = "a successor gives up";
 const SUCCESSOR_HAS_IT: &str = "a successor has the lock as it announces itself";
 
-// What only readers that wait for a word to change can come to: the same.
+// The outcomes that only readers that wait for a word to change can reach. The lock marks these states, too.
 const READER_NEED_NOT_SLEEP: &str = "a reader that is about to sleep sees the end of its phase";
 const READER_TAKES_ANOTHERS_PERMIT: &str = "a reader that does not sleep takes the permit of one that does";
 const READER_WOKEN_TOO_EARLY: &str = "a reader is woken by the writer of an earlier phase";
@@ -102,7 +102,7 @@ impl<L: RawRwLock> Rw<L> {
     }
 
     fn change(&self) {
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks that no access overlaps this write; that is the test.
         self.data.with_mut(|data| unsafe { *data += 1 });
     }
 
@@ -110,7 +110,7 @@ impl<L: RawRwLock> Rw<L> {
         let (guard, waits) = waiting(|| self.lock.rlock());
         mark(if waits { READER_WAITS } else { READER_AT_ONCE });
         self.look();
-        // SAFETY: the guard of the acquisition above.
+        // SAFETY: `guard` came from `rlock` above, and has not been released.
         unsafe { self.lock.runlock(guard) };
     }
 
@@ -118,7 +118,7 @@ impl<L: RawRwLock> Rw<L> {
         let (guard, waits) = waiting(|| self.lock.lock());
         mark(if waits { WRITER_WAITS } else { WRITER_AT_ONCE });
         self.change();
-        // SAFETY: as above.
+        // SAFETY: `guard` came from `lock` above, and has not been released.
         unsafe { self.lock.unlock(guard) };
         1
     }
@@ -132,7 +132,7 @@ impl<L: RawRwLock> Rw<L> {
         });
         if let Some(guard) = guard {
             self.look();
-            // SAFETY: as above.
+            // SAFETY: `guard` came from `try_rlock_until` above, and has not been released.
             unsafe { self.lock.runlock(guard) };
         }
     }
@@ -146,7 +146,7 @@ impl<L: RawRwLock> Rw<L> {
         });
         let Some(guard) = guard else { return 0 };
         self.change();
-        // SAFETY: as above.
+        // SAFETY: `guard` came from `try_lock_until` above, and has not been released.
         unsafe { self.lock.unlock(guard) };
         1
     }
@@ -156,7 +156,7 @@ impl<L: RawRwLock> Rw<L> {
         mark(if guard.is_some() { TRY_WRITES } else { TRY_WRITES_NOT });
         let Some(guard) = guard else { return 0 };
         self.change();
-        // SAFETY: as above.
+        // SAFETY: `guard` came from `try_lock` above, and has not been released.
         unsafe { self.lock.unlock(guard) };
         1
     }
@@ -166,34 +166,34 @@ impl<L: RawRwLock> Rw<L> {
         mark(if guard.is_some() { TRY_READS } else { TRY_READS_NOT });
         if let Some(guard) = guard {
             self.look();
-            // SAFETY: as above.
+            // SAFETY: `guard` came from `try_rlock` above, and has not been released.
             unsafe { self.lock.runlock(guard) };
         }
     }
 
-    /// A write, then a read without another write in between.
+    /// Writes, then reads, without another write in between.
     fn write_then_read(&self) -> u32 {
         let (guard, waits) = waiting(|| self.lock.lock());
         mark(if waits { WRITER_WAITS } else { WRITER_AT_ONCE });
         self.change();
         let written = self.look();
-        // SAFETY: as above.
+        // SAFETY: `guard` came from `lock` above, and has not been released.
         let guard = unsafe { self.lock.downgrade(guard) };
         assert_eq!(self.look(), written);
-        // SAFETY: as above.
+        // SAFETY: `guard` came from `downgrade` above, and has not been released.
         unsafe { self.lock.runlock(guard) };
         1
     }
 
-    /// At rest, and with so many writes behind it.
+    /// Asserts that the lock is unlocked, and that `writes` writes have been made.
     fn finish(&self, writes: u32) {
         assert!(!self.lock.is_locked());
         let guard = self.lock.try_lock().expect("nobody is there");
         assert_eq!(self.look(), writes);
-        // SAFETY: as above.
+        // SAFETY: `guard` came from `try_lock` above, and has not been released.
         unsafe { self.lock.unlock(guard) };
         let guard = self.lock.try_rlock().expect("nobody is there");
-        // SAFETY: as above.
+        // SAFETY: `guard` came from `try_rlock` above, and has not been released.
         unsafe { self.lock.runlock(guard) };
     }
 }
@@ -295,7 +295,8 @@ fn a_hasty_reader<L: RawRwLock + 'static>() {
     });
 }
 
-/// The last reader wakes the writer as its time is up only with one preemption more: `two_in_haste` reaches that.
+/// The last reader wakes the writer at the moment of the writer's deadline only with one preemption more:
+/// `two_in_haste` covers that case.
 fn a_hasty_writer<L: RawRwLock + 'static>() {
     explore::<L>(2, &[READER_AT_ONCE, READER_WAITS, WRITER_AT_ONCE, WRITER_GIVES_UP, WRITER_WAITS_IN_TIME], |rw| {
         let reader = spawn(&rw, |rw| rw.read());
@@ -307,7 +308,7 @@ fn a_hasty_writer<L: RawRwLock + 'static>() {
     });
 }
 
-/// With two threads there is time to look further.
+/// Two threads only, which leave time to explore further.
 fn two_in_haste<L: RawRwLock + 'static>() {
     explore::<L>(
         3,
@@ -332,8 +333,8 @@ fn two_in_haste<L: RawRwLock + 'static>() {
     );
 }
 
-/// A reader that gives up long after it came: writers have come, given up, and come again. The phase is its own again
-/// by its one bit, unless the writers that gave up waited for it.
+/// A reader that gives up long after it came: writers have come, given up, and come again. By its one bit, the phase is
+/// the reader's own again, unless the writers that gave up waited for the reader.
 fn a_hasty_reader_and_a_hasty_writer<L: RawRwLock + 'static>() {
     explore::<L>(
         3,
@@ -349,7 +350,7 @@ fn a_hasty_reader_and_a_hasty_writer<L: RawRwLock + 'static>() {
     );
 }
 
-/// The same. There are more steps here, so one preemption less.
+/// The models of `a_hasty_reader_and_a_hasty_writer`, with a successor. They have more steps, so one preemption less.
 fn a_hasty_reader_and_a_hasty_successor<L: RawRwLock + 'static>() {
     explore::<L>(
         2,
@@ -367,7 +368,8 @@ fn both_in_haste<L: RawRwLock + 'static>(rw: Arc<Rw<L>>) {
     rw.finish(writes);
 }
 
-/// Two writers and a reader: the second writer finds the first there as a sole owner, and the reader is behind it.
+/// Two writers and a reader: the second writer finds the first writer as a sole owner, with the reader behind that
+/// owner.
 fn a_sole_owner_has_a_successor<L: RawRwLock + 'static>() {
     explore::<L>(
         2,
@@ -393,7 +395,7 @@ fn a_sole_owner_has_a_successor<L: RawRwLock + 'static>() {
     );
 }
 
-/// A successor gives up: as it waits, or as it reads.
+/// A successor that gives up, either while it waits or once it reads.
 fn a_hasty_successor<L: RawRwLock + 'static>() {
     explore::<L>(
         2,
@@ -419,7 +421,7 @@ fn a_hasty_successor<L: RawRwLock + 'static>() {
 }
 
 /// A sole owner admits a reader that is about to give up. Writers come, give up, and come again: the phase is the
-/// reader's own again, unless the one that gave up waited for it.
+/// reader's own again, unless the writer that gave up waited for the reader.
 fn a_sole_owner_admits_a_hasty_reader<L: RawRwLock + 'static>() {
     explore::<L>(
         3,
@@ -439,8 +441,9 @@ fn a_sole_owner_admits_a_hasty_reader<L: RawRwLock + 'static>() {
     );
 }
 
-/// A sole owner has unlocked, and looks for sleepers late: its reader has gone, another writer has been there, a third one
-/// is, and a reader sleeps in that one's phase, which is of the same parity. The yields are where the others must go on.
+/// A sole owner has unlocked, and looks for sleepers late. Its reader has left, a second writer has locked and
+/// unlocked, a third writer has the lock, and a reader sleeps in the third writer's phase, which has the same parity.
+/// At each yield, the other threads must proceed.
 fn a_late_sole_owner<L: RawRwLock + 'static>() {
     explore::<L>(2, &[READER_WAITS, WRITER_AT_ONCE, READER_NEED_NOT_SLEEP, READER_WOKEN_TOO_EARLY], |rw| {
         let slow_write = |rw: &Rw<L>| {
@@ -473,7 +476,7 @@ fn a_reader_and_a_writer_see_each_other<L: RawRwLock + 'static>(test: &str, end_
         "go_rw_mutex.rs, must_wait: load",
         "go_rw_mutex.rs, wake_sleepers: load",
         end_of_phase,
-        // Of the semaphore.
+        // The sites in the semaphore.
         "model_lock.rs, lock_and_count: fetch_add",
         "model_lock.rs, count: load",
         "table.rs, add: fetch_add",
@@ -496,7 +499,7 @@ fn a_reader_and_a_writer_in_turn_see_each_other() {
     a_reader_and_a_writer_see_each_other::<Plain>(test, "go_rw_mutex.rs, end_phase: fetch_add", &[]);
 }
 
-/// If it is a sole owner. One that has come in turn has met the reader before.
+/// The writer must be a sole owner: a writer that locks in turn has met the reader before.
 #[test]
 fn a_reader_and_a_sole_owner_see_each_other() {
     let test = concat!(module_path!(), "::a_reader_and_a_sole_owner_see_each_other");
@@ -504,7 +507,7 @@ fn a_reader_and_a_sole_owner_see_each_other() {
     a_reader_and_a_writer_see_each_other::<Sole>(test, end, &["go_rw_mutex.rs, end_phase: fetch_add"]);
 }
 
-/// One that gives up ends its phase, too.
+/// A writer that gives up ends its phase, too.
 #[test]
 fn a_reader_and_a_writer_that_gives_up_see_each_other() {
     let test = concat!(module_path!(), "::a_reader_and_a_writer_that_gives_up_see_each_other");
@@ -534,7 +537,7 @@ fn a_reader_and_a_writer_that_gives_up_see_each_other() {
     });
 }
 
-/// The writers' lock alone, with a writer that gives up.
+/// The lock among writers alone, with a writer that gives up.
 #[test]
 fn in_turn() {
     const IN_TIME: &str = "one in haste has it";
@@ -547,7 +550,7 @@ fn in_turn() {
         let turn = |shared: &(Writers, UnsafeCell<u32>)| {
             // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
             shared.1.with_mut(|turns| unsafe { *turns += 1 });
-            // SAFETY: the caller has it.
+            // SAFETY: each caller of `turn` has locked this lock and not unlocked it since.
             unsafe { shared.0.unlock(()) };
         };
         let patient = thread::spawn({

@@ -2,8 +2,9 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_stages`
 //!
-//! A lost wake-up shows as a deadlock; a lost exclusion as a data race in loom's cell; a stray permit when the semaphore
-//! is dropped; a bit or a count left behind in what the lock says of itself at the end. Clock as in `loom_mutex`.
+//! A lost wake-up shows as a deadlock; a lost exclusion as a data race in loom's cell; a stray permit when the
+//! semaphore is dropped; a bit or a count left behind in the lock's `Debug` output at the end. The clock is that of
+//! `loom_mutex`.
 #![cfg(sudog_loom)]
 
 use loom::cell::UnsafeCell;
@@ -18,16 +19,16 @@ use sudog_sync::mutex::stages::{V1, V2, V3, V4, V5, V6, V7};
 use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{Order, RawLock, Semaphore, Wake};
 
-/// The runtime's semaphore, which must be left with so many permits.
+/// The runtime's semaphore. Its drop asserts that `LEAST` to `MOST` permits are left.
 struct Checked<const LEAST: u32, const MOST: u32>(RuntimeSema);
 
-/// Of one permit, which is there while the lock is unlocked.
+/// A semaphore of one permit, which is available while the lock is unlocked.
 type One = Checked<1, 1>;
-/// One permit may be out without a taker.
+/// A semaphore in which one permit may be left without a taker.
 type Stray = Checked<0, 1>;
 type Empty = Checked<0, 0>;
 
-// SAFETY: passes every call on.
+// SAFETY: every call is passed on to `RuntimeSema`, which keeps the contract of `Semaphore`.
 unsafe impl<const LEAST: u32, const MOST: u32> Semaphore for Checked<LEAST, MOST> {
     const LIFO: bool = true;
     const FIFO: bool = true;
@@ -60,7 +61,7 @@ impl<const LEAST: u32, const MOST: u32> Drop for Checked<LEAST, MOST> {
     }
 }
 
-// What a model can come to, beside what a call can.
+// The outcomes that a model can reach, in addition to the outcomes of a call.
 const TRY: &str = "a try comes off";
 const TRY_FAILS: &str = "a try fails";
 const MAIN_FIRST: &str = "the main thread is first";
@@ -72,7 +73,7 @@ const ALTERNATE: &str = "the turns alternate";
 struct World<L> {
     lock: L,
     data: UnsafeCell<u32>,
-    /// Whose turns there were. No step of the model.
+    /// The threads that had a turn, in order. `std`'s mutex guards the list, so a push is no step of the model.
     order: std::sync::Mutex<Vec<thread::ThreadId>>,
     main: thread::ThreadId,
 }
@@ -82,11 +83,11 @@ impl<L: RawLock<Guard = ()> + std::fmt::Debug> World<L> {
         // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
         self.data.with_mut(|data| unsafe { *data += 1 });
         self.order.lock().unwrap().push(thread::current().id());
-        // SAFETY: the caller has locked it.
+        // SAFETY: the caller has locked `self.lock`, whose guard is `()`, and has not unlocked it.
         unsafe { self.lock.unlock(()) };
     }
 
-    /// The order of the turns: of the main thread's and the others'.
+    /// Marks the order in which the main thread and the other threads had their turns.
     fn mark_order(&self) {
         let order = self.order.lock().unwrap();
         let changes = order.windows(2).filter(|turns| turns[0] != turns[1]).count();
@@ -104,7 +105,7 @@ impl<L: RawLock<Guard = ()> + std::fmt::Debug> World<L> {
         self.visit();
     }
 
-    /// Says whether it came off.
+    /// Tries to take a turn. Returns the number of turns taken, 0 or 1.
     fn quick_turn(&self) -> u32 {
         let got = self.lock.try_lock().is_some();
         mark(if got { TRY } else { TRY_FAILS });
@@ -115,7 +116,8 @@ impl<L: RawLock<Guard = ()> + std::fmt::Debug> World<L> {
     }
 }
 
-/// So many threads have so many turns each, the first of them `quick` ones before, which need not come off.
+/// Runs `THREADS` threads: thread `i` takes `turns[i]` turns. Before that, the first thread tries `quick` turns, which
+/// may fail.
 fn explore<L: RawLock<Guard = ()> + std::fmt::Debug + 'static, const THREADS: usize>(
     preemptions: usize,
     step_us: u64,
@@ -144,16 +146,16 @@ fn explore<L: RawLock<Guard = ()> + std::fmt::Debug + 'static, const THREADS: us
         w.mark_order();
         assert_eq!(format!("{:?}", w.lock), at_rest);
         w.lock.lock();
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
         assert_eq!(w.data.with(|data| unsafe { *data }), turns.iter().sum::<u32>() + quick);
-        // SAFETY: locked above.
+        // SAFETY: this thread locked `w.lock` above and has not unlocked it.
         unsafe { w.lock.unlock(()) };
         assert_eq!(format!("{:?}", w.lock), at_rest);
     });
 }
 
-/// Steps of the clock, in microseconds. No time passes: a spin ends when all others have run. Some does: it ends by
-/// itself. And so much does that every contender starves.
+/// Steps of the clock, in microseconds. With 0, no time passes: a spin ends when all other threads have run. With 1, a
+/// spin ends by the clock. With 2000, every contender starves.
 const STARVES: [u64; 3] = [0, 1, 2000];
 const SPINS: [u64; 2] = [0, 1];
 
@@ -193,7 +195,7 @@ stages! {
     v7: V7<Empty>, STARVES;
 }
 
-/// While the mutex is promised to one, another comes: that takes more preemptions.
+/// Another contender comes while the mutex is promised to a waiter: that takes more preemptions.
 #[test]
 fn v7_is_promised() {
     const HANDED_OVER: &str = "the mutex is handed over";

@@ -2,9 +2,9 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_weighted`
 //!
-//! A lost wake-up, and a lost token that a waiter waits for, show as a deadlock; other lost tokens, and tokens that are
-//! made, in the count at the end; too many holders as a data race in loom's cell; a waiter that leaves while another
-//! thread will still touch it as a violation of causality.
+//! A lost wake-up shows as a deadlock, and so does a lost token that a waiter waits for. Other lost tokens, and tokens
+//! that are made, show in the count at the end; too many holders as a data race in loom's cell; a waiter that leaves
+//! while another thread will still touch that waiter as a violation of causality.
 #![cfg(sudog_loom)]
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -24,9 +24,9 @@ use sudog_sync::x::Weighted;
 struct World {
     semaphore: Weighted,
     stop: Cancel,
-    /// The holder of all tokens may write, a holder of one may read.
+    /// The data under the semaphore: a holder of all tokens may write, a holder of one token may read.
     data: UnsafeCell<u32>,
-    /// For order.
+    /// The number of turns so far, for checks of their order.
     turns: AtomicU32,
 }
 
@@ -44,7 +44,7 @@ impl World {
     }
 
     fn write(&self) {
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
         self.data.with_mut(|data| unsafe { *data += 1 });
     }
 
@@ -64,7 +64,8 @@ impl World {
         self.semaphore.release(2);
     }
 
-    /// One that does not wait, by a deadline; which in a model has always passed.
+    /// Acquires with a deadline that has passed, so that the call does not wait. In a model, a deadline has always
+    /// passed.
     fn hasty(&self, tokens: u64) {
         let (got, _) = waiting(|| self.semaphore.acquire_until(tokens, Instant::now()));
         mark(if got { IN_TIME } else { GIVES_UP });
@@ -78,7 +79,7 @@ impl World {
         }
     }
 
-    /// One that waits until it is stopped.
+    /// Acquires, and waits until the tokens are there or `stop` cancels the wait.
     fn stoppable(&self, tokens: u64) -> Result<(), WaitError> {
         let limit = WaitLimit { cancel: Some(&self.stop), ..FOREVER };
         let (result, waited) = waiting(|| self.semaphore.acquire_limited(tokens, &limit));
@@ -98,7 +99,7 @@ impl World {
     }
 }
 
-/// All tokens are there again at the end, no more and no fewer.
+/// Explores a model, and asserts that all tokens are there again at the end, no more and no fewer.
 fn explore(
     preemptions: usize,
     size: u64,
@@ -146,12 +147,13 @@ fn readers_and_writers() {
     });
 }
 
-/// One release serves two.
+/// A release that serves two waiters.
 #[test]
 fn a_batch() {
     explore(5, 2, &[AT_ONCE, SLEEPS, WOKEN_BEFORE, TWO_SLEEP], |w| {
         w.acquire(2);
-        // Both have theirs at a time, if they were served together.
+        // Neither reader releases its token before both have a token, so the readers end only if one release served
+        // both.
         let reader = |w: &World| {
             w.acquire(1);
             w.turns.fetch_add(1, AcqRel);
@@ -186,7 +188,7 @@ fn one_in_a_hurry() {
     });
 }
 
-/// The first waiter leaves: the waiters behind it must not wait for free tokens.
+/// The first waiter leaves: the waiters behind the first must not wait while tokens are free.
 #[test]
 fn the_first_in_line_gives_up() {
     explore(5, 2, &[GIVES_UP, TIME_IS_UP, AT_ONCE, SLEEPS, WOKEN_BEFORE], |w| {
@@ -205,7 +207,7 @@ fn the_first_in_line_gives_up() {
     });
 }
 
-/// A waiter behind the first leaves, and must be gone.
+/// A waiter behind the first leaves, and must no longer be in the list.
 #[test]
 fn the_second_in_line_gives_up() {
     explore(4, 2, &[IN_TIME, GIVES_UP, TOO_LATE_AND_WOKEN, SLEEPS], |w| {
@@ -233,7 +235,7 @@ fn a_cancel_beside_a_grant() {
     });
 }
 
-/// Go's issue 63615: a caller that cancels, and then releases, knows that the waiter gets none of it.
+/// Go's issue 63615: a caller that cancels, and then releases, knows that the waiter gets none of the released tokens.
 #[test]
 fn a_cancel_before_the_release() {
     explore(5, 2, &[CANCELLED, CANCELLED_BEFORE, SLEEPS, WOKEN_BEFORE], |w| {
@@ -248,7 +250,7 @@ fn a_cancel_before_the_release() {
 const IN_LINE: &str = "one is seen in line";
 const NOT_IN_LINE: &str = "one is not seen in line";
 
-/// One token goes round: the waiter that was seen in the list first has it first.
+/// Both waiters take the same token: the waiter that was seen in the list first gets the token first.
 #[test]
 fn in_turn() {
     explore(4, 2, &[IN_LINE, NOT_IN_LINE, TWO_SLEEP], |w| {
@@ -270,7 +272,7 @@ fn in_turn() {
     });
 }
 
-/// No acquire passes the first waiter, though there are tokens for it.
+/// No acquire passes the first waiter, even when there are enough tokens for that acquire.
 #[test]
 fn no_newcomer_passes() {
     explore(5, 2, &[IN_LINE, NOT_IN_LINE, SLEEPS, WOKEN_BEFORE], |w| {
@@ -301,7 +303,7 @@ fn no_newcomer_passes() {
     });
 }
 
-/// It waits beside the line, not in it.
+/// A request for more tokens than there are waits beside the queue, not in the queue.
 #[test]
 fn a_request_for_more_than_there_is() {
     explore(5, 1, &[CANCELLED, CANCELLED_BEFORE, SLEEPS, WOKEN_BEFORE], |w| {

@@ -16,7 +16,7 @@ use sudog_sync::semaphore::RuntimeSema;
 #[global_allocator]
 static ARENA: sudog_sim::Arena = sudog_sim::Arena;
 
-/// How long a contender waited at most, in 40 ms, with a processor for each contender.
+/// Returns the longest wait of a contender in 40 ms, with a processor for each contender.
 fn longest_wait(machine: &str, contenders: usize, [inside, outside]: [u64; 2]) -> Duration {
     let preset = Preset::named(machine).expect("a machine of this name");
     let machine = Machine { processors: contenders, ..Machine::new(preset) };
@@ -46,12 +46,13 @@ fn longest_wait(machine: &str, contenders: usize, [inside, outside]: [u64; 2]) -
     machine.run(run).expect("it ends")
 }
 
-/// A successor claims the mutex after a tenth of a millisecond and wakes the first sleeper, so a contender waits for about
-/// as many tenths as there are contenders. Two mistakes made waits of many milliseconds:
+/// A successor claims the mutex after a tenth of a millisecond and wakes the first sleeper, so a contender waits for
+/// about as many tenths as there are contenders. Two mistakes made waits of many milliseconds:
 ///
-/// * The permit of the first sleeper stayed in the semaphore. The displaced owner took it, and two contenders took turns
-///   for as long as nothing disturbed them.
-/// * The successor claimed by compare-exchange. It failed whenever an owner had locked or unlocked since the last look.
+/// * The permit of the first sleeper stayed in the semaphore. The displaced owner took that permit, and two contenders
+///   took turns for as long as nothing disturbed them.
+/// * The successor claimed by compare-exchange, which failed whenever an owner had locked or unlocked since the last
+///   look.
 #[test]
 fn each_contender_has_its_turn_within_a_few_thresholds() {
     const FORTY: &[[u64; 2]] = &[[20, 0], [20, 50], [20, 200], [0, 50], [100, 50]];
@@ -69,9 +70,9 @@ fn each_contender_has_its_turn_within_a_few_thresholds() {
     }
 }
 
-/// Go issue 33747: the contenders stand in line behind a stall, and a worker that has slept needs 50 us to begin. If the
-/// starvation mode lasts, each handoff costs that much while all other workers sleep, for ever: 17 rounds a
-/// millisecond instead of 110.
+/// Go issue 33747: the contenders queue behind a stall, and a worker that has slept needs 50 us to begin. If the
+/// starvation mode lasts, each handoff costs that much while all other workers sleep, for ever: 17 rounds a millisecond
+/// instead of 110.
 #[test]
 fn goroutines_recover_from_a_stall() {
     const CONTENDERS: usize = 40;

@@ -1,4 +1,4 @@
-//! Goroutines: how they are started, what becomes of them, and what `run` does.
+//! Goroutines: the ways to start them, their ends, and `run`.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::cell::{Cell, RefCell};
@@ -21,7 +21,7 @@ use support::{Watchdog, eventually};
 
 // ---- go -------------------------------------------------------------------------------------------------------------
 
-/// The caller makes the clones, and keeps its own.
+/// The `go!` macro clones the variables for the goroutine; the caller keeps its own.
 #[test]
 fn go_with_clones() {
     let (count, values) = (Arc::new(AtomicUsize::new(0)), Arc::new([1, 2, 3]));
@@ -81,7 +81,7 @@ fn on_goroutine_or_not() {
 fn closures_of_all_sizes() {
     let _alone = alone();
     let (sender, receiver) = channel::<u64>();
-    // What a job holds itself, what it boxes, and what wants more alignment than a word.
+    // Captures that a job holds itself, captures that the job boxes, and captures that need more alignment than a word.
     #[repr(align(64))]
     struct Aligned([u8; 3]);
     let (small, large, aligned) = ([1_u8; 7], [2_u64; 512], Aligned([3; 3]));
@@ -145,7 +145,7 @@ fn join_returns_the_panic() {
     run(|| {
         let payload = spawn(|| std::panic::panic_any(7_u16)).join().unwrap_err();
         assert_eq!(payload.downcast_ref(), Some(&7_u16));
-        // And its locals are dropped first.
+        // The goroutine's locals are dropped before `join` returns.
         static DROPS: AtomicUsize = AtomicUsize::new(0);
         let panics = spawn(|| {
             let _dropped = Dropped(&DROPS);
@@ -252,7 +252,7 @@ fn here_is_the_callers_worker() {
             assert_eq!(Builder::new().on(Placement::Here).spawn(here).join().unwrap(), here());
         }
     });
-    // No goroutine calls: any worker will do.
+    // No goroutine calls, so `Here` means any worker.
     Builder::new().on(Placement::Here).spawn(|| ()).join().unwrap();
 }
 
@@ -270,7 +270,8 @@ fn a_worker_by_its_number() {
     });
 }
 
-/// A worker that is on its way is waited for, whichever thread has started it, and whenever it comes.
+/// A spawn on a worker that is still starting waits for that worker, whichever thread has started the worker, and
+/// whenever the worker comes.
 #[test]
 fn a_worker_that_is_still_coming() {
     const PROCS: usize = 4;
@@ -318,7 +319,7 @@ fn a_panic_may_end_the_goroutine_alone() {
         panic!("nobody minds");
     });
     eventually(|| DROPS.load(Relaxed) == 1);
-    // A handle that is dropped before the panic, and one that is dropped after.
+    // Test a handle that is dropped before the panic, and a handle that is dropped after the panic.
     drop(lenient().spawn(|| {
         let _dropped = Dropped(&DROPS);
         semacquire(&GATE);
@@ -352,7 +353,7 @@ fn goexit_runs_destructors_and_ends_the_goroutine() {
     run(|| {
         assert!(spawn(leaves).join().unwrap_err().is::<Goexit>());
         assert_eq!(DROPS.load(Relaxed), 2);
-        go(leaves); // and the process does not mind
+        go(leaves); // the process goes on
         until(|| DROPS.load(Relaxed) == 4);
     });
     assert!(!AFTER.load(Relaxed));
@@ -364,7 +365,7 @@ fn goexit_can_be_caught_and_resumed() {
     let caught = spawn(|| {
         let payload = catch_unwind(|| goexit()).unwrap_err();
         assert!(payload.is::<Goexit>());
-        gosched(); // it is no less a goroutine
+        gosched(); // the goroutine goes on as a goroutine
         resume_unwind(payload)
     });
     assert!(caught.join().unwrap_err().is::<Goexit>());
@@ -412,7 +413,7 @@ fn num_goroutine_counts_those_that_have_not_ended() {
             assert_eq!(num_goroutine(), 11);
             semrelease_many(&gate, 10);
             until(|| num_goroutine() == 1);
-            // However they end.
+            // Test all ways to end: by `goexit`, and by panics with and without a handle.
             go(|| goexit());
             Builder::new().on_panic(OnPanic::Unwind).go(|| resume_unwind(Box::new(())));
             spawn(|| resume_unwind(Box::new(()))).join().unwrap_err();
@@ -500,7 +501,7 @@ fn those_on_other_workers_go_on_when_run_returns() {
         semacquire(&GATE);
         here()
     });
-    eventually(|| waiters(&GATE) == 1); // it has started, and not on this thread
+    eventually(|| waiters(&GATE) == 1); // the goroutine has started, on another thread
     run(|| spawn(|| ()).join().unwrap());
     semrelease(&GATE, Wake::Normal);
     assert_ne!(handle.join().unwrap(), here());
@@ -580,11 +581,12 @@ fn a_thousand_blocking_calls() {
     assert_eq!(SUM.load(Relaxed), 499_500);
 }
 
-/// In Go the process ends with main, whatever its goroutines read.
+/// A `run` ends while goroutines are blocked in calls. In Go, too, the process ends with main, whatever its goroutines
+/// read.
 #[test]
 fn a_run_ends_though_its_calls_do_not_return() {
     use std::io::{Read, pipe};
-    const CALLS: usize = 600; // more than threads
+    const CALLS: usize = 600; // more than the 512 threads for blocking calls
     static BEGUN: AtomicUsize = AtomicUsize::new(0);
     static ENDED: AtomicUsize = AtomicUsize::new(0);
     let _alone = alone();
@@ -629,7 +631,7 @@ fn the_limit_of_blocking_calls() {
         (0..10).for_each(|_| gosched());
         assert_eq!(BEGUN.load(Relaxed), 1, "they wait for the thread");
         assert_eq!(set_max_blocking(3), 1);
-        until(|| BEGUN.load(Relaxed) == 3); // with no new call
+        until(|| BEGUN.load(Relaxed) == 3); // without a new call
         OVER.store(true, Relaxed);
         first.join().unwrap();
         others.into_iter().for_each(|call| call.join().unwrap());
@@ -638,7 +640,8 @@ fn the_limit_of_blocking_calls() {
     assert!(catch_unwind(|| set_max_blocking(0)).is_err());
 }
 
-// ---- goroutine_local, without_switching, what stays -----------------------------------------------------------------
+// ---- goroutine_local, without_switching, values across waits
+// ---------------------------------------------------------
 
 goroutine_local! {
     static NUMBER: Cell<u32> = Cell::new(100);
@@ -652,7 +655,7 @@ static LOCAL_DROPS: AtomicUsize = AtomicUsize::new(0);
 #[test]
 fn a_local_is_the_goroutines_own() {
     let _watchdog = Watchdog::new();
-    NUMBER.with(|n| n.set(1)); // the thread's
+    NUMBER.with(|n| n.set(1)); // the value of the thread
     one_worker(|| {
         assert_eq!(NUMBER.with(Cell::get), 100);
         for round in 0..3 {
@@ -663,7 +666,7 @@ fn a_local_is_the_goroutines_own() {
                         NUMBER.with(|number| {
                             number.set(n);
                             for _ in 0..5 {
-                                gosched(); // inside: the reference stays good
+                                gosched(); // switch inside: the reference must stay valid
                                 number.set(number.get() + 1);
                             }
                         });
@@ -722,7 +725,7 @@ fn no_other_runs_while_switching_is_forbidden() {
                     eventually(|| waiters(&permits) == 1);
                     semrelease(&permits, Wake::Handoff);
                 });
-                semacquire(&permits); // as a thread does
+                semacquire(&permits); // blocks the thread
             });
             assert_eq!(RUNS.load(Relaxed), 0);
         });
@@ -758,7 +761,7 @@ fn what_is_not_send_stays_across_waits() {
     });
 }
 
-/// A worker that `set_max_procs` has taken out, and that sleeps, does any work when it is let in again.
+/// A worker that `set_max_procs` has taken out, and that sleeps, runs goroutines again after it has been let in again.
 #[test]
 fn a_worker_that_was_taken_out_is_let_in_again() {
     let alone = alone();
@@ -769,12 +772,12 @@ fn a_worker_that_was_taken_out_is_let_in_again() {
             let begun = Arc::new(AtomicBool::new(false));
             let other = begun.clone();
             go(move || other.store(true, std::sync::atomic::Ordering::Release));
-            // Not a wait that the runtime knows of.
+            // Spin, which is not a wait that the runtime knows of.
             while !begun.load(std::sync::atomic::Ordering::Acquire) {
                 std::hint::spin_loop();
             }
             sudog::runtime::set_max_procs(1);
-            // Time for it to fall asleep. Should it be awake still, this round tests nothing.
+            // Let the worker fall asleep. If the worker is still awake, this round tests nothing.
             thread::sleep(Duration::from_millis(1));
             alone.watchdog.pat();
         }
@@ -782,7 +785,7 @@ fn a_worker_that_was_taken_out_is_let_in_again() {
     sudog::runtime::set_max_procs(before);
 }
 
-/// A worker that is stuck outside of the runtime gives up what has not begun there.
+/// A worker that is stuck outside of the runtime gives up its goroutines that have not begun.
 #[test]
 fn a_stuck_worker_gives_up_what_has_not_begun() {
     let _alone = alone();
@@ -794,7 +797,7 @@ fn a_stuck_worker_gives_up_what_has_not_begun() {
                 let begun = Arc::new(AtomicBool::new(false));
                 let other = begun.clone();
                 go(move || other.store(true, std::sync::atomic::Ordering::Release));
-                // Not a wait that the runtime knows of.
+                // Spin, which is not a wait that the runtime knows of.
                 while !begun.load(std::sync::atomic::Ordering::Acquire) {
                     thread::yield_now();
                 }

@@ -1,4 +1,4 @@
-//! Channels and select: what is not in Go's tests of them.
+//! Tests of channels and select that Go's tests do not contain.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::cell::Cell;
@@ -31,7 +31,7 @@ fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Counts the values that have not been dropped.
+/// A counter of the values that have not been dropped.
 #[derive(Clone, Default)]
 struct Count(Arc<AtomicUsize>);
 
@@ -53,30 +53,30 @@ impl Count {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        // To drop one twice would give a number near the largest.
+        // A second drop of the same value would wrap the count to a number near the largest.
         self.count.0.fetch_sub(1, SeqCst);
     }
 }
 
-// A channel against a model of it: queues of values and of waiters, each operation at a time.
+// Tests that compare a channel with a model: queues of values and of waiters, one operation at a time.
 
 #[derive(Clone, Debug)]
 enum Op {
     TrySend,
     TryRecv,
     TryReserve,
-    /// A future is made and polled.
+    /// Makes a future and polls it.
     Send,
     Recv,
     Reserve,
-    /// One of those that are under way is polled, or dropped.
+    /// Polls or drops a future that is under way.
     PollSend(usize),
     PollRecv(usize),
     PollReserve(usize),
     DropSend(usize),
     DropRecv(usize),
     DropReserve(usize),
-    /// A permit is used, or dropped.
+    /// Uses or drops a permit.
     SendBy(usize),
     DropPermit(usize),
     Close,
@@ -104,17 +104,17 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What has become of a future that waits.
+/// The state of a future that has waited.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fate {
     Waits,
-    /// A send without a buffer: a receiver has taken the value.
+    /// A send without a buffer whose value a receiver has taken.
     Sent,
-    /// A send to a buffer, a reservation: it has a place.
+    /// A send to a buffer, or a reservation, that has a place.
     Place,
-    /// A receive: it has a value, which was handed over at this time.
+    /// A receive that holds a value: the time of the handover, and the value's number.
     Holds(u32, usize),
-    /// The channel was closed, or the value that it held went to another receiver.
+    /// A future whose channel was closed, or whose held value went to another receiver.
     Closed,
 }
 
@@ -127,10 +127,10 @@ enum Reserver {
 #[derive(Default)]
 struct Model {
     capacity: usize,
-    /// Beside the buffer, the oldest first: given back, or sent by a permit without a buffer.
+    /// Values beside the buffer, the oldest first: values given back, or sent by a permit without a buffer.
     returned: BTreeMap<u32, usize>,
     values: VecDeque<usize>,
-    /// Without a buffer.
+    /// The waiting senders of a channel without a buffer.
     senders: VecDeque<(usize, usize)>,
     reservers: VecDeque<Reserver>,
     receivers: VecDeque<usize>,
@@ -245,7 +245,7 @@ impl Model {
         Ok(value)
     }
 
-    /// `None`: pending.
+    /// Polls a receive. Returns `None` if the receive is pending.
     fn poll_recv(&mut self, i: usize) -> Option<Result<usize, TryRecvError>> {
         match self.recvs[i] {
             Fate::Waits => None,
@@ -286,7 +286,7 @@ impl Model {
     }
 }
 
-/// Those that have waited: gone when they are ready or dropped.
+/// Futures that have waited. An entry is `None` once its future is ready or dropped.
 type Futures<F> = Vec<Option<Pin<Box<F>>>>;
 
 fn follows_the_model(capacity: usize, ops: &[Op]) {
@@ -297,7 +297,7 @@ fn follows_the_model(capacity: usize, ops: &[Op]) {
     let mut recvs: Futures<RecvFuture<'_, Receiver<Counted>>> = Vec::new();
     let mut reserves: Futures<ReserveFuture<'_, Sender<Counted>>> = Vec::new();
     let mut numbers = Vec::new();
-    // Whether it has a place, that is, was made before the close.
+    // Each permit has a flag: whether the permit has a place, that is, was made before the close.
     let mut permits: Vec<Option<(Permit<'_, Sender<Counted>>, bool)>> = Vec::new();
     let mut next = 0;
     let mut fresh = || {
@@ -477,7 +477,7 @@ proptest! {
     }
 }
 
-// Nothing is lost, and the end is the end, whatever is dropped when.
+// Tests that no value is lost and that no value follows the end, whatever is dropped when.
 
 /// A receive in one of its forms.
 type Receive<'a> = Pin<Box<dyn Future<Output = Option<usize>> + 'a>>;
@@ -511,7 +511,7 @@ fn receive<'a>(rx: &'a Receiver<usize>, never: &'a Chan<usize>, form: usize) -> 
     }
 }
 
-/// A send in one of its forms: whether it succeeds.
+/// A send in one of its forms. Its output is true if the send succeeds.
 type Sending<'a> = Pin<Box<dyn Future<Output = bool> + 'a>>;
 
 fn sending<'a>(tx: &'a Sender<usize>, never: &'a Chan<usize>, form: usize, value: usize) -> Sending<'a> {
@@ -636,8 +636,10 @@ proptest! {
     }
 }
 
-/// A closed channel is at its end when the value of a task that has not been polled has been received, and then for good: by
-/// every form of a receive that waits when the channel is closed, or comes later.
+/// A closed channel is at its end, for good, only when the value held by an unpolled task has been received.
+///
+/// Tested with every form of a receive, both with a receive that waits when the channel is closed and with a later
+/// receive.
 #[test]
 fn a_closed_channel_is_not_at_its_end_while_a_task_has_a_value() {
     let _watchdog = Watchdog::new();
@@ -686,7 +688,7 @@ fn a_closed_channel_is_not_at_its_end_while_a_task_has_a_value() {
     ];
     for (i, form) in forms.iter().enumerate() {
         for capacity in [0, 1] {
-            // It comes when the channel is closed.
+            // The receive begins after the close.
             let ch = Chan::new(capacity);
             let mut task = Box::pin(ch.recv_async());
             assert!(poll(task.as_mut()).is_pending());
@@ -694,7 +696,8 @@ fn a_closed_channel_is_not_at_its_end_while_a_task_has_a_value() {
             ch.close();
             assert_eq!(form(&ch), Some(1), "form {i}");
             assert_eq!((form(&ch), poll(task.as_mut())), (None, Poll::Ready(None)), "form {i}");
-            // It waits when the channel is closed, if it is one that waits; the task is dropped after that.
+            // The receive waits when the channel is closed, if its form waits; for the other forms, the task is dropped
+            // after the close.
             let ch = Chan::new(capacity);
             let mut task = Box::pin(ch.recv_async());
             assert!(poll(task.as_mut()).is_pending());
@@ -718,8 +721,8 @@ fn a_closed_channel_is_not_at_its_end_while_a_task_has_a_value() {
     }
 }
 
-/// Values that are given back are received in the order of their sends, before those of the buffer, in whatever order the
-/// futures are dropped.
+/// Values that are given back are received in the order of their sends, before the values of the buffer, in whatever
+/// order the futures are dropped.
 #[test]
 fn values_that_are_given_back_keep_their_order() {
     let _watchdog = Watchdog::new();
@@ -734,8 +737,10 @@ fn values_that_are_given_back_keep_their_order() {
     }
 }
 
-/// A task that gives up its send again and again, and sends each number until it has been sent: each is received once. To a
-/// buffer by a send, which has sent nothing if it is dropped; without a buffer by a permit.
+/// A task gives up its send again and again, and sends each number until that number has been sent: each number is
+/// received once.
+///
+/// To a buffer the task uses a send, which has sent nothing if it is dropped; without a buffer the task uses a permit.
 #[test]
 fn a_loop_that_sends_again_sends_each_value_once() {
     let _watchdog = Watchdog::new();
@@ -758,7 +763,7 @@ fn a_loop_that_sends_again_sends_each_value_once() {
                 for n in 0..COUNT {
                     let sent = loop {
                         turn += 1;
-                        // Dropped after it has been polled once or twice.
+                        // The future is dropped after its last poll if it is not ready.
                         let polls = turn % 3;
                         if by_permit {
                             if let Some(permit) = polled_at_most(polls, tx.reserve_async()).await {
@@ -778,7 +783,7 @@ fn a_loop_that_sends_again_sends_each_value_once() {
     }
 }
 
-/// Gives way to the other tasks once.
+/// Yields to the other tasks once.
 async fn yield_once() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {
@@ -791,8 +796,9 @@ async fn yield_once() {
     .await;
 }
 
-/// The output of a future, or `None` if it is not ready when it has been polled once more than so many times. Before it is
-/// dropped others run, so that a peer may do its part.
+/// Polls a future `more` + 1 times at most. Returns its output, or `None` if the future was never ready.
+///
+/// After each poll in vain the other tasks run, so that a peer may do its part.
 async fn polled_at_most<F: Future>(more: usize, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     for _ in 0..=more {
@@ -805,25 +811,25 @@ async fn polled_at_most<F: Future>(more: usize, future: F) -> Option<F::Output> 
     None
 }
 
-/// What a permit promises, and what becomes of a place that is not used.
+/// The guarantees of a permit, and the fate of a place that is not used.
 #[test]
 fn permits() {
     let _watchdog = Watchdog::new();
-    // A slot of a buffer.
+    // A permit for a slot of a buffer.
     let (tx, rx) = channel(1);
     let permit = tx.try_reserve().unwrap();
     assert!(tx.try_reserve().is_none());
     assert_eq!(tx.try_send(1), Err(TrySendError::Full(1)));
     permit.send(2).unwrap();
     assert_eq!((tx.len(), rx.try_recv()), (1, Ok(2)));
-    // Without a buffer one place: the value stays until it is received.
+    // Without a buffer there is one place: the value stays in that place until a receiver takes the value.
     let (tx, rx) = channel(0);
     let permit = tx.try_reserve().unwrap();
     assert!(tx.try_reserve().is_none());
     permit.send(3).unwrap();
     assert!((tx.len(), tx.try_reserve().is_none()) == (1, true));
     assert_eq!(rx.recv(), Ok(3));
-    // A place that is given up goes on: to a reservation, to a thread, to a task.
+    // A place that is given up goes to the next waiter: a reservation, a thread, a task.
     let (tx, rx) = channel(1);
     let permit = tx.try_reserve().unwrap();
     let mut reserve = Box::pin(tx.reserve_async());
@@ -843,7 +849,7 @@ fn permits() {
     assert_eq!(rx.recv(), Ok(6));
     assert_eq!(rx.try_recv(), Err(TryRecvError::Empty), "the task has a place, and has not been polled");
     assert_eq!((poll(send.as_mut()), rx.recv()), (Poll::Ready(Ok(())), Ok(5)));
-    // Closed.
+    // Permits of a closed channel.
     let permit = tx.try_reserve().unwrap();
     let mut reserve = Box::pin(tx.reserve_async());
     assert!(poll(reserve.as_mut()).is_pending());
@@ -858,13 +864,13 @@ fn permits() {
     let permit = ch.try_reserve().unwrap();
     ch.close();
     assert_eq!(text(&*catch_unwind(AssertUnwindSafe(|| permit.send(1))).unwrap_err()), "send on closed channel");
-    // Nil.
+    // Permits of a nil channel.
     let nil = Chan::<u32>::nil();
     assert!(nil.try_reserve().is_none());
     assert!(poll(pin!(nil.reserve_async())).is_pending());
 }
 
-/// A place that becomes free goes to the one who has waited the longest, thread or task.
+/// A place that becomes free goes to the sender that has waited the longest, be the sender a thread or a task.
 #[test]
 fn senders_get_their_places_in_the_order_of_their_coming() {
     let _watchdog = Watchdog::new();
@@ -882,7 +888,7 @@ fn senders_get_their_places_in_the_order_of_their_coming() {
                 assert!(poll(send.as_mut()).is_pending());
             }
             assert_eq!(rx.recv(), Ok(0));
-            // The task sends when it is polled.
+            // The task sends when the test polls the task.
             assert_eq!(poll(send.as_mut()).is_ready(), !thread_first);
             assert_eq!(rx.recv(), Ok(if thread_first { 2 } else { 1 }));
             if thread_first {
@@ -893,9 +899,9 @@ fn senders_get_their_places_in_the_order_of_their_coming() {
     }
 }
 
-// Each value once.
+// Tests that each value is dropped once.
 
-/// Threads that send and receive in every form, give up, close, and go away.
+/// Threads send and receive in every form, give up, close, and drop their ends.
 #[test]
 fn each_value_is_dropped_once() {
     let watchdog = Watchdog::new();
@@ -929,7 +935,7 @@ fn each_value_is_dropped_once() {
                             }
                             _ => match poll(pin!(tx.send_async(value))) {
                                 Poll::Ready(sent) => sent.is_ok(),
-                                // It may have been received before it was dropped.
+                                // The value may have been received before the future was dropped.
                                 Poll::Pending => {
                                     perhaps.fetch_add(1, SeqCst);
                                     false
@@ -974,7 +980,7 @@ fn each_value_is_dropped_once() {
                             stop.cancel();
                         }
                     }
-                    // The other channel: until both are closed.
+                    // Receive from the other channel until both are closed.
                     while other.recv().is_ok() {
                         got.fetch_add(1, SeqCst);
                     }
@@ -990,7 +996,7 @@ fn each_value_is_dropped_once() {
 
 // User code: destructors.
 
-/// Uses its channel as it is dropped.
+/// A value whose destructor uses the value's channel.
 struct Reenters {
     chan: Chan<Reenters>,
     again: bool,
@@ -1026,7 +1032,7 @@ fn a_destructor_may_use_its_channel() {
     assert_eq!(ch.len(), 0);
 }
 
-/// Panics as it is dropped.
+/// A value whose destructor panics.
 struct Bomb(Count);
 
 impl Drop for Bomb {
@@ -1049,11 +1055,11 @@ fn a_destructor_that_panics_leaves_the_channel_whole() {
     assert_eq!((tx.len(), dropped.alive()), (3, 1));
     assert!(catch_unwind(AssertUnwindSafe(|| drop(rx.recv()))).is_err());
     assert_eq!((tx.len(), dropped.alive()), (2, 2));
-    // The last receiver drops what is left: all of it.
+    // The last receiver drops all values that are left.
     assert!(catch_unwind(AssertUnwindSafe(|| drop(rx))).is_err());
     assert_eq!((tx.len(), dropped.alive()), (0, 4));
     assert!(tx.is_closed());
-    // And the last handle.
+    // So does the last handle.
     let ch = Chan::new(2);
     ch.send(Bomb(dropped.clone()));
     ch.send(Bomb(dropped.clone()));
@@ -1061,7 +1067,7 @@ fn a_destructor_that_panics_leaves_the_channel_whole() {
     assert_eq!(dropped.alive(), 6);
 }
 
-/// A waker that panics: the value has been received, or is dropped; the channel goes on.
+/// A waker panics: the value has been received or is dropped, and the channel still works.
 #[test]
 fn a_waker_that_panics() {
     struct Panics;
@@ -1086,7 +1092,7 @@ fn a_waker_that_panics() {
         assert_eq!(count.alive(), 0);
         assert!(matches!(poll(send), Poll::Ready(Ok(()))));
     }
-    // A close wakes all, whichever panics.
+    // A close wakes all waiters, whichever waker panics.
     let (mut a, mut b) = (pin!(rx.recv_async()), pin!(rx.recv_async()));
     assert!(a.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     assert!(b.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -1221,7 +1227,7 @@ fn the_channel_of_a_context() {
             }
         });
         until(|| done.waiting_receivers() == 1);
-        drop(child); // the channel is closed all the same
+        drop(child); // the drop of the child does not keep the channel from being closed
         cancel.cancel();
         assert!(waits.join().unwrap());
         assert_eq!((kept.recv(), done.recv()), (None, None));
@@ -1236,7 +1242,7 @@ fn the_channel_of_a_context() {
     });
 }
 
-// Kinds of G in one queue.
+// Kinds of G in the same queue.
 
 #[test]
 fn threads_goroutines_and_tasks_in_one_queue() {
@@ -1275,7 +1281,7 @@ fn threads_goroutines_and_tasks_in_one_queue() {
     });
 }
 
-/// A goroutine that only sends and receives without waiting does not keep the others of its worker out.
+/// A goroutine that only sends and receives without waiting does not starve the other goroutines of its worker.
 #[test]
 fn a_hog_gives_way() {
     let _alone = alone();
@@ -1352,7 +1358,8 @@ fn send_from_keeps_the_value_unless_it_is_sent() {
     }
 }
 
-/// The arms are where the select is: they leave loops and functions, and use what the select has used.
+/// The arms belong to the function around the select: they leave loops and functions, and use the operands of the
+/// select.
 #[test]
 fn the_arms_of_a_select_are_part_of_the_function() {
     fn first<T>(mut ch: Chan<T>, quit: &Chan<()>) -> Option<T> {
@@ -1376,7 +1383,7 @@ fn the_arms_of_a_select_are_part_of_the_function() {
     ch.close();
     quit.close();
     assert_eq!(first(ch, &quit), None);
-    // Temporaries, references, options, both kinds of handle, and what they return.
+    // Operands may be temporaries, references, options and both kinds of handle; each has its own type of result.
     let (tx, rx) = channel(1);
     let send: SendOnly<u8> = Chan::nil().into();
     let recv: RecvOnly<u8> = Chan::nil().into();
@@ -1415,7 +1422,7 @@ fn a_select_of_a_number_of_cases_that_is_not_known() {
     assert_eq!(channels[0].1.recv(), Ok(1));
 }
 
-/// Each is chosen as often, also of channels that are the same.
+/// Each case is chosen equally often, also when several cases use the same channel.
 #[test]
 fn a_select_is_fair_among_waiters() {
     let _alone = alone();
@@ -1442,13 +1449,13 @@ fn a_select_is_fair_among_waiters() {
     });
 }
 
-// What they are.
+// Auto traits and sizes of the types.
 
 #[test]
 fn auto_traits() {
     fn send_and_sync<T: Send + Sync>() {}
     fn send<T: Send>(_: &T) {}
-    // A value that is sent, but not shared.
+    // A type of values that may be sent but not shared.
     type V = Cell<u32>;
     send_and_sync::<Chan<V>>();
     send_and_sync::<SendOnly<V>>();
@@ -1485,7 +1492,7 @@ fn what_debug_and_errors_say() {
     assert_eq!(TryRecvError::Empty.to_string(), "receiving on an empty channel");
 }
 
-/// A panic in an arm, or of a send on a closed channel, ends its goroutine, and no more.
+/// A panic in an arm, or of a send on a closed channel, ends only its goroutine.
 #[test]
 fn a_goroutine_that_panics_in_a_select() {
     let _alone = alone();
@@ -1507,8 +1514,8 @@ fn a_goroutine_that_panics_in_a_select() {
     });
 }
 
-/// The forms that take a context, of each handle: they receive, send, give up with what they have, and pass on what the
-/// channel says.
+/// The forms of each handle that take a context: they receive, send, give their values back at a cancel, and report a
+/// close.
 #[test]
 fn with_a_context() {
     use sudog::context::{self, Error, RecvCtx, SendCtx};
@@ -1521,7 +1528,7 @@ fn with_a_context() {
         assert_eq!(ch.recv_only().recv_ctx(&ctx), Ok(Some(1)));
         assert_eq!(tx.send_ctx(1, &ctx), Ok(Ok(())));
         assert_eq!(rx.recv_ctx(&ctx), Ok(Ok(1)));
-        // They wait, and the cancel ends that; the full channel keeps what it has.
+        // Waits end by the cancel, and the full channel keeps its value.
         ch.send(1);
         let waits = [
             spawn({
@@ -1557,7 +1564,7 @@ fn with_a_context() {
 
 // Streams of tasks.
 
-/// The next value of a stream, as `StreamExt::next` of the crate futures.
+/// Returns the next value of a stream: the counterpart of `StreamExt::next` of the crate futures.
 fn next<S: futures_core::Stream>(stream: &mut Pin<&mut S>) -> impl Future<Output = Option<S::Item>> {
     std::future::poll_fn(|cx| stream.as_mut().poll_next(cx))
 }
@@ -1595,7 +1602,7 @@ fn a_stream_receives_until_the_channel_is_closed() {
     }
 }
 
-/// Panics when it is woken, and never else.
+/// A waker that panics when it is woken, and at no other time.
 struct PanicWaker;
 
 impl Wake for PanicWaker {
@@ -1604,14 +1611,15 @@ impl Wake for PanicWaker {
     }
 }
 
-/// A waiter whose waker panics: a queued future of it, for as long as the result lives.
+/// Polls a future once with a waker that panics, and returns the queued future.
 fn queue_panicking<F: Future>(future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
     assert!(future.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(PanicWaker)))).is_pending());
     future
 }
 
-/// A select as a future, whose peer's waker panics, is over: polled again it does not do its case a second time.
+/// A select as a future is finished after the waker of its peer has panicked: a second poll does not perform the case
+/// again.
 #[test]
 fn a_select_whose_peer_panics_when_it_is_woken_is_over() {
     let _watchdog = Watchdog::new();
@@ -1627,7 +1635,7 @@ fn a_select_whose_peer_panics_when_it_is_woken_is_over() {
     assert_eq!((value.number, count.alive()), (1, 1));
     drop(value);
     assert!(ch.try_recv().is_err());
-    // A receive: the value that was received goes with the future.
+    // A receive: the received value is dropped with the future.
     let ch = Chan::new(0);
     let _send = queue_panicking(ch.send_async(count.make(2)));
     {
@@ -1638,7 +1646,7 @@ fn a_select_whose_peer_panics_when_it_is_woken_is_over() {
     assert_eq!(count.alive(), 0);
 }
 
-/// The last receiver goes, and a sender's waker panics: the values in the buffer are dropped all the same.
+/// The last receiver is dropped, and a sender's waker panics: the values in the buffer are dropped all the same.
 #[test]
 fn the_last_receiver_drops_what_there_is_though_a_waker_panics() {
     let _watchdog = Watchdog::new();
@@ -1662,7 +1670,7 @@ fn a_stream_goes_on_after_a_panic() {
     assert_eq!(poll(pin!(next(&mut stream))), Poll::Ready(Some(2)));
 }
 
-/// A stream that is dropped has taken nothing that it has not returned, wherever it is between two values.
+/// A dropped stream has taken only the values that it has returned, at whatever point between two values it is dropped.
 #[test]
 fn a_stream_that_is_dropped_gives_back() {
     let _watchdog = Watchdog::new();
@@ -1679,13 +1687,13 @@ fn a_stream_that_is_dropped_gives_back() {
             for n in 0..taken {
                 let value = loop {
                     match poll() {
-                        Poll::Pending => thread::yield_now(), // the sender is not there yet
+                        Poll::Pending => thread::yield_now(), // the sender has not sent yet
                         ready => break ready,
                     }
                 };
                 assert_eq!(value, Poll::Ready(Some(n)));
             }
-            // Queued, and perhaps given a value, which goes back.
+            // The stream is queued now, and perhaps has been given a value. The drop gives that value back.
             if let Poll::Ready(Some(n)) = poll() {
                 assert_eq!(n, taken);
                 (taken + 1..3).for_each(|n| assert_eq!(ch.recv(), Some(n)));
@@ -1701,7 +1709,7 @@ fn a_stream_that_is_dropped_gives_back() {
     assert!(futures_core::Stream::poll_next(nil.as_mut(), cx).is_pending());
 }
 
-/// As many arms as Go's programs have, and more: expansions nest, and a crate's recursion limit is 128.
+/// A select with more arms than Go's programs have: expansions nest, and a crate's recursion limit is 128.
 #[test]
 fn a_select_of_64_arms() {
     macro_rules! select_of {
@@ -1733,7 +1741,7 @@ fn a_select_of_64_arms() {
     assert_eq!(select_of_64!(select, channels, default => (64, None)), (64, None));
 }
 
-/// Arms with and without a comma after their block, in one select, and the default anywhere.
+/// Arms with and without a comma after their block in the same select, and the default anywhere.
 #[test]
 fn the_grammar_of_arms() {
     let (a, b) = (Chan::<u32>::new(1), Chan::<u32>::new(1));

@@ -1,4 +1,4 @@
-//! What computes for long, on threads of its own.
+//! Long computations, on threads of their own.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +20,7 @@ fn others_run_meanwhile() {
         let (ran, theirs) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let flag = ran.clone();
         go(move || flag.store(true, SeqCst));
-        // A loop without a call into the runtime.
+        // Loop without a call into the runtime.
         compute(|| {
             while !ran.load(SeqCst) {
                 std::hint::spin_loop();
@@ -43,7 +43,7 @@ fn it_borrows_returns_and_panics() {
     });
 }
 
-/// What is no goroutine computes itself: no thread waits for another one.
+/// A caller that is not a goroutine computes on its own thread: no thread waits for another thread.
 #[test]
 fn threads_compute_themselves() {
     let _watchdog = Watchdog::new();
@@ -55,17 +55,17 @@ fn threads_compute_themselves() {
         let (outer, inner) = blocking(|| (here(), compute(here)));
         assert_eq!(outer, inner);
         assert!(!compute(on_goroutine));
-        // In a task it is on a goroutine's stack.
+        // The function of a task runs on a goroutine's stack.
         let worker = here();
         let task = spawn_async(async move { compute(here) != worker });
         assert!(block_on(task).unwrap());
     });
 }
 
-/// As many at a time as processors, no fewer and no more; the rest follow.
+/// The number of computations at a time is the number of processors, no more and no fewer; the rest follow.
 #[test]
 fn as_many_as_processors() {
-    let _alone = alone(); // others set the number
+    let _alone = alone(); // other tests set the number
     let limit = max_procs();
     run(move || {
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -76,7 +76,7 @@ fn as_many_as_processors() {
                 compute(|| {
                     most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
                     eventually(|| most.load(SeqCst) >= limit);
-                    thread::sleep(Duration::from_millis(1)); // for one too many to be seen
+                    thread::sleep(Duration::from_millis(1)); // time to see a computation too many
                     running.fetch_sub(1, SeqCst);
                 });
             });

@@ -23,14 +23,16 @@ use support::goroutine::{alone_with, one_worker, until};
 
 type Hog = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A hog makes rounds until its neighbour has had so many turns ..
+/// The number of turns of its neighbour after which a hog stops.
 const TURNS: u64 = 1000;
-/// .. or until the worker, which is one thread, has used so much of a processor: what other processes take is not counted.
-/// A turn for each slice of 100 us is 0.1 to 0.3 s, or as long as 128 operations where these are slow. The watcher alone asks
-/// every 10 ms: 100 turns in a second.
+/// The processor time of the worker, which is a single thread, after which a hog stops, too. Time that other processes
+/// take is not counted.
+///
+/// A turn for each slice of 100 us takes 0.1 to 0.3 s, or as long as 128 operations where these are slow. The watcher
+/// alone asks every 10 ms: 100 turns in a second.
 const LIMIT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 5 } else { 1 });
 
-/// The processor time that the calling thread has used.
+/// Returns the processor time that the calling thread has used.
 fn processor_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is valid for a write of a `timespec`.
@@ -38,7 +40,8 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What a hog and its neighbour share. Both are on the same worker.
+/// The state that a hog and its neighbour share: the neighbour's turns, and the end of the worker's time. Both run on
+/// the same worker.
 #[derive(Clone)]
 struct Beside(Arc<(AtomicU64, Duration)>);
 
@@ -60,7 +63,7 @@ impl Beside {
     }
 }
 
-/// Pending once.
+/// Yields once: pending at the first poll, ready at the second.
 async fn yield_once() {
     let mut yielded = false;
     poll_fn(|cx| {
@@ -73,7 +76,7 @@ async fn yield_once() {
     .await;
 }
 
-/// The output of the first that is ready, in this order at each poll.
+/// Returns the output of the first future that is ready; each poll polls `a` before `b`.
 async fn first_of<T>(a: impl Future<Output = T>, b: impl Future<Output = T>) -> T {
     let (mut a, mut b) = (pin!(a), pin!(b));
     poll_fn(|cx| if let Poll::Ready(output) = a.as_mut().poll(cx) { Poll::Ready(output) } else { b.as_mut().poll(cx) })
@@ -114,7 +117,7 @@ fn beside_a_task(hog: fn(Beside) -> Hog) {
     assert!(turns >= TURNS, "{turns} turns");
 }
 
-/// The hog is polled by a goroutine.
+/// A goroutine polls the hog, in a `block_on`.
 fn in_block_on(hog: fn(Beside) -> Hog) {
     let _watchdog = Watchdog::new();
     let turns = one_worker(move || {
@@ -132,7 +135,7 @@ fn in_block_on(hog: fn(Beside) -> Hog) {
     assert!(turns >= TURNS, "{turns} turns");
 }
 
-/// What the hog needs, and a round, which is always ready.
+/// Tests for hogs. An entry has the object that the hog needs, and a round of the hog, which is always ready.
 macro_rules! hogs {
     ($($(#[$cfg:meta])* $name:ident: $s:ident = $make:expr => $round:expr;)+) => { $(
         $(#[$cfg])*
@@ -216,7 +219,7 @@ hogs! {
     a_wait_group: g = WaitGroup::new() => g.wait_async().await;
     a_context: ctx = done_context() => ctx.done().await;
     a_sleep_of_zero: _unit = () => sleep_async(Duration::ZERO).await;
-    // Where the second is ready as the first is refused, the task would never end its poll.
+    // If the second receive were ready after the first was refused, the task would never end its poll.
     the_first_of_two: c = closed::<u32>() => first_of(c.recv_async(), c.recv_async()).await;
     the_first_of_many: s = (closed::<u32>(), Mutex::new(0)) => first_of(
         first_of(s.0.recv_async(), s.0.recv_async()),
@@ -225,7 +228,7 @@ hogs! {
     .await;
 }
 
-/// A goroutine's select with a future and a default is a safepoint, as one without a future is.
+/// A goroutine's select with a future and a default is a safepoint, as a select without a future is.
 #[test]
 fn a_select_of_a_goroutine_with_a_future_and_a_default() {
     let _watchdog = Watchdog::new();
@@ -267,7 +270,8 @@ async fn next(stream: &mut Stream) -> Option<u32> {
     poll_fn(|cx| futures_core::Stream::poll_next(stream.as_mut(), cx)).await
 }
 
-/// Handles of goroutines that have ended. They are few, so the neighbour's turns are few: without the budget, one.
+/// Handles of goroutines that have ended. They are few, so the neighbour's turns are few; without the budget there is a
+/// single turn.
 #[test]
 fn handles_of_what_has_ended() {
     const HANDLES: usize = 100_000;
@@ -297,7 +301,7 @@ fn handles_of_what_has_ended() {
     assert!(turns >= 5, "{turns} turns");
 }
 
-/// Starts a goroutine that wants to run all the time, until what this returns is dropped.
+/// Starts a goroutine that yields in a loop, so that it is always ready, until the result is dropped.
 fn busy_neighbour() -> Arc<()> {
     let runs = Arc::new(());
     let over = Arc::downgrade(&runs);
@@ -309,7 +313,7 @@ fn busy_neighbour() -> Arc<()> {
     runs
 }
 
-/// A future that is refused has done nothing: each value comes once, in its order, whether the future is polled again or
+/// A refused future has done nothing: each value comes once, in its order, whether the future is polled again or
 /// dropped.
 #[test]
 fn nothing_is_lost() {
@@ -326,7 +330,7 @@ fn nothing_is_lost() {
         let receives = spawn_async(async move {
             let (mut expected, mut given_up) = (0, 0);
             loop {
-                // A future that is not ready at its first poll is dropped, refused or queued.
+                // Drop a future that is not ready at its first poll, whether the future was refused or queued.
                 let mut first = Box::pin(rx.recv_async());
                 let got = poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx))).await;
                 drop(first);
@@ -350,7 +354,8 @@ fn nothing_is_lost() {
     });
 }
 
-/// A hog uses up each slice. What is polled after it is refused at most once, so that a timeout or a cancel is seen.
+/// A hog uses up each slice. A future that is polled after the hog is refused at most once, so that a timeout or a
+/// cancel is seen.
 #[test]
 fn a_hog_does_not_keep_its_siblings_from_being_ready() {
     let _alone = alone_with(1);
@@ -381,7 +386,7 @@ fn a_hog_does_not_keep_its_siblings_from_being_ready() {
     });
 }
 
-/// Polls on the spot until the future is ready, as an executor of another crate may.
+/// Polls in a loop until the future is ready, as an executor of another crate may.
 fn poll_until_ready<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     loop {
@@ -391,7 +396,7 @@ fn poll_until_ready<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Inside of the poll of a task, and where the goroutine may not switch.
+/// An executor runs inside of the poll of a task, and where the goroutine may not switch.
 #[test]
 fn an_executor_inside_of_a_poll_goes_on() {
     const ROUNDS: usize = 10_000;
@@ -410,13 +415,13 @@ fn an_executor_inside_of_a_poll_goes_on() {
         without_switching(|| block_on(rounds()));
         spawn_async(async move { block_on(rounds()) }).join().unwrap();
         block_on(async { poll_until_ready(rounds()) });
-        // A poll that is fixed to its place by itself.
+        // A future that forbids switching in its own poll.
         let mut fixed = Box::pin(rounds());
         spawn_async(poll_fn(move |cx| without_switching(|| fixed.as_mut().poll(cx)))).join().unwrap();
     });
 }
 
-/// What looks only, or has a limit that has passed, finds what is ready, also at the end of a slice.
+/// A call that only looks, or whose limit has passed, finds a ready future ready, also at the end of a slice.
 #[test]
 fn a_refusal_is_not_taken_for_an_answer() {
     const ROUNDS: usize = 20_000;
@@ -428,7 +433,7 @@ fn a_refusal_is_not_taken_for_an_answer() {
             let chan = closed::<u32>();
             for _ in 0..ROUNDS {
                 chan.recv_async().await;
-                // With futures a default is taken only if none of them is ready.
+                // A select with futures takes the default only if none of the futures is ready.
                 select! { future(mutex.lock_async()) => {}, default => panic!("the mutex is free") }
             }
         };
@@ -441,7 +446,7 @@ fn a_refusal_is_not_taken_for_an_answer() {
     });
 }
 
-/// Elsewhere than in a poll of this runtime no future is refused.
+/// Outside of this runtime's polls no future is refused.
 #[test]
 fn elsewhere_no_future_is_refused() {
     const ROUNDS: usize = 100_000;

@@ -1,5 +1,5 @@
-//! `sudog::csp`: the source's programs, the order in which partners run, the reclamation of fibres, and active sets. These
-//! tests take turns with those that need the workers for themselves (`alone`).
+//! `sudog::csp`: the source's programs, the order in which partners run, the reclamation of fibres, and active sets.
+//! Tests here take turns with the tests that need the workers for themselves (`alone`).
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -29,12 +29,12 @@ fn queued<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> JoinHand
     spawn_fibre_on(Placement::Here, f)
 }
 
-/// Whether the fibre's last read has failed.
+/// Returns whether the fibre's last read has failed.
 fn reclaimed<T>(handle: JoinHandle<Result<T, Reclaimed>>) -> bool {
     handle.join().unwrap().is_err()
 }
 
-/// Reads until no writer can come.
+/// Starts a fibre that reads until no writer can come.
 fn consumer<T: Send + 'static>(
     mut end: End<T>,
     mut f: impl FnMut(T) + Send + 'static,
@@ -69,9 +69,9 @@ fn list_of_squares() {
     assert_eq!(squares, (0..20).map(|n| n * n).collect::<Vec<_>>());
 }
 
-/// What a component does, in the order in which it does it.
+/// The steps of the components: a component's name and its value, in the order of the steps.
 type Trace = Arc<Mutex<Vec<(&'static str, u64)>>>;
-/// Between two channels: it starts what it consists of.
+/// A component between two channels. The function starts the component's fibres.
 type Transducer = Box<dyn FnOnce(End<u64>, End<u64>)>;
 
 fn transducer(name: &'static str, trace: &Trace, f: fn(u64) -> u64) -> Transducer {
@@ -114,8 +114,8 @@ fn pipelines_are_associative() {
         });
         Arc::into_inner(trace).expect("all fibres have ended").into_inner().unwrap()
     };
-    // A step may fall on the end of a time slice, and then another order is right too: so each way is run until it has
-    // shown the usual one, and the consumer's part is compared always.
+    // A step may fall on the end of a time slice, and then another order is right, too. So run both ways until their
+    // orders agree, and compare the consumer's part each time.
     let consumed = |trace: &[(&str, u64)]| trace.iter().filter(|(name, _)| *name == "consumer").count();
     eventually(|| {
         let (left, right) = (run_one(true), run_one(false));
@@ -125,7 +125,7 @@ fn pipelines_are_associative() {
     });
 }
 
-/// Several workers serve one set: a ring of fibres passes a token round.
+/// Several workers serve the same set: a ring of fibres passes a token round.
 #[test]
 fn process_test() {
     const RING: usize = 50;
@@ -148,7 +148,8 @@ fn process_test() {
                     if i == 0 {
                         to.write(0)?;
                     }
-                    // The last to have the token keeps it; its ends go, and so do all the others.
+                    // The last fibre to get the token keeps it. Its ends are dropped, and so are all the other ends,
+                    // one fibre after another.
                     loop {
                         let n = from.read()?;
                         passed.fetch_add(1, Relaxed);
@@ -167,7 +168,7 @@ fn process_test() {
     }
 }
 
-/// Two sets and two threads: a value goes from one to the next, and each fibre stays on its own worker.
+/// Two sets and two threads: a value goes from set to set, and each fibre stays on its own worker.
 #[test]
 fn foreign_threads_test() {
     const VALUES: usize = 200;
@@ -204,8 +205,8 @@ fn foreign_threads_test() {
 
 // ---- the order in which partners run ------------------------------------------------------------------------------
 
-/// Runs `attempt` until it has shown what it should. A step may fall on the end of a time slice, and then the order is
-/// another.
+/// Runs `attempt` until the log is as expected. A step may fall on the end of a time slice, and then the order is
+/// different.
 fn shows(expected: &[&str], attempt: impl Fn(&Log) + Sync) {
     let mut last = Vec::new();
     for _ in 0..1000 {
@@ -265,7 +266,7 @@ fn the_reader_goes_on_if_the_writer_was_there() {
     });
 }
 
-/// The writer's worker has another fibre, which would run if the writer gave way.
+/// The writer's worker has another fibre, which would run if the writer yielded.
 #[test]
 fn a_writer_goes_on_if_the_reader_is_foreign() {
     static OTHER_RAN: AtomicBool = AtomicBool::new(false);
@@ -286,7 +287,7 @@ fn a_writer_goes_on_if_the_reader_is_foreign() {
             went_on |= !OTHER_RAN.load(Relaxed);
             other.join().unwrap();
         }
-        // The end of a time slice may have come in some rounds, not in all of them.
+        // The end of a time slice may have come in some rounds, but not in all rounds.
         assert!(went_on);
     });
     reader.join().unwrap();
@@ -335,7 +336,7 @@ fn a_reader_that_hangs() {
     });
 }
 
-/// Goroutines of no set are reclaimed by the count all the same.
+/// Goroutines of no set are reclaimed by the count of ends, too.
 #[test]
 fn goroutines_outside_of_sets() {
     let _alone = alone();
@@ -393,7 +394,7 @@ fn an_only_end_that_is_used() {
     csp::run(|| {
         assert_eq!(make_channel::<u32, 1>()[0].read(), Err(Reclaimed));
         assert_eq!(make_channel::<u32, 1>()[0].write(1).unwrap_err().value, 1);
-        // With a limit it is not discounted, and comes back.
+        // An end that waits with a limit is not discounted, and the wait ends.
         let [mut end] = make_channel::<u32, 1>();
         assert_eq!(end.read_until(Instant::now() + Duration::from_millis(1)), Err(Failed::TimedOut));
         assert!(!end.is_dead());
@@ -419,7 +420,8 @@ fn ends_in_values_in_a_frame() {
         let [innermost, mut of_second] = make_channel::<u32, 2>();
         let reader = queued(move || of_reader.read());
         let second = queued(move || of_second.read());
-        // Hangs with an end of the reader's channel in its value, and one of the second's in its frame.
+        // The writer hangs with an end of the reader's channel in its value, and an end of the second reader's channel
+        // in its frame.
         let writer = queued(move || -> Result<(), Reclaimed> {
             let _held = innermost;
             theirs.write(vec![inner])?;
@@ -431,7 +433,7 @@ fn ends_in_values_in_a_frame() {
     });
 }
 
-/// Each stage hangs on the one before: the end of the first is the end of all, one after the other.
+/// Each stage hangs on the stage before: the end of the first stage ends all stages, one after the other.
 #[test]
 fn a_cascade() {
     const STAGES: usize = 100_000;
@@ -453,7 +455,7 @@ fn a_cascade() {
             from = next;
         }
         until(|| BEGUN.load(Relaxed) == STAGES);
-        gosched(); // one whose time slice was over then hangs now
+        gosched(); // a stage whose time slice was over hangs now
         assert_eq!(first.readers(), 1);
         assert_eq!(ENDED.load(Relaxed), 0);
         drop(first);
@@ -463,7 +465,7 @@ fn a_cascade() {
     alone.watchdog.pat();
 }
 
-/// The same from the other side: all hang to write.
+/// A cascade of stages that all hang in writes, each on the stage after.
 #[test]
 fn a_cascade_of_writers() {
     const STAGES: usize = 10_000;
@@ -482,7 +484,7 @@ fn a_cascade_of_writers() {
             to = next;
         }
         until(|| BEGUN.load(Relaxed) == STAGES);
-        gosched(); // one whose time slice was over then hangs now
+        gosched(); // a stage whose time slice was over hangs now
         assert_eq!((last.writers(), ENDED.load(Relaxed)), (1, 0));
         drop(last);
         assert!(to.write(1).is_err());
@@ -490,7 +492,7 @@ fn a_cascade_of_writers() {
     });
 }
 
-/// The end that counts is dropped by a thread; the fibre returns on its own worker.
+/// A thread drops the last end that counts; the fibre returns on its own worker.
 #[test]
 fn a_drop_on_a_foreign_thread() {
     static ENDED: AtomicUsize = AtomicUsize::new(0);
@@ -524,7 +526,7 @@ fn threads_are_told() {
     assert_eq!((failed.value.as_str(), failed.why), ("again", Failed::Reclaimed));
 }
 
-/// A fibre that swallows its end just goes on. Its dead channel stays dead, others work.
+/// A fibre that ignores `Reclaimed` goes on. Its dead channel stays dead, and other channels work.
 #[test]
 fn a_swallowed_end() {
     let _alone = alone();
@@ -532,7 +534,7 @@ fn a_swallowed_end() {
         let [ours, mut theirs] = make_channel::<u32, 2>();
         let [mut to, mut from] = make_channel::<u32, 2>();
         fibre(Placement::Here, move || {
-            assert_eq!(theirs.read(), Err(Reclaimed)); // it hangs
+            assert_eq!(theirs.read(), Err(Reclaimed)); // the fibre hangs
             assert_eq!(theirs.read(), Err(Reclaimed));
             assert_eq!(theirs.write(1).unwrap_err().value, 1);
             assert_eq!(theirs.dup().read(), Err(Reclaimed));
@@ -554,15 +556,15 @@ fn an_end_goes_over_its_own_channel() {
         let fibre = queued(move || -> Result<(), Reclaimed> {
             let Carried(cargo) = reader.read()?;
             drop(cargo);
-            assert!(reader.read().is_err()); // the writer's end is the last one that counts
+            assert!(reader.read().is_err()); // the writer's end is the last end that counts
             Err(Reclaimed)
         });
         writer.write(Carried(cargo)).unwrap();
         drop(writer);
         assert!(reclaimed(fibre));
     });
-    // The end that is being written is the only other one. Nothing can take it out of the frame: that is a fibre with both
-    // ends, which hangs until its set is dropped.
+    // The end that is being written is the only other end. The fibre that could take it out of the frame is the fibre
+    // that hangs, with both ends, until its set is dropped.
     let mut set = ActiveSet::new();
     let ended = Arc::new(());
     let witness = ended.clone();
@@ -576,7 +578,7 @@ fn an_end_goes_over_its_own_channel() {
     assert_eq!(Arc::strong_count(&ended), 1);
 }
 
-/// A fibre is told also where a panic would end the process.
+/// A fibre gets `Reclaimed` also where a panic would end the process.
 #[test]
 fn a_fibre_in_a_frame_of_c() {
     extern "C" fn reads(end: &mut End<u32>) -> bool {
@@ -601,12 +603,12 @@ fn a_fibre_that_may_not_switch() {
     assert_eq!(ours.readers(), 1, "it hangs, and counts as a fibre that does");
     drop(ours);
     drop(set);
-    // The same, reclaimed by its set.
+    // The set reclaims a fibre that may not switch, too.
     let [mut inside, _outside] = make_channel::<u32, 2>();
     csp::run(move || assert_eq!(without_switching(|| inside.read()), Err(Reclaimed)));
 }
 
-/// A reader with a deadline keeps a writer's partner alive until then; afterwards its end counts as before.
+/// A reader with a deadline keeps a writer's partner alive until then; afterwards the reader's end counts as before.
 #[test]
 fn a_wait_with_a_deadline_is_not_discounted() {
     let _alone = alone();
@@ -614,7 +616,7 @@ fn a_wait_with_a_deadline_is_not_discounted() {
         let [mut a, mut b] = make_channel::<u32, 2>();
         let reader = queued(move || a.read());
         until(|| b.readers() == 1);
-        // Both want to read. Without a deadline the second would end both.
+        // Both fibres want to read. Without a deadline the second read would end both.
         let soon = Instant::now() + Duration::from_millis(2);
         assert_eq!(b.read_until(soon), Err(Failed::TimedOut));
         b.write(5).unwrap();
@@ -643,7 +645,7 @@ fn a_wait_that_is_cancelled() {
         assert_eq!(reader.join().unwrap(), Err(Failed::Cancelled));
         assert_eq!(writer.join().unwrap(), (5, Failed::Cancelled));
 
-        // Cancelled before: a partner that is there is met all the same.
+        // After a cancel, a read still meets a partner that is waiting.
         let [mut ours, mut theirs] = make_channel::<u32, 2>();
         let writer = queued(move || theirs.write(6).is_ok());
         until(|| ours.writers() == 1);
@@ -653,7 +655,7 @@ fn a_wait_that_is_cancelled() {
     });
 }
 
-/// Both conversions by which a fibre ends.
+/// The two conversions of errors by which a fibre ends.
 #[test]
 fn errors_convert() {
     fn both(from: &mut End<u32>, to: &mut End<u32>) -> Result<(), Failed> {
@@ -692,14 +694,14 @@ fn a_set_is_run_again_and_then_emptied() {
         assert_eq!((writer.readers(), ENDED.load(Relaxed)), (1, 0), "it hangs");
         set.run(move || {
             fibre(Placement::Any, move || {
-                sleep(Duration::from_millis(1)); // a run does not return before
+                sleep(Duration::from_millis(1)); // the run must not return earlier
                 end.write(1).unwrap();
             });
         });
         assert_eq!(READ.load(Relaxed), round);
     }
     assert_eq!(format!("{set:?}"), "ActiveSet { fibres: 1, hanging: 1 }");
-    // A partner outside meets it without a run.
+    // A partner outside of the set meets the fibre without a run.
     second.write(10).unwrap();
     eventually(|| READ.load(Relaxed) == 15 && writer.readers() == 1);
     drop(set);
@@ -707,7 +709,7 @@ fn a_set_is_run_again_and_then_emptied() {
     assert!(!writer.is_dead(), "the other ends live");
 }
 
-/// No count of ends comes to zero. Each fibre gets its end when the set is dropped, from its own read or write.
+/// No count of ends comes to zero. When the set is dropped, each fibre gets `Reclaimed` from its own read or write.
 #[test]
 fn a_crossing_cycle() {
     static ENDED: AtomicUsize = AtomicUsize::new(0);
@@ -725,7 +727,7 @@ fn a_crossing_cycle() {
             assert_eq!(c.write(1).unwrap_err().value, 1);
             ENDED.fetch_add(1, Relaxed);
         });
-        // Both ends in one fibre.
+        // A fibre that has both ends.
         let [mut both, _ends] = make_channel::<u32, 2>();
         assert_eq!(both.read(), Err(Reclaimed));
         ENDED.fetch_add(1, Relaxed);
@@ -739,7 +741,7 @@ fn a_crossing_cycle() {
     assert_eq!(ENDED.load(Relaxed), 6);
 }
 
-/// Two rows, each of which hangs on the end of the other: the drop of the set ends all.
+/// A cycle in which each fibre hangs on the fibre before, the first on the last: the drop of the set ends all fibres.
 #[test]
 fn a_large_cycle() {
     const FIBRES: usize = 20_000;
@@ -761,7 +763,7 @@ fn a_large_cycle() {
     assert_eq!(ENDED.load(Relaxed), FIBRES);
 }
 
-/// A fibre that waits elsewhere keeps its set awake.
+/// A fibre that waits for something other than a channel of the module keeps its set awake.
 #[test]
 fn what_keeps_a_set_awake() {
     static STEPS: AtomicUsize = AtomicUsize::new(0);
@@ -815,7 +817,7 @@ fn goroutines_of_fibres_are_outside() {
     eventually(|| ENDED.load(Relaxed));
 }
 
-/// In a closed set a fibre that swallows its end goes on, and does not hang; the drop waits for it.
+/// A fibre that ignores `Reclaimed` in a closed set goes on, and does not hang; the drop waits for that fibre.
 #[test]
 fn a_swallowed_end_in_a_closed_set() {
     static ENDED: AtomicUsize = AtomicUsize::new(0);
@@ -826,7 +828,7 @@ fn a_swallowed_end_in_a_closed_set() {
     let writer = thread::spawn(move || partner.write(7).is_ok());
     eventually(|| met.writers() == 1);
     set.run(move || {
-        assert_eq!(reads.read(), Err(Reclaimed)); // it hangs
+        assert_eq!(reads.read(), Err(Reclaimed)); // the fibre hangs
         assert_eq!(reads.read(), Err(Reclaimed));
         assert_eq!(reads.read_until(Instant::now() + Duration::from_secs(3600)), Err(Failed::Reclaimed));
         assert_eq!(met.read(), Ok(7), "a partner that is there is met");
@@ -853,7 +855,7 @@ fn reads_in_destructors_of_a_closed_set() {
     }
     static ENDED: AtomicUsize = AtomicUsize::new(0);
     let _alone = alone();
-    // Through this end the second destructor could be served.
+    // Another thread could serve the second destructor's read through this end.
     let [_outside, inside] = make_channel::<u32, 2>();
     csp::run(move || {
         let [mut a, b] = make_channel::<u32, 2>();
@@ -869,7 +871,8 @@ fn reads_in_destructors_of_a_closed_set() {
     assert_eq!(ENDED.load(Relaxed), 2);
 }
 
-/// A thread meets a fibre while the fibre's set is dropped: the value has one owner, and both know alike.
+/// A thread meets a fibre while the fibre's set is dropped: the value has a single owner, and both sides agree on the
+/// meeting.
 #[test]
 fn a_match_against_the_drop_of_a_set() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
@@ -878,10 +881,10 @@ fn a_match_against_the_drop_of_a_set() {
     for round in 1..=300 {
         let [mut writer, mut reader] = make_channel::<Dropped<'static>, 2>();
         let thread = thread::spawn(move || {
-            // For a while only: the fibre may have been, and gone.
+            // Wait only for a while: the fibre may have come and ended.
             _ = (0..10_000).take_while(|_| round % 2 == 0 && writer.readers() == 0).count();
             let far = Instant::now() + Duration::from_millis(1);
-            // Every other time with a limit, for the fibre's end may be gone before.
+            // Write with a limit every third time, because the fibre's end may be dropped earlier.
             if round % 3 == 0 {
                 writer.write_until(Dropped(&DROPS), far).is_ok()
             } else {
@@ -900,8 +903,8 @@ fn a_match_against_the_drop_of_a_set() {
     assert!(met > 0);
 }
 
-/// Fibres that hang with a limit keep their set awake. They are reclaimed when the set is dropped all the same, by one of its
-/// fibres.
+/// Fibres that hang with a limit keep their set awake. They are reclaimed all the same when a fibre of the set drops
+/// the set.
 #[test]
 fn a_limited_wait_and_the_drop_of_a_set() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
@@ -984,7 +987,8 @@ fn a_set_that_a_fibre_of_its_own_drops() {
     eventually(|| ENDED.load(Relaxed) == 2);
 }
 
-/// Sets that goroutines run, also those of a `run`; and a set in a fibre of another, whose number of fibres does not change.
+/// Sets that goroutines run, also goroutines of a `run`; and a set in a fibre of another set, whose number of fibres
+/// does not change.
 #[test]
 fn a_set_that_a_goroutine_runs() {
     static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -1000,7 +1004,7 @@ fn a_set_that_a_goroutine_runs() {
     csp::run(|| {
         three();
         let [mut a, mut b] = make_channel::<u32, 2>();
-        // The caller waits for a set of its own, so its set is awake, and nothing reclaims the reader.
+        // The caller waits for a set of its own, so the caller's set is awake, and nothing reclaims the reader.
         let reader = queued(move || a.read());
         assert_eq!(csp::run(|| 5), 5);
         let [mut inner, _other] = make_channel::<u32, 2>();
@@ -1012,7 +1016,7 @@ fn a_set_that_a_goroutine_runs() {
     drop(ActiveSet::default());
 }
 
-/// The main fibre of a single run borrows, is reclaimed, returns, panics, exits.
+/// The main fibre of a single run borrows, is reclaimed, returns, panics, and exits.
 #[test]
 fn the_main_fibre_of_a_run() {
     let _alone = alone();
@@ -1042,7 +1046,7 @@ fn the_main_fibre_of_a_run() {
     assert_eq!(ENDED.load(Relaxed), 2, "the set is emptied first");
 }
 
-/// A closure that is dropped, not run, has been a fibre, and its ends go.
+/// A closure that is dropped without having run counts as a fibre that has ended: its ends are dropped.
 #[test]
 fn fibres_that_never_began() {
     let _alone = alone();
@@ -1052,13 +1056,13 @@ fn fibres_that_never_began() {
         let placed = catch_unwind(AssertUnwindSafe(|| drop(spawn_fibre_on(nowhere, move || theirs.read()))));
         assert!(placed.is_err());
         assert_eq!(ours.read(), Err(Reclaimed));
-        // The caller is a fibre of the set still.
+        // The caller is still a fibre of the set.
         let [mut hangs, _other] = make_channel::<u32, 2>();
         assert_eq!(hangs.read(), Err(Reclaimed));
     });
 }
 
-/// Fibres that panic are counted off, and the next goroutine on their stack belongs to no set.
+/// Fibres that panic are no longer counted, and the next goroutine on their stack belongs to no set.
 #[test]
 fn fibres_that_panic_and_the_next_on_their_stack() {
     let _alone = alone();
@@ -1075,7 +1079,8 @@ fn fibres_that_panic_and_the_next_on_their_stack() {
     }
 }
 
-/// Fibres of one set do whatever they like with ends of a few channels. No value is lost or doubled, and all end.
+/// A step of a fibre. The fibres of a set take any steps with ends of a few channels: no value is lost or doubled, and
+/// all fibres end.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Read(usize),

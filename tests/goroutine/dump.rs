@@ -1,4 +1,4 @@
-//! Dumps: what they say of each goroutine, and that the program goes on meanwhile.
+//! Dumps: their contents for each goroutine, and the progress of the program during a dump.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -13,14 +13,15 @@ use sudog::{Builder, blocking, run, synctest, without_switching};
 use support::goroutine::alone_with;
 use support::{Watchdog, eventually};
 
-/// Stacks and places are there where switches are observed, which is the default of builds with debug assertions.
+/// True if dumps have stacks and places: where switches are observed, which is the default of builds with debug
+/// assertions.
 const OBSERVED: bool = cfg!(debug_assertions);
 
 fn find(dump: &Dump, name: &str) -> Option<GoroutineInfo> {
     dump.goroutines.iter().find(|info| info.name.as_deref() == Some(name)).cloned()
 }
 
-/// Makes dumps until a goroutine of this name does as expected.
+/// Makes dumps until a goroutine of this name is in the expected state.
 fn until(name: &str, does: impl Fn(&GoroutineInfo) -> bool) -> GoroutineInfo {
     loop {
         if let Some(info) = find(&dump(), name).filter(&does) {
@@ -68,7 +69,7 @@ fn what_a_goroutine_does() {
 
         let stop = Arc::new(AtomicBool::new(false));
         let (slept, stopped) = (stop.clone(), stop.clone());
-        // Again and again: to make a dump may take long, beside other tests.
+        // Sleep again and again: a dump may take long, beside other tests.
         Builder::new().name("dump-sleeper").go(move || {
             while !slept.load(Relaxed) {
                 sleep(Duration::from_millis(10))
@@ -99,7 +100,7 @@ fn who_holds_a_mutex() {
         let keeper = until("dump-keeper", |info| info.wait_reason == "chan receive");
         Builder::new().name("dump-waiter").go(move || drop(mutex.lock()));
         let waiter = until("dump-waiter", |info| info.wait_reason == "sync.Mutex.Lock");
-        // The mutex knows its holder in builds with debug assertions.
+        // The mutex knows its holder only in builds with debug assertions.
         assert_eq!(waiter.holder, cfg!(debug_assertions).then_some(keeper.id));
         let text = whole_dump().to_string();
         let held = format!(", held by goroutine {} \"dump-keeper\"\n", keeper.id);
@@ -108,7 +109,7 @@ fn who_holds_a_mutex() {
     });
 }
 
-/// More than a worker describes between two of its choices.
+/// Tests with more goroutines than a worker describes between two of its scheduling choices.
 #[test]
 fn each_of_many_is_listed_once() {
     let _watchdog = Watchdog::new();
@@ -186,15 +187,15 @@ fn from_wherever() {
     let _watchdog = Watchdog::new();
     let (tx, rx) = channel::<()>(0);
     Builder::new().name("dump-other").go(move || _ = rx.recv());
-    // A thread.
+    // Dump from a thread.
     eventually(|| find(&dump(), "dump-other").is_some_and(|info| info.state == GoroutineState::Waiting));
-    // A goroutine that may not switch runs.
+    // Dump from a goroutine that may not switch, and so is running.
     Builder::new().name("dump-fixed").run(|| {
         let dump = without_switching(whole_dump);
         assert_eq!(find(&dump, "dump-fixed").unwrap().state, GoroutineState::Running);
         assert!(find(&dump, "dump-other").is_some());
     });
-    // One that waits.
+    // Dump from a goroutine that waits for the dump.
     Builder::new().name("dump-caller").run(|| {
         assert_eq!(find(&whole_dump(), "dump-caller").unwrap().wait_reason, "dump");
     });
@@ -218,7 +219,7 @@ fn a_worker_that_does_not_answer() {
         let dump = blocking(|| {
             eventually(|| RUNS.load(Relaxed));
             let mut last = dump();
-            // Another worker may be late, too.
+            // Another worker may answer late, too.
             while last.silent_workers.len() != 1 || find(&last, "dump-hog").is_some() {
                 last = dump();
             }

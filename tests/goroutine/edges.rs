@@ -1,6 +1,5 @@
-//! What once went wrong where user code meets the runtime's edges: a commit, a local's second value, or an
-//! alarm's waker. `user_code.rs` has the same places, and more, beside
-//! all that user code may do.
+//! Regressions at the edges between user code and the runtime: a commit, a local's second value, or an alarm's waker.
+//! `user_code.rs` has the same places, and more, with everything that user code may do.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 #![forbid(unsafe_code)]
 
@@ -27,7 +26,7 @@ use sudog::{Builder, JoinHandle, LocalKey, OnPanic, Placement, block_on, go, go_
 use support::goroutine::{alone, one_worker, until};
 use support::{Watchdog, eventually};
 
-/// Runs a closure when it is dropped.
+/// A guard that runs a closure when it is dropped.
 struct Then<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for Then<F> {
@@ -40,12 +39,12 @@ fn here() -> Builder {
     Builder::new().on(Placement::Here)
 }
 
-/// What panics, and is caught.
+/// Asserts that `f` panics, and catches the panic.
 fn caught(f: impl FnOnce()) {
     assert!(catch_unwind(AssertUnwindSafe(f)).is_err());
 }
 
-/// On a goroutine, and on a thread that is none.
+/// Runs `f` on a goroutine, and on a thread that is no goroutine.
 fn on_both(f: fn()) {
     run(f);
     thread::spawn(f).join().unwrap();
@@ -53,7 +52,7 @@ fn on_both(f: fn()) {
 
 // ---- locals ---------------------------------------------------------------------------------------------------------
 
-/// A value that is lent stays, whatever the destructor of another key's second value does.
+/// A lent value stays, whatever the destructor of another key's second value does.
 #[test]
 fn a_second_value_that_panics_takes_no_other_value_along() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
@@ -93,7 +92,7 @@ fn a_second_value_that_panics_takes_no_other_value_along() {
     assert_eq!(DROPPED.load(SeqCst), 2);
 }
 
-/// A second value's destructor makes so many other locals that their map grows; all of them stay.
+/// A second value's destructor makes so many other locals that their map grows; all these locals stay.
 #[test]
 fn a_second_value_may_use_locals_as_it_is_dropped() {
     struct Grower(bool, &'static str);
@@ -145,11 +144,11 @@ thread_local! {
     static FOREIGN: RefCell<Option<Coroutine<(), (), ()>>> = const { RefCell::new(None) };
 }
 
-/// Begins a coroutine that is suspended while it uses a local, and leaves it in `FOREIGN`.
+/// Begins a coroutine that is suspended while it uses a local, and leaves the coroutine in `FOREIGN`.
 fn suspend_inside(key: &'static LocalKey<Lent<'static>>) {
     let mut foreign = Coroutine::new(move |yielder: &Yielder<(), ()>, ()| {
         key.with(|value| {
-            // Runs too if the coroutine is dropped while it is suspended.
+            // The check also runs if the coroutine is dropped while it is suspended.
             let _check = Then(|| {
                 assert_eq!(value.1.load(SeqCst), 0, "the value was dropped while it was lent");
                 assert_eq!(value.0, [1, 2, 3]);
@@ -161,7 +160,7 @@ fn suspend_inside(key: &'static LocalKey<Lent<'static>>) {
     FOREIGN.with(|place| *place.borrow_mut() = Some(foreign));
 }
 
-/// The frames of a coroutine of another library are not nested in those of the goroutine that began it.
+/// The frames of a coroutine of another library are not nested in the frames of the goroutine that began the coroutine.
 #[test]
 fn a_local_that_a_foreign_coroutine_uses_is_not_dropped() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
@@ -179,12 +178,12 @@ fn a_local_that_a_foreign_coroutine_uses_is_not_dropped() {
         resume(); // in another goroutine
         resume_in_next(&LENT, resume);
     });
-    // A task's locals last for a poll.
+    // A task's locals last for a single poll.
     one_worker(move || {
         spawn_async(async { suspend_inside(&LENT) }).join().unwrap();
         resume();
     });
-    // The thread's own: `FOREIGN` is destroyed after the locals, as it was used first.
+    // A thread has locals of its own. `FOREIGN` is destroyed after these locals, because `FOREIGN` was used first.
     thread::spawn(|| {
         FOREIGN.with(|_| ());
         suspend_inside(&LENT);
@@ -194,7 +193,7 @@ fn a_local_that_a_foreign_coroutine_uses_is_not_dropped() {
     assert_eq!(DROPS.load(SeqCst), 0);
 }
 
-/// The goroutine that resumes has locals of its own, which are dropped as ever.
+/// Resumes the coroutine in another goroutine, which has locals of its own. These are dropped as usual.
 fn resume_in_next(key: &'static LocalKey<Lent<'static>>, resume: impl Fn() + Copy + Send + 'static) {
     static OWN: AtomicUsize = AtomicUsize::new(0);
     goroutine_local! {
@@ -209,7 +208,8 @@ fn resume_in_next(key: &'static LocalKey<Lent<'static>>, resume: impl Fn() + Cop
     assert_eq!(OWN.load(SeqCst), 1);
 }
 
-/// A coroutine that has returned lends nothing, nor does one that is dropped before the goroutine ends.
+/// A coroutine that has returned no longer uses its local, nor does a coroutine that is dropped before the goroutine
+/// ends.
 #[test]
 fn a_local_that_a_foreign_coroutine_has_used_is_dropped() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
@@ -263,7 +263,7 @@ fn a_commit_that_panics_leaves_no_timer() {
     });
 }
 
-/// A stack of its own size is unmapped as soon as its goroutine has ended.
+/// A goroutine's stack with a size of its own is unmapped as soon as the goroutine has ended.
 #[test]
 fn a_goroutine_ends_while_the_deadline_of_its_failed_park_is_to_come() {
     let _watchdog = Watchdog::new();
@@ -289,12 +289,12 @@ fn a_commit_may_end_its_goroutine() {
             G::current().park(Some(Instant::now() + SOON), || goexit());
         });
         assert!(ends.join().unwrap_err().is::<Goexit>());
-        // On the same stack, by all likelihood.
+        // The next goroutine has the same stack, by all likelihood.
         here().spawn(|| a_wait_without_deadline(SOON)).join().unwrap();
     });
 }
 
-/// It waits as long as it likes, and the others go on; then its deadline is as good as before.
+/// A commit waits as long as it likes, and the other goroutines go on; then the deadline of the park still counts.
 #[test]
 fn a_commit_may_wait() {
     let watchdog = Watchdog::new();
@@ -322,7 +322,7 @@ fn a_commit_may_wait() {
 
 // ---- alarms ---------------------------------------------------------------------------------------------------------
 
-/// Blocks its thread until the sender is gone, and says that it does.
+/// A value whose destructor sets the flag, and blocks its thread until the sender is dropped.
 struct Blocks(Receiver<()>, Arc<AtomicBool>);
 
 impl Drop for Blocks {
@@ -332,11 +332,11 @@ impl Drop for Blocks {
     }
 }
 
-/// While a destructor blocks the thread of an alarm the others go off.
+/// A destructor blocks the thread of an alarm, and meanwhile the other alarms go off.
 #[test]
 fn a_destructor_that_blocks_its_thread_holds_up_no_other_alarm() {
     let watchdog = Watchdog::new();
-    // A task that sleeps; a function of a context.
+    // The destructor belongs to a task that sleeps, or to a function of a context.
     let ways: [fn(Blocks) -> Box<dyn Send>; 2] = [
         |blocks| {
             let polled = Arc::new(AtomicBool::new(false));
@@ -375,7 +375,7 @@ fn a_destructor_that_blocks_its_thread_holds_up_no_other_alarm() {
 
 // ---- destructors ----------------------------------------------------------------------------------------------------
 
-/// A reader of the same worker has been let in, and has not run yet. The writer's deadline counts all the same.
+/// A reader of the same worker has been let in, but has not run yet. The writer's deadline counts all the same.
 #[test]
 fn a_deadline_for_writing_counts_in_a_destructor_during_a_panic() {
     let _alone = alone();
@@ -403,7 +403,7 @@ fn a_deadline_for_writing_counts_in_a_destructor_during_a_panic() {
 
 // ---- wakers whose destructors panic ---------------------------------------------------------------------------------
 
-/// Panics when it is dropped for good.
+/// A waker that panics when its last reference is dropped.
 struct PanicsWhenDropped;
 
 impl WakeTask for PanicsWhenDropped {
@@ -416,12 +416,12 @@ impl Drop for PanicsWhenDropped {
     }
 }
 
-/// Polls it once, so that it waits, and drops it.
+/// Polls the future once, so that the future waits, and drops the future.
 fn drop_with_a_waker_that_panics<F: Future>(future: F) {
     let mut future = Box::pin(future);
     let waker = Waker::from(Arc::new(PanicsWhenDropped));
     assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-    drop(waker); // the future has the last
+    drop(waker); // the future has the last reference
     assert!(catch_unwind(AssertUnwindSafe(|| drop(future))).is_err());
 }
 
@@ -444,9 +444,9 @@ fn a_future_whose_waker_panics_when_it_is_dropped_has_left() {
     assert!(state.contains("waiters: 0"), "a contender is left: {state}");
 }
 
-// ---- a run where its caller may not switch -------------------------------------------------------------------------
+// ---- a run whose caller may not switch ------------------------------------------------------------------------------
 
-/// A thread that must not switch begins a `run`: its goroutines may.
+/// A thread that must not switch begins a `run`: the goroutines of the `run` may switch.
 #[test]
 fn a_run_within_without_switching_switches() {
     let _watchdog = Watchdog::new();
@@ -459,7 +459,7 @@ fn a_run_within_without_switching_switches() {
 
 // ---- the waker of a handle ------------------------------------------------------------------------------------------
 
-/// Runs a closure when it wakes.
+/// A waker that runs a closure when it wakes.
 struct Wakes<F: Fn() + Send + Sync>(F);
 
 impl<F: Fn() + Send + Sync> WakeTask for Wakes<F> {
@@ -494,7 +494,7 @@ fn a_waker_of_a_handle_may_panic() {
     });
 }
 
-/// For a goroutine of the same worker: that has its turn.
+/// The waker waits for a goroutine of the same worker, and that goroutine has its turn.
 #[test]
 fn a_waker_of_a_handle_may_wait() {
     let _watchdog = Watchdog::new();

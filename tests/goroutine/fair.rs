@@ -1,5 +1,6 @@
-//! No goroutine starves: a ready one runs sooner or later, whatever the others do, if only they call into the runtime
-//! at times. In each test the hogs go on until their victim has run: a victim that starves makes the test hang.
+//! No goroutine starves: a ready goroutine runs sooner or later, whatever the other goroutines do, if only they call
+//! into the runtime at times. In each test the hogs go on until their victim has run: a victim that starves makes the
+//! test hang.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use sudog::{Builder, Placement, block_on, go, go_async, run, scope, spawn};
 use support::eventually;
 use support::goroutine::{alone, alone_with, here, one_worker, until};
 
-/// What hogs and victims share.
+/// The state that hogs and victims share.
 #[derive(Default)]
 struct World {
     done: AtomicBool,
-    /// For the victim to wait at.
+    /// A semaphore at which the victim waits.
     gate: AtomicU32,
     ping: AtomicU32,
     pong: AtomicU32,
@@ -35,7 +36,7 @@ impl World {
 /// Starts the hogs, which go on until the victim is done.
 type Hogs = fn(&Arc<World>);
 
-/// Two that ready each other.
+/// Two hogs that ready each other.
 fn ping_pong<const WAKE: u8>(world: &Arc<World>) {
     let wake = if WAKE == 0 { Wake::Normal } else { Wake::Handoff };
     let (ping, pong) = (world.clone(), world.clone());
@@ -55,7 +56,7 @@ fn ping_pong<const WAKE: u8>(world: &Arc<World>) {
     });
 }
 
-/// Two that yield.
+/// Two hogs that yield.
 fn yielders(world: &Arc<World>) {
     for _ in 0..2 {
         let world = world.clone();
@@ -63,7 +64,7 @@ fn yielders(world: &Arc<World>) {
     }
 }
 
-/// One that only releases and acquires, and never has to wait.
+/// A hog that only releases and acquires, and never has to wait.
 fn releaser(world: &Arc<World>) {
     let world = world.clone();
     go(move || {
@@ -74,7 +75,7 @@ fn releaser(world: &Arc<World>) {
     });
 }
 
-/// A handoff without a waiter.
+/// A hog that hands off without a waiter.
 fn giver(world: &Arc<World>) {
     let world = world.clone();
     go(move || {
@@ -85,7 +86,7 @@ fn giver(world: &Arc<World>) {
     });
 }
 
-/// Some that start others, and wait for them.
+/// Hogs that start goroutines, and wait for these goroutines.
 fn spawners(world: &Arc<World>) {
     for _ in 0..2 {
         let world = world.clone();
@@ -97,7 +98,7 @@ fn spawners(world: &Arc<World>) {
     }
 }
 
-/// Two at one mutex.
+/// Two hogs that lock the same mutex.
 fn lockers(world: &Arc<World>) {
     let mutex = Arc::new(GoMutex::<RuntimeSema>::const_new());
     for _ in 0..2 {
@@ -125,7 +126,7 @@ fn restless(world: &Arc<World>) {
     go(move || block_on(future(goroutine)));
 }
 
-/// Those that sleep for next to no time.
+/// Hogs that sleep for next to no time.
 fn nappers(world: &Arc<World>) {
     for _ in 0..2 {
         let world = world.clone();
@@ -149,7 +150,7 @@ const HOGS: [(&str, Hogs); 9] = [
     ("nappers", nappers),
 ];
 
-/// Runs the test with each of the hogs on one worker.
+/// Runs the victim beside each kind of hogs, all on a single worker.
 fn against_all_hogs(victim: impl Fn(&Arc<World>) + Sync) {
     let alone = alone_with(1);
     for (name, hogs) in HOGS {
@@ -158,7 +159,7 @@ fn against_all_hogs(victim: impl Fn(&Arc<World>) + Sync) {
             let world = Arc::new(World::default());
             hogs(&world);
             for _ in 0..100 {
-                gosched(); // they are under way
+                gosched(); // the hogs are under way
             }
             victim(&world);
             semacquire(&world.gate);
@@ -276,7 +277,7 @@ fn one_that_waits_for_a_mutex() {
     });
 }
 
-/// One that computes, and calls into the runtime once in a while.
+/// A victim of a goroutine that computes, and calls into the runtime once in a while.
 #[test]
 fn a_victim_of_one_that_computes() {
     let _alone = alone_with(1);
@@ -299,7 +300,7 @@ fn a_victim_of_one_that_computes() {
     });
 }
 
-/// Work for any worker, when all workers there are have something to do.
+/// Work for any worker, when all existing workers are busy.
 #[test]
 fn work_from_outside_against_busy_workers() {
     let alone = alone();
@@ -311,7 +312,7 @@ fn work_from_outside_against_busy_workers() {
             let world = world.clone();
             go(move || hogs(&world));
         }
-        // From a thread: through the global queue.
+        // Start from a thread: the start goes through the global queue.
         for _ in 0..10 {
             spawn(|| ()).join().unwrap();
         }
@@ -323,7 +324,7 @@ fn work_from_outside_against_busy_workers() {
     set_max_procs(before);
 }
 
-/// With `max_procs` hogs on as many workers, a main goroutine and whatever it starts still run.
+/// A main goroutine, and the goroutines that main starts, still run beside `max_procs` hogs on as many workers.
 #[test]
 fn busy_workers_all_over() {
     let alone = alone();
@@ -345,7 +346,7 @@ fn busy_workers_all_over() {
     }
 }
 
-/// Several workers.
+/// Each of several workers has hogs.
 #[test]
 fn hogs_on_every_worker() {
     let alone = alone_with(2);
@@ -374,7 +375,7 @@ fn hogs_on_every_worker() {
     }
 }
 
-/// One that locks and unlocks a mutex in a loop, while another waits for it.
+/// A goroutine locks and unlocks a mutex in a loop, while another goroutine waits for that mutex.
 #[test]
 fn a_mutex_that_is_never_left_alone() {
     let alone = alone();
@@ -399,7 +400,7 @@ fn a_mutex_that_is_never_left_alone() {
     run(hog_and_victim);
 }
 
-/// An owner that computes between two unlocks, and locks the mutex again before the waiter that it has woken has run: the
+/// An owner computes between two unlocks, and locks the mutex again before the waiter that it has woken has run. The
 /// waiter has its turn when the watcher asks, every 10 ms, and not at the 64th unlock.
 #[test]
 fn a_mutex_whose_owner_computes() {
@@ -429,8 +430,8 @@ fn a_mutex_whose_owner_computes() {
     });
 }
 
-/// The watcher looks at bubbles too: a goroutine that has run for a tick gives way at its next call, long before the
-/// 64th, which asks the clock anyway.
+/// The watcher looks at bubbles, too: a goroutine that has run for a tick yields at its next call, long before the 64th
+/// call, which looks at the clock anyway.
 #[test]
 fn the_watcher_asks_in_every_kind_of_scheduler() {
     fn calls_until_the_other_runs() -> u32 {
@@ -439,7 +440,7 @@ fn the_watcher_asks_in_every_kind_of_scheduler() {
         Builder::new().on(Placement::Here).go(move || runs.store(true, Relaxed));
         let mut calls = 0;
         while !ran.load(Relaxed) {
-            thread::sleep(Duration::from_millis(15)); // as a goroutine that computes
+            thread::sleep(Duration::from_millis(15)); // blocks the worker, as a goroutine that computes
             semrelease(&free, Wake::Normal);
             calls += 1;
         }
@@ -451,7 +452,8 @@ fn the_watcher_asks_in_every_kind_of_scheduler() {
     }
 }
 
-/// What is placed on a busy worker has the next turn but one or two, not that of the next look at everything.
+/// A goroutine that is placed on a busy worker has its turn after a turn or two, not only at the worker's next look at
+/// all queues.
 #[test]
 fn what_is_placed_waits_no_longer_than_what_is_woken() {
     let _alone = alone_with(2);

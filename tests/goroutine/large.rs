@@ -1,4 +1,5 @@
-//! Large closures, futures and values, on stacks of the default size: a program that overflows one ends the process.
+//! Large closures, futures and values, on stacks of the default size: a program that overflows a stack ends the
+//! process.
 #![forbid(unsafe_code)]
 
 use std::convert::Infallible;
@@ -16,7 +17,7 @@ use sudog::x::{ErrGroup, SingleFlight};
 use sudog::{Builder, block_on, blocking, compute, go, go_async, run, scope, spawn, spawn_async};
 use support::Watchdog;
 
-/// Bytes of which each has this value.
+/// A value of `N` bytes, which all have the same value.
 struct Large<const N: usize>([u8; N]);
 
 impl<const N: usize> Large<N> {
@@ -29,14 +30,14 @@ impl<const N: usize> Large<N> {
     }
 }
 
-/// Runs `f` as main of a `run`: on 8 MiB.
+/// Runs `f` as the main goroutine of a `run`, on a stack of 8 MiB.
 fn on_main(f: fn()) {
     let _watchdog = Watchdog::new();
     run(f);
 }
 
-/// A test for each way to start something. The macro makes `$check` a closure that holds 1 MiB, and `$done` a channel on
-/// which `$check` reports its end.
+/// Makes a test for each way to start something. The macro makes `$check` a closure that holds 1 MiB, and `$done` a
+/// channel on which `$check` reports its end.
 macro_rules! starts {
     ($($name:ident |$check:ident, $done:ident| $start:expr;)+) => {$(
         #[test]
@@ -133,7 +134,8 @@ mod closures {
         };
     }
 
-    /// The caller's stack is a thread's, so these have one that is large enough for the closure itself.
+    /// The caller's stack is a thread's stack, so run the caller on a thread whose stack is large enough for the
+    /// closure itself.
     #[test]
     fn main_of_run() {
         let _watchdog = Watchdog::new();
@@ -149,7 +151,7 @@ mod closures {
     }
 }
 
-/// Each of these runs as a goroutine with a stack of the default size, and has large values.
+/// Makes tests of which each runs as a goroutine with a stack of the default size, and has large values.
 macro_rules! passes {
     ($($name:ident $body:block)+) => {$(
         #[test]
@@ -162,7 +164,7 @@ macro_rules! passes {
 mod values {
     use super::*;
 
-    /// Without debug assertions stacks are an eighth.
+    /// Half of a default stack with debug assertions. Without debug assertions stacks are an eighth as large.
     const SIZE: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 10 };
 
     type Value = Large<SIZE>;
@@ -179,14 +181,14 @@ mod values {
         (tx, rx)
     }
 
-    /// A goroutine waits to send.
+    /// Starts a goroutine that waits to send.
     fn waiting() -> Receiver<Value> {
         let (tx, rx) = channel(0);
         go(move || drop(tx.send(value())));
         rx
     }
 
-    /// A goroutine waits to receive.
+    /// Starts a goroutine that waits to receive.
     fn awaited() -> Sender<Value> {
         let (tx, rx) = channel::<Value>(0);
         go(move || rx.recv().unwrap().check());

@@ -1,8 +1,9 @@
-//! A call that gives something back is a safepoint: a goroutine that only acquires and releases, and never waits, does
-//! not keep the other goroutines of its worker out. Each primitive, in each kind of scheduler.
+//! A call that releases something is a safepoint: a goroutine that only acquires and releases, and never waits, does
+//! not starve the other goroutines of its worker. Each primitive is tested in each kind of scheduler.
 //!
-//! The hog goes round until its neighbour has run, and at most [`ROUNDS`] times: rounds are counted, not timed. The
-//! exceptions are checked the other way round: there the neighbour must *not* run, as the owners of spin locks rely on it.
+//! The hog makes rounds until its neighbour has run, and at most [`ROUNDS`] rounds: rounds are counted, not timed. The
+//! exceptions are checked the other way round: there the neighbour must *not* run, because the owners of spin locks
+//! rely on that.
 //!
 //! The contract and the list of exceptions: `docs/goroutines.md`, "Safepoints".
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
@@ -32,22 +33,22 @@ use sudog::x::{SingleFlight, Weighted};
 use sudog::{Builder, Placement, block_on, go, run, without_switching};
 use support::goroutine::{alone, one_worker, until};
 
-/// Far more than a slice takes, or a tick of the watcher.
+/// The most rounds of a hog: they take far longer than a slice, or a tick of the watcher.
 const ROUNDS: usize = 4_000_000;
-/// After so many rounds the hog's thread sleeps.
+/// The number of rounds after which the hog's thread sleeps.
 const PAUSE: usize = ROUNDS / 16;
-/// Some slices, and some hundred safepoints in each.
+/// A number of rounds that takes some slices, with some hundred safepoints in each slice.
 const SOME_ROUNDS: usize = 100_000;
 
 #[derive(Clone, Copy)]
 enum Set {
-    /// A `run` with so many workers.
+    /// A `run` with this number of workers.
     Run(usize),
     /// A bubble.
     Bubble,
 }
 
-/// Runs `main` as a goroutine among such workers. By a test that has the workers to itself.
+/// Runs `main` as a goroutine in such a set of workers. The calling test must have the workers to itself.
 fn in_set<T: Send + 'static>(set: Set, main: impl FnOnce() -> T + Send + 'static) -> T {
     match set {
         Set::Run(workers) => {
@@ -58,7 +59,7 @@ fn in_set<T: Send + 'static>(set: Set, main: impl FnOnce() -> T + Send + 'static
     }
 }
 
-/// Goes round until `state` is true, and returns whether that has come in time.
+/// Makes rounds until `state` is true, and returns whether `state` became true in time.
 fn rounds_until(state: &AtomicBool, mut round: impl FnMut()) -> bool {
     let mut left = ROUNDS;
     while !state.load(Relaxed) && left > 0 {
@@ -72,7 +73,7 @@ fn rounds_until(state: &AtomicBool, mut round: impl FnMut()) -> bool {
     state.load(Relaxed)
 }
 
-/// The hog makes rounds until its neighbour has run. Nothing is lost at a switch in between.
+/// Asserts that a hog that makes rounds lets its neighbour run, and that nothing is lost at a switch in between.
 fn lets_others_run<S: 'static>(set: Set, make: fn() -> S, round: fn(&S), is_whole: fn(&S) -> bool) {
     let _alone = alone();
     let ran = in_set(set, move || {
@@ -88,7 +89,7 @@ fn lets_others_run<S: 'static>(set: Set, make: fn() -> S, round: fn(&S), is_whol
     assert!(ran, "the neighbour has not run for {ROUNDS} rounds");
 }
 
-/// Nothing switches in `f`: a neighbour that is ready does not run.
+/// Asserts that nothing switches in `f`: a ready neighbour does not run.
 fn keeps_others_out(f: impl FnOnce() + Send) {
     set_max_procs(1);
     run(|| {
@@ -106,7 +107,8 @@ fn keeps_others_out(f: impl FnOnce() + Send) {
     });
 }
 
-/// A primitive, a round that never waits, and whether all of it is there between two rounds.
+/// Tests of safepoints. An entry has a primitive, a round that never waits, and a check that the primitive is whole
+/// between rounds.
 macro_rules! safepoints {
     ($($(#[$cfg:meta])* $name:ident: $make:expr, $round:expr, $is_whole:expr;)+) => { $(
         $(#[$cfg])*
@@ -140,7 +142,7 @@ macro_rules! safepoints {
     )+ };
 }
 
-/// What never switches if it does not wait, and a round of it.
+/// Tests of exceptions. An entry has a primitive that never switches unless it waits, and a round.
 macro_rules! exceptions {
     ($($(#[$cfg:meta])* $name:ident: $make:expr, $round:expr;)+) => { $(
         $(#[$cfg])*
@@ -162,14 +164,14 @@ fn take_and_give<S: Semaphore>(sema: &S) {
     sema.release(Wake::Normal);
 }
 
-/// Whether it has one permit, and no more.
+/// Returns whether the semaphore has one permit, and no more.
 fn has_one<S: Semaphore>(sema: &S) -> bool {
     sema.try_acquire() && !sema.try_acquire()
 }
 
 fn lock_and_unlock<L: RawLock>(lock: &L) {
     let guard = lock.lock();
-    // SAFETY: the guard of the acquisition above.
+    // SAFETY: `guard` came from `lock` above, and has not been released.
     unsafe { lock.unlock(guard) };
 }
 
@@ -179,22 +181,22 @@ fn can_be_locked<L: RawLock>(lock: &L) -> bool {
 
 fn write<L: RawRwLock>(lock: &L) {
     let guard = lock.lock();
-    // SAFETY: the guard of the acquisition above.
+    // SAFETY: `guard` came from `lock` above, and has not been released.
     unsafe { lock.unlock(guard) };
 }
 
 fn read<L: RawRwLock>(lock: &L) {
     let guard = lock.rlock();
-    // SAFETY: the guard of the acquisition above.
+    // SAFETY: `guard` came from `rlock` above, and has not been released.
     unsafe { lock.runlock(guard) };
 }
 
-/// Of two that do this one waits for the other, if that gives way while it reads.
+/// Writes, then reads. Of two goroutines that do this, either waits for the other if the other yields while it reads.
 fn write_then_read<L: RawRwLock>(lock: &L) {
     let guard = lock.lock();
-    // SAFETY: the guard of the acquisition above.
+    // SAFETY: `guard` came from `lock` above, and has not been released.
     let guard = unsafe { lock.downgrade(guard) };
-    // SAFETY: the guard of the downgrade.
+    // SAFETY: `guard` came from `downgrade` above, and has not been released.
     unsafe { lock.runlock(guard) };
 }
 
@@ -204,7 +206,8 @@ fn can_be_written<L: RawRwLock>(lock: &L) -> bool {
 
 const LONG: Duration = Duration::from_secs(3600);
 
-// ---- what is a safepoint ---------------------------------------------------------------------------------------------
+// ---- calls that are safepoints
+// ---------------------------------------------------------------------------------------
 
 safepoints! {
     // runtime::sema
@@ -283,7 +286,7 @@ fn full_pool() -> Pool<u8, NoNew> {
     pool
 }
 
-/// A call that is stopped: made by the first round, which is in a scheduler.
+/// A delayed call that each round stops. The first round makes the call, because only then is there a scheduler.
 #[derive(Default)]
 struct Lazy(std::sync::OnceLock<AfterFunc>);
 
@@ -311,7 +314,7 @@ mod waiting_array {
         capacitor.depart(ticket);
     }
 
-    /// No thread is between arrival and departure: all of the limit can arrive.
+    /// Returns whether no thread is between arrival and departure, so that all of the limit can arrive.
     fn is_empty<C: ArriveDepart>(capacitor: &C) -> bool {
         (0..capacitor.limit()).all(|_| {
             let ticket = capacitor.try_arrive();
@@ -328,7 +331,7 @@ mod waiting_array {
             |s| s.try_acquire_many(2);
         benaphore_post_none: Benaphore::new(1), |s| s.post(0), has_one;
         benaphore_post_raw: Benaphore::new(1),
-            // SAFETY: alive for as long as it is borrowed.
+            // SAFETY: the pointer comes from the reference `s`, so the semaphore is alive.
             |s| { s.acquire_many(1).unwrap(); unsafe { Benaphore::post_raw(s, 1) } },
             has_one;
         benaphore_close: Benaphore::new(1), |s| s.close(), |s| s.is_closed();
@@ -419,7 +422,7 @@ fn read_locked() -> (GoRwMutex, ShardedRwMutex) {
     (rw, sharded)
 }
 
-/// What the exceptions are told to do.
+/// The advice for users of the exceptions: call `gosched`.
 #[test]
 fn gosched_is_the_remedy() {
     for set in [Set::Run(1), Set::Run(2), Set::Bubble] {
@@ -436,7 +439,7 @@ fn gosched_is_the_remedy() {
     }
 }
 
-/// A safepoint that may not switch is counted as one, but does not take the turn of those that may.
+/// A safepoint that may not switch is counted, but does not take the turn of the safepoints that may switch.
 #[test]
 fn a_turn_is_not_lost_without_switching() {
     fn round(s: &AtomicU32) {
@@ -449,7 +452,7 @@ fn a_turn_is_not_lost_without_switching() {
             set,
             || {
                 let s = AtomicU32::new(0);
-                semrelease_many(&s, 0); // each 64th is the other one
+                semrelease_many(&s, 0); // shifts the count, so that each 64th call is the other call
                 s
             },
             round,
@@ -458,7 +461,7 @@ fn a_turn_is_not_lost_without_switching() {
     }
 }
 
-/// As the rounds of a goroutine that panics: others would believe that they panicked.
+/// Safepoints in a goroutine that panics do not switch: the other goroutines would believe that they panicked.
 #[test]
 fn not_in_a_panic() {
     struct Rounds;
@@ -480,7 +483,7 @@ fn not_in_a_panic() {
 
 // ---- a neighbour that waits for the very lock ------------------------------------------------------------------------
 
-/// The owner locks and unlocks until its neighbour, which waits for the lock, has had it.
+/// Asserts that an owner that locks and unlocks lets its neighbour, which waits for the lock, have the lock.
 fn lets_waiters_have_it<L: Send + Sync + 'static>(make: fn() -> L, lock: fn(&L), unlock: fn(&L), wait: fn(&L)) {
     for set in [Set::Run(1), Set::Run(2), Set::Bubble] {
         let _alone = alone();
@@ -493,7 +496,7 @@ fn lets_waiters_have_it<L: Send + Sync + 'static>(make: fn() -> L, lock: fn(&L),
                 wait(&neighbour.0);
                 neighbour.2.store(true, Relaxed);
             });
-            // It is of the same worker, so it goes on to wait before this one has another turn.
+            // The neighbour is on the same worker, so it goes on to its wait before this goroutine has another turn.
             until(|| begun.load(Relaxed));
             unlock(&mutex);
             let in_time = rounds_until(&had_it, || {

@@ -1,4 +1,4 @@
-//! Goroutines that borrow: whatever happens, the borrowed frame stands until they have ended.
+//! Goroutines that borrow: whatever happens, the borrowed frame stays until these goroutines have ended.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use sudog::{Builder, ScopedJoinHandle, block_on, run, scope, spawn};
 use support::Watchdog;
 use support::goroutine::text;
 
-/// Raises a count when it is dropped, after all that waits before.
+/// A value whose destructor yields, and then raises a count.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl Drop for Counted<'_> {
@@ -127,7 +127,8 @@ fn panics_of_goroutines_are_the_scopes() {
             scope(|s| drop(s.spawn(|| panic!("of a handle"))));
         });
         assert_eq!(text(&*panic), "a goroutine of this scope has panicked");
-        // Joined, it is the joiner's.
+        // A panic of a joined goroutine goes to the joiner.
+        // A `goexit` of the owner goes on after the wait for the goroutines.
         scope(|s| assert_eq!(text(&*s.spawn(|| panic!("joined")).join().unwrap_err()), "joined"));
     });
 }
@@ -182,7 +183,7 @@ fn goroutines_of_a_scope_have_names_and_places() {
             builder.spawn_scoped(s, || std::thread::current().id()).join().unwrap()
         });
         assert_eq!(there, here);
-        // Refused: what was borrowed is free again, and the scope ends.
+        // A start that is refused gives back its borrows, and the scope ends.
         let refused = catch_unwind(AssertUnwindSafe(|| {
             scope(|s| Builder::new().on(sudog::Placement::Worker(255)).go_scoped(s, || ()));
         }));

@@ -1,4 +1,4 @@
-//! Futures in a select, beside channels: locks, permits, groups, contexts, goroutines, and futures of strangers.
+//! Futures in a select, beside channels: locks, permits, groups, contexts, goroutines, and futures of other libraries.
 
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn, ready};
@@ -18,7 +18,7 @@ use sudog::{block_on, block_on_limited, context, go, run, spawn, spawn_async, sy
 use support::Watchdog;
 use support::goroutine::{text, until};
 
-/// Runs the test as a goroutine, and on a thread without one.
+/// Runs the test as a goroutine, and on a thread without a goroutine.
 fn both(test: impl Fn() + Clone + Send + 'static) {
     let _watchdog = Watchdog::new();
     run(test.clone());
@@ -30,13 +30,13 @@ fn a_mutex_beside_a_channel() {
     both(|| {
         let mutex = Arc::new(Mutex::new(1));
         let quit = Chan::<()>::new(0);
-        // Free: taken at once.
+        // A free mutex is locked at once.
         let got = select! {
             future(mutex.lock_async()) -> guard => *guard,
             recv(quit) => 0,
         };
         assert_eq!(got, 1);
-        // Taken: the channel wins, and the mutex is free for others afterwards.
+        // Of a locked mutex and a closed channel the channel wins, and later the mutex is free for other goroutines.
         let guard = mutex.lock();
         let closer = spawn({
             let quit = quit.clone();
@@ -49,7 +49,7 @@ fn a_mutex_beside_a_channel() {
         assert!(closed);
         drop(guard);
         closer.join().unwrap();
-        // Unlocked while the select waits.
+        // The mutex is unlocked while the select waits.
         let (guard, never) = (mutex.lock(), Chan::<()>::new(0));
         let other = spawn({
             let (mutex, never) = (mutex.clone(), never.clone());
@@ -107,7 +107,7 @@ fn a_group_a_context_a_permit_a_goroutine_and_a_time() {
     });
 }
 
-/// A group in whose select another case wins counts no waiter any more: its next round is no misuse.
+/// A group counts no waiter any more after another case of the select has won: the group's next round is no misuse.
 #[test]
 fn a_wait_for_a_group_that_loses_is_undone() {
     both(|| {
@@ -132,7 +132,8 @@ fn a_wait_for_a_group_that_loses_is_undone() {
     });
 }
 
-/// A permit and a value come at once, from two threads. One is taken; the other is there.
+/// A permit and a value come at the same time, from two threads. The select takes one of the two, and the other stays
+/// available.
 #[test]
 fn of_a_permit_and_a_value_one_is_taken() {
     let watchdog = Watchdog::new();
@@ -179,7 +180,7 @@ fn of_a_permit_and_a_value_one_is_taken() {
     test();
 }
 
-/// Of a future and a channel that are both ready, each is chosen as often as the other.
+/// A select with a channel and futures that are all ready chooses each case equally often.
 #[test]
 fn the_choice_is_uniform() {
     both(|| {
@@ -259,7 +260,7 @@ fn limits() {
     });
 }
 
-/// The deadline passes while a peer sends: what was received is not lost, nor what was sent reported as not sent.
+/// The deadline passes while a peer sends: no received value is lost, and no sent value is reported as not sent.
 #[test]
 fn a_deadline_beside_a_peer() {
     let watchdog = Watchdog::new();
@@ -319,7 +320,7 @@ fn a_select_of_any_number() {
         select.future(semacquire_async(&permits), |()| 1);
         assert_eq!(select.wait(), 2);
         sender.join().unwrap();
-        // Without a future again: the other road.
+        // Without a future, the same select takes the other code path again.
         let sender = spawn({
             let ch = ch.clone();
             move || ch.send(3)
@@ -330,10 +331,10 @@ fn a_select_of_any_number() {
     });
 }
 
-/// What loses is dropped before the arm is evaluated, in its place, though the select may wait there.
+/// A losing future is dropped before the arm is evaluated, in its place, although the select may wait there.
 #[test]
 fn a_future_that_loses_is_dropped_before_the_arm() {
-    /// It must not be moved once it was polled, and says when it is dropped.
+    /// A future that must not be moved after a poll, and that notes its drop.
     struct Pinned<'a> {
         at: Cell<usize>,
         dropped: &'a AtomicBool,
@@ -434,7 +435,7 @@ fn futures_that_misbehave() {
             }
         }));
         assert!(panicked.is_err());
-        sender.join().unwrap(); // it was received, and went with the panic, as with that of an arm
+        sender.join().unwrap(); // the value was received, and was dropped by the panic, as with a panic of an arm
         assert!(ch.try_recv().is_err());
     });
 }
@@ -461,7 +462,7 @@ fn a_select_in_a_poll() {
     });
 }
 
-/// In tasks; and the deadlock report names the wait.
+/// Selects in tasks. The deadlock report names the wait.
 #[test]
 fn in_tasks() {
     let _watchdog = Watchdog::new();
@@ -495,7 +496,8 @@ fn in_tasks() {
     assert_eq!(block_on(async { 1 }), 1);
 }
 
-/// Losers leave nothing behind, however many: the semaphore has no waiter, and the waits are not slower at the end.
+/// Losing futures leave nothing behind, however many they are: the semaphore has no waiter, and the waits are not
+/// slower at the end.
 #[test]
 fn a_hundred_thousand_losers() {
     both(|| {

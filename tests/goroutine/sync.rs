@@ -22,7 +22,7 @@ use support::{Watchdog, eventually};
 
 const WAKES: [Wake; 2] = [Wake::Normal, Wake::Handoff];
 
-/// Cheap and good enough: the next of a sequence.
+/// Returns the next number of a pseudo-random sequence: cheap, and random enough for these tests.
 fn next(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33
@@ -50,7 +50,7 @@ fn a_hundred_thousand_goroutines_wait() {
             }
             until(|| STARTED.load(Relaxed) == CROWD);
             while waiters(&GATE) < CROWD {
-                sleep(Duration::from_millis(1)); // to count them takes as long as to walk along the line
+                sleep(Duration::from_millis(1)); // pause: a count takes as long as a walk along the queue
             }
             assert_eq!(DONE.load(Relaxed), 0);
             alone.watchdog.pat();
@@ -62,7 +62,8 @@ fn a_hundred_thousand_goroutines_wait() {
     assert_eq!(GATE.load(Relaxed), 0);
 }
 
-/// Those of another worker in a row are handed to it together: up to 32, in rows of one worker or of several in turn.
+/// Consecutive waiters of another worker are handed to that worker together, up to 32 at a time. The waiters come in
+/// rows of the same worker, or from several workers in turn.
 #[test]
 fn one_wakes_the_waiters_of_several_workers() {
     static LIST: NotifyList = NotifyList::new();
@@ -109,7 +110,7 @@ fn one_wakes_the_waiters_of_several_workers() {
     set_max_procs(before);
 }
 
-/// A chain: each is woken by the one before it.
+/// A chain in which each goroutine is woken by the goroutine before.
 #[test]
 fn a_chain_of_goroutines() {
     const LINKS: usize = 10_000;
@@ -145,7 +146,7 @@ fn crowd_at_a_mutex<P: policy::Policy>() {
         mutex.1.store(n + 1, Relaxed);
         mutex.0.unlock();
     };
-    // Threads at the same mutex, too.
+    // Threads lock the same mutex, too.
     thread::scope(|s| {
         for _ in 0..2 {
             s.spawn(|| (0..ROUNDS).for_each(|round| inside(&mutex, round)));
@@ -175,7 +176,7 @@ fn a_crowd_at_a_mutex_by_the_policy_for_threads() {
     crowd_at_a_mutex::<policy::Threads>();
 }
 
-/// Holders that sleep, so that all others queue, starves, and is handed over to.
+/// A mutex whose holders sleep, so that all other goroutines queue, turns to starvation mode and is handed over.
 #[test]
 fn a_mutex_held_across_waits() {
     let _alone = alone();
@@ -203,7 +204,7 @@ fn a_mutex_held_across_waits() {
     assert_eq!(*mutex.lock(), 200);
 }
 
-/// A few permits, many goroutines and threads, every order and every wake.
+/// A few permits, and many goroutines and threads, with every order and every wake.
 #[test]
 fn a_crowd_at_a_semaphore() {
     const PERMITS: u32 = 3;
@@ -238,7 +239,8 @@ fn a_crowd_at_a_semaphore() {
 
 // ---- deadlines ------------------------------------------------------------------------------------------------------
 
-/// Deadlines that fall together with releases, on whatever worker: each permit has an owner in the end.
+/// Runs waits whose deadlines fall together with releases, on any worker. In the end the semaphore has all its permits
+/// again.
 fn hammer_deadlines(run: impl Fn(Box<dyn FnOnce() + Send>), goroutines: u64) {
     let sema = Arc::new(AtomicU32::new(2));
     let (got, gave_up) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -327,7 +329,7 @@ fn deadlines_against_releases_from_outside() {
                 if semacquire_until(&sema, Order::Fifo, deadline) {
                     taken.fetch_add(1, Relaxed);
                 } else {
-                    semacquire(&sema); // the permit is there, or comes
+                    semacquire(&sema); // the permit is available, or comes
                 }
                 assert_eq!((sema.load(SeqCst), waiters(&sema)), (0, 0));
                 answered.store(round + 1, SeqCst);
@@ -420,8 +422,9 @@ fn a_cancel_ends_the_waits_of_goroutines() {
 
 // ---- handoffs -------------------------------------------------------------------------------------------------------
 
-/// One round of Go's `TestSemaHandoff`: a goroutine that is handed a permit runs before the one that released it goes
-/// on. Yielding goroutines keep the workers slightly busy. True if the waiter was first.
+/// Makes a round of Go's `TestSemaHandoff`: a goroutine that is handed a permit runs before the releaser goes on.
+///
+/// Yielding goroutines keep the workers slightly busy. Returns true if the waiter was first.
 fn hand_off_once(waiter_on: Placement, spinners: usize) -> bool {
     let shared = Arc::new((AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false)));
     let spinners: Vec<_> = (0..spinners)
@@ -450,7 +453,7 @@ fn first_of(rounds: usize, round: impl Fn() -> bool) -> usize {
     (0..rounds).filter(|_| round()).count()
 }
 
-/// Go: `TestSemaHandoff`.
+/// Go's `TestSemaHandoff`.
 #[test]
 fn the_waiter_runs_before_the_releaser_goes_on() {
     const ROUNDS: usize = 10_000;
@@ -459,7 +462,8 @@ fn the_waiter_runs_before_the_releaser_goes_on() {
     assert!(first * 10 >= ROUNDS * 9, "{first} of {ROUNDS}");
 }
 
-/// Hardly a matter of luck if both are on one worker: only a slice that ends at that very moment lets another go first.
+/// A handoff on a single worker, where luck hardly matters: only a slice that ends at that very moment lets another
+/// goroutine go first.
 #[test]
 fn on_one_worker_the_waiter_runs_first() {
     const ROUNDS: usize = 10_000;
@@ -470,7 +474,7 @@ fn on_one_worker_the_waiter_runs_first() {
     assert!(first * 100 >= ROUNDS * 99, "{first} of {ROUNDS}");
 }
 
-/// Once handed over, a permit has one owner.
+/// A permit that is handed over has a single owner.
 #[test]
 fn no_newcomer_takes_a_handed_over_permit() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Bubbles: Go's `internal/synctest/synctest_test.go` (1.27) by name, and what differs.
+//! Bubbles: Go's `internal/synctest/synctest_test.go` (1.27) by name, and the differences from Go.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Waits for what never comes.
+/// Waits for a permit that never comes.
 fn for_ever() {
     static NEVER: AtomicU32 = AtomicU32::new(0);
     semacquire(&NEVER);
@@ -42,7 +42,7 @@ fn panics(wanted: &str, f: impl FnOnce() + Send + 'static) -> String {
 fn now_is_the_bubble_s() {
     synctest::test(|| {
         let start = now();
-        thread::sleep(MS); // of the system, and the bubble stands still
+        thread::sleep(MS); // sleeps by the system's clock, and the bubble's clock stands still
         assert_eq!(now(), start);
         let child = spawn(now);
         assert_eq!(child.join().unwrap(), start);
@@ -51,7 +51,7 @@ fn now_is_the_bubble_s() {
     });
 }
 
-/// Waits that look at the clock again and again do so at its end, too.
+/// Waits that look at the clock again and again still do so at the end of the clock.
 #[test]
 fn the_end_of_the_clock() {
     let _watchdog = Watchdog::new();
@@ -60,7 +60,7 @@ fn the_end_of_the_clock() {
         while begun.checked_add(left).is_none() {
             left /= 2;
         }
-        // As late as can be: each second that is left halves.
+        // Sleep until the last possible time: each step halves the rest.
         sleep(left);
         let mut step = left;
         while !step.is_zero() {
@@ -158,7 +158,7 @@ fn time_after() {
     });
 }
 
-/// A call that is set is no goroutine that is left behind, and is not made.
+/// A delayed call does not count as a goroutine that is left behind, and is not made after the bubble's end.
 #[test]
 fn timer_after_bubble_exit() {
     synctest::test(|| after_func(SECOND, || unreachable!()));
@@ -168,7 +168,7 @@ fn timer_after_bubble_exit() {
     });
 }
 
-/// In Go they run in any order.
+/// The order in which goroutines wake at the same instant. In Go they run in any order.
 #[test]
 fn those_that_wake_at_one_instant_wake_in_the_order_of_their_waits() {
     synctest::test(|| {
@@ -296,7 +296,7 @@ fn an_alarm_is_cancelled_elsewhere() {
         blocking(move || drop(made));
         sleep(HOUR);
     });
-    // And one that outlives its bubble: it is called off like any other, and drops its waker.
+    // A context that outlives its bubble is cancelled like any other context, and drops its waker.
     let (ctx, cancel) = synctest::test(|| context::with_timeout_cause(&context::background(), HOUR, Noticed));
     assert_eq!((ctx.err(), DROPS.load(SeqCst)), (None, 0));
     cancel.cancel();
@@ -448,7 +448,7 @@ fn deadlock_child() {
     assert!(text.contains("\"late\" [sleep"), "time stands still after main: {text}");
     assert!(text.contains("1 async task"), "{text}");
     assert_eq!(text.matches("started as goroutine::synctest::").count(), 2, "{text}");
-    // With the places of the two calls where switches are observed.
+    // The text has the places of the two calls if switches are observed.
     assert_eq!(text.lines().count(), if cfg!(debug_assertions) { 9 } else { 7 }, "{text}");
 }
 

@@ -24,7 +24,7 @@ use sudog::{JoinHandle, block_on, blocking, go, go_async, on_goroutine, run, spa
 use support::goroutine::{Dropped, alone, one_worker, text, until};
 use support::{Watchdog, eventually};
 
-/// Pending once.
+/// Yields once: pending at the first poll, ready at the second.
 async fn yield_once() {
     let mut yielded = false;
     poll_fn(|cx| {
@@ -76,7 +76,7 @@ fn results_and_panics_of_tasks() {
         });
         assert_eq!(text(&*panics.join().unwrap_err()), "in a task");
         assert!(spawn_async(async { goexit() }).join().unwrap_err().is::<Goexit>());
-        go_async(async { goexit() }); // and the process does not mind
+        go_async(async { goexit() }); // the process goes on
     });
 }
 
@@ -235,7 +235,7 @@ fn a_hundred_thousand_tasks_wait() {
     assert_eq!(GATE.load(Relaxed), 0);
 }
 
-/// Locals live for one poll.
+/// Locals that live for a single poll.
 #[test]
 fn locals_of_a_poll() {
     static MAKES: AtomicUsize = AtomicUsize::new(0);
@@ -247,7 +247,8 @@ fn locals_of_a_poll() {
         };
     }
     let _alone = alone();
-    // On one worker; else another may begin the next poll before the locals of the last one have been dropped.
+    // Use a single worker; with more, another worker may begin the next poll before the locals of the last poll have
+    // been dropped.
     one_worker(|| {
         let task = spawn_async(async {
             LOCAL.with(|_| ());
@@ -259,7 +260,7 @@ fn locals_of_a_poll() {
         task.join().unwrap();
         until(|| DROPS.load(Relaxed) == 2);
     });
-    // On any: each poll makes its own, and all are dropped.
+    // On any worker, each poll makes locals of its own, and all locals are dropped.
     run(|| {
         let task = spawn_async(async {
             for n in 3..=20 {
@@ -295,7 +296,7 @@ fn a_handle_is_a_future() {
     });
 }
 
-/// Counts its wake-ups.
+/// A waker that counts its wake-ups.
 #[derive(Default)]
 struct Counting(AtomicUsize);
 
@@ -350,7 +351,7 @@ fn block_on_anywhere() {
         yield_once().await;
         let (sender, receiver) = channel();
         let (woken, mut sent) = (Arc::new(AtomicBool::new(false)), false);
-        // Woken by another thread, late.
+        // Another thread wakes the task, late.
         poll_fn(move |cx| {
             if !std::mem::replace(&mut sent, true) {
                 sender.send(cx.waker().clone()).unwrap();
@@ -370,7 +371,7 @@ fn block_on_anywhere() {
     assert_eq!(run(|| block_on(future())), 5);
     assert_eq!(run(|| spawn(move || block_on(future())).join().unwrap()), 5);
     assert_eq!(block_on(async { block_on(future()) }), 5);
-    // It need not be Send, and may borrow.
+    // The future need not be Send, and may borrow.
     let local = 1;
     assert_eq!(
         run(|| {
@@ -400,7 +401,7 @@ fn a_future_that_panics_in_block_on() {
     assert_eq!(text(&*run(|| catch_unwind(panics).unwrap_err())), "here");
 }
 
-/// Wakers outlive what they woke, on whatever thread.
+/// Wakers outlive the tasks that they woke, on whatever thread.
 #[test]
 fn wakers_that_outlive_their_tasks() {
     let _alone = alone();
@@ -440,7 +441,7 @@ fn wakers_that_outlive_their_tasks() {
     kept.into_iter().for_each(Waker::wake);
 }
 
-/// Futures that are never ready, most of which keep no waker. They own `G`.
+/// Starts tasks whose futures are never ready. Most of the futures keep no waker. Each future owns a `G`.
 fn endless<G: Send + 'static>(mut guard: impl FnMut() -> G) -> Vec<JoinHandle<()>> {
     let guards: [_; 9] = std::array::from_fn(|_| guard());
     let [a, b, c, d, e, f, g, h, i] = guards;
@@ -474,7 +475,7 @@ fn endless<G: Send + 'static>(mut guard: impl FnMut() -> G) -> Vec<JoinHandle<()
             let _guard = g;
             select_async! { recv(Chan::<u8>::nil()) => {}, default(Duration::MAX) => {} }
         }),
-        // A waker is kept for a while, and dropped.
+        // A goroutine keeps a waker for a while, and drops that waker.
         spawn_async(async move {
             let _guard = h;
             let mut keeps = false;
@@ -487,7 +488,7 @@ fn endless<G: Send + 'static>(mut guard: impl FnMut() -> G) -> Vec<JoinHandle<()
             })
             .await;
         }),
-        // The task itself keeps what would wake it.
+        // The task itself keeps the guard whose drop would wake the task.
         spawn_async(async move {
             let _guard = i;
             let held = held;
@@ -497,7 +498,7 @@ fn endless<G: Send + 'static>(mut guard: impl FnMut() -> G) -> Vec<JoinHandle<()
     ]
 }
 
-/// Like a goroutine that waits for ever: whether or not anything keeps a waker of it.
+/// A task that waits for ever stays, like a goroutine, whether or not anything keeps a waker of the task.
 #[test]
 fn a_task_that_waits_for_ever_stays() {
     let _alone = alone();
@@ -522,7 +523,7 @@ fn a_task_that_waits_for_ever_stays() {
     assert!(!handles.iter().any(JoinHandle::is_finished));
 }
 
-/// Woken in vain, it stays; and what wakes it at last finds it.
+/// A task that is woken in vain stays, and the last wake-up finds that task.
 #[test]
 fn a_task_whose_waker_is_dropped_can_still_be_woken() {
     let _alone = alone();
@@ -542,7 +543,7 @@ fn a_task_whose_waker_is_dropped_can_still_be_woken() {
         for _ in 0..100 {
             let waker = next();
             drop(waker.clone());
-            waker.wake(); // the last one
+            waker.wake(); // wakes by the last waker
         }
         let last = next();
         ready.store(true, Relaxed);

@@ -22,7 +22,7 @@ use support::{Watchdog, eventually};
 const MS: Duration = Duration::from_millis(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// That `f` takes no less than `d`. How much more is not checked.
+/// Asserts that `f` takes no less than `d`. There is no upper bound.
 #[track_caller]
 fn takes<T>(d: Duration, f: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
@@ -36,7 +36,7 @@ fn takes<T>(d: Duration, f: impl FnOnce() -> T) -> T {
 #[test]
 fn a_sleep_is_never_short() {
     let _alone = alone();
-    takes(MS, || sleep(MS)); // a thread
+    takes(MS, || sleep(MS)); // sleeps on a thread
     run(|| {
         for micros in [0, 1, 10, 100, 1000, 3000] {
             let d = Duration::from_micros(micros);
@@ -83,7 +83,7 @@ fn async_sleeps() {
             .collect();
         assert!(tasks.into_iter().all(|task| task.join().unwrap()));
     });
-    // Dropped before it fires, and never polled.
+    // Drop a sleep before it fires, and a sleep that is never polled.
     drop(sleep_async(HOUR));
     let mut never = Box::pin(sleep_async(HOUR));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
@@ -137,7 +137,7 @@ fn a_timer_fires_once() {
     run(fires);
 }
 
-/// One receive gets the time, whatever the ways of all are; and it gets it as well if it is the last to look.
+/// A single receive gets the time, whatever the ways of all receives are, also if that receive is the last to look.
 #[test]
 fn a_timer_fires_for_one_of_many() {
     let alone = alone();
@@ -163,8 +163,8 @@ fn a_timer_fires_for_one_of_many() {
     });
 }
 
-/// Go 1.23: a receive that begins after a stop or a reset gets no time from before, though the timer had fired; and the
-/// results say that no receive got it.
+/// Go 1.23: a receive that begins after a stop or a reset gets no earlier time, although the timer had fired. The
+/// results of the stop and the reset say that no receive got that time.
 #[test]
 fn nothing_stale_is_received() {
     let _alone = alone();
@@ -194,7 +194,7 @@ fn nothing_stale_is_received() {
     run(check);
 }
 
-/// Waits of each kind learn of a reset, to an earlier time and to a later one, and of a stop.
+/// Waits of each kind see a reset to an earlier or a later time, and a stop.
 #[test]
 fn a_timer_that_is_set_anew_while_receives_wait() {
     let alone = alone();
@@ -204,7 +204,7 @@ fn a_timer_that_is_set_anew_while_receives_wait() {
             let (waits, begun) = (timer.clone(), Instant::now());
             let wait = spawn(move || way(&waits));
             for _ in 0..20 {
-                gosched(); // it waits by now, as a rule
+                gosched(); // the receive waits by now, as a rule
             }
             assert!(timer.reset(MS));
             assert!(wait.join().unwrap() < begun + HOUR);
@@ -268,7 +268,7 @@ fn a_timer_is_either_stopped_or_fires() {
     });
 }
 
-/// A future that is dropped has received nothing, and its task is not woken for it.
+/// A future that is dropped has received nothing, and the timer does not wake its task.
 #[test]
 fn a_timer_s_future_that_is_dropped() {
     struct Counts(AtomicUsize);
@@ -298,7 +298,7 @@ fn a_timer_s_future_that_is_dropped() {
     assert_eq!(Arc::strong_count(&wakes), 2);
 }
 
-/// All wakers are woken, and the goroutines too, if one waker panics.
+/// All wakers are woken, and the goroutines, too, even if a waker panics.
 #[test]
 fn a_waker_that_panics_keeps_no_other_from_being_woken() {
     struct Panics;
@@ -341,10 +341,10 @@ fn after_func_calls_once() {
     };
     takes(MS, || {
         let _timer = after_func(MS, calls);
-        semacquire(&DONE); // a thread
+        semacquire(&DONE); // waits on a thread
     });
     run(|| {
-        drop(after_func(MS, calls)); // the timer is not needed
+        drop(after_func(MS, calls)); // the call does not need the timer
         semacquire(&DONE);
         let stopped = after_func(HOUR, calls);
         assert!(stopped.stop());
@@ -370,7 +370,7 @@ fn after_func_calls_or_is_stopped() {
     assert_eq!(CALLS.load(Relaxed) + stopped, ROUNDS);
 }
 
-/// What is stopped is dropped, uncalled, when `stop` returns.
+/// A stopped call has been dropped without being called when `stop` returns.
 #[test]
 fn after_func_drops_what_it_does_not_call() {
     static DROPS: AtomicUsize = AtomicUsize::new(0);
@@ -385,7 +385,7 @@ fn after_func_drops_what_it_does_not_call() {
     }
 }
 
-/// Until its time a call is no goroutine.
+/// Until its time a delayed call is no goroutine.
 #[test]
 fn a_call_to_come_is_no_goroutine() {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
@@ -402,7 +402,7 @@ fn a_call_to_come_is_no_goroutine() {
     });
 }
 
-/// What a call has captured is not copied to the small stack of its goroutine.
+/// The captures of a delayed call are not copied to the small stack of the call's goroutine.
 #[test]
 fn a_call_with_a_large_capture() {
     #[inline(never)]
@@ -440,7 +440,7 @@ fn a_ticker_ticks() {
             select! { recv(ticker) => {}, recv(after(HOUR)) => unreachable!() }
         });
         takes(2 * MS, || {
-            ticker.reset(2 * MS); // else a tick may have been due while this thread did not run
+            ticker.reset(2 * MS); // otherwise a tick may have been due while this thread did not run
             block_on(ticker.recv_async());
         });
         assert_eq!(
@@ -462,12 +462,12 @@ fn ticks_without_a_receiver_are_dropped() {
         let ticker = Ticker::new(3 * MS);
         sleep(20 * MS);
         assert!(ticker.recv() < begun + 5 * MS, "the first is there");
-        // If all that were missed were there, this would take no time; but the next may be due at once.
+        // If all missed ticks were kept, this would take no time. The next tick may be due at once.
         takes(3 * MS, || (0..3).for_each(|_| _ = ticker.recv()));
     });
 }
 
-/// Receivers of all kinds: each tick is for one, and each gets some.
+/// Receivers of all kinds: each tick goes to a single receiver, and each receiver gets some ticks.
 #[test]
 fn a_ticker_for_several() {
     let _alone = alone();
@@ -556,7 +556,7 @@ fn sleepers_on_several_runs() {
     });
 }
 
-/// The last moment that an `Instant` can be.
+/// Returns the last possible `Instant`.
 fn end_of_time() -> Instant {
     let mut at = Instant::now();
     let mut step = Duration::MAX / 2;
@@ -569,10 +569,11 @@ fn end_of_time() -> Instant {
     at
 }
 
-/// An alarm at the end of time is no harm to others: one whose waker waits, and one that it waits for.
+/// An alarm at the end of time does not delay the other alarms: an alarm whose waker waits, and the alarm that ends
+/// this wait.
 #[test]
 fn an_alarm_at_the_end_of_time() {
-    /// Runs a closure.
+    /// A waker that runs a closure.
     struct Runs<F>(F);
 
     impl<F: Fn() + Send + Sync + 'static> Wake for Runs<F> {
@@ -593,7 +594,7 @@ fn an_alarm_at_the_end_of_time() {
     let (_watchdog, _alone) = (Watchdog::new(), alone());
     let (_never, _cancel) = context::with_deadline(&context::background(), end_of_time());
     let (_last, _cancel) = context::with_deadline(&context::background(), end_of_time() - MS);
-    thread::sleep(10 * MS); // the watcher sleeps, as a rule
+    thread::sleep(10 * MS); // the watcher sleeps by now, as a rule
     let _first = set(MS, || {
         semacquire(&NEXT);
         semrelease(&DONE, sema::Wake::Normal);
@@ -604,7 +605,7 @@ fn an_alarm_at_the_end_of_time() {
 
 // ---- limits ---------------------------------------------------------------------------------------------------------
 
-/// A wait that gives up takes nothing: the timer and the handle are as they were.
+/// A wait that gives up takes nothing: the timer and the handle are unchanged.
 #[test]
 fn waits_that_give_up() {
     let _watchdog = Watchdog::new();
@@ -628,7 +629,7 @@ fn waits_that_give_up() {
         });
         select! { recv(*timer) => unreachable!(), default(&cancelled) -> why => assert_eq!(why, WaitError::Cancelled) }
         assert!(matches!(sleeper.join_limited(&cancelled), Err(WaitError::Cancelled)));
-        // What is there is taken, whatever the limit.
+        // A time or a result that is already there is taken, whatever the limit.
         assert!(timer.reset(Duration::ZERO));
         until(|| sleeper.is_finished());
         sleeper.join().unwrap();
@@ -642,8 +643,8 @@ fn waits_that_give_up() {
     test();
 }
 
-/// Each worker's alarms are apart. One that is due before all others is heard, whichever worker has set it; and one that
-/// another worker calls off is gone.
+/// Each worker has alarms of its own. An alarm that is due before all others goes off, whichever worker has set it. An
+/// alarm that another worker cancels is gone.
 #[test]
 fn alarms_of_all_workers() {
     let _alone = alone();
@@ -651,7 +652,7 @@ fn alarms_of_all_workers() {
     let before = set_max_procs(3);
     run(|| {
         const HOUR: Duration = Duration::from_secs(3600);
-        // The thread that wakes sleeps until this one.
+        // The thread that wakes sleepers sleeps until this alarm.
         let (_far, _cancel) = context::with_timeout(&context::background(), HOUR);
         for worker in (0..3).cycle().take(9) {
             let there = Builder::new().on(Placement::Worker(worker)).spawn(move || {

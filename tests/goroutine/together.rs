@@ -1,4 +1,4 @@
-//! `together`: what is started under it stays on the caller's worker.
+//! `together`: goroutines that are started under `together` stay on the caller's worker.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use sudog::x::ErrGroup;
 use sudog::{Builder, Placement, blocking, go, go_async, run, scope, spawn};
 use support::goroutine::{alone_with, here};
 
-/// Every way to start a goroutine, and what these start.
+/// Starts goroutines in every way, and goroutines from these goroutines: all stay on this worker.
 #[test]
 fn all_that_is_started_stays_here() {
     let _alone = alone_with(2);
@@ -52,8 +52,8 @@ fn all_that_is_started_stays_here() {
     });
 }
 
-/// A worker that has no time keeps what is started under `together`, and what that starts. Other work is stolen after ten
-/// milliseconds at the latest.
+/// A busy worker keeps the goroutines that are started under `together`, and the goroutines that these start. Other
+/// work is stolen after ten milliseconds at the latest.
 #[test]
 fn nothing_is_stolen() {
     let _alone = alone_with(2);
@@ -71,8 +71,8 @@ fn nothing_is_stolen() {
     });
 }
 
-/// Goroutines that use the stacks of those that were started under `together` are not marked: each begins its life with a
-/// child of its own, which another worker may take while its worker has no time.
+/// Later goroutines that use the stacks of goroutines started under `together` are not marked. Each of these first
+/// starts a child, which another worker may take while its own worker is busy.
 #[test]
 fn the_mark_ends_with_the_goroutine_and_with_the_call() {
     let _alone = alone_with(2);
@@ -83,12 +83,12 @@ fn the_mark_ends_with_the_goroutine_and_with_the_call() {
             _ = catch_unwind(AssertUnwindSafe(|| together(|| resume_unwind(Box::new(())))));
             assert_eq!(spawn(here).join().unwrap(), here(), "still inside of the outer call");
         });
-        // On a stack that has just been used, and on this one.
+        // Start from a goroutine on a stack that has just been used, and from this goroutine.
         let elsewhere = move || {
             let place = Arc::new(Mutex::new(None));
             let theirs = place.clone();
             go(move || *theirs.lock().unwrap() = Some(here()));
-            while place.lock().unwrap().is_none() {} // this worker has no time for it
+            while place.lock().unwrap().is_none() {} // keep this worker busy
             let place = *place.lock().unwrap();
             place != Some(here())
         };
@@ -99,7 +99,7 @@ fn the_mark_ends_with_the_goroutine_and_with_the_call() {
     });
 }
 
-/// On a thread without a goroutine it is a call.
+/// On a thread without a goroutine, `together` just calls the function.
 #[test]
 fn outside_of_goroutines() {
     assert_eq!(together(|| spawn(|| 1).join().unwrap()), 1);

@@ -1,16 +1,16 @@
-//! User code beside all that it may do: a table of the places where it runs, times its deeds. After each pair the object
-//! must work as before, and the others of the worker must have had their turns.
+//! User code at each place where it runs: a table of the places, times the deeds of user code. After each pair the
+//! object must work as before, and the other goroutines of the worker must have had their turns.
 //!
 //! | deed | |
 //! |---|---|
 //! | `Panics` | |
-//! | `Waits` | for a goroutine of the same worker, which has not begun |
-//! | `Reenters` | calls the very object that runs it |
+//! | `Waits` | for a goroutine of the same worker that has not begun |
+//! | `Reenters` | calls the object that runs the user code |
 //! | `Exits` | ends its goroutine |
 //! | `Yields` | |
 //!
-//! A place that is to be added is one entry: what makes its object, and has the user code run. What a place does not
-//! support is named with the reason; `docs/design.md`, "Where user code runs", has the same.
+//! A new place is a single entry: code that makes its object, and has the user code run. A deed that a place does not
+//! support is named with the reason; `docs/design.md`, "Where user code runs", has the same exceptions.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 #![forbid(unsafe_code)]
 
@@ -57,7 +57,7 @@ enum Deed {
 
 const DEEDS: [Deed; 5] = [Panics, Waits, Reenters, Exits, Yields];
 
-/// Does its deed, once, after it has been armed.
+/// The user: code that does its deed, once, after it has been armed.
 #[derive(Clone)]
 struct User(Arc<State>);
 
@@ -65,7 +65,7 @@ struct State {
     deed: Deed,
     armed: AtomicBool,
     acted: AtomicBool,
-    /// Calls the object.
+    /// A closure that calls the object, for `Reenters`. Set at most once, by the scene.
     reenters: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -102,18 +102,18 @@ impl User {
         }
     }
 
-    /// Something whose destructor acts.
+    /// Returns a value whose destructor acts.
     fn drops(&self) -> Drops {
         Drops(self.clone())
     }
 
-    /// A waker that acts when it wakes.
+    /// Returns a waker that acts when it wakes.
     fn waker(&self) -> Waker {
         Arc::new(Wakes(self.clone())).into()
     }
 }
 
-/// Releases a permit when it is dropped.
+/// A value whose destructor releases a permit.
 struct Releases(Arc<AtomicU32>);
 
 impl Drop for Releases {
@@ -142,14 +142,14 @@ impl WakeTask for Wakes {
 struct Place {
     name: &'static str,
     scene: fn(&User) -> Scene,
-    /// What is fatal here, or is not supported, and why.
+    /// The deeds that are fatal here or are not supported, each with the reason.
     except: &'static [(Deed, &'static str)],
 }
 
 struct Scene {
-    /// Arms the user, and has it act. Runs in a goroutine.
+    /// Arms the user, and makes it act. Runs in a goroutine.
     act: Box<dyn FnOnce() + Send>,
-    /// Whether the object works as before.
+    /// Asserts that the object works as before.
     check: Box<dyn Fn() + Send>,
 }
 
@@ -161,7 +161,7 @@ fn here() -> Builder {
     Builder::new().on(Placement::Here).on_panic(OnPanic::Unwind)
 }
 
-/// One pair, on one worker.
+/// Tests one pair of a place and a deed, on a single worker.
 fn pair(place: &Place, deed: Deed) {
     let _alone = alone_with(1);
     let user = User::new(deed);
@@ -172,18 +172,18 @@ fn pair(place: &Place, deed: Deed) {
     run(|| here().spawn(check).join().unwrap());
 }
 
-/// What has come out of the driver: its own assertions are no deed.
+/// Asserts that a panic that came out of the driver is the user's. A failed assertion of the driver is raised again.
 fn assert_is_the_users(ended: thread::Result<()>) {
     let Err(payload) = ended else { return };
     let text = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
-    // A deed itself; or what a primitive makes of it for the others.
+    // The panic of a deed itself, or the panic that a primitive raises in the other goroutines because of the deed.
     let deeds = ["hostile", "has ended its goroutine", "goexit was called outside of a goroutine"];
     if !payload.is::<Goexit>() && !text.is_some_and(|text| deeds.iter().any(|deed| text.contains(deed))) {
         resume_unwind(payload);
     }
 }
 
-/// All pairs of these places, each in a thread of its name.
+/// Tests all pairs of these places, each pair in a thread with the pair's name.
 fn every_pair(places: &[Place]) {
     let mut failed = Vec::new();
     for place in places {
@@ -201,7 +201,7 @@ fn every_pair(places: &[Place]) {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// The future is pending, and its waker acts.
+/// Polls a future that is pending, with a waker that acts.
 fn poll_early<F: Future>(future: Pin<&mut F>, user: &User) {
     assert!(future.poll(&mut Context::from_waker(&user.waker())).is_pending());
 }
@@ -214,7 +214,7 @@ const NO_SWITCH: &str = "documented: whatever waits in there blocks the worker";
 
 // ---- the runtime ----------------------------------------------------------------------------------------------------
 
-/// The worker's queues, its timers, and its stacks.
+/// Asserts that the worker's queues, timers and stacks work.
 fn goroutines_work() {
     let done = Arc::new(AtomicU32::new(0));
     for _ in 0..3 {
@@ -226,7 +226,7 @@ fn goroutines_work() {
 }
 
 trait YieldAndWait {
-    /// A wait that ends by its deadline only.
+    /// Waits, and asserts that only the deadline ends the wait.
     fn yield_and_wait(d: Duration) -> bool;
 }
 
@@ -239,7 +239,7 @@ impl YieldAndWait for G {
     }
 }
 
-/// A permit goes through, and none is left.
+/// Asserts that a permit goes through, and that no permit is left.
 fn permits_work(permits: &AtomicU32) {
     assert_eq!(permits.load(SeqCst), 0);
     semrelease(permits, Wake::Normal);
@@ -247,7 +247,8 @@ fn permits_work(permits: &AtomicU32) {
     assert_eq!(permits.load(SeqCst), 0);
 }
 
-/// A local whose initialiser acts, for the one user that has been put here; and one whose destructor does.
+/// The user for `MADE`, a local whose initialiser acts, and for `DROPPED`, a local whose destructor acts. `None` if
+/// there is no user.
 static LOCAL_USERS: StdMutex<Option<User>> = StdMutex::new(None);
 static LOCALS_TURN: StdMutex<()> = StdMutex::new(());
 
@@ -313,7 +314,7 @@ const RUNTIME: &[Place] = &[
             let act = move || {
                 user.arm();
                 let captured = user.drops();
-                here().go(move || drop(captured)); // main goes on, and returns, before it
+                here().go(move || drop(captured)); // main goes on, and returns, before this goroutine begins
             };
             scene(act, goroutines_work)
         },
@@ -587,7 +588,7 @@ const RUNTIME: &[Place] = &[
             let (again, checked) = (list.clone(), list.clone());
             user.reenters(move || {
                 again.with_ticket(|ticket| assert!(!ticket.wait(Some(Instant::now()))));
-                again.notify_one(); // the outer one's
+                again.notify_one(); // for the outer ticket
             });
             let user = user.clone();
             let act = move || {
@@ -633,7 +634,7 @@ const RUNTIME: &[Place] = &[
     },
 ];
 
-/// A future that is ready, and holds something.
+/// A future that is ready, and holds a value.
 struct Held<T>(#[allow(dead_code)] T);
 
 impl<T> Future for Held<T> {
@@ -668,7 +669,7 @@ fn in_the_runtime() {
 
 // ---- sync -----------------------------------------------------------------------------------------------------------
 
-/// A key, value or error that acts as it is hashed, compared, cloned, shown, or made into another.
+/// A key, value or error that acts when it is hashed, compared, cloned, shown, or converted.
 #[derive(Clone)]
 struct Acts {
     user: User,
@@ -710,7 +711,7 @@ impl PartialEq for Acts {
 
 impl Eq for Acts {}
 
-/// [`Acts`] that acts as it is cloned.
+/// A wrapper of [`Acts`] that acts when it is cloned.
 struct Clones(Acts);
 
 impl Clone for Clones {
@@ -751,7 +752,7 @@ impl fmt::Display for Fails {
 
 impl error::Error for Fails {}
 
-/// A key or value without a deed, and one with.
+/// Returns a key or value without a deed. The counterpart with a deed is `hostile`.
 fn plain(n: u32) -> Acts {
     Acts { user: User::new(Yields), at: At::Debug, n }
 }
@@ -763,7 +764,7 @@ fn hostile(user: &User, at: At, n: u32) -> Acts {
 const FATAL_AS_GO: &str = "fatal: documented, as in Go: a panic in a goroutine that nobody joins ends the process";
 const OWN_LOCK: &str = "it is the caller who has the lock there: to lock it again is to wait for oneself";
 
-/// A map, of which key 1 acts; and what is done with that key.
+/// Makes the scene of a map, of which key 1 acts, and in which `does` uses that key.
 fn map_of_keys(user: &User, at: At, does: fn(&Map<Acts, u32>, Acts)) -> Scene {
     let map = Arc::new(Map::new());
     for n in 0..100 {
@@ -796,7 +797,7 @@ fn map_of_keys(user: &User, at: At, does: fn(&Map<Acts, u32>, Acts)) -> Scene {
     })
 }
 
-/// A group, and what is done with a key that acts.
+/// Makes the scene of a `SingleFlight`, in which `does` uses a key that acts.
 fn flights_of(user: &User, at: At, does: fn(&SingleFlight<Acts, u32, ()>, Acts)) -> Scene {
     let group = Arc::new(SingleFlight::<Acts, u32, ()>::new());
     let (again, checked) = (group.clone(), group.clone());
@@ -809,7 +810,7 @@ fn flights_of(user: &User, at: At, does: fn(&SingleFlight<Acts, u32, ()>, Acts))
     let act = move || {
         let key = hostile(&user, at, 1);
         user.arm();
-        // Another call for the key is under way.
+        // Run `does` while another call for the key is under way.
         group.do_(plain(1), || {
             does(&group, key);
             Ok(1)
@@ -824,7 +825,7 @@ fn flights_work<K: Hash + Eq>(group: &SingleFlight<K, u32, ()>, key: fn(u32) -> 
     assert_eq!(format!("{group:?}"), "SingleFlight { calls: 0, waiters: 0 }");
 }
 
-/// A group of which one goroutine acts; and what is left in it.
+/// Makes the scene of a group in which a goroutine acts, and checks that the group still works.
 fn group_of(user: &User, goes: fn(&ErrGroup, User)) -> Scene {
     let (group, ctx) = ErrGroup::with_context(&context::background());
     let group = Arc::new(group);
@@ -840,7 +841,7 @@ fn group_of(user: &User, goes: fn(&ErrGroup, User)) -> Scene {
         drop(ctx);
     };
     scene(act, move || {
-        // All that were in it have ended; it can be used again.
+        // All goroutines of the group have ended, and the group can be used again.
         let _ = catch_unwind(AssertUnwindSafe(|| checked.wait()));
         let ran = Arc::new(AtomicBool::new(false));
         let runs = ran.clone();
@@ -853,7 +854,7 @@ fn group_of(user: &User, goes: fn(&ErrGroup, User)) -> Scene {
     })
 }
 
-/// A context, its cancel, and its other waiters.
+/// Makes the scene of a context, its cancel, and its other waiters.
 fn context_of(user: &User, follows: fn(&context::Context, User) -> Box<dyn Send>) -> Scene {
     let (ctx, cancel) = context::with_cancel(&context::background());
     let (again, checked) = (cancel.clone(), ctx.clone());
@@ -865,7 +866,7 @@ fn context_of(user: &User, follows: fn(&context::Context, User) -> Box<dyn Send>
     let user = user.clone();
     let act = move || {
         let mut kept = vec![follows(&ctx, user.clone())];
-        // Other waiters for it, and for a child: they are told all the same.
+        // Add other waiters for the context and for a child: the cancel tells these waiters all the same.
         let told = Arc::new(AtomicU32::new(0));
         let (child, _cancel) = context::with_cancel(&ctx);
         for ctx in [ctx.clone(), child] {
@@ -887,7 +888,7 @@ fn context_of(user: &User, follows: fn(&context::Context, User) -> Box<dyn Send>
     })
 }
 
-/// A bare lock of a user's that acts.
+/// A user's bare lock, which acts: at its unlock if the flag is set, else at its lock.
 struct Bare(Arc<sudog::sync::GoMutex>, User, bool);
 
 impl Locker for Bare {
@@ -940,7 +941,7 @@ impl Drop for Unlocks {
     }
 }
 
-/// A policy that acts; for the user that has been put into a slot of its own.
+/// A policy that acts, for the user in `POLICY_USER`.
 struct Policy;
 
 static POLICY_USER: StdMutex<Option<User>> = StdMutex::new(None);
@@ -961,7 +962,7 @@ impl WaitPolicy for Policy {
     }
 }
 
-/// Which threads go through a capacitor.
+/// An admission policy of a capacitor that acts, and sends all threads through the gate.
 #[derive(Default)]
 struct Admits;
 
@@ -978,7 +979,7 @@ impl ConstAdmission for Admits {
     const DEFAULT: Self = Self;
 }
 
-/// Puts the user into the slot, for `does`.
+/// Runs `does` while the user is in the slot `POLICY_USER`.
 fn with_policy(user: &User, does: impl FnOnce()) {
     struct Empties;
     impl Drop for Empties {
@@ -992,7 +993,8 @@ fn with_policy(user: &User, does: impl FnOnce()) {
     does();
 }
 
-/// A semaphore without a permit: the policy acts as one waits in its line. One that goes on is given a permit.
+/// Makes the scene of a semaphore without a permit: the policy acts while a goroutine waits in the queue. If the waiter
+/// goes on, it is given a permit.
 fn policy_of<S: Semaphore + 'static>(user: &User) -> Scene {
     let sema = Arc::new(S::new(0));
     let (again, checked) = (sema.clone(), sema.clone());
@@ -1014,7 +1016,7 @@ fn policy_of<S: Semaphore + 'static>(user: &User) -> Scene {
     };
     scene(act, move || {
         eventually(|| is_given.load(SeqCst));
-        // The one permit has been taken, or is there.
+        // The single permit has been taken, or is available.
         while checked.try_acquire() {}
         checked.release(Wake::Normal);
         checked.acquire(Order::Fifo);
@@ -1066,7 +1068,7 @@ const SYNC: &[Place] = &[
         scene: |user| {
             let once = Arc::new(Once::new());
             let (again, checked) = (once.clone(), once.clone());
-            // `do_` would wait for itself: documented.
+            // `do_` would wait for itself, as documented.
             user.reenters(move || assert!(!again.do_until(|| unreachable!(), Instant::now())));
             let user = user.clone();
             let act = move || {
@@ -1144,7 +1146,7 @@ const SYNC: &[Place] = &[
             });
             let user = user.clone();
             let act = move || {
-                pool.put(user.drops()); // the first to go
+                pool.put(user.drops()); // the first to be dropped
                 let others = [(); 3].map(|()| User::new(user.0.deed));
                 for other in &others {
                     other.reenters(|| ());
@@ -1289,7 +1291,7 @@ const SYNC: &[Place] = &[
                 map.store(1, Some(user.drops()));
                 user.arm();
                 map.delete(&1);
-                // It is dropped a little later.
+                // The value is dropped a little later.
                 while !user.0.acted.load(SeqCst) {
                     map.store(3, None);
                     map.delete(&3);
@@ -1371,7 +1373,7 @@ const SYNC: &[Place] = &[
             let act = move || {
                 let (go_on, sharer) = (Arc::new(AtomicU32::new(0)), group.clone());
                 let releases = go_on.clone();
-                // It shares the call, and the first caller clones the result.
+                // Another goroutine shares the call, and the first caller clones the result for that goroutine.
                 let starts = move || {
                     here().go(move || {
                         until(|| format!("{sharer:?}").contains("waiters: 1"));
@@ -1719,7 +1721,7 @@ const SYNC: &[Place] = &[
                 cancel.cancel(Fails(user.drops()));
                 assert_eq!(ctx.cause().unwrap().to_string(), "fails");
                 user.arm();
-                // This one comes too late, and is dropped.
+                // This cause comes too late, and is dropped.
                 cancel.cancel("another");
                 drop((ctx, cancel));
             };

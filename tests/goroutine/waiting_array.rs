@@ -54,8 +54,11 @@ over_every_form! {
     a_goroutine_that_may_not_switch
 }
 
-/// Not in a bubble, as all tests of this file whose goroutines wait asleep: a release by another test may have taken the
-/// waiters out of a chain, and not have readied them yet. A bubble takes that for a rest, and moves its clock to the deadline.
+/// Many goroutines contend on a single worker.
+///
+/// Not in a bubble, and neither are all other tests of this file whose goroutines wait asleep: a release by another
+/// test may have taken the waiters out of a chain, and not have readied them yet. A bubble takes that state for a rest,
+/// and moves its clock to the deadline.
 fn many_on_one_worker<W: TicketWait, D: Doorway>(new: fn() -> TicketSema<W, D>) {
     let _alone = alone_with(1);
     let sema = Arc::new(new());
@@ -137,7 +140,7 @@ fn a_goroutine_that_may_not_switch<W: TicketWait, D: Doorway>(new: fn() -> Ticke
     });
 }
 
-/// The primitives on their own, on one worker: a waiter lets the others run.
+/// The bare primitives, on a single worker: a waiter lets the other goroutines run.
 #[test]
 fn primitives() {
     let _alone = alone_with(1);
@@ -203,7 +206,8 @@ fn a_condition_that_panics() {
                         address_wait_until(KEY, || {
                             looks += 1;
                             if n % 2 == 1 && looks == 2 {
-                                // In the chain: waiters that come now stand above us. The condition should not do this.
+                                // The goroutine is in the chain: later waiters stand above it. A condition should not
+                                // do this.
                                 gosched();
                                 panic!("deliberate");
                             }
@@ -246,8 +250,10 @@ fn deadlines_on_run() {
 
 type Colliding = Benaphore<ChainWait<SpinThenPark, 1, One>>;
 
-/// In one bucket with a goroutine whose worker is busy, on top of the chain: `between` runs on that worker. One that
-/// waits no longer than it is told is told to wait longer, if it has gone before it was seen.
+/// Waits in the same bucket as a goroutine whose worker is busy and which is on top of the chain. `between` runs on
+/// that worker.
+///
+/// A waiter with a time limit may give up before it was seen. If so, it waits again, with twice the limit.
 fn beneath_a_busy_worker(waits: fn(&Colliding, Duration), between: impl FnOnce(&Colliding, &dyn Fn()) + Send) {
     let Alone { watchdog: _watchdog, .. } = &alone();
     let before = set_max_procs(1);
@@ -264,7 +270,7 @@ fn beneath_a_busy_worker(waits: fn(&Colliding, Duration), between: impl FnOnce(&
                 waiter.join().unwrap();
                 patience *= 2;
             };
-            sleep(Duration::from_millis(5)); // most likely asleep; if not, the test is easier
+            sleep(Duration::from_millis(5)); // the waiter below most likely sleeps now; if not, the test is easier
             let theirs = other.clone();
             let above = spawn(move || theirs.acquire_many(1).unwrap());
             until(|| other.wanted() == 1);

@@ -1,7 +1,7 @@
-//! After a goroutine has yielded, each goroutine and each task that was ready on its worker has had a turn: whatever made it
-//! ready, and in whatever order. And what keeps coming keeps no goroutine that yields out.
+//! After a goroutine has yielded, each goroutine and each task that was ready on its worker has had a turn: whatever
+//! made it ready, and in whatever order. And no stream of new work starves a goroutine that yields.
 //!
-//! All is counted, on one worker, where no thief takes a turn away.
+//! All turns are counted, on a single worker, where no thief takes a turn away.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::cell::Cell;
@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// Those that have a turn to come, and the turns.
+/// The number of expected turns, and the number of turns taken.
 #[derive(Clone, Default)]
 struct Turns {
     ready: Arc<AtomicUsize>,
@@ -57,10 +57,10 @@ fn spin(time: Duration) {
     }
 }
 
-/// Goroutines that wait for one of these each.
+/// Semaphores, each with a goroutine that waits for its permits.
 type Gates = Arc<[AtomicU32; 4]>;
 
-/// Starts a goroutine that waits at a gate, again and again. A permit is a turn for it.
+/// Starts a goroutine that waits at a gate, again and again. A permit is a turn for that goroutine.
 fn waits_at(gates: &Gates, gate: usize, turns: &Turns, over: &Arc<AtomicBool>) {
     let (gates, turns, over) = (gates.clone(), turns.clone(), over.clone());
     go(move || {
@@ -74,7 +74,7 @@ fn waits_at(gates: &Gates, gate: usize, turns: &Turns, over: &Arc<AtomicBool>) {
     });
 }
 
-/// Wakers of a task that is polled whenever it is woken.
+/// The waker of a task that is polled whenever it is woken.
 #[derive(Default)]
 struct Sleeping(std::sync::Mutex<Option<Waker>>);
 
@@ -88,7 +88,7 @@ fn all_that_is_ready_runs_first() {
             for gate in 0..4 {
                 waits_at(&gates, gate, &turns, &over);
             }
-            // A task that waits for its waker.
+            // Start a task that waits for its waker.
             let sleeping = Arc::new(Sleeping::default());
             let (task, polled, ends) = (sleeping.clone(), turns.clone(), over.clone());
             go_async(poll_fn(move |cx| {
@@ -108,7 +108,7 @@ fn all_that_is_ready_runs_first() {
                         0 => go(move || had.take()),
                         1 => Builder::new().on(Placement::Here).go(move || had.take()),
                         2 => go_async(async move { had.take() }),
-                        // Readied by this goroutine, or by a thread.
+                        // A goroutine that this goroutine or a thread readies.
                         3 | 4 => {
                             let gate = random.below(4) as usize;
                             if std::mem::replace(&mut woken[gate], true) {
@@ -123,7 +123,7 @@ fn all_that_is_ready_runs_first() {
                             }
                             sleeping.0.lock().unwrap().as_ref().unwrap().wake_by_ref();
                         }
-                        // One that yields has a turn at each of ours.
+                        // A goroutine that yields, and has a turn at each yield of this goroutine.
                         6 => {
                             let (begun, more) = (turns.clone(), random.below(3));
                             turns.expect();
@@ -138,7 +138,7 @@ fn all_that_is_ready_runs_first() {
                             continue;
                         }
                         _ => {
-                            // In the global queue.
+                            // A task that a thread wakes, through the global queue.
                             let waker = sleeping.clone();
                             if std::mem::replace(&mut tasks, 1) == 1 {
                                 continue;
@@ -166,7 +166,7 @@ fn all_that_is_ready_runs_first() {
     }
 }
 
-/// As many as the worker's own queue holds.
+/// Up to as many goroutines and tasks as the worker's own queue holds.
 #[test]
 fn so_do_two_hundred() {
     let _watchdog = Watchdog::new();
@@ -184,7 +184,7 @@ fn so_do_two_hundred() {
     });
 }
 
-/// Goroutines that yield have their turns in a row, none twice before another.
+/// Goroutines that yield have their turns in a row; none has two turns before another has had its turn.
 #[test]
 fn many_that_yield_take_turns() {
     let _watchdog = Watchdog::new();
@@ -199,7 +199,7 @@ fn many_that_yield_take_turns() {
                     for round in 1..=ROUNDS {
                         turns[me].store(round, Relaxed);
                         gosched();
-                        // Each of the others has had this round, and perhaps the next.
+                        // Each other goroutine has had its turn of this round, and perhaps of the next round.
                         for other in turns.iter() {
                             let had = other.load(Relaxed);
                             assert!(had == round || had == round + 1, "round {round}: {had}");
@@ -214,7 +214,7 @@ fn many_that_yield_take_turns() {
     });
 }
 
-/// The one that was readied last, which runs next on the rest of the slice, also if that is over.
+/// The goroutine that was readied last runs next on the rest of the slice, also when the slice is over.
 #[test]
 fn so_does_the_next_when_the_slice_is_over() {
     let _watchdog = Watchdog::new();
@@ -225,7 +225,7 @@ fn so_does_the_next_when_the_slice_is_over() {
         for _ in 0..8 {
             turns.expect();
             semrelease(&gates[0], Wake::Normal);
-            spin(Duration::from_millis(12)); // the watcher asks
+            spin(Duration::from_millis(12)); // the watcher asks for the worker
             gosched();
             turns.check("the one that was readied");
         }
@@ -249,7 +249,7 @@ fn so_does_a_sleeper_that_is_due() {
                     turns.take();
                 });
             }
-            gosched(); // they sleep
+            gosched(); // the sleepers start to sleep
             spin(Duration::from_millis(2));
             gosched();
             turns.check("the sleepers");
@@ -257,7 +257,7 @@ fn so_does_a_sleeper_that_is_due() {
     });
 }
 
-/// A goroutine that gives way at a safepoint has yielded.
+/// A goroutine that switches at a safepoint has yielded.
 #[test]
 fn a_safepoint_that_gives_way_is_a_yield() {
     let _watchdog = Watchdog::new();
@@ -282,9 +282,10 @@ fn a_safepoint_that_gives_way_is_a_yield() {
     });
 }
 
-// ---- none of it keeps a goroutine out that yields --------------------------------------------------------------------
+// ---- no stream of work starves a goroutine that yields
+// ----------------------------------------------------------------
 
-/// Yields beside what keeps coming: between two turns of the goroutine, at most so many steps.
+/// Yields beside a stream of work: between two turns of the goroutine, the stream makes at most `most` steps.
 fn comes_back(name: &'static str, most: usize, starts: fn(&Arc<AtomicUsize>, &Arc<AtomicBool>)) {
     one_worker(move || {
         let (steps, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -333,7 +334,7 @@ fn tasks_that_wake_themselves_let_it_come_back() {
 #[test]
 fn goroutines_that_ready_each_other_let_it_come_back() {
     let _watchdog = Watchdog::new();
-    // A slice of theirs, in a debug build.
+    // The number of steps in a slice of the pair, in a debug build.
     comes_back("a pair", 200_000, |steps, over| {
         let gates = Gates::default();
         for me in 0..2 {
@@ -350,7 +351,7 @@ fn goroutines_that_ready_each_other_let_it_come_back() {
     });
 }
 
-/// More than the worker's queue holds, and ever more.
+/// A flood of starts, more than the worker's queue holds.
 #[test]
 fn a_flood_of_starts_lets_it_come_back() {
     let _watchdog = Watchdog::new();
@@ -368,7 +369,7 @@ fn a_flood_of_starts_lets_it_come_back() {
     });
 }
 
-/// From a thread, by the global queue.
+/// Work from a thread, by the global queue.
 #[test]
 fn work_from_outside_lets_it_come_back() {
     let _watchdog = Watchdog::new();

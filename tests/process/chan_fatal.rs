@@ -1,6 +1,7 @@
-//! What the deadlock report says of goroutines that wait on channels: Go's words, in a child process each.
+//! Deadlock reports about goroutines that wait on channels, in Go's words. Each test is a child process.
 //!
-//! Without the test harness, whose threads could wake any goroutine for all that the report knows.
+//! These tests run without the test harness, because the deadlock report must assume that any thread of the harness
+//! could wake any goroutine.
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
 use std::process::Command;

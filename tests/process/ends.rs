@@ -1,7 +1,7 @@
-//! How runs and processes end: in a child process each, by its status and its words.
+//! The ends of runs and of processes. Each test is a child process, judged by its status and its output.
 //!
-//! Without the test harness, whose threads would be counted, and could wake any goroutine for all that the deadlock report
-//! knows.
+//! These tests run without the test harness, whose threads would be counted, and because the deadlock report must
+//! assume that any of these threads could wake any goroutine.
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
 use std::cell::RefCell;
@@ -23,7 +23,7 @@ const CHILD: &str = "SUDOG_TEST_CHILD";
 
 type Test = (&'static str, fn(), fn(Output));
 
-/// Each test, its program for a child process, and how that must end.
+/// Each test: its name, its program for a child process, and the expected end of that process.
 const TESTS: &[Test] = &[
     ("many_runs", many_runs, succeeds),
     ("calls_that_never_return", calls_that_never_return, succeeds),
@@ -44,7 +44,7 @@ fn main() {
     }
     for (name, _, ends) in TESTS.iter().filter(|(name, ..)| name.contains(&filter)) {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        // The standard input stays open, and empty.
+        // Keep the standard input open, and empty.
         let mut child = command
             .env(CHILD, name)
             .env_remove("SUDOG_MAXPROCS")
@@ -97,20 +97,20 @@ fn count(directory: &str) -> usize {
     std::fs::read_dir(directory).unwrap().count()
 }
 
-/// Pages that are resident.
+/// Returns the number of resident pages.
 fn memory() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     text.split(' ').nth(1).unwrap().parse().unwrap()
 }
 
-/// Threads, descriptors, memory and goroutines are as after the first runs.
+/// After many runs, the numbers of threads and descriptors, the memory and the goroutines are as after the first runs.
 fn many_runs() {
     const RUNS: u32 = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
     let some = |runs: u32| {
         for round in 0..runs {
             let sum = run(|| spawn(move || round).join().unwrap() + 1);
             assert_eq!(sum, round + 1);
-            // As in Go, a goroutine that has been joined may still be on its way out.
+            // As in Go, a goroutine that has been joined may not have ended yet.
             while num_goroutine() > 0 {
                 thread::yield_now();
             }
@@ -126,7 +126,7 @@ fn many_runs() {
     assert!(memory() <= pages + 256, "{} pages, and {pages} before", memory());
 }
 
-/// The process ends with its main, whatever its goroutines read.
+/// The process ends with its main function, even while goroutines are blocked in reads.
 fn calls_that_never_return() {
     static BEGUN: AtomicUsize = AtomicUsize::new(0);
     let (reader, writer) = pipe().unwrap();
@@ -150,7 +150,7 @@ fn calls_that_never_return() {
     std::mem::forget(writer);
 }
 
-/// A goroutine waits in a callback of C, in a frame that no panic may leave, as `run` returns.
+/// When `run` returns, a goroutine waits in a callback of C, in a frame that no panic may leave.
 fn goroutines_in_frames_of_c() {
     static INSIDE: AtomicUsize = AtomicUsize::new(0);
     extern "C" fn compare(_: *const libc::c_void, _: *const libc::c_void) -> libc::c_int {
@@ -162,7 +162,7 @@ fn goroutines_in_frames_of_c() {
     run(|| {
         go(|| {
             let mut numbers = [3, 1, 2];
-            // SAFETY: three numbers of four bytes; the comparison does not unwind.
+            // SAFETY: `numbers` has three numbers of four bytes, and `compare` does not unwind.
             unsafe { libc::qsort(numbers.as_mut_ptr().cast(), 3, 4, Some(compare)) };
         });
         while INSIDE.load(Relaxed) == 0 {
@@ -172,7 +172,7 @@ fn goroutines_in_frames_of_c() {
     assert_eq!(run(|| spawn(|| 1).join().unwrap()), 1);
 }
 
-/// In a goroutine `run` is a call; on each other thread it waits for a goroutine of its own.
+/// In a goroutine `run` is a plain call; on any other thread `run` waits for a goroutine of its own.
 fn a_run_inside_everything() {
     assert_eq!(run(|| run(|| run(|| 1))), 1, "in a run");
     assert_eq!(run(|| blocking(|| run(|| spawn(|| 2).join().unwrap()))), 2, "in a blocking call");
@@ -198,7 +198,7 @@ fn a_run_inside_everything() {
     assert_eq!((a, b), (5, 4), "on two threads at once");
 }
 
-/// The panic comes out of `run`. The other goroutines go on, and those that wait stay.
+/// The panic comes out of `run`. The other goroutines go on, and the waiting goroutines stay.
 fn a_run_that_panics_beside_others() {
     let (begun, gate) = (Arc::new(WaitGroup::new()), Arc::new(AtomicU32::new(0)));
     begun.add(2);
@@ -236,7 +236,7 @@ fn a_scope_that_never_ends() {
     });
 }
 
-/// Bubbles that end leave no thread. A bubble with goroutines left keeps its thread, and disturbs no other.
+/// A bubble that ends leaves no thread. A bubble with goroutines left keeps its thread, and disturbs no other bubble.
 fn bubbles_leave_nothing_behind() {
     let bubble = || {
         synctest::test(|| {

@@ -1,4 +1,4 @@
-//! What locks report of themselves: through types that do, and, with the feature `event`, through all.
+//! The events that locks record: by types that record, and, with the feature `event`, by all types.
 #![cfg(not(sudog_loom))]
 
 use std::ptr;
@@ -15,10 +15,10 @@ use sudog::sync::semaphore::TableSema;
 use sudog::sync::{GoMutex, RawLock, Semaphore};
 use support::{Watchdog, eventually};
 
-/// A table whose queues report.
+/// A table whose queues record events.
 enum Observed {}
 
-// SAFETY: a static.
+// SAFETY: `table` returns the same static table at each call, so a waiter and its releaser use the same table.
 unsafe impl Table for Observed {
     type Queue = Recorded<Treap>;
 
@@ -28,11 +28,11 @@ unsafe impl Table for Observed {
     }
 }
 
-/// In that table; and it tells where it is.
+/// A semaphore in the table `Observed`, which stores its address in `LATEST` before it waits.
 #[repr(transparent)]
 struct Listed(TableSema<Observed>);
 
-/// The semaphore with the last waiter.
+/// The semaphore of the latest waiter, or null. Written by each acquirer, and set to null by `recorded`.
 static LATEST: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
 impl Listed {
@@ -41,7 +41,7 @@ impl Listed {
     }
 }
 
-// SAFETY: passes every call on.
+// SAFETY: every call is passed on to `TableSema`, which keeps the contract of `Semaphore`.
 unsafe impl Semaphore for Listed {
     const LIFO: bool = true;
     const FIFO: bool = true;
@@ -73,7 +73,7 @@ unsafe impl Semaphore for Listed {
 
 type Mutex<P> = GoMutex<Listed, policy::Recorded<P>>;
 
-/// Sleeps at once, and starves when it has been beaten once.
+/// A policy whose contenders sleep at once, and starve when they have lost a race once.
 enum AtOnce {}
 
 impl Policy for AtOnce {
@@ -81,16 +81,16 @@ impl Policy for AtOnce {
     const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
 }
 
-/// What a race decides comes about sooner than this.
+/// The most rounds of a test whose outcome depends on a race. Each outcome occurs in fewer rounds.
 const ROUNDS: usize = 10_000;
 
-/// There is one recorder in a process.
+/// Takes the turn to use the recorder, of which a process has one.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: StdMutex<()> = StdMutex::new(());
     support::turn(&ALONE)
 }
 
-/// What happened to one lock.
+/// Returns the events of the lock at `addr`.
 fn of(events: &[Event], addr: usize) -> Vec<Event> {
     events.iter().copied().filter(|event| event.addr == addr).collect()
 }
@@ -99,7 +99,7 @@ fn kinds(events: &[Event]) -> Vec<Kind> {
     events.iter().map(|event| event.kind).collect()
 }
 
-/// Waits for the mutex, as the `n`-th in line, then unlocks it at once.
+/// Starts a thread that waits for the mutex, as the `n`-th waiter in the queue, and then unlocks the mutex at once.
 fn wait_in_line<'s, P: Policy>(
     s: &'s thread::Scope<'s, '_>,
     mutex: &'s Mutex<P>,
@@ -113,14 +113,14 @@ fn wait_in_line<'s, P: Policy>(
     waiter
 }
 
-/// The number of waiters of that semaphore.
+/// Returns the number of waiters of the semaphore in `LATEST`.
 fn in_line() -> usize {
-    // SAFETY: null, or within a mutex that its test keeps alive, and moves no more.
+    // SAFETY: `LATEST` is null, or points into a mutex that its test keeps alive and no longer moves.
     let semaphore = unsafe { LATEST.load(Relaxed).as_ref() };
     semaphore.map_or(0, |semaphore| Observed::table().waiters(semaphore))
 }
 
-/// What a test did to a mutex that it waited for, once.
+/// Returns the events of a test. The test uses a single mutex, and waits for that mutex.
 fn recorded(test: impl FnOnce()) -> Vec<Event> {
     LATEST.store(ptr::null_mut(), Relaxed);
     event::start();
@@ -166,7 +166,7 @@ fn overtaken_requeued_starving() {
                 let waiter = wait_in_line(s, &mutex, 1);
                 mutex.unlock(); // wakes the waiter ...
                 if mutex.try_lock() {
-                    eventually(|| in_line() == 1 || waiter.is_finished()); // ... and loses
+                    eventually(|| in_line() == 1 || waiter.is_finished()); // ... which loses
                     mutex.unlock();
                 }
             });
@@ -174,7 +174,7 @@ fn overtaken_requeued_starving() {
         if events.iter().all(|event| event.kind != Kind::Requeue) {
             continue; // the waiter was faster
         }
-        // The newcomer found no counted waiter: the one that it overtook was awake.
+        // The newcomer found no counted waiter: the waiter that it overtook was awake.
         let expected = [Kind::Sleep, Kind::Wake, Kind::StarvingEnter, Kind::Requeue, Kind::Handoff, Kind::StarvingExit];
         assert_eq!(kinds(&events), expected);
         assert!(events[0].waiter == events[1].waiter && events[3].waiter == events[4].waiter);
@@ -195,7 +195,7 @@ fn a_newcomer_overtakes_sleepers() {
             thread::scope(|s| {
                 mutex.lock();
                 (1..=2).for_each(|n| _ = wait_in_line(s, &mutex, n));
-                mutex.unlock(); // wakes one
+                mutex.unlock(); // wakes one waiter
                 if mutex.try_lock() {
                     mutex.unlock();
                 }
@@ -203,7 +203,7 @@ fn a_newcomer_overtakes_sleepers() {
         });
         if events.iter().any(|event| event.kind == Kind::Barge && event.who == events[2].who) {
             return;
-        } // else both had woken up in time
+        } // else both waiters had woken up in time
     }
     panic!("nobody was ever overtaken");
 }
@@ -220,13 +220,14 @@ fn a_waiter_that_gives_up_leaves() {
     assert_eq!(kinds(&events), [Kind::StarvingEnter, Kind::Sleep, Kind::Leave, Kind::StarvingExit]);
 }
 
-/// A semaphore that cannot hand over, and on whose way a waiter can be held.
+/// A semaphore that cannot hand over. While `HELD` is set, an acquirer is held before it queues.
 struct Slow(TableSema<Observed>);
 
 static HELD: AtomicBool = AtomicBool::new(false);
 static AT_GATE: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: as the one within.
+// SAFETY: every call is passed on to `TableSema`, which keeps the contract of `Semaphore`; a delay before `acquire`
+// breaks no rule.
 unsafe impl Semaphore for Slow {
     const LIFO: bool = true;
     const FIFO: bool = true;
@@ -264,9 +265,9 @@ fn a_token_is_stolen() {
             mutex.lock();
             mutex.unlock();
         });
-        eventually(|| AT_GATE.load(Relaxed)); // it starves, and is on its way to its place in line
-        mutex.unlock(); // there is no waiter yet to hand it to
-        mutex.lock(); // a newcomer, which must queue, but finds the permit
+        eventually(|| AT_GATE.load(Relaxed)); // the waiter starves, and is on its way to the queue
+        mutex.unlock(); // no waiter is queued yet, so the mutex is not handed over
+        mutex.lock(); // as a newcomer, which must queue, but finds the permit
         HELD.store(false, Relaxed);
         mutex.unlock();
     });
@@ -276,7 +277,7 @@ fn a_token_is_stolen() {
     assert_eq!(stolen[0].who, Who::Thread(own_number()));
 }
 
-/// This thread's.
+/// Returns the number of the calling thread in events.
 fn own_number() -> u64 {
     event::start();
     event::record(Kind::Want, 1, 0);
@@ -358,13 +359,13 @@ fn goroutines_have_their_own_names() {
         event::record(Kind::Want, sudog_runtime::goroutine_id() as usize, 0);
     });
     let mut events = event::stop().events;
-    events.retain(|event| event.kind == Kind::Want); // with the feature there is more
+    events.retain(|event| event.kind == Kind::Want); // the feature `event` adds other events
     let [a, b] = events[..] else { panic!("{events:?}") };
     assert!(matches!(a.who, Who::Goroutine(_)) && a.who != b.who, "{events:?}");
     assert_eq!(b.who, Who::Goroutine(b.addr as u64));
 }
 
-/// What is read while others write is whole, and in order thread by thread.
+/// A recording that ends while other threads record is whole, and each thread's events are in order.
 #[test]
 fn a_recording_ends_while_others_record() {
     let (watchdog, _alone) = (Watchdog::new(), alone());

@@ -1,6 +1,7 @@
 //! Go's tests of its atomics, over threads and over goroutines.
 //!
-//! Its tests of functions (`TestAddInt32`) and of methods (`TestAddInt32Method`) are one here: there are only methods.
+//! Go tests functions (`TestAddInt32`) and methods (`TestAddInt32Method`). Here there are only methods, so such a pair
+//! is a single test.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::mem;
@@ -20,7 +21,7 @@ support::over_threads_and_goroutines! {
     pointers_are_swapped_one_by_one
 }
 
-/// As Go's `magic32` and `magic64`: what must stay as it is on both sides.
+/// The counterpart of Go's `magic32` and `magic64`: the value on both sides of an atomic, which must not change.
 const MAGIC: u64 = 0xdedd_beef_dedd_beef;
 
 #[repr(C)]
@@ -48,7 +49,8 @@ macro_rules! numbers {
                 assert_eq!(mem::size_of_val(x), 3 * mem::size_of::<$n>());
             }
 
-            /// 1, 3, 7, ... and round to -1 or so, as Go's `delta + delta <= 0` ends; then what overflows.
+            /// Returns the deltas of Go's tests: the powers of two, as far as Go's `delta + delta <= 0` lets its loop
+            /// run, whose sums are 1, 3, 7, ..; then 0, and the smallest and the largest number, which overflow.
             fn numbers() -> impl Iterator<Item = $n> {
                 (0..<$n>::BITS).map(|bit| (1 as $n) << bit).chain([0, <$n>::MIN, <$n>::MAX])
             }
@@ -162,7 +164,7 @@ fn pointer() {
         (Some(a), Some(b)) => Arc::ptr_eq(a, b),
         (a, b) => a.is_none() && b.is_none(),
     };
-    // Equal, and not the same.
+    // Two of the pointers are equal, but not the same.
     let all = [None, Some(Arc::new(1)), Some(Arc::new(1)), None, Some(Arc::new(2))];
     let mut old = None;
     for new in &all {
@@ -179,7 +181,7 @@ fn pointer() {
             assert!(same(&p.load(), if equal { &new } else { value }));
         }
     }
-    // To put what is there already is a swap as well.
+    // A swap that puts the current pointer in again succeeds, too.
     p.store(all[1].clone());
     assert!(p.compare_and_swap(all[1].as_ref(), all[1].clone()));
     assert_eq!(format!("{p:?} {:?}", Pointer::<u32>::from(Arc::new(4))), "Some(1) Some(4)");
@@ -191,7 +193,7 @@ fn pointer() {
 
 const HAMMER: usize = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
 
-/// Go: `TestHammer32` and `TestHammer64`: the same sum, whatever it is made of.
+/// Go: `TestHammer32` and `TestHammer64`: the sum is the same, whatever operations make the sum.
 macro_rules! hammer {
     ($($Atomic:ident of $n:ty),+) => {$({
         let x = Arc::new([const { $Atomic::new(0) }; 5]);
@@ -204,11 +206,11 @@ macro_rules! hammer {
                 while !shared[1].compare_and_swap(old, old.wrapping_add(1)) {
                     old = shared[1].load();
                 }
-                // Go: `hammerSwap`: both halves are the same, or it was torn.
+                // Go: `hammerSwap`: both halves must be the same; otherwise the value was torn.
                 let new = turn as $n & !(!0 << (half - 1));
                 let old = shared[2].swap(new | new << half);
                 assert_eq!(old >> half & !(!0 << half), old & !(!0 << half), "torn");
-                // Go: `hammerAnd` and `hammerOr`: every bit, many times.
+                // Go: `hammerAnd` and `hammerOr`: set and clear every bit many times.
                 shared[3].or((1 as $n) << (turn as u32 % <$n>::BITS));
                 shared[4].and(!((1 as $n) << (turn as u32 % <$n>::BITS)));
                 if turn % 1000 == 0 {
@@ -229,7 +231,7 @@ fn hammer_64<K: Kind>() {
     hammer!(Int64 of i64, Uint64 of u64, Uintptr of usize);
 }
 
-/// Go: `TestHammerStoreLoad`: never half of one value and half of another.
+/// Go: `TestHammerStoreLoad`: a load never returns half of a value and half of another value.
 macro_rules! hammer_store_load {
     ($($check:ident: $Atomic:ident of $n:ty;)+) => {$(
         fn $check<K: Kind>() {
@@ -272,7 +274,7 @@ fn hammer_store_load_pointer<K: Kind>() {
     });
 }
 
-/// An atomic of any kind for the litmus tests.
+/// An atomic of any kind, for the litmus tests.
 trait Number: Send + Sync + 'static {
     fn zero() -> Self;
     fn get(&self) -> usize;
@@ -315,14 +317,15 @@ impl Number for Pointer<usize> {
 
 const LITMUS: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
 
-/// Go: `TestStoreLoadSeqCst*`: a thread that stores its own and then loads the other's misses it only if the other does
-/// not.
+/// Go: `TestStoreLoadSeqCst*`: a thread stores to its own atomic and then loads the other thread's. If a thread misses
+/// the other's store, the other does not miss the thread's.
 fn store_load_seq_cst<K: Kind, N: Number>() {
-    /// So that a store waits for its line while the load after it does not.
+    /// An atomic in a cache line of its own, so that a store waits for its line while the load after the store does
+    /// not.
     #[repr(align(128))]
     struct Apart<N>(N);
     let x = [Apart(N::zero()), Apart(N::zero())];
-    // Three in turn, so that no thread overwrites what the other still has to look at.
+    // Use three acknowledgements in turn, so that no thread overwrites a value that the other thread still has to read.
     let ack = [const { [const { AtomicUsize::new(0) }; 3] }; 2];
     together::<K>(2, move |me| {
         let he = 1 - me;
@@ -391,7 +394,7 @@ fn store_load_rel_acq_pointer<K: Kind>() {
     store_load_rel_acq::<K, Pointer<usize>>();
 }
 
-/// Not in Go: what is swapped out is had by one, and dropped.
+/// Not in Go: each pointer that is swapped out goes to a single thread, and is dropped.
 fn pointers_are_swapped_one_by_one<K: Kind>() {
     const EACH: usize = 5_000;
     let (p, sum) = (Arc::new(Pointer::new()), Arc::new(AtomicUsize::new(0)));
@@ -439,7 +442,7 @@ fn value() {
     assert_eq!(format!("{large:?} {:?}", Value::from(3)), r#"Some("barbaz") Some(3)"#);
 }
 
-/// A value stays where it is while it is looked at, however many are, and whatever is stored meanwhile.
+/// A value stays in its place while callers look at it, however many callers look, and whatever is stored meanwhile.
 #[test]
 fn value_looked_at() {
     const DEPTH: usize = 20;
@@ -479,7 +482,7 @@ fn value_concurrent<K: Kind>() {
     among::<K, u128>([0, !0, 1 + (2 << 64), 3 + (4 << 64)]);
 }
 
-/// Go: `TestValue_Swap`, but for what does not compile.
+/// Go: `TestValue_Swap`, without the cases that do not compile here.
 #[test]
 fn value_swap() {
     let v = Value::new();
@@ -503,7 +506,7 @@ fn value_swap_concurrent<K: Kind>() {
     assert_eq!(count.load() + v.load().unwrap(), all * (all - 1) / 2);
 }
 
-/// Go: `TestValue_CompareAndSwap`, but for what does not compile.
+/// Go: `TestValue_CompareAndSwap`, without the cases that do not compile here.
 #[test]
 fn value_compare_and_swap() {
     for (init, new, old, want) in [
@@ -520,7 +523,7 @@ fn value_compare_and_swap() {
         assert_eq!(v.compare_and_swap(old.as_ref(), new), want, "{init:?} {old:?}");
         assert_eq!(v.load(), if want { Some(new) } else { init });
     }
-    // Go's `heapA` and `heapB`: equal, at two places.
+    // Go's `heapA` and `heapB`: equal values at two places.
     let v = Value::from(vec![0]);
     assert!(v.compare_and_swap(Some(&vec![0]), vec![1]));
 }

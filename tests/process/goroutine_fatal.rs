@@ -1,6 +1,7 @@
-//! How a process ends because of a goroutine: in a child process each, by its words and its status.
+//! Processes that end because of a goroutine. Each test is a child process, judged by its output and its status.
 //!
-//! Without the test harness, whose threads could wake any goroutine for all that the deadlock report knows.
+//! These tests run without the test harness, because the deadlock report must assume that any thread of the harness
+//! could wake any goroutine.
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
 use std::convert::Infallible;
@@ -30,7 +31,7 @@ use sudog::{
 
 const CHILD: &str = "SUDOG_TEST_CHILD";
 
-/// Runs `program` in a child process: this one again, which then finds the variable set.
+/// Runs `program` in a child process. The child is this program again, which then finds the variable set.
 fn in_a_child(test: &str, env: &[(&str, &str)], program: fn()) -> Output {
     if std::env::var_os(CHILD).is_some() {
         program();
@@ -87,7 +88,7 @@ fn main() {
         ("a_child_forked_before_the_runtime_may_do_all", a_child_forked_before_the_runtime_may_do_all),
     ];
     let child = std::env::var(CHILD).ok();
-    // As the harness does: a word that a test's name must contain.
+    // The first argument selects tests, as in the harness: a word that a test's name must contain.
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     for (name, test) in tests {
         if child.as_ref().map_or(name.contains(&filter), |child| child == name) {
@@ -97,7 +98,7 @@ fn main() {
     }
 }
 
-/// In a process of its own: the threads are counted.
+/// A raised limit starts a thread for each call. The test counts the threads, so it needs a process of its own.
 fn a_raised_limit_starts_a_thread_for_each_call() {
     let output = in_a_child("a_raised_limit_starts_a_thread_for_each_call", &[], || {
         static BEGUN: AtomicUsize = AtomicUsize::new(0);
@@ -167,7 +168,7 @@ fn a_panic_whose_handle_is_dropped_ends_the_process() {
     assert_says(&output, 2, &["panic: nobody asked"]);
 }
 
-/// Whichever of the two ends first: the panic, or the handle.
+/// The report names the goroutine, whether the panic or the drop of the handle comes first.
 fn the_report_of_a_dropped_handle_names_the_goroutine_that_panicked() {
     let output = in_a_child("the_report_of_a_dropped_handle_names_the_goroutine_that_panicked", &[], || {
         run(|| {
@@ -213,7 +214,7 @@ fn the_size_of_stacks() {
         set_stack_size(32 << 20).unwrap();
         run(|| {
             for _ in 0..3 {
-                assert_eq!(spawn(|| depth(500)).join().unwrap(), 500); // 4 MB at least
+                assert_eq!(spawn(|| depth(500)).join().unwrap(), 500); // at least 4 MB
             }
             let small = Builder::new().stack_size(1 << 20).spawn(|| depth(3));
             assert_eq!(small.join().unwrap(), 3);
@@ -262,13 +263,13 @@ fn all_goroutines_are_asleep() {
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n", main, "\"keeper\" ["]);
     let origin = "\n    started as goroutine_fatal::all_goroutines_are_asleep::{{closure}}::{{closure}}";
     assert_says(&output, 2, &[&format!("{origin}\n"), &format!("{origin}::{{{{closure}}}}\n")]);
-    // The mutex knows its holder in builds with debug assertions.
+    // The mutex knows its holder only in builds with debug assertions.
     if cfg!(debug_assertions) {
         assert_says(&output, 2, &[", held by goroutine ", "\"keeper\""]);
     }
 }
 
-/// However a goroutine is started, the report names the user's closure.
+/// The report names the user's closure, by whatever call the goroutine was started.
 fn the_code_that_started_those_that_wait() {
     let output = in_a_child("the_code_that_started_those_that_wait", &[], || {
         fn in_a_function() {
@@ -294,7 +295,7 @@ fn the_code_that_started_those_that_wait() {
     assert_eq!(text.matches("started as a task\n").count(), 1, "{text}");
 }
 
-/// A task that nothing can wake any more stays, so that the join of it is a deadlock, and is reported.
+/// A task that nothing can wake any more stays. So a join of that task is a deadlock, and is reported.
 fn a_join_of_a_task_that_waits_for_ever() {
     let output = in_a_child("a_join_of_a_task_that_waits_for_ever", &[], || {
         run(|| spawn_async(std::future::pending::<()>()).join().unwrap());
@@ -310,7 +311,7 @@ fn a_once_in_itself() {
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n", "\"main\" [sync.Once.Do, "]);
 }
 
-/// While a thread that is not ours, and a goroutine, go on.
+/// A cycle of goroutines is reported while a foreign thread and another goroutine go on.
 fn goroutines_that_wait_for_each_other_are_reported() {
     fn program() {
         thread::spawn(|| thread::sleep(Duration::from_secs(60)));
@@ -328,7 +329,7 @@ fn goroutines_that_wait_for_each_other_are_reported() {
                 let _first = mutex.lock();
                 let _second = mutex.lock();
             });
-            // A look comes a second after a wait has begun, and again if a worker has not answered.
+            // The runtime looks for cycles a second after a wait has begun, and again if a worker has not answered.
             sleep(Duration::from_millis(if std::env::var_os("SUDOG_STALLS").is_some() { 1500 } else { 6000 }));
             eprintln!("main goes on");
         });
@@ -336,7 +337,7 @@ fn goroutines_that_wait_for_each_other_are_reported() {
     let output = in_a_child("goroutines_that_wait_for_each_other_are_reported", &[], program);
     assert_says(&output, 0, &["main goes on\n"]);
     let text = words(&output);
-    // The mutex knows its holder in builds with debug assertions.
+    // The mutex knows its holder only in builds with debug assertions.
     let reports = if cfg!(debug_assertions) { 2 } else { 0 };
     assert_eq!(text.matches("sudog: deadlock: each of these goroutines waits for the next").count(), reports, "{text}");
     if cfg!(debug_assertions) {
@@ -348,7 +349,7 @@ fn goroutines_that_wait_for_each_other_are_reported() {
     }
 }
 
-/// A long wait, a chain of waits, and a cycle that deadlines end.
+/// A long wait, a chain of waits, and a cycle that deadlines end are not reported as deadlocks.
 fn waits_that_are_no_cycle_are_not() {
     let output = in_a_child("waits_that_are_no_cycle_are_not", &[], || {
         run(|| {
@@ -376,7 +377,8 @@ fn waits_that_are_no_cycle_are_not() {
     assert!(!words(&output).contains("deadlock"), "{}", words(&output));
 }
 
-/// The watcher, which keeps the clock of waits, sleeps while all workers do.
+/// A dump reports the length of waits although the watcher, which keeps the clock of waits, sleeps while all workers
+/// sleep.
 fn a_dump_knows_how_long_all_have_slept() {
     let output = in_a_child("a_dump_knows_how_long_all_have_slept", &[], || {
         static GO: AtomicU32 = AtomicU32::new(0);
@@ -410,7 +412,7 @@ fn main_goexits() {
     assert_says(&output, 2, &["the others go on", dead]);
 }
 
-/// What may still wake main: a thread, a blocking call, a timer, an async timer.
+/// No deadlock is reported while something may still wake main: a thread, a blocking call, a timer, an async timer.
 fn no_deadlock_where_there_is_none() {
     let output = in_a_child("no_deadlock_where_there_is_none", &[], || {
         static GO: AtomicU32 = AtomicU32::new(0);
@@ -441,7 +443,8 @@ fn a_call_to_come_is_no_deadlock() {
     assert_says(&output, 0, &[]);
 }
 
-/// As in Go, a receive from a stopped timer waits for ever: whatever its kind, and though it began before the stop.
+/// A receive from a stopped timer waits for ever, as in Go, whatever the kind of receive, and even if the receive began
+/// before the stop.
 fn a_stopped_timer_is_a_deadlock() {
     let output = in_a_child("a_stopped_timer_is_a_deadlock", &[], || {
         run(|| {
@@ -455,7 +458,7 @@ fn a_stopped_timer_is_a_deadlock() {
             go(move || select! { recv(*theirs) => unreachable!() });
             sleep(Duration::from_millis(20));
             timer.stop();
-            // What is over, or dropped, does not hold back the report.
+            // A stopped call and a dropped timer do not hold back the report.
             after_func(hour, || ()).stop();
             drop(after(hour));
             timer.recv();
@@ -470,7 +473,7 @@ fn a_context_without_a_cancel() {
         run(|| {
             let (ctx, _cancel) = context::with_cancel(&context::background());
             go(|| _ = context::background().wait());
-            // What is over, or dropped, does not hold back the report.
+            // A dropped context and a cancelled context do not hold back the report.
             let hour = Duration::from_secs(3600);
             drop(context::with_timeout(&ctx, hour));
             context::with_timeout(&ctx, hour).1.cancel();
@@ -481,7 +484,7 @@ fn a_context_without_a_cancel() {
     assert_says(&output, 2, &says);
 }
 
-/// The watcher looks again when what held back its report is over.
+/// The watcher looks again when the alarm that held back its report has gone off.
 fn an_alarm_that_has_gone_off_hides_no_deadlock() {
     let output = in_a_child("an_alarm_that_has_gone_off_hides_no_deadlock", &[], || {
         run(|| {
@@ -551,7 +554,7 @@ fn the_environment_says_how_many_workers() {
     assert_says(&output, 0, &[]);
 }
 
-/// With `SUDOG_CHECK_WAITS`, in debug builds.
+/// Waits in initialisers are found with `SUDOG_CHECK_WAITS`, in debug builds.
 fn waits_in_initialisers_are_found() {
     use std::cell::OnceCell;
     use std::sync::{LazyLock, OnceLock};
@@ -576,7 +579,8 @@ fn waits_in_initialisers_are_found() {
             ("a std::sync::LazyLock", || _ = *LAZY),
             ("a std::sync::OnceLock", || _ = ONCE_LOCK.get_or_init(waits)),
             ("a std::sync::Once", || ONCE.call_once(|| _ = waits())),
-            // No other goroutine enters these; nor those in which the `run` itself is.
+            // No other goroutine enters these initialisers. The same holds for the initialiser in which the `run`
+            // itself is.
             ("", || {
                 assert_eq!(EAGER.with(|cell| *cell.get_or_init(waits)), 42);
                 assert_eq!(*sudog::sync::OnceValue::new(waits).get(), 42);
@@ -605,7 +609,7 @@ fn waits_in_initialisers_are_found() {
 
 // ---- reports --------------------------------------------------------------------------------------------------------
 
-/// Computes until the watcher has made a report, or for a while; calls nothing of the runtime.
+/// Computes for `d` without a call into the runtime. The watcher may make a report meanwhile.
 #[inline(never)]
 fn computes_for_long(d: Duration) {
     let begun = std::time::Instant::now();
@@ -614,8 +618,8 @@ fn computes_for_long(d: Duration) {
     }
 }
 
-/// With others on its worker, be they queued, asleep or not begun, it is reported once, by its name and by the code that
-/// started it; and its stack, at its next call.
+/// A computing goroutine is reported once, by its name and by the code that started it, when other goroutines on its
+/// worker are queued, asleep or woken. Its stack is reported at its next call.
 fn a_goroutine_that_computes_is_reported() {
     fn program() {
         run(|| {
@@ -634,7 +638,7 @@ fn a_goroutine_that_computes_is_reported() {
                 let theirs = waits.clone();
                 spawn(move || semacquire(&theirs));
                 gosched();
-                // In the hog's own turn: it readies the other, and then computes.
+                // In its own turn, the hog readies the other goroutine, and then computes.
                 Builder::new().name("hog").go(move || {
                     semrelease(&waits, Wake::Normal);
                     computes_for_long(Duration::from_millis(400));
@@ -664,7 +668,7 @@ fn a_goroutine_that_computes_is_reported() {
     assert_eq!(words(&output), "");
 }
 
-/// In a destructor, while the goroutine panics.
+/// A goroutine waits in a destructor, while it panics.
 fn a_goroutine_that_waits_where_it_may_not_switch() {
     struct Waits;
     impl Drop for Waits {
@@ -672,7 +676,7 @@ fn a_goroutine_that_waits_where_it_may_not_switch() {
             sleep(Duration::from_millis(400));
         }
     }
-    // To print a backtrace takes long, too.
+    // Turn backtraces off, because printing a backtrace takes long, too.
     let env = [("SUDOG_STALLS", "1"), ("SUDOG_MAXPROCS", "1"), ("RUST_BACKTRACE", "0")];
     let output = in_a_child("a_goroutine_that_waits_where_it_may_not_switch", &env, || {
         run(|| {
@@ -688,7 +692,7 @@ fn a_goroutine_that_waits_where_it_may_not_switch() {
     assert!(!words(&output).contains("has run for"), "{}", words(&output));
 }
 
-/// If no other goroutine wants to run there, there is nothing to report.
+/// There is nothing to report if no other goroutine wants to run on the worker.
 fn a_goroutine_that_computes_alone_is_not() {
     let output = in_a_child("a_goroutine_that_computes_alone_is_not", &[("SUDOG_STALLS", "1")], || {
         run(|| {
@@ -749,7 +753,7 @@ fn a_switch_hook_that_waits() {
     }
 }
 
-/// Calls that never wait may give way elsewhere, but not in a hook.
+/// Calls that never wait may switch elsewhere, but not in a hook.
 fn a_switch_hook_that_only_tries() {
     let output = in_a_child("a_switch_hook_that_only_tries", &[], || {
         static FULL: std::sync::OnceLock<sudog::chan::Chan<()>> = std::sync::OnceLock::new();
@@ -759,7 +763,7 @@ fn a_switch_hook_that_only_tries() {
         }
         add_switch_hooks(SwitchHooks { enter: |_| tries(), leave: |_| tries() }).unwrap();
         run(|| {
-            // Some ticks of the watcher, which asks for a safepoint at each.
+            // Run for some ticks of the watcher, which asks for a safepoint at each tick.
             let end = Instant::now() + Duration::from_millis(300);
             let yields = move || {
                 while Instant::now() < end {
@@ -774,7 +778,7 @@ fn a_switch_hook_that_only_tries() {
     assert!(output.status.success(), "{}", words(&output));
 }
 
-/// Each public way to start a goroutine, a task, or a call on another thread, and what the fatal error says.
+/// The public ways to start a goroutine, a task, or a call on another thread, each with the words of the fatal error.
 const STARTS: &[(&str, fn(), &str)] = &[
     ("go", || go(|| ()), "start goroutines"),
     ("go!", || sudog::go!(gosched()), "start goroutines"),
@@ -803,7 +807,7 @@ fn canceled() -> context::Context {
 }
 
 fn start_as_told() {
-    // What is started calls the hook again: without an end, if that is not forbidden.
+    // The started goroutine calls the hook again: without an end, if the start is not forbidden.
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     if CALLS.fetch_add(1, Relaxed) > 100 {
         return;
@@ -816,7 +820,7 @@ fn start_as_told() {
 fn a_switch_hook_that_starts_goroutines() {
     let program = || {
         let begins = SwitchHooks { enter: |_| start_as_told(), leave: |_| () };
-        // Comes after the destructors of the goroutine's locals.
+        // This hook runs after the destructors of the goroutine's locals.
         let ends = SwitchHooks { enter: |_| (), leave: |why| (why == Leaving::Ends).then(start_as_told).unwrap_or(()) };
         add_switch_hooks(if std::env::var("AT").unwrap() == "begin" { begins } else { ends }).unwrap();
         run(|| spawn(|| ()).join().unwrap());
@@ -831,7 +835,7 @@ fn a_switch_hook_that_starts_goroutines() {
     }
 }
 
-/// On a goroutine `run` starts no other, so a hook may call it.
+/// A hook may call `run`, because on a goroutine `run` starts no other goroutine.
 fn a_switch_hook_that_calls_run() {
     let output = in_a_child("a_switch_hook_that_calls_run", &[], || {
         add_switch_hooks(SwitchHooks { enter: |_| run(|| ()), leave: |_| () }).unwrap();
@@ -842,15 +846,16 @@ fn a_switch_hook_that_calls_run() {
 
 const NO_THREADS: &str = "fatal error: sudog: a forked child has none of the runtime's threads";
 
-/// Forks, calls `f` in the child, and returns the status of the child, which has a minute.
+/// Forks, calls `f` in the child, and returns the status of the child. The child is killed after a minute.
 fn in_a_fork(f: impl FnOnce()) -> ExitStatus {
-    // SAFETY: the child calls what is safe; and where that is not what a child may do, this is what is tested.
+    // SAFETY: the child makes only calls that are allowed after a fork, except for calls whose failure is the subject
+    // of the test.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: no precondition. A child that hangs dies of SIGALRM.
+        // SAFETY: `alarm` has no precondition. The alarm's SIGALRM kills a child that hangs.
         unsafe { libc::alarm(60) };
         let ended = catch_unwind(AssertUnwindSafe(f));
-        // SAFETY: no precondition.
+        // SAFETY: `_exit` has no precondition.
         unsafe { libc::_exit(i32::from(ended.is_err())) };
     }
     let mut status = 0;
@@ -859,16 +864,16 @@ fn in_a_fork(f: impl FnOnce()) -> ExitStatus {
     ExitStatus::from_raw(status)
 }
 
-/// What a child does, by name.
+/// The actions of a child, by name.
 type Deeds<F> = &'static [(&'static str, F)];
 
-/// Returns the deed that the variable names.
+/// Returns the action that the variable `WAY` names.
 fn chosen<T>(list: Deeds<T>) -> &'static T {
     let way = std::env::var("WAY").unwrap();
     &list.iter().find(|(name, _)| *name == way).unwrap().1
 }
 
-/// What the parent has made before it forks.
+/// The objects that the parent has made before it forks.
 struct Before {
     goroutine: JoinHandle<()>,
     waker: Waker,
@@ -899,7 +904,7 @@ fn a_forked_child_cannot_count_on_workers() {
         ("ActiveSet::run", |mut before| before.set.run(|| ())),
     ];
     let program = || {
-        // A task that waits, and whose waker the parent has.
+        // Start a task that waits, and hand its waker to the parent.
         static WAKER: std::sync::Mutex<Option<Waker>> = std::sync::Mutex::new(None);
         go_async(poll_fn(|cx| {
             *WAKER.lock().unwrap() = Some(cx.waker().clone());
@@ -922,7 +927,7 @@ fn a_forked_child_cannot_count_on_workers() {
     forks(DEEDS, program, "a_forked_child_cannot_count_on_workers", true);
 }
 
-/// Runs `program` in a process for each of the list.
+/// Runs `program` in a process for each action of the list.
 fn forks<T>(list: Deeds<T>, program: fn(), test: &str, dies: bool) {
     for (way, _) in list {
         let output = in_a_child(test, &[("WAY", way)], program);
@@ -931,7 +936,8 @@ fn forks<T>(list: Deeds<T>, program: fn(), test: &str, dies: bool) {
     }
 }
 
-/// The child has the one worker on which it was forked, which may run what is there, and not wait.
+/// A child that a goroutine forks has only the worker on which it was forked. That worker may run existing goroutines,
+/// but may not wait.
 fn a_goroutine_that_forks_cannot_count_on_workers() {
     const DEEDS: Deeds<fn()> = &[
         ("sleep", || sleep(Duration::from_millis(1))),
@@ -946,7 +952,7 @@ fn a_goroutine_that_forks_cannot_count_on_workers() {
     ];
     let program = || {
         run(|| {
-            blocking(|| ()); // its thread stays, and is not in the child
+            blocking(|| ()); // the thread of this call stays, and is not in the child
             let status = in_a_fork(|| chosen(DEEDS)());
             assert_eq!(status.signal(), Some(libc_sigabrt()), "{status}");
         });
@@ -1018,7 +1024,7 @@ fn a_child_forked_before_the_runtime_may_do_all() {
             block_on(sleep_async(Duration::from_millis(1)));
         });
         assert!(status.success(), "{status}");
-        // Nor does the parent know of it.
+        // The parent is not affected by the child.
         assert_eq!(run(|| spawn(|| 42).join().unwrap()), 42);
     });
     assert!(output.status.success(), "{}", words(&output));

@@ -1,10 +1,11 @@
-//! A wait with a deadline ends in time beside goroutines that never leave their worker idle, if only these call into the
-//! runtime at times: each kind of wait beside each kind of hog, on one worker and on two.
+//! A wait with a deadline ends in time beside goroutines that never leave their worker idle, if only these goroutines
+//! call into the runtime at times: each kind of wait beside each kind of hog, on one worker and on two.
 //!
-//! The hogs work for a millisecond between two calls. A wait is late by a few milliseconds then, or by 11 at most, as the
-//! watcher asks each worker for its timers every 10 ms; and by one or two beside goroutines that yield. The bounds here are
-//! 20 and 5. Other programs use the processors, too: so the lateness is the time or the number of
-//! pieces of work that hogs have begun since the deadline, whichever is less; and a wait is judged by several samples.
+//! The hogs work for a millisecond between two calls. Then a wait is late by a few milliseconds, or by 11 at most,
+//! because the watcher asks each worker for its timers every 10 ms. Beside goroutines that yield, a wait is late by one
+//! or two milliseconds. The bounds here are 20 and 5. Other programs use the processors, too. So the lateness is the
+//! time since the deadline, or the time of the pieces of work that hogs have begun since the deadline, whichever is
+//! less; and a wait is judged by several samples.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::future::{pending, poll_fn};
@@ -24,23 +25,23 @@ use support::goroutine::alone;
 
 const WAIT: Duration = Duration::from_millis(1);
 const WORK: Duration = Duration::from_millis(1);
-/// Beside hogs that yield.
+/// The bound of the lateness beside hogs that yield.
 const SOON: Duration = Duration::from_millis(5);
-/// Beside others.
+/// The bound of the lateness beside other hogs.
 const IN_TIME: Duration = Duration::from_millis(20);
-/// The most samples of a wait. It passes if the first two are in time, or most of all.
+/// The most samples of a wait. The wait passes if the first two samples are in time, or most of all samples.
 const SAMPLES: usize = 9;
 
 // ---- hogs ------------------------------------------------------------------------------------------------------------
 
-/// What the hogs of a worker share with the goroutine that waits beside them.
+/// The state that the hogs of a worker share with the goroutine that waits beside them.
 type Beside = Arc<Side>;
 
 #[derive(Default)]
 struct Side {
     stop: AtomicBool,
     deadline: Mutex<Option<Instant>>,
-    /// How often a hog has begun to work since the deadline.
+    /// The number of times that a hog has begun to work since the deadline.
     late: AtomicU32,
 }
 
@@ -63,7 +64,8 @@ impl Side {
 /// Starts goroutines or tasks on the calling worker that go on until they are told to stop.
 type Hogs = fn(&Beside);
 
-/// Starts a goroutine that works, and calls `round`, again and again, and then `end`. It stays on this worker.
+/// Starts a goroutine that works and calls `round`, again and again, and at the end calls `end`. The goroutine stays on
+/// this worker.
 fn hog(side: &Beside, mut round: impl FnMut() + Send + 'static, end: impl FnOnce() + Send + 'static) {
     let side = side.clone();
     Builder::new().on(Placement::Here).go(move || {
@@ -81,7 +83,7 @@ fn yielder(side: &Beside) {
 
 fn two_yielders(side: &Beside) {
     yielder(side);
-    // As many yields that take no time.
+    // Start a second goroutine that makes as many yields, but does no work.
     let side = side.clone();
     Builder::new().on(Placement::Here).go(move || {
         while side.goes_on() {
@@ -90,7 +92,7 @@ fn two_yielders(side: &Beside) {
     });
 }
 
-/// One that sends to itself.
+/// A hog that sends to itself.
 fn buffered(side: &Beside) {
     let channel = Chan::new(1);
     hog(
@@ -103,7 +105,7 @@ fn buffered(side: &Beside) {
     );
 }
 
-/// Two that ready each other, and so run on each other's time slices.
+/// Two hogs that ready each other, and so run on each other's time slices.
 fn rendezvous(side: &Beside) {
     let (there, back) = (Chan::new(0), Chan::new(0));
     let (from, to) = (there.clone(), back.clone());
@@ -123,7 +125,7 @@ fn rendezvous(side: &Beside) {
     );
 }
 
-/// The same, by semaphores.
+/// Two hogs that ready each other by semaphores.
 fn ping_pong<const HANDOFF: bool>(side: &Beside) {
     let wake = if HANDOFF { Wake::Handoff } else { Wake::Normal };
     let ping = Arc::new([const { AtomicU32::new(0) }; 2]);
@@ -140,8 +142,8 @@ fn ping_pong<const HANDOFF: bool>(side: &Beside) {
     }
 }
 
-/// Three at one mutex, which make calls while they have it: so two wait for it, or have been woken, when the third unlocks
-/// it. (An unlock without a waiter is no call into the runtime.)
+/// Three hogs that lock the same mutex and make calls while they own the mutex. So two hogs wait for the mutex, or have
+/// been woken, when the third hog unlocks. (An unlock without a waiter is no call into the runtime.)
 fn lockers(side: &Beside) {
     let mutex = Arc::new(Mutex::new(Chan::new(1)));
     for _ in 0..3 {
@@ -156,7 +158,7 @@ fn lockers(side: &Beside) {
     }
 }
 
-/// Two that signal each other.
+/// Two hogs that signal each other.
 fn signallers(side: &Beside) {
     let turns = Arc::new((Mutex::new(0), Cond::new()));
     for me in 0..2 {
@@ -232,7 +234,7 @@ fn chain(side: &Beside) {
     });
 }
 
-/// One that resets a timer.
+/// A hog that resets a timer.
 fn resetter(side: &Beside) {
     let timer = Timer::new(Duration::from_secs(3600));
     hog(
@@ -264,7 +266,7 @@ const HOGS: [(&str, Hogs, Duration); 15] = [
 
 // ---- waits -----------------------------------------------------------------------------------------------------------
 
-/// Waits until the time, which is [`WAIT`] away.
+/// Waits until the given time, which is [`WAIT`] away.
 type Wait = fn(Instant);
 
 fn limit(deadline: Instant) -> WaitLimit<'static> {
@@ -318,7 +320,7 @@ const WAITS: [(&str, Wait); 18] = [
 
 // ---- the table -------------------------------------------------------------------------------------------------------
 
-/// The latenesses of a wait beside hogs, if they are too large.
+/// Returns the latenesses of a wait beside hogs as an error if too many are larger than `bound`.
 fn judge(wait: Wait, side: &Side, bound: Duration) -> Result<(), Vec<Duration>> {
     let mut samples = Vec::new();
     loop {
@@ -338,7 +340,7 @@ fn judge(wait: Wait, side: &Side, bound: Duration) -> Result<(), Vec<Duration>> 
     }
 }
 
-/// On each worker hogs, and beside them one wait after another.
+/// Makes all waits, one after another, beside each kind of hog, on each worker.
 fn no_wait_is_late(workers: usize) {
     let alone = alone();
     let mut late = Vec::new();

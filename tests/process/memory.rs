@@ -1,5 +1,5 @@
-//! What timers, calls at a time and contexts cost while they are pending, and that nothing of them is left when they are
-//! dropped, in whatever order. A process of its own: it counts the bytes of all threads.
+//! The memory of pending timers, delayed calls and contexts, and that none of this memory is left after their drops, in
+//! whatever order. These tests need a process of their own, because they count the bytes of all threads.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::future::Future;
@@ -17,11 +17,13 @@ use support::{Watchdog, eventually};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const N: usize = 100_000;
-/// For what is made once: room of tables, threads.
+/// The bytes that are allowed for one-time allocations: room of tables, threads.
 const ONCE: isize = 64 << 10;
 
-/// Bytes for each of `N`, while `make` has made them and before they are dropped. Afterwards all must be gone. (The bytes of
-/// goroutines' stacks are not counted; so the goroutines are.)
+/// Asserts that each of `N` results of `make` uses at most `limit` bytes while pending, and that all bytes are freed
+/// after the drops.
+///
+/// The bytes of goroutines' stacks are not counted, so the number of goroutines is checked, too.
 fn pending<T>(what: &str, limit: isize, mut make: impl FnMut() -> T) {
     let before = bytes();
     let goroutines = num_goroutine();
@@ -35,7 +37,7 @@ fn pending<T>(what: &str, limit: isize, mut make: impl FnMut() -> T) {
     is_flat(what, before);
 }
 
-/// `round`, many times in a row, leaves nothing.
+/// Asserts that many rounds in a row leave no memory behind.
 fn leaves_nothing(what: &str, n: usize, mut round: impl FnMut()) {
     round();
     let before = bytes();
@@ -45,12 +47,12 @@ fn leaves_nothing(what: &str, n: usize, mut round: impl FnMut()) {
 
 #[track_caller]
 fn is_flat(what: &str, before: isize) {
-    // Other threads may still be at it.
+    // Other threads may still be freeing memory.
     eventually(|| bytes() - before < ONCE);
     println!("{what}: {} bytes are left", bytes() - before);
 }
 
-/// Polls once, with a waker that does nothing but is not known to.
+/// Polls once, with a waker that does nothing, but that the runtime does not know as a no-op waker.
 fn poll<F: Future + ?Sized>(future: Pin<&mut F>) {
     struct Nothing;
     impl std::task::Wake for Nothing {
@@ -68,7 +70,7 @@ impl Drop for Stops {
     }
 }
 
-/// What is pending, with its limit.
+/// Checks each pending object against its limit.
 fn each_costs_little() {
     let (server, _cancel) = with_cancel(&background());
     pending("time::after", 256, || after(HOUR));
@@ -100,14 +102,14 @@ fn each_costs_little() {
     });
 }
 
-/// Frees a timer that was leaked, after its future.
+/// A guard that drops a future and then frees the leaked timer of that future.
 struct OnDrop(Option<(sudog::time::TimerFuture<'static>, &'static Timer)>);
 
 impl Drop for OnDrop {
     fn drop(&mut self) {
         if let Some((future, timer)) = self.0.take() {
             drop(future);
-            // SAFETY: leaked by the maker of this, and not borrowed any more.
+            // SAFETY: `timer` came from `Box::leak`, and its only borrower, `future`, has been dropped.
             drop(unsafe { Box::from_raw(std::ptr::from_ref(timer).cast_mut()) });
         }
     }
@@ -121,7 +123,7 @@ impl Drop for StopsContext {
     }
 }
 
-/// What is made and dropped under a parent, and beside a clock, that stay.
+/// Makes and drops objects under a parent and beside a clock, which both stay: no memory is left.
 fn nothing_is_left() {
     let (server, _cancel) = with_cancel(&background());
     leaves_nothing("after_func and stop", 300_000, || assert!(after_func(HOUR, || ()).stop()));
@@ -189,7 +191,7 @@ fn nothing_is_left() {
     }
 }
 
-/// One test, as the bytes of all threads are counted.
+/// A single test, because it counts the bytes of all threads.
 #[test]
 fn memory() {
     let watchdog = Watchdog::new();
@@ -199,6 +201,6 @@ fn memory() {
         nothing_is_left();
         watchdog.pat();
     };
-    checks(); // on a thread
+    checks(); // on a thread; below, on a goroutine
     sudog::run(checks);
 }

@@ -1,5 +1,6 @@
-//! Workers whose threads share a processor: none searches there while another worker waits for the processor. A process of
-//! its own, as the test binds all threads of the process to one processor, and counts their searches.
+//! Workers whose threads share a processor: none searches on that processor while another worker waits for the
+//! processor. A process of its own, because the test binds all threads of the process to a single processor, and counts
+//! their searches.
 #![cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 
 use std::fs;
@@ -26,8 +27,8 @@ fn bind_all_here() {
     }
 }
 
-/// Of two goroutines on two workers each message is answered. Without the rule each worker searches in vain for the answer,
-/// while the worker that is to answer waits for the processor: once or twice for each message.
+/// Two goroutines on two workers exchange messages and answers. Without the rule each worker searches in vain for the
+/// answer, while the worker that is to answer waits for the processor: once or twice for each message.
 #[test]
 fn a_message_costs_no_vain_search() {
     const TRIPS: u32 = 2000;
@@ -61,8 +62,8 @@ fn a_message_costs_no_vain_search() {
         let searches = trips.join().unwrap();
         ping.close();
         println!("{searches:?}");
-        // (After a long yield, as another program has had the processor, the workers sleep at once: fewer yields.) A search
-        // that loses the processor to another program is vain, too.
+        // After a long yield, while another program has had the processor, the workers sleep at once: fewer yields. A
+        // search that loses the processor to another program is vain, too.
         assert!(searches.vain < u64::from(TRIPS / 4), "{searches:?} for {TRIPS} messages there and back");
     });
 }

@@ -18,7 +18,7 @@ use sudog::x::rate::Limit;
 use sudog::x::{ErrGroup, Weighted};
 use sudog::{Builder, Placement, go, run, scope, synctest};
 
-/// File of the last panic.
+/// The file of the last panic.
 static PLACE: Mutex<String> = Mutex::new(String::new());
 
 const NO_WORKER: usize = 1000;
@@ -27,7 +27,7 @@ fn elsewhere() -> Builder {
     Builder::new().on(Placement::Worker(NO_WORKER))
 }
 
-/// A group of which one goroutine has panicked, and that panic has been told.
+/// Returns a group of which a goroutine has panicked, and whose panic has been raised again in a caller.
 fn failed_group() -> ErrGroup {
     let group = ErrGroup::new();
     group.go(|| -> Result<(), Infallible> { panic!("of the group") });
@@ -35,7 +35,7 @@ fn failed_group() -> ErrGroup {
     group
 }
 
-/// A group with a limit, and one goroutine that waits until the context is done.
+/// Returns a group with a limit, and with a goroutine that waits until the context is done.
 fn busy_group(ctx: &Context) -> ErrGroup {
     let group = ErrGroup::new();
     group.set_limit(Some(1));

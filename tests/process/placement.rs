@@ -1,9 +1,11 @@
-//! Where goroutines start: a family that blocks at once is spread over idle workers, a pair stays together; and a thief
-//! takes what its victim has no time for, but not from a victim that does not run.
+//! The places where goroutines start. A family that blocks at once is spread over idle workers, and a pair stays
+//! together. A thief takes the goroutines that its victim has no time for, but takes none from a victim that does not
+//! run.
 //!
 //! The place is a hint, and a busy machine decides otherwise now and then: a thief comes first, or a worker has no
-//! processor. So a test tries until the outcome has been as it should be ten times in a row; and it counts what the rule
-//! has moved, which thieves do not. A process of its own, and one test at a time: others' families would count too.
+//! processor. So a test tries until the outcome has been right ten times in a row; and it counts the goroutines that
+//! the rule has moved, which excludes those that thieves move. A process of its own, and one test at a time: the
+//! families of other tests would count, too.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::collections::HashMap;
@@ -23,14 +25,14 @@ use sudog_runtime::goroutine::spread_so_far;
 use support::goroutine::here;
 use support::{Watchdog, pat, test_command, turn};
 
-/// So many outcomes in a row are no luck.
+/// The number of right outcomes in a row that rule out luck.
 const IN_A_ROW: usize = 10;
 
-/// Where a family started: the goroutines of each thread.
+/// The places where a family started: the number of goroutines of each thread.
 type Places = HashMap<ThreadId, usize>;
 
-/// Starts goroutines that wait for one channel; every other one ends at once, if `half` says so. When all have begun,
-/// it ends those that wait.
+/// Starts goroutines that wait on the same channel; with `half`, every other goroutine ends at once. When all
+/// goroutines have begun, closes the channel, which ends the waiting goroutines.
 fn start(size: usize, half: bool) -> Places {
     let (jobs, places) = (Chan::<()>::new(0), Arc::new(Mutex::new(Places::new())));
     let (started, done) = (Arc::new(WaitGroup::new()), Arc::new(WaitGroup::new()));
@@ -53,18 +55,19 @@ fn start(size: usize, half: bool) -> Places {
     std::mem::take(&mut *places.lock().unwrap())
 }
 
-/// A family of so many.
+/// Starts a family of `size` goroutines.
 fn family(size: usize) -> Places {
     start(size, false)
 }
 
-/// The families of other tests would count.
+/// Takes the turn to start families: the families of other tests would count.
 fn alone() -> impl Sized {
     static TURNS: Mutex<()> = Mutex::new(());
     (Watchdog::new(), turn(&TURNS))
 }
 
-/// A row that is longer than all before is progress: so the watchdog waits on a busy machine, but not for ever.
+/// Pats the watchdog when a row is longer than all rows before: so the watchdog waits on a busy machine, but not for
+/// ever.
 fn note_progress(row: usize, longest: &mut usize) {
     if row > *longest {
         *longest = row;
@@ -72,8 +75,9 @@ fn note_progress(row: usize, longest: &mut usize) {
     }
 }
 
-/// Tries until `outcome`, which is told how many goroutines the attempt has spread, has been true `IN_A_ROW` times without
-/// a false one between. `None`: the attempt says nothing.
+/// Tries until `outcome` has been true `IN_A_ROW` times without a false outcome between.
+///
+/// `outcome` is told how many goroutines the attempt has spread, and returns `None` if the attempt proves nothing.
 fn again_and_again<T>(workers: usize, attempt: fn() -> T, outcome: fn(T, usize) -> Option<bool>) {
     const REST: Duration = Duration::from_millis(1); // the other workers have ended their goroutines, and are idle
     until_in_a_row(IN_A_ROW, REST, workers, attempt, outcome);
@@ -122,7 +126,7 @@ fn never<T>(attempt: fn() -> T) {
     });
 }
 
-/// Whether each of so many threads has `least` goroutines.
+/// Returns whether there are `threads` threads, each with at least `least` goroutines.
 fn is_fair(places: &Places, threads: usize, least: usize) -> bool {
     places.len() == threads && places.values().all(|&n| n >= least)
 }
@@ -134,7 +138,7 @@ fn a_pool_is_spread() {
 
 #[test]
 fn a_large_family_is_spread() {
-    // Where starting takes long, as in a build that is not optimised, thieves come first, and divide it as well.
+    // Where a start takes long, as in a build without optimisation, thieves come first, and divide the family as well.
     again_and_again(2, || family(200), |places, _| Some(is_fair(&places, 2, 80)));
 }
 
@@ -143,7 +147,7 @@ fn all_workers_have_some_of_a_family() {
     again_and_again(4, || family(32), |places, spread| Some(spread >= 15 && is_fair(&places, 4, 5)));
 }
 
-/// The first family of a process waits for the threads that it starts: often it is the only one.
+/// The first family of a process waits for the threads that its start creates: often there is no other family.
 #[test]
 fn the_first_family_is_spread() {
     const CHILD: &str = "SUDOG_TEST_FIRST_FAMILY";
@@ -172,7 +176,8 @@ fn a_pair_is_not_spread() {
     never(|| family(2));
 }
 
-/// A family that is started under `together` stays, also when the call has unwound before; the next one is spread.
+/// A family that is started under `together` stays, and the next family is spread, also when a call of `together` has
+/// unwound before.
 #[test]
 fn a_family_that_stays_together_is_not_spread() {
     never(|| together(|| family(8)));
@@ -205,13 +210,15 @@ fn goroutines_that_talk_are_not_spread() {
     never(talk);
 }
 
-/// Goroutines that block are no family if others end in between. A thief may take every other one, and leave a family.
+/// Goroutines that block are no family if other goroutines end in between. A thief may take every other goroutine, and
+/// leave a family.
 #[test]
 fn goroutines_that_end_are_not_spread() {
     again_and_again(2, || start(20, true), |_, spread| Some(spread == 0));
 }
 
-/// Starts a goroutine, and keeps its worker from running it by `wait`, which is told when it has begun.
+/// Starts a goroutine, and keeps its worker from running that goroutine by `wait`, which is told when the goroutine has
+/// begun.
 fn start_and(wait: impl FnOnce(&AtomicBool)) {
     let (begun, done) = (Arc::new(AtomicBool::new(false)), Arc::new(WaitGroup::new()));
     done.add(1);
@@ -237,7 +244,7 @@ fn work_does_not_age_while_its_worker_does_not_run() {
         });
         (began, time)
     };
-    // An attempt that has taken longer says nothing.
+    // An attempt that has taken longer proves nothing.
     again_and_again(2, attempt, |(began, time), _| (time < Duration::from_millis(10)).then_some(!began));
 }
 
@@ -248,17 +255,19 @@ fn work_is_stolen_from_a_worker_that_has_no_time_for_it() {
     run(|| {
         set_max_procs(2);
         start_and(|begun| while !begun.load(SeqCst) {});
-        // Blocks the worker's thread.
+        // Block the worker's thread.
         let (tx, rx) = mpsc::channel();
         go(move || tx.send(()).unwrap());
         rx.recv().unwrap();
     });
 }
 
-/// Two goroutines that compute, and enter the runtime all the time, do not share a worker beside an idle one: the first does
-/// not give way to the second before a thief has come, or a millisecond is over. The thief has ended its last goroutine a
-/// moment before, at various times: it finds the second too young, and is about to sleep. A row of sixty, as without this
-/// rule most attempts come out right all the same.
+/// Two goroutines that compute, and enter the runtime all the time, do not share a worker beside an idle worker: the
+/// first goroutine does not yield to the second before a thief has come, or a millisecond is over.
+///
+/// The thief has ended its last goroutine a moment before, at various times: the thief finds the second goroutine too
+/// young, and is about to sleep. The test needs a row of sixty, because without this rule most attempts come out right
+/// all the same.
 #[test]
 fn two_that_compute_do_not_share_a_worker() {
     const LONG_SLICE: Duration = Duration::from_millis(1);
@@ -274,7 +283,7 @@ fn two_that_compute_do_not_share_a_worker() {
                 let how_many = || begun.lock().unwrap().len();
                 begun.lock().unwrap().push((here(), Instant::now()));
                 let end = if how_many() == 2 { end - earlier } else { end };
-                let calls = sudog::sync::RwMutex::new(0_u64); // whose unlock is a place to give way
+                let calls = sudog::sync::RwMutex::new(0_u64); // the unlock is a safepoint
                 while how_many() < 2 || Instant::now() < end {
                     *calls.write() += 1;
                 }
@@ -286,7 +295,7 @@ fn two_that_compute_do_not_share_a_worker() {
         let [(place, time), (other_place, later)] = begun[..] else { panic!("two have begun") };
         (place != other_place, later.saturating_duration_since(time))
     };
-    // That no thief had a processor for so long says nothing.
+    // An attempt in which no thief had a processor for so long proves nothing.
     until_in_a_row(60, Duration::ZERO, 2, attempt, |(apart, between), _| {
         (apart || between < LONG_SLICE).then_some(apart)
     });

@@ -1,4 +1,4 @@
-//! Profiles of waits. In bubbles, whose clock makes each figure exact.
+//! Profiles of waits, in bubbles, whose clock makes each figure exact.
 //!
 //! | Go's test | here |
 //! |---|---|
@@ -30,7 +30,7 @@ use support::{Watchdog, pat, turn};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A turn to use the profiles, which belong to the process.
+/// Takes the turn to use the profiles, which belong to the process.
 fn alone() -> impl Drop {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     struct Alone {
@@ -46,19 +46,19 @@ fn alone() -> impl Drop {
     Alone { _turn: turn(&TURN), _watchdog: Watchdog::new() }
 }
 
-/// The records whose stack has a function with `name` in its path.
+/// Returns the records whose stack has a function with `name` in its path.
 fn of<'a>(profile: &'a Profile, name: &str) -> Vec<&'a Record> {
     let has = |record: &&Record| record.frames().iter().any(|frame| frame.function.contains(name));
     profile.records().iter().filter(has).collect()
 }
 
-/// How often, and how long, waits are charged to `name`.
+/// Returns the number and the total time of the waits that are charged to `name`.
 fn charged(profile: &Profile, name: &str) -> (u64, Duration) {
     let records = of(profile, name);
     (records.iter().map(|record| record.count()).sum(), records.iter().map(|record| record.delay()).sum())
 }
 
-/// Makes functions that call their argument: names on stacks.
+/// Makes functions that call their argument, so that their names are on stacks.
 macro_rules! named {
     ($($name:ident)+) => { $(
         #[inline(never)]
@@ -189,7 +189,7 @@ fn a_release_without_waiters_is_charged_nothing() {
         let theirs = mutex.clone();
         go(move || assert!(theirs.try_lock_for(SECOND).is_none()));
         sleep(5 * SECOND);
-        charged_to_no_release(|| drop(guard)); // all have given up
+        charged_to_no_release(|| drop(guard)); // all waiters have given up
         charged_to_no_release(|| drop(mutex.lock()));
     });
     assert_eq!(charged(&profile::mutex(), "charged_to_no_release"), (0, Duration::ZERO));
@@ -227,7 +227,7 @@ fn a_profile_that_is_off_charges_nothing() {
         assert_eq!(profile::mutex_profile_fraction(), 0);
         contend(|release| released_while_off(release));
         assert_eq!(profile::set_mutex_profile_fraction(1), 0);
-        contend(|release| released_while_on(release)); // no waiter of before is counted any more
+        contend(|release| released_while_on(release)); // earlier waiters are no longer counted
     });
     let profile = profile::mutex();
     assert_eq!(charged(&profile, "released_while_off"), (0, Duration::ZERO));
@@ -259,7 +259,7 @@ fn a_fraction_stands_for_all() {
 
 named!(grants_many);
 
-/// Waiters are woken 32 at a time, and the release is one.
+/// Waiters are woken 32 at a time, but the release counts once.
 #[test]
 fn a_release_of_many_is_charged_once() {
     let _alone = alone();
@@ -303,7 +303,7 @@ fn a_wait_that_is_cancelled_is_charged_to_the_next_release() {
     assert_eq!(charged(&profile::mutex(), "released_after_cancel"), (1, 3 * SECOND));
 }
 
-/// Waits for what is no lock are charged to no release.
+/// Waits for objects that are no locks are charged to no release.
 #[test]
 fn other_waits_are_charged_to_no_release() {
     let _alone = alone();
@@ -378,7 +378,7 @@ fn tasks_wait_too() {
     assert_eq!(charged(&profile::mutex(), "released_to_task"), (1, 4 * SECOND));
 }
 
-/// Threads, on the system's clock: what is charged is what was waited, up to the wake-ups.
+/// Threads and goroutines on the system's clock: the charges are the waits, up to the times of the wake-ups.
 #[test]
 fn charges_are_waits_among_threads_and_goroutines() {
     let _alone = alone();
@@ -492,7 +492,7 @@ fn block_profile() {
     ] {
         let name = name.trim_end_matches(':');
         let (count, delay) = charged(&profile, name);
-        // A receive is not a `receives_closed`.
+        // Do not count `receives_closed` as `receives`, whose name it contains.
         let (more, longer) =
             if name == "::receives" { charged(&profile, "receives_closed") } else { (0, Duration::ZERO) };
         assert_eq!((count - more, delay - longer), (1, SECOND), "{name}\n{text}");
@@ -535,7 +535,8 @@ fn each_stack_stands_once() {
 
 named!(written_release);
 
-/// A program of Go's reads what is written: `SUDOG_GO` names it. Without it the file is only unpacked.
+/// A program of Go's, which `SUDOG_GO` names, reads the written files. Without that variable the files are only
+/// unpacked.
 #[test]
 fn files() {
     let _alone = alone();
@@ -568,7 +569,7 @@ fn files() {
     }
     std::fs::remove_file(path).unwrap();
 
-    /// A file that takes nothing.
+    /// A writer that takes nothing.
     struct Full;
     impl std::io::Write for Full {
         fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
@@ -582,7 +583,7 @@ fn files() {
     assert_eq!(profile.write_folded(Full).unwrap_err().kind(), std::io::ErrorKind::StorageFull);
 }
 
-/// Contends for 7 seconds, and returns whether the lock was waited for.
+/// Contends for 7 seconds, and returns whether the waiter has had the lock.
 fn mutex_of_seven_seconds() -> (bool, ()) {
     profile::set_mutex_profile_fraction(1);
     synctest::test(|| {

@@ -1,8 +1,9 @@
-//! Signals as values of a channel: Go's tests of `os/signal`; what may wait for them; and user code that does its worst.
+//! Signals as values of a channel: Go's tests of `os/signal`; the kinds of receivers; and user code that does its
+//! worst.
 //!
-//! The tests take turns, as what a signal does is the whole process's. `raise` returns when the handler of the calling
-//! thread has; what it has noted is sent by another thread. Where a test says that nothing comes, it stops first: what has
-//! arrived is in the channel then.
+//! The tests take turns, because the action of a signal belongs to the whole process. `raise` returns when the handler
+//! of the calling thread has returned; another thread sends the noted signal to the channels. Where a test says that no
+//! signal comes, the test stops first: after the stop, all signals that have arrived are in the channel.
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
 use std::collections::HashSet;
@@ -22,17 +23,17 @@ use sudog::{go, run, spawn, spawn_async, synctest};
 use sudog_sync::signal::{Received, Signal, ignore, ignored, notify, notify_context, reset, stop};
 use support::{Watchdog, eventually, test_command};
 
-/// Says to a child which part it plays.
+/// The variable that tells a child the part that the child plays.
 const CHILD: &str = "SUDOG_TEST_CHILD";
 
-/// To the calling thread, which has handled it when this returns.
+/// Sends a signal to the calling thread, whose handler has run when this function returns.
 fn send(signal: Signal) {
     raise(signal.as_raw()).unwrap();
 }
 
-/// To the process: any of its threads may handle it.
+/// Sends a signal to the process: any of its threads may handle the signal.
 fn send_to_process(signal: Signal) {
-    // SAFETY: sends a signal to this process.
+    // SAFETY: `kill` has no precondition; the signal goes to this process.
     assert_eq!(unsafe { libc::kill(libc::getpid(), signal.as_raw()) }, 0);
 }
 
@@ -46,7 +47,7 @@ fn is_empty(ch: &Chan<Signal>) -> bool {
     ch.try_recv() == Err(TryRecvError::Empty)
 }
 
-/// How a child of this test has ended: the signal that it died of, if it did.
+/// Runs a child of this test, and returns the signal that the child died of, if any.
 fn child(test: &str, part: &str) -> Option<i32> {
     let output = test_command(module_path!(), test).env(CHILD, part).output().unwrap();
     let words = String::from_utf8_lossy(&output.stderr);
@@ -54,25 +55,26 @@ fn child(test: &str, part: &str) -> Option<i32> {
     output.status.signal()
 }
 
-/// Which part this process plays, if it is a child.
+/// Returns the part that this process plays, if this process is a child.
 fn part() -> Option<String> {
     as_from_a_terminal();
     env::var(CHILD).ok()
 }
 
-/// One test at a time: what a signal does is the whole process's.
+/// Takes the turn to use signals, whose actions belong to the whole process.
 fn alone() -> support::goroutine::Alone {
     let alone = support::goroutine::alone();
     as_from_a_terminal();
     alone
 }
 
-/// A shell that starts a program in the background lets it ignore interrupts, and `nohup` hangups: not these tests.
+/// Resets interrupts, quits and hangups: a shell that starts a program in the background lets it ignore interrupts, and
+/// `nohup` hangups.
 fn as_from_a_terminal() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
-            // SAFETY: no handler has been installed: the first test has not begun.
+            // SAFETY: no handler has been installed, because the first test has not begun.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
     });
@@ -80,7 +82,7 @@ fn as_from_a_terminal() {
 
 // ---- Go's ----------------------------------------------------------------------------------------------------------
 
-/// The clock of a bubble does not wait for signals: they come from outside.
+/// The clock of a bubble does not wait for signals, because signals come from outside of the bubble.
 #[test]
 fn a_bubble_does_not_await_signals() {
     let _turn = alone();
@@ -94,7 +96,7 @@ fn a_bubble_does_not_await_signals() {
     });
 }
 
-/// Also: a channel that is full misses what comes, and holds up no other.
+/// Go's test. Also, a full channel misses signals, and holds up no other channel.
 #[test]
 fn signal() {
     let _turn = alone();
@@ -116,8 +118,8 @@ fn signal() {
     reset(&[]);
 }
 
-/// Signals as fast as they can be sent, from two threads, until a stop; then the channel is closed, and nothing is sent
-/// after.
+/// Two threads send signals as fast as they can, until a stop. Then the channel is closed, and nothing is sent after
+/// that.
 #[test]
 fn stress() {
     let turn = alone();
@@ -147,12 +149,12 @@ fn cancelled_by(cancel: fn(&[Signal]), is_ignored: bool) {
     if is_ignored {
         send(Signal::HUP);
     }
-    // A channel that is notified of another signal is sent what has come before.
+    // A signal for another channel arrives after all earlier signals have been sent.
     let other = notified(1, &[Signal::USR1]);
     send(Signal::USR1);
     assert_eq!(other.recv(), Some(Signal::USR1));
     assert!(is_empty(&one) && is_empty(&two));
-    // Both may be notified again.
+    // Both channels may be notified again.
     notify(&two, &[Signal::HUP]);
     assert!(!ignored(Signal::HUP));
     send(Signal::HUP);
@@ -184,7 +186,8 @@ fn go_ignored() {
     assert!(!ignored(Signal::WINCH));
 }
 
-/// A process that is started with an ignored signal ignores it again when it is not notified any more.
+/// A process that is started with an ignored signal ignores that signal again when the last channel for the signal
+/// stops.
 #[test]
 fn nohup() {
     if env::var_os(CHILD).is_some() {
@@ -203,17 +206,17 @@ fn nohup() {
     let _turn = alone();
     let mut command = test_command(module_path!(), "nohup");
     let ignored_at_start = || {
-        // SAFETY: a call that is safe between fork and exec.
+        // SAFETY: `signal` may be called between fork and exec.
         unsafe { libc::signal(libc::SIGHUP, libc::SIG_IGN) };
         Ok(())
     };
-    // SAFETY: the closure calls nothing but that.
+    // SAFETY: `ignored_at_start` only calls `signal`, which may be called between fork and exec.
     let output = unsafe { std::os::unix::process::CommandExt::pre_exec(command.env(CHILD, ""), ignored_at_start) };
     let output = output.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Each signal does by default again what it did, when its last channel stops: one child for each.
+/// Each signal has its default action again when its last channel stops. Each signal is tested in a child process.
 #[test]
 fn go_stop() {
     let signals = [Signal::WINCH, Signal::HUP, Signal::INT, Signal::TERM, Signal::USR1, Signal::PIPE];
@@ -232,7 +235,7 @@ fn go_stop() {
     }
     let _turn = alone();
     for signal in signals {
-        // The test harness of Rust ignores this one from the beginning, as all of Rust's programs do.
+        // The test harness of Rust ignores SIGPIPE from the beginning, as all of Rust's programs do.
         let dies = ![Signal::WINCH, Signal::PIPE].contains(&signal);
         let died_of = child("go_stop", &signal.as_raw().to_string());
         assert_eq!(died_of, dies.then_some(signal.as_raw()), "{signal}");
@@ -248,7 +251,7 @@ fn sigcont() {
     stop(&ch);
 }
 
-/// A signal that races with the stop is received, or the process dies of it: none is lost.
+/// A signal that races with the stop is received, or the process dies of that signal: no signal is lost.
 #[test]
 fn atomic_stop() {
     if part().is_some() {
@@ -280,7 +283,7 @@ fn notify_context_notifications() {
             assert_eq!(ctx.err(), None);
             send(*signal);
             assert_eq!(ctx.wait(), Error::Canceled);
-            send(*signal); // goes nowhere
+            send(*signal); // has no effect
             stop.stop();
         }
     });
@@ -321,7 +324,7 @@ fn notify_context_premature_cancel_parent() {
         cancel.cancel();
         let (ctx, stop) = notify_context(&parent, &[Signal::INT]);
         assert_eq!(ctx.err(), Some(Error::Canceled));
-        send(Signal::INT); // goes nowhere, as it has not been stopped
+        send(Signal::INT); // has no effect, because the context has not been stopped
         stop.stop();
     });
 }
@@ -352,7 +355,7 @@ fn notify_context_cause() {
     });
 }
 
-// ---- what waits ----------------------------------------------------------------------------------------------------
+// ---- waits for signals ---------------------------------------------------------------------------------------------
 
 #[test]
 fn a_thread_a_goroutine_and_a_task_receive() {
@@ -378,7 +381,7 @@ fn a_thread_a_goroutine_and_a_task_receive() {
         });
         sent(1);
         assert_eq!(task.join().unwrap(), Some(Signal::USR1));
-        // In the order in which they came, each its own signal.
+        // The receivers get the signals in the order in which they came, each receiver a signal of its own.
         let waiters: Vec<_> = (0..3).map(|_| s.spawn(|| run(|| ch.recv()))).collect();
         eventually(|| ch.waiting_receivers() == 3);
         for left in (0..3).rev() {
@@ -410,12 +413,12 @@ fn a_select_receives() {
     stop(&ch);
 }
 
-/// Without capacity a channel gets what comes while a receiver waits.
+/// A channel without capacity gets only the signals that come while a receiver waits.
 #[test]
 fn a_channel_without_room_misses_signals() {
     let _turn = alone();
     let (none, two) = (notified(0, &[Signal::USR1]), notified(2, &[Signal::USR1]));
-    let seen = notified(1, &[Signal::USR1]); // is sent it after the others, as it came last
+    let seen = notified(1, &[Signal::USR1]); // is sent each signal after the others, as the newest channel
     for left in [1, 2, 2] {
         send(Signal::USR1);
         assert_eq!(seen.recv(), Some(Signal::USR1));
@@ -460,7 +463,7 @@ fn notify_adds_to_the_signals_of_a_channel() {
     reset(&[]);
 }
 
-/// What is noted when the channel stops is in it, though no thread has had the time to send it.
+/// A signal that is noted when the channel stops is in the channel, even if no thread has had the time to send it.
 #[test]
 fn a_stop_leaves_what_has_arrived_in_the_channel() {
     let _turn = alone();
@@ -492,13 +495,13 @@ fn signals_have_their_names_and_numbers() {
     assert!(faults.iter().chain(&not_a_signal).all(|&number| Signal::from_raw(number).is_none()));
 }
 
-/// Not on the stack of the goroutine that happens to run, which may have little room left.
+/// Handlers do not run on the stack of the goroutine that happens to run, which may have little room left.
 #[test]
 fn handlers_run_on_the_alternate_stack() {
     let _turn = alone();
     let ch = notified(1, &[Signal::USR1]);
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: changes nothing, and writes to `action`, of which zeros are a value.
+    // SAFETY: a null action changes nothing. `sigaction` writes to `action`, for which zeros are a valid value.
     let action = unsafe {
         assert_eq!(libc::sigaction(libc::SIGUSR1, std::ptr::null(), action.as_mut_ptr()), 0);
         action.assume_init()
@@ -509,7 +512,7 @@ fn handlers_run_on_the_alternate_stack() {
 
 // ---- user code -----------------------------------------------------------------------------------------------------
 
-/// A waker that waits, or panics, keeps no signal from the other channels.
+/// A waker that waits or panics keeps no signal from the other channels.
 #[test]
 fn a_waker_holds_up_no_signal() {
     struct Hostile {
@@ -540,7 +543,7 @@ fn a_waker_holds_up_no_signal() {
     stop(&other);
 }
 
-/// A waker may call whatever it likes of the module.
+/// A waker may call any function of the module.
 #[test]
 fn a_waker_may_notify_and_stop() {
     struct Calls(Chan<Signal>, AtomicBool);
@@ -565,7 +568,7 @@ fn a_waker_may_notify_and_stop() {
     stop(&ch);
 }
 
-/// `run` ends with its main goroutine, and what has not been stopped goes on.
+/// `run` ends with its main goroutine, and a channel that has not been stopped still gets signals.
 #[test]
 fn run_does_not_wait_for_a_stop() {
     let _turn = alone();

@@ -1,7 +1,8 @@
-//! A program that waits for nothing but a signal is no deadlock. One that has stopped, or has not begun, may be.
+//! A program that waits only for a signal is no deadlock. A program whose notification has stopped, or has not begun,
+//! may be.
 //!
-//! Without the test harness, whose threads could wake any goroutine for all that the deadlock report knows: see
-//! `chan_fatal`.
+//! These tests run without the test harness, because the deadlock report must assume that any thread of the harness
+//! could wake any goroutine: see `chan_fatal`.
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
 use std::io::{BufRead, BufReader, Read};
@@ -18,7 +19,7 @@ fn ready() {
     println!("ready");
 }
 
-/// Each waits for SIGUSR1 only, and then returns.
+/// Programs that wait for SIGUSR1 only, and then return.
 const TESTS: &[(&str, fn())] = &[
     ("the main goroutine of run", || {
         run(|| {
@@ -62,9 +63,10 @@ fn main() {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        // The watcher would have reported by then, if it took this for a deadlock: the result does not depend on it.
+        // Give the watcher the time to report a deadlock, in case it takes this wait for a deadlock. The result does
+        // not depend on the time.
         std::thread::sleep(Duration::from_millis(200));
-        // SAFETY: sends a signal to a child that has not been waited for.
+        // SAFETY: `kill` has no precondition. The child has not been waited for, so the id still belongs to the child.
         unsafe { libc::kill(child.id() as i32, libc::SIGUSR1) };
         let status = child.wait().unwrap();
         let mut words = String::new();

@@ -1,4 +1,5 @@
-//! Everything at once, at random, from many threads, under a watchdog. A second for each; `SUDOG_STRESS_SECS` for more.
+//! Random use of all operations at once, from many threads, under a watchdog. Each test takes a second, or
+//! `SUDOG_STRESS_SECS` seconds.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -16,16 +17,17 @@ use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ConstSemaphore, GoMutex};
 use support::Watchdog;
 
-/// More than there are processors, and than most machines have: holders are preempted, waiters sleep.
+/// The number of threads. More threads than the processors of most machines: owners are preempted, and waiters sleep.
 const THREADS: u64 = 12;
 
-/// Until when to go on.
+/// Returns the time at which the test ends.
 fn end() -> Instant {
     let secs = std::env::var("SUDOG_STRESS_SECS").map_or(1.0, |secs| secs.parse().expect("a number of seconds"));
     Instant::now() + Duration::from_secs_f64(secs)
 }
 
-/// A random generator that says which it is, should its thread fail; each run has others.
+/// Makes a random generator, with another seed in each run. Prints the seed, which the output of a failed test then
+/// shows.
 fn rng(thread: u64) -> StdRng {
     let seed = SysRng.try_next_u64().expect("the system's generator");
     eprintln!("thread {thread}: seed {seed}");
@@ -79,7 +81,7 @@ fn mutex<S: ConstSemaphore, P: Policy>() {
     });
     assert_eq!(inside.into_inner(), acquisitions);
     assert_eq!(format!("{mutex:?}"), "GoMutex { locked: false, woken: false, starving: false, waiters: 0, .. }");
-    // Nor is a permit left over: it would let two in at once, or one too early.
+    // No permit is left over: a permit would let in two contenders at once, or a contender too early.
     mutex.lock();
     assert!(!mutex.try_lock_for(Duration::from_millis(1)));
     mutex.unlock();
@@ -108,7 +110,7 @@ mutexes! {
 
 const SEMAPHORES: usize = 5;
 
-/// One semaphore's books: at the end, granted and left must be what was released.
+/// The counters of a semaphore. At the end, the granted permits and the permits left must be the released permits.
 #[derive(Default)]
 struct Semaphore {
     permits: AtomicU32,
@@ -120,7 +122,7 @@ fn order(rng: &mut StdRng) -> Order {
     if rng.random() { Order::Fifo } else { Order::Lifo }
 }
 
-/// Takes a permit in one way or another; or gives up, if it is a way that can.
+/// Takes a permit in a random way. Some ways may give up.
 fn take<const N: usize>(table: &SemTable<N>, semaphore: &Semaphore, cancel: &Cancel, rng: &mut StdRng) {
     let soon = |rng: &mut StdRng| Some(Instant::now() + Duration::from_micros(rng.random_range(0..200)));
     let limit = match rng.random_range(0..4) {
@@ -162,7 +164,8 @@ fn give<const N: usize>(table: &SemTable<N>, semaphore: &Semaphore, rng: &mut St
     semaphore.released.fetch_add(n.into(), Relaxed);
 }
 
-/// Takers wait on few addresses in few buckets; givers give; and a canceller cancels waiters, again and again.
+/// Takers wait on few addresses in few buckets; givers release permits; and a canceller cancels waiters, again and
+/// again.
 fn table<const N: usize>() {
     const CANCELS: usize = 400;
     let (watchdog, end) = (Watchdog::new(), end());
@@ -185,7 +188,7 @@ fn table<const N: usize>() {
                 takers.fetch_sub(1, Relaxed);
             });
             s.spawn(move || {
-                // Until all takers have gone home: one may wait without a limit.
+                // Give until all takers have ended: a taker may wait without a limit.
                 while takers.load(Relaxed) > 0 {
                     let semaphore = &semaphores[gives.random_range(0..SEMAPHORES)];
                     // With too many permits no taker would wait.
@@ -203,7 +206,7 @@ fn table<const N: usize>() {
             let pause = end.saturating_duration_since(Instant::now()) / CANCELS as u32;
             for n in 1..=CANCELS {
                 thread::sleep(pause);
-                // First the next one: waits on one that is cancelled end at once, and would make no contention.
+                // Store the next number first: waits on a cancelled `Cancel` end at once, and would make no contention.
                 current.store((n % CANCELS) as u32, Relaxed);
                 cancels[n - 1].cancel();
             }

@@ -1,4 +1,4 @@
-//! Spans of `tracing` and switch hooks: one subscriber, and one set of hooks, for the process.
+//! Spans of `tracing` and switch hooks. A process has one subscriber and one set of hooks.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::collections::HashMap;
@@ -35,12 +35,13 @@ fn install() {
     INSTALLED.get_or_init(|| {
         let subscriber = PerGoroutine::new(Registry::default().with(Lines));
         tracing::subscriber::set_global_default(subscriber).unwrap();
-        // Here, before any test starts a goroutine: one that is on its way out would leave without having entered.
+        // Add the hooks before any test starts a goroutine: a goroutine that is about to end would leave without having
+        // entered.
         add_switch_hooks(SwitchHooks { enter, leave }).unwrap();
     });
 }
 
-/// The tests share the lines.
+/// Takes the turn to use the lines, which the tests share.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -49,7 +50,7 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
     alone
 }
 
-/// What an event logged here and now is in.
+/// Logs an event, and returns the spans around it.
 fn spans() -> String {
     info!("a line");
     // Other goroutines do not run between the two, and other workers log lines, too: so under a lock of its own.
@@ -57,12 +58,13 @@ fn spans() -> String {
     last.unwrap_or_default()
 }
 
-/// Whether the current span is this one, and nothing of another goroutine is around it.
+/// Asserts that the current span and its parents are `expected`, innermost first, and that no span of another goroutine
+/// is among them.
 #[track_caller]
 fn is_in(expected: &[&tracing::Span]) {
     let current = tracing::Span::current();
     assert_eq!(current.id(), expected.first().and_then(|span| span.id()));
-    // The scope of an event goes by the parents that the spans had when they were made.
+    // The scope of an event follows the parents that the spans had when they were made.
     let dispatched = tracing::dispatcher::get_default(|dispatch| {
         let registry = dispatch.downcast_ref::<Registry>().expect("found through the wrapper");
         let mut names = Vec::new();
@@ -76,7 +78,7 @@ fn is_in(expected: &[&tracing::Span]) {
     assert_eq!(dispatched, expected.iter().filter_map(|span| span.id()).collect::<Vec<_>>());
 }
 
-/// A thousand goroutines, each with a span, and in it another one, which wait in every way at random.
+/// A thousand goroutines, each with a span and with another span inside, which wait in every way at random.
 #[test]
 fn each_line_has_its_own_spans() {
     let (watchdog, _alone) = (Watchdog::new(), alone());
@@ -119,7 +121,8 @@ fn each_line_has_its_own_spans() {
     });
 }
 
-/// A span in which `run` was called is not the goroutines'; and it is there again when `run` has returned.
+/// A span in which `run` was called is not around the goroutines, and is the current span again when `run` has
+/// returned.
 #[test]
 fn a_run_in_a_span() {
     let (_watchdog, _alone) = (Watchdog::new(), alone());
@@ -162,7 +165,7 @@ fn a_leaked_guard() {
 
 // ---- hooks ----------------------------------------------------------------------------------------------------------
 
-/// Per thread: which goroutine the hooks believe to be there.
+/// The threads that the hooks have seen. The flag is true while the thread has a goroutine.
 static HERE: Mutex<Option<HashMap<ThreadId, bool>>> = Mutex::new(None);
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 static ENDED: AtomicUsize = AtomicUsize::new(0);
@@ -175,7 +178,7 @@ fn enter(why: Entering) {
 }
 
 sudog::goroutine_local! {
-    /// What a hook keeps for a goroutine.
+    /// The number of leaves that a hook has counted for a goroutine.
     static VISITS: std::cell::Cell<u32> = std::cell::Cell::new(0);
 }
 
@@ -187,7 +190,8 @@ fn leave(why: Leaving) {
     WAITS.fetch_add(usize::from(why == Leaving::Waits), SeqCst);
 }
 
-/// What the last hook of a goroutine uses is not the next goroutine's, which has the same stack.
+/// A goroutine-local that the last hook of a goroutine uses does not pass to the next goroutine, which has the same
+/// stack.
 #[test]
 fn a_hook_uses_a_goroutine_local_at_the_end() {
     let (_watchdog, _alone) = (Watchdog::new(), alone());
@@ -198,7 +202,8 @@ fn a_hook_uses_a_goroutine_local_at_the_end() {
     });
 }
 
-/// Entries and exits alternate on each worker, whatever goroutines and tasks do: end by a panic, or by `goexit`.
+/// Entries and exits alternate on each worker, whatever goroutines and tasks do: also when they end by a panic, or by
+/// `goexit`.
 #[test]
 fn hooks_alternate() {
     let (_watchdog, _alone) = (Watchdog::new(), alone());

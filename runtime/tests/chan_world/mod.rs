@@ -1,4 +1,4 @@
-//! What the models of channels and of select share.
+//! The world that the models of channels and of select share.
 #![allow(dead_code)] // compiled into each suite, and none needs all of it
 
 use std::future::Future;
@@ -12,14 +12,14 @@ use loom::sync::atomic::{AtomicBool, AtomicU32};
 use loom::thread::{self, Thread};
 use sudog_runtime::reached::{mark, must_reach};
 
-/// A value that is watched: loom's cell sees whether its sender wrote it before its receiver reads it, and the world
-/// counts how often each is dropped.
+/// A value that is watched: loom's cell checks that its sender writes the number before its receiver reads the number,
+/// and the world counts the drops.
 pub struct Value {
     number: UnsafeCell<u32>,
     world: World,
 }
 
-/// Counts the values of an execution.
+/// The counters of the values of an execution.
 #[derive(Clone)]
 pub struct World {
     made: Arc<AtomicU32>,
@@ -39,9 +39,9 @@ impl World {
 }
 
 impl Value {
-    /// What its receiver does.
+    /// Reads the number, as a receiver does.
     pub fn read(self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
         let number = self.number.with(|at| unsafe { *at });
         self.world.read.fetch_add(number, Relaxed);
         number
@@ -54,8 +54,9 @@ impl Drop for Value {
     }
 }
 
-/// In every interleaving with so many preemptions at most. Among them must be some that reach `states`. At the end of each
-/// every value has been dropped once.
+/// Runs `model` in every interleaving with at most `preemptions` preemptions. Some interleavings must reach `states`.
+///
+/// At the end of each interleaving every value has been dropped once.
 pub fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(World) + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -69,11 +70,12 @@ pub fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(World
     must_reach(states, || builder.check(run));
 }
 
-/// Unparks the thread that it was made on.
+/// A waker that unparks the thread that made the waker.
 struct Unpark {
     woken: AtomicBool,
     thread: Thread,
-    /// Not a step of the model. Loom's unpark also wakes a thread that is blocked by a mutex, which then panics.
+    /// True if `thread` has parked since the last unpark. No step of the model. Loom's unpark also wakes a thread that
+    /// is blocked by a mutex, and that thread then panics.
     parked: std::sync::atomic::AtomicBool,
 }
 
@@ -83,7 +85,7 @@ impl Unpark {
     }
 
     fn wait(&self) {
-        // A read-modify-write, as a load could miss a store whose unpark has been.
+        // Use a read-modify-write: a load could miss a store whose unpark has already happened.
         while !self.woken.swap(false, Acquire) {
             self.parked.store(true, Relaxed);
             thread::park();
@@ -103,7 +105,7 @@ impl std::task::Wake for Unpark {
 pub const READY_AT_ONCE: &str = "a task does not wait";
 pub const WOKEN: &str = "a task waits, and is woken";
 
-/// As a task whose executor is this thread.
+/// Runs a future to its end, as a task whose executor is this thread.
 pub fn finish<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     let unpark = Unpark::new();
     let waker = Waker::from(unpark.clone());
@@ -118,7 +120,8 @@ pub fn finish<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     }
 }
 
-/// Polls once, then drops: gives up, unless it is ready.
+/// Polls once, then drops the future. Returns the output if the future was ready; otherwise, the drop gives the wait
+/// up.
 pub fn poll_and_drop<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),

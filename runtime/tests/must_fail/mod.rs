@@ -3,8 +3,10 @@
 
 use std::{env, panic, process};
 
-/// Runs a model that must fail, with this message, in a process of its own, which ends there. Unwinding would run the
-/// destructors on its stack in a model that has ended, and they would panic.
+/// Runs a model that must fail with this message. The model runs in a child process, which ends at the failure.
+///
+/// Unwinding would run the destructors on the model's stack after the model has ended, and these destructors would
+/// panic.
 pub fn fails(test: &str, message: &str, model: impl FnOnce()) {
     const CHILD: &str = "SUDOG_MODEL_THAT_FAILS";
     if env::var_os(CHILD).is_some() {

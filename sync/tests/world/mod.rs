@@ -1,4 +1,4 @@
-//! What the models of the mutex share.
+//! The world that the models of the mutex share.
 #![allow(dead_code)] // compiled into each suite, and none needs all of it
 
 use std::future::Future;
@@ -19,11 +19,12 @@ use sudog_sync::mutex::policy::Policy;
 use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{AsyncSemaphore, GoMutex, Order, RawLock, Semaphore, Wake};
 
-/// The runtime's semaphore, which must be left without a permit; and which may be told to do without handoff or LIFO,
-/// as poorer backends do.
+/// The runtime's semaphore. Its drop asserts that no permit is left.
+///
+/// Without `RICH`, it has neither handoff nor LIFO, as a poorer backend.
 pub struct Checked<const RICH: bool>(RuntimeSema);
 
-// SAFETY: passes every call on.
+// SAFETY: every call is passed on to `RuntimeSema`, which keeps the contract of `Semaphore`.
 unsafe impl<const RICH: bool> Semaphore for Checked<RICH> {
     const LIFO: bool = RICH;
     const FIFO: bool = true;
@@ -50,7 +51,7 @@ unsafe impl<const RICH: bool> Semaphore for Checked<RICH> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call is passed on to `RuntimeSema`, which keeps the contract of `AsyncSemaphore`.
 unsafe impl<const RICH: bool> AsyncSemaphore for Checked<RICH> {
     type Acquire<'a> = Acquire<'a>;
 
@@ -69,7 +70,7 @@ fn thread_panicking() -> bool {
     std::thread::panicking()
 }
 
-/// What a model of the mutex can come to. Some of it the mutex marks by itself.
+/// The states that a model of the mutex can reach. The mutex itself marks some of them.
 pub mod states {
     pub const COMES_OFF: &str = "a turn that may be given up comes off";
     pub const GIVES_UP: &str = "a turn is given up at its deadline";
@@ -117,7 +118,7 @@ impl<P: Policy, const RICH: bool> World<P, RICH> {
         self.mutex.unlock();
     }
 
-    /// A turn of an async task that polls so often at most, then gives up; says whether it came off.
+    /// A turn of an async task that gives up after `polls` polls. Returns the number of turns taken, 0 or 1.
     pub fn dropped_turn(&self, polls: usize) -> u32 {
         let mut lock = pin!(self.mutex.lock_async());
         let mut got = false;
@@ -132,8 +133,10 @@ impl<P: Policy, const RICH: bool> World<P, RICH> {
         u32::from(got)
     }
 
-    /// A turn with a deadline; says whether it came off. The deadline is far by the clock, so that the contender does
-    /// not give up before it sleeps; but a sleep with a deadline is always over at once in a model.
+    /// A turn with a deadline. Returns the number of turns taken, 0 or 1.
+    ///
+    /// The deadline is far by the clock, so that the contender does not give up before it sleeps; but a sleep with a
+    /// deadline always ends at once in a model.
     pub fn hasty_turn(&self) -> u32 {
         self.turn_until(Instant::now() + Duration::from_secs(1))
     }
@@ -157,19 +160,19 @@ impl<P: Policy, const RICH: bool> World<P, RICH> {
         const AT_REST: &str = "GoMutex { locked: false, woken: false, starving: false, waiters: 0, .. }";
         assert_eq!(format!("{:?}", self.mutex), AT_REST);
         self.mutex.lock();
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
         assert_eq!(self.data.with(|data| unsafe { *data }), turns);
         self.mutex.unlock();
         assert_eq!(format!("{:?}", self.mutex), AT_REST);
     }
 }
 
-/// Models with each step of the clock. Among the executions of all must be some that reach `states`.
+/// Explores a model with each step of the clock. Each of `states` must be reached by some execution of some model.
 pub fn each<const N: usize>(steps: [u64; N], states: &[&'static str], explore: impl Fn(u64)) {
     must_reach(states, || steps.into_iter().for_each(explore));
 }
 
-/// To be called inside of a [`must_reach`].
+/// Explores a model. Must be called inside of a [`must_reach`].
 pub fn explore<P: Policy, const RICH: bool>(
     preemptions: usize,
     step_us: u64,
@@ -193,7 +196,7 @@ pub fn spawn<P: Policy, const RICH: bool, T: 'static>(
     thread::spawn(move || f(&world))
 }
 
-/// Unparks the thread that it was made on.
+/// A waker that unparks the thread that made the waker.
 struct Unpark {
     woken: AtomicBool,
     thread: Thread,

@@ -1,4 +1,4 @@
-//! No wait on a channel allocates, not even the first one of a thread; nor does what ends a wait, nor a select.
+//! No wait on a channel allocates, not even the first wait of a thread; nor does the end of a wait, nor a select.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::thread;

@@ -1,4 +1,4 @@
-//! What contexts allocate: to wait nothing, and to be made no more than in Go.
+//! The allocations of contexts: a wait makes none, and the creation of a context makes no more than in Go.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::sync::atomic::AtomicU32;
@@ -10,13 +10,13 @@ use sudog::runtime::sema::{Order, semacquire_limited, waiters};
 use support::counting::{allocations, without_allocating};
 use support::{Watchdog, eventually};
 
-/// Go: `TestAllocs`, with its limits; ours, where they are lower, in the last column.
+/// Go: `TestAllocs`, with its limits. The last column has the limits of this project, where they are lower.
 #[test]
 fn allocs() {
     static KEY: Key<u64> = Key::new("k");
     #[track_caller]
     fn check(go: u64, ours: u64, f: impl Fn()) {
-        f(); // the first time the watcher is started, and a few things are made
+        f(); // the first call starts the watcher, and makes a few things
         for _ in 0..10 {
             let (made, ()) = allocations(&f);
             assert!(made <= ours && ours <= go, "{made} allocations");

@@ -1,4 +1,4 @@
-//! Waits that must not allocate: each wait is the first one of its thread, under an allocator that counts.
+//! Waits that must not allocate: each wait is the first wait of its thread, under an allocator that counts.
 #![cfg(not(sudog_loom))]
 
 mod chan;

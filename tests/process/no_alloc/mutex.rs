@@ -1,4 +1,4 @@
-//! No wait for a mutex allocates, not even the first one of a thread; nor does what ends a wait.
+//! No wait for a mutex allocates, not even the first wait of a thread; nor does the end of a wait.
 #![cfg(not(sudog_loom))]
 
 use std::thread;
@@ -9,7 +9,8 @@ use sudog::sync::{ConstSemaphore, GoMutex, semaphore};
 use support::counting::without_allocating;
 use support::{Watchdog, eventually};
 
-/// `ParkingLotSema` is not among them: parking_lot_core makes its table, and each thread's place in it, on the heap.
+/// Tests all semaphores but `ParkingLotSema`: parking_lot_core makes its table, and each thread's place in that table,
+/// on the heap.
 fn a_lock_that_waits<S: ConstSemaphore, P: Policy>() {
     let _watchdog = Watchdog::new();
     let mutex = GoMutex::<S, P>::const_new();

@@ -1,4 +1,4 @@
-//! What a task costs that waits, and that nothing is left of one that has ended.
+//! The memory of a task that waits, and that a task that has ended leaves no memory behind.
 
 use std::sync::atomic::AtomicU32;
 
@@ -13,7 +13,8 @@ const CROWD: usize = 1000;
 
 const MOST: usize = 250;
 
-/// All on one worker, as bytes are counted for each thread. In rounds: the first makes room that others use again.
+/// Runs all tasks on a single worker, because bytes are counted for each thread. The tasks run in rounds: the first
+/// round makes room that later rounds use again.
 #[test]
 fn memory_of_tasks() {
     static GATE: AtomicU32 = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! Waiting for a signal, for a permit, for a group, or as a task allocates nothing; nor does what ends such a wait.
+//! Waiting for a signal, for a permit, for a group, or as a task allocates nothing; nor does the end of such a wait.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
 use std::fmt::Debug;
@@ -80,9 +80,9 @@ fn a_rw_mutex() {
             s.spawn(|| without_allocating(|| assert!(rw.try_write_for(SOON).is_none()))).join().unwrap();
             s.spawn(|| without_allocating(|| *rw.write() += 1));
             eventually(|| rw.try_read().is_none());
-            // SAFETY: the lock is looked at, not changed.
+            // SAFETY: the raw lock is only formatted, not unlocked.
             eventually(|| is_closed_everywhere(&format!("{:?}", unsafe { rw.raw() })));
-            // Kept out by the writer that waits.
+            // The waiting writer keeps this reader out.
             s.spawn(|| without_allocating(|| assert!(rw.try_read_for(SOON).is_none()))).join().unwrap();
             s.spawn(|| without_allocating(|| assert_eq!(*rw.read(), 1)));
             without_allocating(|| drop(reader));
