@@ -276,7 +276,7 @@ struct Script {
     steps: StdMutex<Vec<Step>>,
     shut: AtomicBool,
     at_gate: AtomicU32,
-    /// Whether to hold a releaser, too: after it has changed the mutex's word, and before it reaches the semaphore.
+    /// Holds a releaser while true: after the releaser has changed the mutex's word, before the semaphore releases.
     hold_release: AtomicBool,
     at_release: AtomicU32,
 }

@@ -226,7 +226,7 @@ fn at_rest<L: RawLock, C: ArriveDepart>(lock: &Gate<L, C>) {
     assert!(lock.capacitor().is_idle());
     let pass = lock.try_lock().expect("nobody has it");
     assert!(pass.ticket().is_none(), "past the capacitor");
-    // SAFETY: the guard of this lock, which has not been released.
+    // SAFETY: `pass` is the guard of this lock, and has not been released.
     unsafe { lock.unlock(pass) };
 }
 
@@ -238,7 +238,7 @@ fn a_waiter_that_gives_up_departs() {
         assert!(lock.try_lock().is_none());
         assert!(lock.try_lock_until(soon()).is_none());
         assert!(lock.capacitor().is_idle());
-        // SAFETY: the guard of this lock, which has not been released.
+        // SAFETY: `pass` is the guard of this lock, and has not been released.
         unsafe { lock.unlock(pass) };
         at_rest(&lock);
         // With the inner lock taken by hand, so that it is the one that is waited for.
@@ -318,7 +318,7 @@ fn goroutines_in_lanes() {
     let lock = Arc::new(Wrapped::with(GoMutex::new(), Multilane::with_lanes(2, 2), Always));
     let visit = |lock: &Wrapped<GoMutex, Multilane, Always>| {
         let pass = lock.lock();
-        // SAFETY: the guard of this lock, which has not been released.
+        // SAFETY: `pass` is the guard of this lock, and has not been released.
         unsafe { lock.unlock(pass) };
     };
     for _ in 0..2 {
@@ -332,7 +332,7 @@ fn goroutines_in_lanes() {
                     goroutines.into_iter().for_each(|goroutine| goroutine.join().unwrap());
                 });
             });
-            // SAFETY: the guard of this lock, which has not been released.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             unsafe { lock.unlock(pass) };
             goroutines.join().unwrap();
         });
@@ -360,7 +360,7 @@ fn an_unlocking_owner_has_departed_before_it_gives_way() {
     let lock = Arc::new(Wrapped::with(Inner::new(), Platoon::<ParkingLotSema>::with_limit(2), Always));
     let visit = |lock: &Wrapped<Inner, Platoon<ParkingLotSema>, Always>| {
         let pass = lock.lock();
-        // SAFETY: the guard of this lock, which has not been released.
+        // SAFETY: `pass` is the guard of this lock, and has not been released.
         unsafe { lock.unlock(pass) };
     };
     one_worker(move || {
@@ -379,7 +379,7 @@ fn an_unlocking_owner_has_departed_before_it_gives_way() {
             s.spawn(|| visit(&lock));
             eventually(|| format!("{:?}", lock.inner()).contains("waiters: 1"));
             shared.1.store(true, Relaxed);
-            // SAFETY: as above.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             unsafe { lock.unlock(pass) };
         });
         other.join().unwrap();
@@ -445,7 +445,7 @@ fn an_inner_lock_that_panics_leaves_no_thread_inside() {
                 1 => lock.try_lock(),
                 _ => lock.try_lock_until(soon()),
             };
-            // SAFETY: the guard of this lock, which has not been released.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             pass.map(|pass| unsafe { lock.unlock(pass) })
         };
         let mut panics = 0;
@@ -485,7 +485,7 @@ fn a_deadline_in_the_past_draws_no_ticket() {
             assert!(lock.try_lock_until(past).is_none() && lock.try_lock().is_none());
         }
         assert_eq!(lock.capacitor().drawn(), drawn);
-        // SAFETY: the guard of this lock, which has not been released.
+        // SAFETY: `pass` is the guard of this lock, and has not been released.
         unsafe { lock.unlock(pass) };
         arrival.into_iter().for_each(|ticket| lock.capacitor().depart(ticket));
         assert!(lock.try_lock_until(past).is_some(), "free");
@@ -541,7 +541,7 @@ fn past_the_gate_only_if_no_thread_is_inside() {
         let ways = || {
             let pass = lock.lock();
             let past = pass.ticket().is_none();
-            // SAFETY: the guard of this lock, which has not been released.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             unsafe { lock.unlock(pass) };
             past
         };
@@ -583,7 +583,7 @@ fn a_policy_of_ones_own() {
     for n in 0..10 {
         let pass = lock.lock();
         assert_eq!(pass.ticket().map(WindowTicket::number), (n % 2 == 0).then_some(n / 2));
-        // SAFETY: the guard of this lock, which has not been released.
+        // SAFETY: `pass` is the guard of this lock, and has not been released.
         unsafe { lock.unlock(pass) };
     }
 }
@@ -691,7 +691,7 @@ fn storm(limit: u32, gated: bool) {
                     if rng.random_range(0..100) == 0 {
                         thread::yield_now();
                     }
-                    // SAFETY: the guard of this lock, which has not been released.
+                    // SAFETY: `pass` is the guard of this lock, and has not been released.
                     unsafe { lock.unlock(pass) };
                 }
             });

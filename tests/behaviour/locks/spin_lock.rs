@@ -162,13 +162,13 @@ fn served<L: InLine>(first: usize, second: usize) -> Vec<usize> {
                 let guard = lock.lock();
                 order.lock().unwrap().push(n);
                 eventually(|| all_here.load(Relaxed) == 1);
-                // SAFETY: locked above, on this thread.
+                // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                 unsafe { lock.unlock(guard) };
             });
             eventually(|| lock.last_in_line() != before);
         };
         (0..first).for_each(arrive);
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { lock.unlock(guard) };
         eventually(|| order.lock().unwrap().len() == 1);
         (first..first + second).for_each(arrive);
@@ -238,12 +238,12 @@ impl Segments {
                 let guard = lock.lock();
                 order.lock().unwrap().push(n);
                 eventually(|| n != 2 || another_came.load(Relaxed) == 1);
-                // SAFETY: locked above, on this thread.
+                // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                 unsafe { lock.unlock(guard) };
             });
             eventually(|| lock.last_in_line() != before);
         }
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { lock.unlock(guard) };
         eventually(|| order.lock().unwrap().len() == 1);
     }
@@ -258,7 +258,7 @@ impl Segments {
         });
         let guard = lock.lock();
         assert_eq!(*order.lock().unwrap(), [2, 1, 0]);
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { lock.unlock(guard) };
     }
 }
@@ -305,7 +305,7 @@ fn many_are_held_at_once_and_released_in_any_order<L: RawLock>(watchdog: &Watchd
                     held.shuffle(&mut rng);
                     for (n, guard) in held {
                         held_by[n].store(held_by[n].load(Relaxed) + 1, Relaxed);
-                        // SAFETY: locked above, on this thread.
+                        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                         unsafe { locks[n].unlock(guard) };
                     }
                     watchdog.pat();
@@ -332,7 +332,7 @@ fn a_thread_ends_while_another_waits<L: RawLock>(_: &Watchdog) {
                 });
                 started.recv().unwrap();
             }
-            // SAFETY: locked above, on this thread.
+            // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
             unsafe { lock.unlock(guard) };
         });
         assert!(!lock.is_locked());
@@ -373,7 +373,7 @@ fn a_thread_locks_in_its_last_destructors<L: RawLock + 'static>(_: &Watchdog) {
                 BEFORE.set(Some(Box::new(AtTheEnd(Arc::clone(&shared)))));
                 if n % 2 == 0 {
                     let guard = shared.0.lock();
-                    // SAFETY: locked above, on this thread.
+                    // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                     unsafe { shared.0.unlock(guard) };
                 }
                 AFTER.set(Some(Box::new(AtTheEnd(shared))));
@@ -403,7 +403,7 @@ fn a_forgotten_guard_is_a_lock_that_can_be_moved_and_dropped<L: RawLock>(_: &Wat
         // The others do as before.
         let guard = free.try_lock().expect("free");
         scope(|s| s.spawn(|| assert!(free.try_lock().is_none())).join().unwrap());
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { free.unlock(guard) };
     }
 }
@@ -436,7 +436,7 @@ fn goroutines_and_threads_exclude_each_other<L: RawLock + 'static>(watchdog: &Wa
     fn visit<L: RawLock>((lock, count): &(L, AtomicU64)) {
         let guard = lock.lock();
         count.store(count.load(Relaxed) + 1, Relaxed); // and does not give way
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { lock.unlock(guard) };
     }
 
@@ -541,12 +541,12 @@ fn a_policy_that_contradicts_itself_leaves_no_waiter_asleep() {
             let before = CONTRADICTIONS.load(Relaxed);
             s.spawn(|| {
                 let guard = lock.lock();
-                // SAFETY: locked above, on this thread.
+                // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                 unsafe { lock.unlock(guard) };
             });
             // A sleeper asks no more.
             eventually(|| CONTRADICTIONS.load(Relaxed) > before + 5);
-            // SAFETY: locked above, on this thread.
+            // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
             unsafe { lock.unlock(guard) };
         });
     }
@@ -582,7 +582,7 @@ fn stress<L: RawLock>(watchdog: &Watchdog) {
                             _ => (0..rng.random_range(0..100)).for_each(|_| std::hint::spin_loop()),
                         }
                         count.store(n + 1, Relaxed);
-                        // SAFETY: locked above, on this thread.
+                        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                         unsafe { lock.unlock(guard) };
                         1
                     };
@@ -593,7 +593,7 @@ fn stress<L: RawLock>(watchdog: &Watchdog) {
                                 // Inside of the other.
                                 let guard = locks[0].0.lock();
                                 let visits = visit(&locks[1], &mut rng, quick);
-                                // SAFETY: locked above, on this thread.
+                                // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                                 unsafe { locks[0].0.unlock(guard) };
                                 visits
                             }
@@ -623,7 +623,7 @@ fn those_that_only_spin_exclude_too() {
                     for _ in 0..500 {
                         let guard = lock.lock();
                         count.store(count.load(Relaxed) + 1, Relaxed);
-                        // SAFETY: locked above, on this thread.
+                        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                         unsafe { lock.unlock(guard) };
                     }
                 });
