@@ -31,7 +31,7 @@
 //!
 //! | form | bound |
 //! |---|---|
-//! | plain: tested before the inner `try_lock`, not after | B - 1 + (T - 1): each thread may hold a pass that is out of date |
+//! | plain: tested before the inner `try_lock`, not after | B - 1 + (T - 1): each thread may hold an outdated pass |
 //! | plain, then an inner lock that waits | none: a thread that waits there without a ticket is not the predecessor of any thread |
 //! | count before base, under the lock | B |
 //!
