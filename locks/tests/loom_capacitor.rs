@@ -335,7 +335,7 @@ mod unwinding {
 
     loom::thread_local! {
         static PANICS: Cell<bool> = Cell::new(false);
-        /// Whether tries of this thread do not panic: the tries come before the capacitor.
+        /// True if the tries of this thread do not panic: the tries come before the capacitor.
         static TRIES: Cell<bool> = Cell::new(false);
     }
 
@@ -455,9 +455,9 @@ mod unwinding {
     /// The place at which the inner lock panics.
     #[derive(Clone, Copy, PartialEq)]
     enum At {
-        /// Before the capacitor: no other thread is there, as far as the gate can see.
+        /// The try before the capacitor: no other thread is inside, as far as the gate can see.
         Try,
-        /// Behind the capacitor.
+        /// The lock call behind the capacitor.
         Lock,
         Unlock,
     }
@@ -585,7 +585,7 @@ mod gate {
     struct Locked<C> {
         lock: Gate<C>,
         data: UnsafeCell<u32>,
-        /// Whether the victim has had the lock.
+        /// True if the victim has had the lock.
         entered: AtomicBool,
     }
 

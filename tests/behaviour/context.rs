@@ -1,5 +1,5 @@
-//! Tests of contexts beyond Go's: deadlines of waiters, tasks, sets of goroutines, storms, and user code that does what
-//! it likes. Go's tests are in `go::context`.
+//! Tests of contexts beyond Go's: deadlines of waiters, tasks, sets of goroutines, storms, and user code without
+//! restrictions. Go's tests are in `go::context`.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::error;
@@ -370,7 +370,7 @@ fn a_waker_may_wait_for_a_follower_that_is_told() {
             is_told.done();
         });
         while !waits.load(SeqCst) {
-            gosched(); // there is one worker, so the goroutine runs until it waits
+            gosched(); // there is a single worker, so the goroutine runs until the wait
         }
         let waker = say(&Arc::default(), move || told.wait());
         let mut future = pin!(ctx.done());
@@ -490,7 +490,7 @@ fn user_code_may_use_the_context_that_ends() {
     assert!(other.stop());
     assert_eq!(root.err(), Some(Error::Canceled), "by the destructor of what was stopped");
     assert_eq!((woken.load(SeqCst), stop.stop()), (1, false));
-    cancel.cancel(busy()); // too late, so it is dropped
+    cancel.cancel(busy()); // too late, so the error is dropped
     let (ctx, cancel) = with_cancel_cause(&background());
     cancel.cancel(busy());
     drop(with_value(&ctx, &KEY, busy()));

@@ -62,7 +62,7 @@ pub enum Form {
     CountFirst,
     /// `try_lock` takes the inner lock without a check.
     TriesUnasked,
-    /// Over the platoon: the arrival is counted after the ticket is drawn.
+    /// The form over the platoon in which the arrival is counted after the ticket is drawn.
     CountsLate,
 }
 

@@ -82,11 +82,11 @@ pub enum At {
     Asleep(u8),
     Contends(u8),
     Inside(u8),
-    /// Whether the thread knows the current `W`, the `T` that the thread has read (only with [`Fault::SkipsEarly`]),
-    /// and whether the thread gave up.
+    /// The thread departs. Stored: whether the thread knows the current `W`, the `T` that the thread has read (only
+    /// with [`Fault::SkipsEarly`]), and whether the thread gave up.
     Departs(u8, bool, Option<u8>, bool),
     WantsList(Job),
-    /// Whether the thread knows the current `W`.
+    /// The thread has the list. Stored: whether the thread knows the current `W`.
     HasList(Job, bool),
     ReadsNext(Poke),
     Pokes(Poke),
@@ -100,7 +100,7 @@ pub struct Poke {
     bucket: u8,
     left: u8,
     first: i8,
-    /// Whether the list is to be absorbed after the poke.
+    /// True if the list is to be absorbed after the poke.
     absorbs: bool,
 }
 

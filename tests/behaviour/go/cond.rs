@@ -339,7 +339,7 @@ fn with_guards_that_own_their_lock<K: Kind>() {
         });
     }
     K::until(|| w.0.waiters() == 3);
-    // A waiter has its ticket before it unlocks.
+    // Each waiter has drawn a ticket before it unlocks.
     K::until(|| mutex.try_lock().is_some());
     K::until(|| rw.try_write().is_some());
     w.0.broadcast();
@@ -366,7 +366,7 @@ fn with_bare_locks<K: Kind>() {
         K::go(move || wait(&w));
     }
     K::until(|| w.0.cond.waiters() == 3);
-    // A waiter has its ticket before it unlocks.
+    // Each waiter has drawn a ticket before it unlocks.
     K::until(|| w.1.try_lock());
     K::until(|| w.2.try_lock());
     w.1.unlock();

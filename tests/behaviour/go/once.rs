@@ -225,7 +225,7 @@ fn limits_at_random<K: Kind>() {
     }
 }
 
-/// Frees the `Once` as soon as a caller sees that its function is done. The `Once` is on that caller's stack: a late
+/// Frees the `Once` as soon as a caller sees that the function is done. The `Once` is on that caller's stack: a late
 /// access would touch another frame. (Only a sanitizer can make this test fail.)
 fn the_once_may_be_freed_when_it_is_done<K: Kind>() {
     struct Shared(*const Once, Arc<AtomicBool>);

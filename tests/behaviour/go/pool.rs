@@ -118,7 +118,7 @@ fn pool_chain<K: Kind>() {
     static HAVE: [AtomicU8; N] = [const { AtomicU8::new(0) }; N];
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = support::turn(&TURN);
-    /// An item that counts as taken when it is dropped, no matter which thread drops it.
+    /// An item that counts as taken when dropped, no matter which thread drops it.
     struct Numbered(usize);
     impl Drop for Numbered {
         fn drop(&mut self) {

@@ -321,7 +321,7 @@ fn wait_cancel() {
         });
         let (result, took) = wait(&limiter, &ctx, 3);
         assert_eq!((result, tenths(took)), (Err(Error::Context(context::Error::Canceled)), 1));
-        // The cancelled wait has given its tokens back.
+        // The cancelled wait has given the tokens back.
         let tokens = limiter.tokens();
         assert!((tokens - 2.0).abs() < 1e-6, "{tokens}");
         let (result, took) = wait(&limiter, &context::background(), 3);

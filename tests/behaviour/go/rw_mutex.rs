@@ -219,7 +219,7 @@ fn a_writer_that_waits_keeps_readers_out<K: Kind, L: ConstRawRwLock + Debug + 's
     K::until(|| !rw.is_locked());
 }
 
-/// Checks that readers that arrive during a write see the value that it wrote and nothing later, however many writers
+/// Checks that readers that arrive during a write see the value of that write and nothing later, however many writers
 /// wait.
 fn readers_of_a_write_go_before_the_next_writer<K: Kind, L: ConstRawRwLock + Debug + 'static>() {
     const READERS: usize = 5;
@@ -253,7 +253,7 @@ fn readers_of_a_write_go_before_the_next_writer<K: Kind, L: ConstRawRwLock + Deb
     }
 }
 
-/// The number of readers that wait, as the `Debug` of the Go mutex within the lock shows it.
+/// The number of readers that wait, according to the `Debug` of the Go mutex within the lock.
 fn waiting_readers<L: ConstRawRwLock + Debug, T>(rw: &RwMutexWith<L, T>) -> usize {
     // SAFETY: the raw lock is only formatted, not changed.
     let text = format!("{:?}", unsafe { rw.raw() });
@@ -480,7 +480,7 @@ fn forgotten_guards() {
 
 // ---- misuse ---------------------------------------------------------------------------------------------------------
 
-/// The name of a misuse, the function that commits it, and the text of the fatal error.
+/// The name of a misuse, the function that commits the misuse, and the text of the fatal error.
 type Misuse = (&'static str, fn(&GoRwMutex), &'static str);
 
 /// Go: the cases of `TestMutexMisuse` that concern an RWMutex; and a case that Go does not notice.

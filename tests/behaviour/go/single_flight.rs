@@ -91,7 +91,7 @@ fn do_dup_suppress<K: Kind>() {
         });
     }
     w.begun.wait();
-    // One caller is in the function, and the others are about to call.
+    // A caller is in the function, and the others are about to call.
     w.go_on.store(true, SeqCst);
     w.ended.wait();
     let calls = w.calls.load(SeqCst);
@@ -282,7 +282,7 @@ fn goexit_do() {
     assert_at_rest(&w.0);
 }
 
-/// Go: `TestPanicErrorUnwrap`: the payload of the panic can be read, whether it is an error or not.
+/// Go: `TestPanicErrorUnwrap`: the payload of the panic can be read, whether the payload is an error or not.
 #[test]
 fn panic_error_unwrap() {
     #[derive(Debug)]

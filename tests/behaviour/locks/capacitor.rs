@@ -267,7 +267,7 @@ fn a_condition_is_waited_for_outside() {
                     cond.wait(&mut ready);
                 }
             });
-            // If the waiter stayed inside the capacitor while it waits, no other thread would get in: the limit is 1.
+            // If the waiter stayed inside the capacitor during the wait, no other thread would get in: the limit is 1.
             loop {
                 let mut ready = mutex.lock();
                 *ready = true;
@@ -375,7 +375,7 @@ fn an_unlocking_owner_has_departed_before_it_gives_way() {
             }
             visit(lock);
         });
-        gosched(); // the goroutine has begun, so it runs next
+        gosched(); // the goroutine has begun, so that goroutine runs next
         scope(|s| {
             s.spawn(|| visit(&lock));
             eventually(|| format!("{:?}", lock.inner()).contains("waiters: 1"));

@@ -14,7 +14,7 @@ thread_local! {
     static LIVE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether bytes are counted. Off by default, because a counter that all threads write to takes time.
+/// True if bytes are counted. Off by default, because a counter that all threads write to takes time.
 static COUNTS_BYTES: AtomicBool = AtomicBool::new(false);
 static BYTES: AtomicIsize = AtomicIsize::new(0);
 
