@@ -303,7 +303,8 @@ fn fibre(set: &ActiveSet, f: impl FnOnce() + 'static) -> thread::JoinHandle<()> 
     thread::spawn(set.fibre(f))
 }
 
-/// Drops a set. The drop must wait until the fibres of the set have ended, as `ended` then shows. Relaxed: the set's lock orders.
+/// Drops a set. The drop must wait until the fibres of the set have ended, as `ended` then shows. Relaxed: the set's
+/// lock orders.
 fn drop_and_expect(set: ActiveSet, ended: &AtomicU32, expected: u32) {
     drop(set);
     assert_eq!(ended.load(Relaxed), expected, "the set waits for its fibres");

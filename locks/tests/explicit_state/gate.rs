@@ -32,7 +32,7 @@
 //! | form | bound |
 //! |---|---|
 //! | plain: tested before the inner `try_lock`, not after | B - 1 + (T - 1): each thread may hold an outdated pass |
-//! | plain, then an inner lock that waits | none: a thread that waits there without a ticket is not the predecessor of any thread |
+//! | plain, then an inner lock that waits | none: a thread that waits there without a ticket is no predecessor of any |
 //! | count before base, under the lock | B |
 //!
 //! If only doorways count that *began* after V's had ended, the bound of the first and the third form is B - 1: a pass

@@ -3,7 +3,7 @@
 //! | word | contents | in the model |
 //! |---|---|---|
 //! | `T`, `W` | see `sliding.rs` | `window` |
-//! | `seq[m]`, [`Wake::Sequence`] | counts the pokes of bucket m; a futex | whether the value that a thread has read is current |
+//! | `seq[m]`, [`Wake::Sequence`] | counts the pokes of bucket m; a futex | whether the value that was read is current |
 //! | list of m, [`Wake::List`] | the sleepers of bucket m, behind a lock | `Asleep`, by bucket |
 //!
 //! Ticket t waits in bucket t mod M; `turn` is `base` mod M.

@@ -8,7 +8,7 @@
 //!
 //! | operation | accesses |
 //! |---|---|
-//! | arrive | `t = T += 1`; wait for `G > t`; with a window: draw a ticket of the window, wait until that ticket is admitted |
+//! | arrive | `t = T += 1`; wait for `G > t`; with a window: draw a window ticket, wait until that is admitted |
 //! | depart | with a window: depart from the window; `G += 1` |
 //!
 //! Doorway: `T += 1`. Bound: none. V holds a permit and stands still; the other P - 1 threads go round for ever. A

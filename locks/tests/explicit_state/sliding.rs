@@ -10,7 +10,7 @@
 //! | operation | accesses |
 //! |---|---|
 //! | arrive | `t = T += 1`; wait for `t < base + B` |
-//! | `depart(t)` | read `W`; CAS `W` to the word with `t` marked, and the marked prefix shifted out, until the CAS succeeds |
+//! | `depart(t)` | read `W`; CAS `W` to the word with `t` marked and the marked prefix shifted out, until that succeeds |
 //! | | if `base` rose and `O` was set in the word that was replaced: `absorb` |
 //! | `try_arrive` | read `T`; read `W`, fail unless `T < base + B`; CAS `T` to `T + 1`; then the inner `try_lock` |
 //! | abandon(t), `t < base + R` | `depart(t)` |

@@ -601,7 +601,8 @@ fn stress<L: RawLock>(watchdog: &Watchdog) {
                                 // Lock one lock inside the other.
                                 let guard = locks[0].0.lock();
                                 let visits = visit(&locks[1], &mut rng, quick);
-                                // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
+                                // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not
+                                // been released.
                                 unsafe { locks[0].0.unlock(guard) };
                                 visits
                             }
