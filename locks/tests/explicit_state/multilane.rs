@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `N` | the dealer: the next number | `dealer`: mod L |
 //! | `T[l]` | next ticket of a lane | `lanes[l].next`: `T - G` |
-//! | `G[l]` | the lane's tickets below `G[l]` are admitted | tickets are relative to `G[l]`; all admitted tickets are alike |
+//! | `G[l]` | the lane's tickets below `G[l]` are admitted | relative to `G[l]`; all admitted tickets are alike |
 //! | `D[l]` | departures since the last post; a single `D` for all lanes with [`Departures::Shared`] | `here` |
 //!
 //! | operation | accesses |
