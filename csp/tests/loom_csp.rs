@@ -2,9 +2,10 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-csp --test loom_csp`
 //!
-//! A fibre that is never reclaimed shows as a deadlock, a lost or doubled value by the count of drops, a missing order by
-//! loom's cell in each value; a rest of a set that is missed, too. Under loom a deadline has always passed already, so it races with everything that happens
-//! after the parking. Threads stand for fibres, which hang and are readied by the same code.
+//! A fibre that is never reclaimed shows as a deadlock, a lost or doubled value by the count of drops, a missing order
+//! by loom's cell in each value; a missed rest of a set shows as a deadlock, too. Under loom a deadline has always
+//! passed already, so the deadline races with everything that happens after the parking. Threads stand for fibres,
+//! which hang and are readied by the same code.
 #![cfg(sudog_loom)]
 
 #[path = "../../runtime/tests/chan_world/mod.rs"]
@@ -59,7 +60,7 @@ fn a_value_goes_from_the_writer_to_the_reader() {
         });
         assert_eq!(read(&mut ours), Ok(1));
         assert_eq!(read(&mut ours), Ok(2));
-        // The writer's end goes.
+        // The writer drops its end.
         assert_eq!(read(&mut ours), Err(Reclaimed));
         writer.join().unwrap();
     });
@@ -86,7 +87,8 @@ fn a_writer_and_the_last_end() {
     });
 }
 
-/// Two ends go at the same time: one of them is the last. (In the source both load the count, and neither deletes.)
+/// Drops two ends at the same time: one of the drops is the last. (In the source both load the count, and neither
+/// deletes.)
 #[test]
 fn two_ends_are_dropped_at_a_time() {
     explore(3, &[SLEEPS, RECLAIMED, LAST], |_| {
@@ -97,7 +99,7 @@ fn two_ends_are_dropped_at_a_time() {
     });
 }
 
-/// Whichever hangs second ends both.
+/// Lets two readers hang without a writer: the reader that hangs second ends both.
 #[test]
 fn two_readers_without_a_writer() {
     explore(4, &[SLEEPS, RECLAIMED, LAST, DEAD, DROPPED_DEAD], |_| {
@@ -118,14 +120,14 @@ fn two_readers_and_a_value() {
         let readers = [a, b].map(|mut end| thread::spawn(move || read(&mut end)));
         waiting(|| writer.write(w.value(1))).0.unwrap();
         drop(writer);
-        // The one that has read goes, and with it the other's last partner.
+        // The reader that has read drops its end, and with that end the other reader's last partner.
         let read = readers.map(|reader| reader.join().unwrap().is_ok());
         assert!(read[0] != read[1]);
         assert_eq!(w.read.load(Relaxed), 1);
     });
 }
 
-/// A reader and a writer, of which one has a deadline: both know alike whether they have met.
+/// Lets a reader with a deadline meet a writer: both agree on whether they have met.
 #[test]
 fn a_reader_with_a_deadline() {
     explore(4, &[SLEEPS, LEAVES, MET_LATE, RECLAIMED, READ, NOT_READ], |w| {
@@ -181,7 +183,7 @@ fn a_writer_with_a_deadline() {
     });
 }
 
-/// A wait with a deadline is counted: a fibre that hangs meanwhile is not reclaimed, and then is met.
+/// Checks that a wait with a deadline counts: a fibre that hangs meanwhile is not reclaimed, and then is met.
 #[test]
 fn an_end_that_waits_with_a_deadline_counts() {
     explore(3, &[SLEEPS, HANGS_BEFORE, HANGS_AFTER, LEAVES], |w| {
@@ -194,7 +196,7 @@ fn an_end_that_waits_with_a_deadline_counts() {
     });
 }
 
-/// A cancel, a partner and a wait: the reader and the writer know alike whether they have met.
+/// Lets a cancel, a partner and a wait race: the reader and the writer agree on whether they have met.
 #[test]
 fn a_reader_that_is_cancelled() {
     explore(3, &[SLEEPS, READ, CANCELLED, CANCELLED_BEFORE, MET_BEFORE, RECLAIMED], |w| {
@@ -227,7 +229,7 @@ fn a_reader_that_is_cancelled() {
     });
 }
 
-/// All three at once: a deadline, which has passed always, a cancel, and a partner.
+/// Lets a deadline, which has always passed, a cancel, and a partner race.
 #[test]
 fn a_writer_with_a_deadline_that_is_cancelled() {
     explore(3, &[SLEEPS, READ, CANCELLED, TIMED_OUT, CANCELLED_BEFORE], |w| {
@@ -261,7 +263,7 @@ fn a_writer_with_a_deadline_that_is_cancelled() {
     });
 }
 
-/// The duplicate is made before its original goes, so there is an end that counts at all times.
+/// Makes a duplicate before its original is dropped, so there is an end that counts at all times.
 #[test]
 fn a_duplicate_serves_the_reader() {
     explore(3, &[SLEEPS, AT_ONCE, WOKEN_BEFORE], |w| {
@@ -279,7 +281,8 @@ fn a_duplicate_serves_the_reader() {
     });
 }
 
-/// A hangs on a channel whose other end is in the value of B, which hangs on another: when that goes, all go.
+/// Lets fibre A hang on a channel whose other end is in the value of fibre B, which hangs on another channel: when that
+/// channel ends, all end.
 #[test]
 fn a_cascade_through_a_value() {
     explore(3, &[SLEEPS, TWO_SLEEP, RECLAIMED], |_| {
@@ -295,19 +298,20 @@ fn a_cascade_through_a_value() {
 
 // ---- active sets: threads stand for their fibres ------------------------------------------------------------------------
 
-/// A fibre of the set, which ends with its thread's closure.
+/// A thread that runs a fibre of the set. The fibre ends with the thread's closure.
 fn fibre(set: &ActiveSet, f: impl FnOnce() + 'static) -> thread::JoinHandle<()> {
     thread::spawn(set.fibre(f))
 }
 
-/// The drop of a set that is to wait until its fibres have ended: then `ended` says so. Relaxed: the set's lock orders.
+/// Drops a set. The drop must wait until the fibres of the set have ended, as `ended` then shows. Relaxed: the set's
+/// lock orders.
 fn drop_and_expect(set: ActiveSet, ended: &AtomicU32, expected: u32) {
     drop(set);
     assert_eq!(ended.load(Relaxed), expected, "the set waits for its fibres");
 }
 
-/// Two fibres: one hangs, is met by the other, and hangs again; the other ends. The runner is woken at rest, not before, and
-/// the drop reclaims the fibre that hangs.
+/// Runs two fibres: the first hangs, is met by the second, and hangs again; the second ends. The runner is woken at
+/// rest, not before, and the drop reclaims the fibre that hangs.
 #[test]
 fn rest_by_a_meeting_a_hang_and_an_end() {
     explore(3, &[SLEEPS, TWO_SLEEP, RESTS, HANG_RESTS, RESTED_ALREADY, SET_RECLAIMS, RECLAIMED, READ], |w| {
@@ -340,7 +344,8 @@ fn rest_by_a_meeting_a_hang_and_an_end() {
     });
 }
 
-/// A partner outside meets a fibre of the set while the set is dropped: the value has one owner, and the fibre one waker.
+/// Lets a partner outside meet a fibre of the set while the set is dropped: the value has a single owner, and the
+/// fibre a single waker.
 #[test]
 fn a_partner_outside_and_the_drop_of_the_set() {
     explore(3, &[SLEEPS, SET_RECLAIMS, RECLAIMED, READ, NOT_READ, CLOSED], |w| {
@@ -368,7 +373,7 @@ fn a_partner_outside_and_the_drop_of_the_set() {
     });
 }
 
-/// Channels that cross, which counting ends cannot see: the drop of the set ends both fibres, each once.
+/// Drops a set whose channels cross, which counting ends cannot see: the drop of the set ends both fibres, each once.
 #[test]
 fn a_crossing_cycle_and_the_drop_of_the_set() {
     explore(3, &[SLEEPS, TWO_SLEEP, SET_RECLAIMS, RECLAIMED, CLOSED, LAST], |w| {
@@ -394,7 +399,7 @@ fn a_crossing_cycle_and_the_drop_of_the_set() {
     });
 }
 
-/// The channel of a fibre dies while the set is dropped: by one of the two the fibre is readied.
+/// Lets the channel of a fibre die while the set is dropped: either the death or the drop readies the fibre.
 #[test]
 fn the_death_of_a_channel_and_the_drop_of_the_set() {
     explore(4, &[SLEEPS, SET_RECLAIMS, RECLAIMED, CLOSED, LAST, DROPPED_DEAD], |_| {
@@ -413,7 +418,7 @@ fn the_death_of_a_channel_and_the_drop_of_the_set() {
     });
 }
 
-/// A channel with fibres of a set dies, by a thread. The set is not at rest before they have ended.
+/// Lets a thread make a channel die on which fibres of a set hang. The set is not at rest before the fibres have ended.
 #[test]
 fn the_death_of_a_channel_and_rest() {
     explore(3, &[SLEEPS, RECLAIMED, LAST, RESTS, RESTED_ALREADY], |_| {
@@ -432,7 +437,8 @@ fn the_death_of_a_channel_and_rest() {
     });
 }
 
-/// A fibre with a deadline keeps the set awake, and a drop of the set does not wait for a deadline: the fibre leaves once.
+/// Drops a set with a fibre that has a deadline. The fibre keeps the set awake, and the drop does not wait for the
+/// deadline: the fibre leaves once.
 #[test]
 fn a_deadline_and_the_drop_of_the_set() {
     explore(4, &[LEAVES, SET_RECLAIMS, MET_LATE, RECLAIMED, CLOSED, TIMED_OUT], |_| {
@@ -453,7 +459,7 @@ fn a_deadline_and_the_drop_of_the_set() {
     });
 }
 
-/// A cancel and the drop of the set: one of them readies the fibre, and the fibre knows which.
+/// Lets a cancel and the drop of the set race: one of them readies the fibre, and the fibre knows which.
 #[test]
 fn a_cancel_and_the_drop_of_the_set() {
     explore(3, &[SLEEPS, SET_RECLAIMS, CANCELLED, CANCELLED_BEFORE, RECLAIMED], |_| {
@@ -476,7 +482,8 @@ fn a_cancel_and_the_drop_of_the_set() {
     });
 }
 
-/// A wait with a deadline is none of those that hang: the set is at rest when the fibre has come back.
+/// Checks that a fibre in a wait with a deadline does not count as hanging: the set is at rest when the fibre has come
+/// back.
 #[test]
 fn a_deadline_keeps_a_set_awake() {
     explore(4, &[SLEEPS, LEAVES, RESTS, RESTED_ALREADY], |_| {
@@ -494,7 +501,7 @@ fn a_deadline_keeps_a_set_awake() {
     });
 }
 
-/// A closure that is dropped, not run, was a fibre all the same.
+/// Checks that a closure that is dropped, not run, counted as a fibre all the same.
 #[test]
 fn a_fibre_that_never_begins() {
     explore(3, &[SLEEPS, RESTS, RESTED_ALREADY], |_| {
@@ -506,7 +513,8 @@ fn a_fibre_that_never_begins() {
     });
 }
 
-/// A fibre hangs, a partner outside of the set meets it, and it ends: the runner is woken at one of the two rests.
+/// Lets a fibre hang and then end, after a partner outside the set has met it: the runner is woken at one of the two
+/// rests.
 #[test]
 fn a_partner_outside_and_rest() {
     explore(4, &[SLEEPS, TWO_SLEEP, RESTS, HANG_RESTS, RESTED_ALREADY], |w| {
@@ -522,7 +530,8 @@ fn a_partner_outside_and_rest() {
     });
 }
 
-/// A fibre of each of two sets hangs on one channel. The drop of a set reclaims its own, and the other is met.
+/// Lets a fibre of each of two sets hang on one channel. The drop of the first set reclaims its own fibre, and the
+/// other fibre is met.
 #[test]
 fn two_sets_on_one_channel() {
     explore(3, &[SLEEPS, TWO_SLEEP, SET_RECLAIMS, CLOSED], |w| {

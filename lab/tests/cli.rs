@@ -1,4 +1,4 @@
-//! The command line, from outside. Nothing here depends on how fast anything is.
+//! The command line, from outside. No test depends on how fast the machine is.
 
 mod common;
 
@@ -220,7 +220,7 @@ fn capacitor_has_four_curves_for_each_lock_and_the_tax() {
     {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
-    // A column is as wide as what is in it: here, two spaces apart whatever that is.
+    // A column is as wide as the content, so normalise the columns to two spaces apart.
     let mut narrow = text.clone();
     while narrow.contains("   ") {
         narrow = narrow.replace("   ", "  ");
@@ -299,7 +299,7 @@ fn capacitor_logs_the_figure_and_the_sweep() {
     refused(&["capacitor", "--window", "5"], "only logged runs have windows");
 }
 
-/// What is opened is closed, in order; but for what is never closed.
+/// Checks that each opened tag is closed, in order, except tags that are never closed.
 fn assert_balanced(page: &str) {
     let mut open = Vec::new();
     for tag in page.split('<').skip(1) {
@@ -322,7 +322,8 @@ fn figures_are_a_page_that_stands_alone() {
     assert!(text.contains("not measured: As threads are added"), "{text}");
     let page = fs::read_to_string(&path).unwrap();
     assert_balanced(&page);
-    // One of semaphores, one for each of five locks, three for each of three locks; and beside each figure what is claimed.
+    // A figure of semaphores, one for each of five locks, three for each of three locks; and beside each figure its
+    // claims.
     assert_eq!(page.matches("<figure>").count(), 1 + 5 + 9 + 3);
     assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="));
     assert!(page.contains(" real processors</h1>"));
@@ -337,7 +338,7 @@ fn figures_are_a_page_that_stands_alone() {
     assert_eq!((claims.len(), runs.len()), (5, 4 * 2));
     claims.iter().for_each(|claim| has_fields(claim, &["figure", "says", "asked", "shown", "found"]));
     runs.iter().for_each(|run| has_fields(run, &["semaphore", "threads", "throughput", "min_max"]));
-    assert!(claims[2]["shown"].is_null(), "{claims:?}"); // it is of 16 contenders and more
+    assert!(claims[2]["shown"].is_null(), "{claims:?}"); // the claim is about 16 contenders and more
 }
 
 #[test]
@@ -506,7 +507,7 @@ fn locks_that_block_threads_are_refused_for_goroutines() {
         &["mutexbench", "--on", "goroutines", "--locks", "go+parking_lot_core"],
         "locks for goroutines: go, go-1.14",
     );
-    // No contender waits.
+    // No contender waits in this benchmark.
     assert!(
         stdout(&["uncontended", "--on", "goroutines", "--locks", "std", "--rounds", "1"]).contains("on goroutines")
     );
@@ -821,7 +822,7 @@ fn the_default_report_is_in_the_target_directory() {
 fn mutexbench_writes_a_report_if_asked() {
     let path = folder("mutexbench").join("page.html");
     let run = ["mutexbench", "--locks", "go", "--threads", "1", "--seconds", "0.01", "--runs", "1", "--sample", "1"];
-    // Again, if the one contender had no processor.
+    // Run again if the only contender had no processor.
     let measured = (0..100).any(|_| {
         let records = records(&[&run[..], &["--json", "--report", path.to_str().unwrap()]].concat());
         let mut runs = records.iter().filter(|record| record["bench"] == "mutexbench");
@@ -921,7 +922,7 @@ fn a_closed_pipe_is_no_failure() {
     }
 }
 
-/// Runs until starvation mode has been seen to be turned on and off: that takes as many runs as it takes.
+/// Runs the benchmark until a run turns starvation mode on and off, however many runs that takes.
 fn starvation(options: &[&str]) -> (Vec<Value>, Value) {
     let path = folder(&format!("starvation{}", options.concat())).join("page.html");
     let run = ["starvation", "--json", "--seconds", "0.1", "--report", path.to_str().unwrap()];
@@ -930,7 +931,7 @@ fn starvation(options: &[&str]) -> (Vec<Value>, Value) {
         let summary = events.pop().unwrap();
         assert_eq!(summary["summary"], true);
         if summary["dropped"] != 0 {
-            continue; // it was not stopped in time, and does not know all
+            continue; // the recorder was not stopped in time, and does not know all events
         }
         let [handoffs, longest, passed] =
             ["handoffs", "handoffs_to_the_longest_waiting", "handoffs_to_one_who_had_passed"]
@@ -1027,7 +1028,7 @@ fn stages_has_a_line_for_each_stage_and_number() {
     refused(&["stages", "--stages", "v9"], "known: v1, v2");
 }
 
-/// What holds of any metrics, whatever the lock and whichever threads had the processors.
+/// Checks the properties of any metrics, whatever the lock and whichever threads had the processors.
 #[track_caller]
 fn metrics_are_sane(record: &Value) {
     let metrics = &record["metrics"];
@@ -1185,7 +1186,7 @@ fn history_tells_both_stories() {
     refused(&["history", "--on", "goroutines", "--workers", "1"], "that only work do not meet");
 }
 
-/// Lines as `mutexbench --json` writes them, without what `trust` does not read.
+/// Writes a file of lines as `mutexbench --json` writes them, without the fields that `trust` does not read.
 fn trust_file(folder: &std::path::Path, name: &str, rows: &[(&str, u64, f64)]) -> String {
     let line = |(lock, threads, throughput): &(&str, u64, f64)| serde_json::json!({ "bench": "mutexbench", "lock": lock, "threads": threads, "throughput": throughput });
     let path = folder.join(name);

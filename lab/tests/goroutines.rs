@@ -1,4 +1,4 @@
-//! The commands that need goroutines, from outside. Nothing here depends on how fast anything is.
+//! The commands that need goroutines, from outside. No test depends on how fast the machine is.
 
 #![cfg(unix)]
 
@@ -28,7 +28,7 @@ fn versus_go_lists_its_benchmarks_without_go() {
     }
 }
 
-/// Where no Go is to be found.
+/// Runs the laboratory where no Go can be found.
 fn without_go(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sudog-lab"));
     command.args(arguments).env("PATH", "").env_remove("SUDOG_GO").output().unwrap()
@@ -107,7 +107,8 @@ fn versus_go_measures_both_sides() {
     assert!(text.contains("ratio") && text.contains("geometric mean of 2 ratios"), "{text}");
 }
 
-/// Go's side has all of them, those that need `golang.org/x/sync` among them: the toolchain has its sources.
+/// Checks that Go's side has all benchmarks, also those that need `golang.org/x/sync`: the toolchain has the sources of
+/// that module.
 #[test]
 #[ignore = "needs Go, in PATH or in SUDOG_GO"]
 fn versus_go_measures_every_benchmark() {

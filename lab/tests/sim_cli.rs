@@ -16,8 +16,9 @@ fn field(text: &str, name: &str) -> Option<f64> {
     value.split([',', ' ']).next()?.parse().ok()
 }
 
-/// What a machine measures of itself is its preset. With one processor it finds what threads of one processor show, with two
-/// cores the rest. One round: the second finds the lines in the cache that the first has fetched from memory.
+/// Checks that a machine's measurements of itself give its preset. On a single processor the machine finds the properties
+/// of threads of a single processor, with two cores the rest. Use one round: a second round finds the lines in the cache
+/// that the first has fetched from memory.
 #[test]
 fn calibrate_finds_each_preset_again() {
     for preset in PRESETS {
@@ -29,7 +30,8 @@ fn calibrate_finds_each_preset_again() {
             assert_eq!(stdout(&run), text, "a simulation is the same each time");
             text
         };
-        // What is measured exactly; what a loop around it adds to; and misses, which vary by up to an eighth.
+        // The tolerances: of exact figures; of figures to which a loop adds; and of misses, which vary by up to an
+        // eighth.
         let (exact, nearly, miss) = (0.001, 0.02, 1.0 / 16.0);
         let one: &[(&str, u64, f64)] = &[
             ("mhz", preset.mhz, exact),
@@ -45,13 +47,13 @@ fn calibrate_finds_each_preset_again() {
         ];
         let two: &[(&str, u64, f64)] =
             &[("near", memory.near, miss), ("wake", system.wake, nearly), ("idle_exit", system.idle_exit, nearly)];
-        // Two hyperthreads share a cache, so two cores.
+        // Two hyperthreads share a cache, so take two cores.
         for (processors, expected) in [(1, one), (2 * preset.threads_per_core, two)] {
             let text = found(processors);
             for &(name, value, tolerable) in expected {
                 let measured = field(&text, name).unwrap_or_else(|| panic!("no {name} of {}: {text}", preset.name));
                 let off = (measured - value as f64).abs();
-                // Printed without a fraction.
+                // The figure is printed without a fraction.
                 assert!(off <= 0.5 + tolerable * value as f64, "{}: {name}: {value}: {text}", preset.name);
             }
         }
@@ -108,7 +110,7 @@ fn what_cannot_be_explored_is_refused() {
     refused(&with(&["--machine", "two"]), "explore has no costs");
     refused(&with(&["--processors", "4"]), "explore has no costs");
     refused(&["explore", "--replay", "5:run1"], "a schedule is of one program");
-    // Not numbered, without a choice, of a choice that there is not, out of order, a timeline, a trace.
+    // In order: no number, no choice, an unknown choice, decisions out of order, a timeline, a trace.
     for bad in
         ["run1", "5:", "5:stop", "7:run1,5:run0", "{\"format\":\"sudog-sim 1\",\"traceEvents\":[]}", "10 ns  thread 0"]
     {
@@ -116,7 +118,8 @@ fn what_cannot_be_explored_is_refused() {
     }
 }
 
-/// Nothing of a schedule of other code, or of another version, may be met: then the program does what it does by default.
+/// Replays schedules none of whose decisions may be met, as of other code or another version: then the program does its
+/// default.
 #[test]
 fn a_schedule_of_another_program_is_replayed_as_far_as_it_goes() {
     for schedule in ["", "3:run9,5:wake77", "99999999:timer"] {

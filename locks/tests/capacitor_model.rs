@@ -1,16 +1,16 @@
-//! The capacitor protocols in every state: the exact bound on bypass, no stuck state, a way back to rest from
-//! everywhere.
+//! The capacitor protocols in every state: the exact bound on bypass, no stuck state, a way back to rest from every
+//! state.
 //!
 //! ```text
 //! cargo test -p sudog-locks --test capacitor_model
 //! cargo test --profile stress -p sudog-locks --test capacitor_model -- --ignored --nocapture --test-threads 1
 //! ```
 //!
-//! The second has the large sizes, and takes a few minutes. With `--nocapture` each line is a row of
+//! The second command runs the large sizes, and takes a few minutes. With `--nocapture` each line is a row of
 //! `locks/docs/capacitor.md`: T threads that loop for ever, bound B.
 //!
-//! The protocols, and the counting (`crowd.rs`), are described at the models in `explicit_state/`. All is under
-//! sequential consistency; orderings are argued, and modelled on loom, where the protocols are implemented.
+//! The models in `explicit_state/` describe the protocols and the counting (`crowd.rs`). All models assume sequential
+//! consistency; orderings are argued, and modelled on loom, where the protocols are implemented.
 
 mod explicit_state;
 
@@ -29,7 +29,7 @@ const CAP: usize = 20_000_000;
 
 const PERMITS_LOST: Kind = Kind::Broken("permits are not conserved");
 
-/// The protocol does not fail, and its bypass reaches the bound, and does not exceed it.
+/// Checks that the protocol does not fail, and that its bypass reaches the bound and does not exceed it.
 fn exact(name: impl Display, model: &impl Model, bound: usize) {
     let report = explore(model, bound as u32, CAP);
     println!("| {name} | {} | {} |", report.states, report.most);
@@ -37,14 +37,14 @@ fn exact(name: impl Display, model: &impl Model, bound: usize) {
     assert_eq!(report.most, bound as u32, "{name}: the bound is not reached");
 }
 
-/// The protocol fails in this way.
+/// Checks that the protocol fails in this way.
 fn fails(name: impl Display, model: &impl Model, highest: usize, kind: Kind) {
     let failure = explore(model, highest as u32, CAP).failure.unwrap_or_else(|| panic!("{name} does not fail"));
     println!("| {name} | {:?} | {} |", failure.kind, failure.trace.len());
     assert_eq!(failure.kind, kind, "{name}: {failure:?}");
 }
 
-/// Far above any bound.
+/// A limit far above any bound.
 fn far(threads: usize, b: u8) -> usize {
     3 * threads * usize::from(b)
 }
@@ -117,8 +117,8 @@ fn sliding_with_deadlines_passes_b_less_1() {
     with_deadlines::<4>(2, 2, 6, false);
 }
 
-/// Each attempt that times out while the lowest ticket stands still costs a place in the list. All of them may be in
-/// it, the lowest as well, between a departure and the absorbing that it owes.
+/// Each attempt that times out while the lowest ticket stands still costs a place in the list. All these tickets may be
+/// in the list, and also the lowest ticket, between a departure and the absorbing that the departure owes.
 #[test]
 fn sliding_list_is_as_long_as_it_may_be() {
     for most in [4, 8, 12] {
@@ -152,7 +152,7 @@ fn sliding_has_no_step_to_spare() {
     fails("the flag is cleared too early", &model(Fault::ClearsFlag), 1, cleared);
     let stored = Sliding { fault: Fault::PlainStore, ..Sliding::<2>::new(2) };
     fails("W is written with a store", &stored, 1, Kind::Broken("base moves back"));
-    // T - base grows with each of them, so no state comes again.
+    // `T - base` grows with each blind attempt, so no state repeats.
     let blind = Sliding { tries: true, fault: Fault::TriesBlindly, ..Sliding::<2>::new(2) };
     fails("try_arrive without the window's test", &blind, far(2, 2), Kind::Above);
 }
@@ -264,7 +264,7 @@ fn multilane_large() {
     lanes::<5, 3>(1);
 }
 
-/// Another thread overtakes V in a lane of its own, round after round.
+/// Lets another thread overtake V in a lane of its own, round after round.
 #[test]
 fn multilane_shortest_way_to_starve() {
     for dealing in [Dealing::ByThread, Dealing::Random] {

@@ -3,8 +3,8 @@
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-locks --test loom_capacitor`
 //!
 //! A lost wake-up shows as a deadlock. A limit of 1 makes a capacitor a lock, so loom's cell tells whether two threads
-//! have been admitted, and whether the next one sees the writes of the one before. At the end no thread is inside, and
-//! there are as many places as at the beginning.
+//! have been admitted, and whether the next owner sees the writes of the owner before. At the end no thread is inside,
+//! and there are as many places as at the beginning.
 //!
 //! In a model a window has two bits, so the third waiter that gives up is recorded in the overflow list.
 #![cfg(sudog_loom)]
@@ -31,7 +31,8 @@ use sudog_sync::semaphore::RuntimeSema;
 
 use explore::{explore, explore_in_time, step};
 
-// What a model can reach, in addition to a call's states. The capacitors mark some of it by themselves.
+// States that a model can reach, in addition to a call's states. The capacitors mark some of these states by
+// themselves.
 const WALKS_IN: &str = "one is let through at once";
 const WAITS: &str = "one waits in line";
 const IN_TIME: &str = "one in haste is let through";
@@ -50,7 +51,7 @@ struct World<C> {
     data: UnsafeCell<u32>,
 }
 
-// SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+// SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
 unsafe impl<C: Sync> Sync for World<C> {}
 
 impl<C: ArriveDepart + 'static> World<C> {
@@ -60,8 +61,8 @@ impl<C: ArriveDepart + 'static> World<C> {
 
     fn of(capacitor: C) -> Arc<Self> {
         let world = Arc::new(Self { capacitor, inside: AtomicU32::new(0), data: UnsafeCell::new(0) });
-        // The tables first: the thread that makes one would otherwise pass its earlier writes on to the others. By a
-        // wait that is given up.
+        // Make the tables first, by a wait that is given up: a thread that makes a table would otherwise pass its
+        // earlier writes on to the other threads.
         set_clock(1);
         unmarked(|| world.touch_tables());
         set_clock(step());
@@ -91,7 +92,7 @@ impl<C: ArriveDepart + 'static> World<C> {
             mark(TWO_INSIDE);
         }
         if self.capacitor.limit() == 1 {
-            // SAFETY: as above.
+            // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
             self.data.with_mut(|data| unsafe { *data += 1 });
         }
         self.inside.fetch_sub(1, Relaxed);
@@ -104,7 +105,7 @@ impl<C: ArriveDepart + 'static> World<C> {
         self.capacitor.depart(ticket);
     }
 
-    /// With a deadline that comes as soon as it sleeps.
+    /// Has a turn with a deadline that passes as soon as the thread sleeps.
     fn hasty_turn(&self) -> bool {
         let (ticket, _) = waiting(|| self.capacitor.arrive_until(Instant::now() + Duration::from_nanos(2)));
         mark(if ticket.is_some() { IN_TIME } else { GIVES_UP });
@@ -115,7 +116,7 @@ impl<C: ArriveDepart + 'static> World<C> {
         ticket.is_some()
     }
 
-    /// All have left. A platoon may be under way.
+    /// Checks that all threads have left. A platoon may be under way.
     fn finish(&self) {
         for _ in 0..2 * self.capacitor.limit() {
             self.capacitor.depart(self.capacitor.try_arrive().expect("a place is lost"));
@@ -147,7 +148,7 @@ fn three_threads<C: ArriveDepart + 'static>(preemptions: usize, limit: u32, stat
     });
 }
 
-/// Of three one gives up, early or late.
+/// Lets one of three threads give up, early or late.
 fn a_deadline<C: ArriveDepart + 'static>(preemptions: usize, limit: u32, states: &[&'static str]) {
     explore_in_time(preemptions, 1, states, move || {
         let w = World::<C>::new(limit);
@@ -191,7 +192,7 @@ fn a_try<C: ArriveDepart + 'static>(preemptions: usize, limit: u32, states: &[&'
     });
 }
 
-/// Places taken and given up by one thread, so that later ones that give up are far from the base.
+/// Takes places and gives them up on one thread, so that later waiters that give up are far from the base.
 fn late<const HELD: usize>(preemptions: usize) {
     explore_in_time(
         preemptions,
@@ -200,7 +201,7 @@ fn late<const HELD: usize>(preemptions: usize) {
         || {
             let w = World::<SlidingWindow>::new(1);
             let first = w.capacitor.arrive();
-            // Two that have given up and have bits, or have none.
+            // Let waiters give up in advance, which have bits in the window or have none.
             for _ in 0..HELD {
                 assert!(!w.hasty_turn());
             }
@@ -238,7 +239,7 @@ mod window {
         three_are_late: late::<3>(2);
     }
 
-    /// Tickets have 32 bits.
+    /// Checks that tickets may wrap: tickets have 32 bits.
     #[test]
     fn goes_round() {
         for at in [u32::MAX - 3, u32::MAX] {
@@ -252,8 +253,8 @@ mod window {
         }
     }
 
-    /// The departing thread's read of the tickets: otherwise it does not see the ticket, and the ticket's holder not
-    /// the window.
+    /// Checks the departing thread's read of the tickets: otherwise the departing thread does not see the ticket, and
+    /// the ticket's holder does not see the window.
     #[test]
     fn a_sleeper_is_seen() {
         let test = concat!(module_path!(), "::a_sleeper_is_seen");
@@ -261,7 +262,7 @@ mod window {
         each_site(test, &needed, &[], || two_turns_each::<C>(3, 1, &[]));
     }
 
-    /// The same if the departure is under the lock.
+    /// Checks the same read for a departure under the lock.
     #[test]
     fn a_sleeper_is_seen_by_a_late_departure() {
         let test = concat!(module_path!(), "::a_sleeper_is_seen_by_a_late_departure");
@@ -295,7 +296,7 @@ mod platoon {
 mod lanes {
     use super::*;
 
-    /// Two lanes of one: two platoons.
+    /// Runs two lanes of one permit: two platoons.
     #[test]
     fn dealt_in_turn() {
         explore(2, &[WALKS_IN, WAITS, TWO_INSIDE], || {
@@ -315,7 +316,7 @@ mod lanes {
             let others = [w.spawn(turn), w.spawn(turn)];
             turn(&w);
             others.into_iter().for_each(|t| t.join().unwrap());
-            // The third is the first of a platoon of two.
+            // The third thread is the first of a platoon of two.
             let ticket = w.capacitor.try_arrive().expect("room for another");
             w.capacitor.depart(ticket);
             assert!(w.capacitor.try_arrive().is_some(), "the next platoon");
@@ -323,7 +324,7 @@ mod lanes {
     }
 }
 
-/// Panics at every possible place: of an admitted thread, of a waiter, of the inner lock.
+/// Panics at every possible place: in an admitted thread, in a waiter, in the inner lock.
 mod unwinding {
     use std::cell::Cell;
     use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -334,7 +335,7 @@ mod unwinding {
 
     loom::thread_local! {
         static PANICS: Cell<bool> = Cell::new(false);
-        /// Its tries do not: they are before the capacitor.
+        /// True if the tries of this thread do not panic: the tries come before the capacitor.
         static TRIES: Cell<bool> = Cell::new(false);
     }
 
@@ -349,7 +350,7 @@ mod unwinding {
         }
     }
 
-    /// What panics in this thread if it comes to where it is told to.
+    /// Runs `f` so that it panics if it reaches a place that panics when told to.
     fn unwound<T>(f: impl FnOnce() -> T) -> Option<T> {
         PANICS.with(|panics| panics.set(true));
         let done = catch_unwind(AssertUnwindSafe(f)).ok();
@@ -382,7 +383,7 @@ mod unwinding {
         });
     }
 
-    /// Sleeps at once, or panics.
+    /// A policy that sleeps at once, or panics.
     struct Policy;
 
     impl WaitPolicy for Policy {
@@ -394,7 +395,7 @@ mod unwinding {
         }
     }
 
-    /// A waiter whose policy panics gives up, as at a deadline.
+    /// Lets the policy of a waiter panic: the waiter gives up, as at a deadline.
     fn in_line(preemptions: usize, limit: u32, states: &[&'static str]) {
         explore(preemptions, states, move || {
             let w = World::<SlidingWindow<Policy>>::new(limit);
@@ -416,7 +417,8 @@ mod unwinding {
 
     struct Panicky(FifoMutex<RuntimeSema>);
 
-    // SAFETY: the lock's promises; a thread that panics has done nothing.
+    // SAFETY: the inner lock, to which each method passes its call, keeps the contract of `RawLock`. A call that locks
+    // panics before it has done anything, an unlock after it has unlocked.
     unsafe impl RawLock for Panicky {
         type Guard = ();
 
@@ -440,7 +442,8 @@ mod unwinding {
             self.0.try_lock_until(deadline)
         }
         unsafe fn unlock(&self, (): ()) {
-            // SAFETY: by the contract.
+            // SAFETY: the caller keeps the contract of `RawLock::unlock`, and this lock's guards are those of the inner
+            // lock.
             unsafe { self.0.unlock(()) };
             panic_if_told();
         }
@@ -449,12 +452,12 @@ mod unwinding {
         }
     }
 
-    /// Where the inner lock panics.
+    /// The place at which the inner lock panics.
     #[derive(Clone, Copy, PartialEq)]
     enum At {
-        /// Before the capacitor: no other thread is there, as far as the gate can see.
+        /// The try before the capacitor: no other thread is inside, as far as the gate can see.
         Try,
-        /// Behind the capacitor.
+        /// The lock call behind the capacitor.
         Lock,
         Unlock,
     }
@@ -471,7 +474,7 @@ mod unwinding {
                 let lock = lock.clone();
                 thread::spawn(move || {
                     TRIES.with(|tries| tries.set(at == At::Lock));
-                    // SAFETY: the guard of this lock, which has not been released.
+                    // SAFETY: `pass` is the guard of this lock, and has not been released.
                     let unlock = |pass| unsafe { lock.unlock(pass) };
                     if at == At::Unlock {
                         let (pass, waits) = waiting(|| lock.lock());
@@ -490,7 +493,7 @@ mod unwinding {
             };
             let (pass, waits) = waiting(|| lock.lock());
             mark(if waits { WAITS } else { WALKS_IN });
-            // SAFETY: the guard of this lock, which has not been released.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             unsafe { lock.unlock(pass) };
             panics.join().unwrap();
             assert!(lock.capacitor().is_idle(), "an announcement without an arrival");
@@ -520,7 +523,7 @@ mod unwinding {
 mod gate {
     use super::*;
 
-    /// An inner lock that notes, when it is taken by a try, as before the gate's second look, whether the victim had
+    /// An inner lock that records, when a try takes it, as before the gate's second look, whether the victim had
     /// arrived.
     struct Watching {
         lock: FifoMutex<RuntimeSema>,
@@ -528,7 +531,7 @@ mod gate {
         later: AtomicBool,
     }
 
-    // SAFETY: the lock's promises.
+    // SAFETY: `FifoMutex`, to which each method passes its call, keeps the contract of `RawLock`.
     unsafe impl RawLock for Watching {
         type Guard = ();
 
@@ -549,7 +552,8 @@ mod gate {
             self.lock.try_lock_until(deadline)
         }
         unsafe fn unlock(&self, (): ()) {
-            // SAFETY: by the contract.
+            // SAFETY: the caller keeps the contract of `RawLock::unlock`, and this lock's guards are those of the inner
+            // lock.
             unsafe { self.lock.unlock(()) };
         }
         fn is_locked(&self) -> bool {
@@ -581,11 +585,11 @@ mod gate {
     struct Locked<C> {
         lock: Gate<C>,
         data: UnsafeCell<u32>,
-        /// The victim has had the lock.
+        /// True if the victim has had the lock.
         entered: AtomicBool,
     }
 
-    // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+    // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
     unsafe impl<C: Sync> Sync for Locked<C> {}
 
     impl<C: ArriveDepart + 'static> Locked<C> {
@@ -602,7 +606,7 @@ mod gate {
         }
 
         fn write(&self) {
-            // SAFETY: as above.
+            // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
             self.data.with_mut(|data| unsafe { *data += 1 });
         }
 
@@ -610,11 +614,11 @@ mod gate {
             let (pass, waits) = waiting(|| self.lock.lock());
             mark_pass::<C>(&pass, waits);
             self.write();
-            // SAFETY: the guard of this lock, which has not been released.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             unsafe { self.lock.unlock(pass) };
         }
 
-        /// Without a guard, so that it can tell when its doorway has ended.
+        /// Locks without a guard, so that the victim can tell when its doorway has ended.
         fn victim(&self) {
             let capacitor = self.lock.capacitor();
             capacitor.announce();
@@ -624,12 +628,12 @@ mod gate {
             self.lock.inner().lock();
             self.write();
             self.entered.store(true, Relaxed);
-            // SAFETY: as above.
+            // SAFETY: this thread locked the inner lock above, and has not released it.
             unsafe { self.lock.inner().unlock(()) };
             capacitor.depart_and_retract(ticket);
         }
 
-        /// Past the gate no newcomer overtakes; nor any, if the limit is 1.
+        /// Checks that past the gate no newcomer overtakes, and that with a limit of 1 no thread overtakes at all.
         fn overtaker(&self) {
             let later = self.lock.inner().arrived.load(Acquire);
             let (pass, waits) = waiting(|| self.lock.lock());
@@ -654,7 +658,7 @@ mod gate {
             let past = pass.ticket().is_none() && self.lock.inner().later.load(Relaxed);
             let overtaken = past || (later && bound == 0);
             assert!(!overtaken || self.entered.load(Relaxed), "overtaken");
-            // SAFETY: as above.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             unsafe { self.lock.unlock(pass) };
         }
 
@@ -676,17 +680,17 @@ mod gate {
             if let Some(pass) = pass {
                 mark_pass::<C>(&pass, waits);
                 self.write();
-                // SAFETY: as above.
+                // SAFETY: `pass` is the guard of this lock, and has not been released.
                 unsafe { self.lock.unlock(pass) };
             }
         }
 
-        /// All have left: the gate is open.
+        /// Checks that all threads have left and the gate is open.
         fn finish(&self) {
             assert!(self.lock.capacitor().is_idle(), "an announcement without an arrival");
             let pass = self.lock.try_lock().expect("the lock is free");
             assert!(pass.ticket().is_none(), "past the capacitor");
-            // SAFETY: as above.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             unsafe { self.lock.unlock(pass) };
         }
     }
@@ -705,7 +709,7 @@ mod gate {
         });
     }
 
-    /// A departure is not seen without its arrival.
+    /// Checks that a departure is not seen without its arrival.
     fn no_newcomer_overtakes_beside_another<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
         explore(
             preemptions,
@@ -766,7 +770,7 @@ mod gate {
         of_the_platoon_at_a_deadline: one_gives_up::<Platoon<Benaphore>>(1);
     }
 
-    /// Without a gate an inner lock that fails departs.
+    /// Checks that without a gate a thread departs if its try of the inner lock fails.
     #[test]
     fn a_try_that_fails_departs() {
         explore(2, &[TRY, TRY_FAILS], || {
@@ -777,7 +781,7 @@ mod gate {
                 let lock = lock.clone();
                 thread::spawn(move || {
                     lock.inner().lock();
-                    // SAFETY: the guard of this lock, which has not been released.
+                    // SAFETY: this thread locked the inner lock above, and has not released it.
                     unsafe { lock.inner().unlock(()) };
                 })
             };
@@ -785,7 +789,7 @@ mod gate {
                 let pass = lock.try_lock();
                 mark(if pass.is_some() { TRY } else { TRY_FAILS });
                 if let Some(pass) = pass {
-                    // SAFETY: as above.
+                    // SAFETY: `pass` is the guard of this lock, and has not been released.
                     unsafe { lock.unlock(pass) };
                 }
             }

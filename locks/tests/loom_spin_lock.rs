@@ -5,8 +5,8 @@
 //! A lost wake-up, or a lost handover, shows as a deadlock; a lost exclusion, or a lost order, as a data race in loom's
 //! cell; leftovers in the lock's state at the end.
 //!
-//! A policy that parks does so at once in a model. A policy that yields lets the others run first. A thread's element,
-//! and its list of nodes, end with the modelled thread.
+//! A policy that parks does so at once in a model. A policy that yields lets the other threads run first. A thread's
+//! element, and its list of nodes, end with the modelled thread.
 #![cfg(sudog_loom)]
 
 use loom::cell::UnsafeCell;
@@ -17,7 +17,7 @@ use sudog_runtime::model::set_clock;
 use sudog_runtime::reached::{AGAIN, AT_ONCE, SLEEPS, TWO_SLEEP, YIELDS, mark, must_reach, waiting};
 use sudog_sync::RawLock;
 
-// What a model can reach, in addition to a call's states.
+// States that a model can reach, in addition to a call's states.
 const TRY: &str = "a try comes off";
 const TRY_FAILS: &str = "a try fails";
 const MAIN_FIRST: &str = "the main thread is first";
@@ -29,7 +29,7 @@ const ALTERNATE: &str = "the turns alternate";
 struct World<L> {
     lock: L,
     data: UnsafeCell<u32>,
-    /// The order of the turns. No step of the model.
+    /// The order of the turns. Pushed by each owner; recording the order is no step of the model.
     order: std::sync::Mutex<Vec<thread::ThreadId>>,
     main: thread::ThreadId,
 }
@@ -40,12 +40,12 @@ impl<L: RawLock + std::fmt::Debug> World<L> {
     }
 
     fn visit(&self) {
-        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+        // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
         self.data.with_mut(|data| unsafe { *data += 1 });
         self.order.lock().unwrap().push(thread::current().id());
     }
 
-    /// Whether the main thread and the others had their turns in this order.
+    /// Marks whether the main thread and the other threads had their turns in this order.
     fn mark_order(&self) {
         let order = self.order.lock().unwrap();
         let changes = order.windows(2).filter(|turns| turns[0] != turns[1]).count();
@@ -61,30 +61,30 @@ impl<L: RawLock + std::fmt::Debug> World<L> {
     fn turn(&self) {
         let (guard, _) = waiting(|| self.lock.lock());
         self.visit();
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { self.lock.unlock(guard) };
     }
 
-    /// Returns true if it succeeded.
+    /// Tries to lock and have a turn. Returns the number of turns: 1 or 0.
     fn quick_turn(&self) -> u32 {
         let guard = self.lock.try_lock();
         mark(if guard.is_some() { TRY } else { TRY_FAILS });
         let Some(guard) = guard else { return 0 };
         self.visit();
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { self.lock.unlock(guard) };
         1
     }
 
-    /// When all others are done: the lock can be taken at once, and was taken that often.
+    /// Checks, when all other threads are done, that the lock can be taken at once, and was taken `turns` times.
     fn finish(&self, turns: u32) {
         self.mark_order();
         assert!(!self.lock.is_locked());
         let guard = self.lock.try_lock().expect("it is free");
         self.visit();
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { self.lock.unlock(guard) };
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
         assert_eq!(self.data.with(|data| unsafe { *data }), turns + 1);
         assert!(!self.lock.is_locked());
     }
@@ -101,7 +101,8 @@ fn check(preemptions: usize, states: &[&'static str], model: impl Fn() + Sync + 
     must_reach(states, || builder.check(run));
 }
 
-/// So many threads have so many turns each, the first of them `quick` ones before, which need not come off.
+/// Runs threads that have `turns` turns each. Before its turns the first thread makes `quick` tries, which need not
+/// succeed.
 fn explore<L: RawLock + std::fmt::Debug + 'static, const THREADS: usize>(
     preemptions: usize,
     turns: [u32; THREADS],
@@ -128,7 +129,7 @@ fn explore<L: RawLock + std::fmt::Debug + 'static, const THREADS: usize>(
 
 const HOLDS_AND_WAITS: &str = "a thread that holds a lock waits for another";
 
-/// Both threads hold the first lock as they wait for the second; a third thread wants the second alone.
+/// Lets two threads hold the first lock as they wait for the second, while a third thread wants only the second lock.
 fn explore_two_locks<L: RawLock + std::fmt::Debug + 'static>(preemptions: usize, states: &[&'static str]) {
     fn both<L: RawLock + std::fmt::Debug>(outer: &World<L>, inner: &World<L>) {
         let ((first, _), (second, waits)) = (waiting(|| outer.lock.lock()), waiting(|| inner.lock.lock()));
@@ -137,9 +138,10 @@ fn explore_two_locks<L: RawLock + std::fmt::Debug + 'static>(preemptions: usize,
         }
         outer.visit();
         inner.visit();
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `first` is of `outer`, `second` is of `inner`; both were acquired above on this thread, and have not
+        // been released.
         unsafe {
-            outer.lock.unlock(first); // in the order in which they were locked
+            outer.lock.unlock(first); // in the order in which the locks were locked
             inner.lock.unlock(second);
         }
     }
@@ -159,7 +161,7 @@ fn explore_two_locks<L: RawLock + std::fmt::Debug + 'static>(preemptions: usize,
     });
 }
 
-/// By the policy, a thread that waits sleeps or yields.
+/// The models of each lock. `$waits` tells whether a thread that waits sleeps or yields, which depends on the policy.
 macro_rules! locks {
     ($($name:ident: $Lock:ty, $waits:expr;)+) => { $(
         mod $name {
@@ -175,7 +177,7 @@ macro_rules! locks {
                 explore::<$Lock, _>(3, [1, 1], 1, &[AT_ONCE, $waits, TRY, TRY_FAILS, MAIN_FIRST, OTHER_FIRST, OVERTAKEN]);
             }
 
-            /// The other's turns bring the words round to what they were before.
+            /// Lets the other thread's turns bring the words round to earlier values.
             #[test]
             fn try_lock_beside_many_turns() {
                 explore::<$Lock, _>(3, [0, 4], 2, &[AT_ONCE, $waits, TRY, TRY_FAILS, MAIN_FIRST, OTHER_FIRST, OVERTAKEN]);
@@ -200,8 +202,8 @@ locks! {
     reciprocating_yield: Reciprocating<SpinThenYield>, YIELDS;
 }
 
-/// Two that spin can go on yielding to each other for ever, which no bound of preemptions ends: so these are of those
-/// that park.
+/// The models with three threads, for locks that park. Two threads that spin can yield to each other for ever, which no
+/// bound of preemptions ends.
 macro_rules! locks_of_three {
     ($($name:ident: $Lock:ty;)+) => {
         mod three_threads {
@@ -225,7 +227,7 @@ locks_of_three! {
     reciprocating: Reciprocating;
 }
 
-/// The model's futex has one bed for all words, so it is a model of one lock.
+/// Runs three threads on a `Tts`. The futex of the model has a single bed for all words, so it can model only one lock.
 #[test]
 fn three_threads_tts() {
     explore::<Tts, _>(2, [2, 1, 1], 0, &[AT_ONCE, SLEEPS, TWO_SLEEP, AGAIN, MAIN_FIRST, OTHER_FIRST, ALTERNATE]);

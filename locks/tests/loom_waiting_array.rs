@@ -3,11 +3,11 @@
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-locks --test loom_waiting_array`
 //!
 //! A lost wake-up shows as a deadlock; a lost order as a data race in loom's cell; a permit lost or made at the end of
-//! the model. A deadline has always passed already when a thread sleeps, so it races with everything after that.
+//! the model. When a thread sleeps, its deadline has always passed already, so the deadline races with all later steps.
 //!
-//! The tables have two buckets. `MixedHash<1>` uses one, so all waiters collide; by `MixedHash<2>` consecutive tickets are
-//! apart. With one bucket the models of `NEAR` 0 and 1 are the same, as a policy that sleeps does so at once in a
-//! model.
+//! The tables have two buckets. `MixedHash<1>` uses a single bucket, so all waiters collide; by `MixedHash<2>`
+//! consecutive tickets are apart. With a single bucket the models of `NEAR` 0 and 1 are the same, because a policy that
+//! sleeps does so at once in a model.
 #![cfg(sudog_loom)]
 
 mod explore;
@@ -66,7 +66,7 @@ fn two_takers_two_posters<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-/// As a lock; of two waiters one gives up.
+/// Uses the semaphore as a lock; one of two waiters gives up.
 fn a_deadline<W: TicketWait, D: Doorway>(preemptions: usize, step: u64) {
     explore_in_time(preemptions, step, &[WAITS, IN_TIME, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], || {
         let w = World::<W, D>::new(0);
@@ -81,7 +81,7 @@ fn a_deadline<W: TicketWait, D: Doorway>(preemptions: usize, step: u64) {
     });
 }
 
-/// A waiter that gives up may have had one of two permits: that goes to the next.
+/// Lets a waiter that gives up have had one of two permits: that permit goes to the next waiter.
 fn a_deadline_of_a_request_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, GIVES_BACK, OVER_A_GAP], || {
         let w = World::<W, D>::new(0);
@@ -96,7 +96,7 @@ fn a_deadline_of_a_request_for_two<W: TicketWait, D: Doorway>(preemptions: usize
     });
 }
 
-/// Two have given up; the permits are for the next arrival, through the gap or past it.
+/// Lets two waiters give up; the permits are for the next arrival, through the gap or past the gap.
 fn posts_over_a_gap<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], || {
         let w = World::<W, D>::new(0);
@@ -129,7 +129,7 @@ fn a_request_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-/// If each kept its part, each could have one.
+/// Runs two requests for two permits each: if each request kept a part, each could hold a single permit.
 fn two_requests_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[AT_ONCE, WAITS], || {
         let w = World::<W, D>::new(1);
@@ -186,8 +186,8 @@ fn one_post_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-/// Twice: where the look at the grants consists of loads only, loom does not try that of a spawned taker after the
-/// post.
+/// Explores a taker and a poster twice, with either thread spawned: where the look at the grants consists of loads
+/// only, loom does not try the look of a spawned taker after the post.
 fn a_taker_and_a_poster<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[WAITS], || {
         let w = World::<W, D>::new(0);
@@ -222,7 +222,7 @@ fn closing_for_one<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-/// The taker of the last permits frees the semaphore at once.
+/// Lets the taker of the last permits free the semaphore at once.
 fn freed_by_the_last_taker<W: TicketWait, D: Doorway>(preemptions: usize, posters: u32) {
     explore(preemptions, &[AT_ONCE, SLEEPS, FREED_BEFORE, FREED_AFTER], move || {
         let sema = Mortal::<W, D>::new();
@@ -233,7 +233,7 @@ fn freed_by_the_last_taker<W: TicketWait, D: Doorway>(preemptions: usize, poster
     });
 }
 
-/// As above, after a waiter has given up.
+/// Frees the semaphore as [`freed_by_the_last_taker`] does, after a waiter has given up.
 fn freed_after_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[GIVES_UP, LEAVES_A_GAP, OVER_A_GAP, SLEEPS, FREED_AFTER], || {
         let sema = Mortal::<W, D>::new();
@@ -245,7 +245,7 @@ fn freed_after_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-/// As above, while a waiter gives up.
+/// Frees the semaphore as [`freed_by_the_last_taker`] does, while a waiter gives up.
 fn freed_beside_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[IN_TIME, GIVES_UP, LEAVES_A_GAP, SLEEPS, FREED_AFTER], || {
         let sema = Mortal::<W, D>::new();
@@ -263,9 +263,9 @@ fn freed_beside_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-/// A semaphore that ends before its memory is freed, so that only loom sees a use after that.
+/// A semaphore that is destroyed before its memory is freed, so that only loom sees a later use.
 ///
-/// Also how many posters have not returned. That is no step of the model.
+/// The second field is the number of posters that have not returned. Counting is no step of the model.
 struct Mortal<W, D>(Arc<UnsafeCell<MaybeUninit<TicketSema<W, D>>>>, Arc<AtomicU32>);
 
 const FREED_BEFORE: &str = "it is freed before a poster returns";
@@ -279,12 +279,12 @@ impl<W: TicketWait, D: Doorway> Clone for Mortal<W, D> {
 
 impl<W: TicketWait, D: Doorway> Mortal<W, D> {
     fn new() -> Self {
-        World::<W, D>::new(0); // for the tables
+        World::<W, D>::new(0); // makes the tables
         Self(Arc::new(UnsafeCell::new(MaybeUninit::new(TicketSema::new(0)))), Arc::new(AtomicU32::new(0)))
     }
 
     fn get(&self) -> &TicketSema<W, D> {
-        // SAFETY: every caller calls it before `free`.
+        // SAFETY: every caller calls `get` before `free`, so the semaphore is initialised.
         unsafe { (*self.0.get()).assume_init_ref() }
     }
 
@@ -292,7 +292,8 @@ impl<W: TicketWait, D: Doorway> Mortal<W, D> {
         self.1.fetch_add(1, Relaxed);
         let this = self.clone();
         thread::spawn(move || {
-            // SAFETY: it is freed by the taker of all permits; that this is enough is what is tested.
+            // SAFETY: the taker of all permits frees the semaphore, and not before. The model tests that this is
+            // enough.
             unsafe { TicketSema::post_raw(this.0.get().cast::<TicketSema<W, D>>(), 1) };
             this.1.fetch_sub(1, Relaxed);
         })
@@ -300,12 +301,13 @@ impl<W: TicketWait, D: Doorway> Mortal<W, D> {
 
     fn free(&self) {
         mark(if self.1.load(Relaxed) > 0 { FREED_BEFORE } else { FREED_AFTER });
-        // SAFETY: called once. The memory stays until the last thread has gone.
+        // SAFETY: `free` is called once, and the semaphore is initialised. The memory stays until the last thread has
+        // gone.
         unsafe { (*self.0.get()).assume_init_drop() };
     }
 }
 
-/// A sleeping thread and a sleeping goroutine on one bucket.
+/// Puts a sleeping thread and a sleeping goroutine into one bucket.
 fn thread_and_goroutine<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[AT_ONCE, SLEEPS, TWO_SLEEP], || {
         let w = World::<W, D>::new(0);
@@ -350,8 +352,8 @@ macro_rules! of {
     };
 }
 
-/// Bounds of preemptions: for two threads that have two turns each, for three threads, for models with deadlines, for
-/// four threads.
+/// The models of policies that sleep. The numbers are bounds of preemptions: for two threads that have two turns each,
+/// for three threads, for models with deadlines, for four threads.
 macro_rules! asleep {
     ($($name:ident: $Sema:ty, $two:expr, $three:expr, $deadline:expr, $four:expr;)*) => { $(mod $name {
         of!($Sema);
@@ -381,7 +383,7 @@ asleep! {
     benaphore_on_bucket: Benaphore<BucketWait<SpinThenPark, 1, MixedHash<1>>>, 4, 2, 2, 1;
 }
 
-/// Consecutive tickets in different buckets.
+/// The models in which consecutive tickets are in different buckets.
 macro_rules! apart {
     ($($name:ident: $Sema:ty;)*) => { $(mod $name {
         of!($Sema);
@@ -409,7 +411,8 @@ apart! {
     benaphore_apart: Benaphore<ChainWait<SpinThenPark, 1, MixedHash<2>>>;
 }
 
-/// Policies that never sleep. One waiter at a time: loom does not end where two yield to each other.
+/// The models of policies that never sleep, with one waiter at a time: loom does not end where two waiters yield to
+/// each other.
 macro_rules! awake {
     ($($name:ident: $Sema:ty;)*) => { $(mod $name {
         of!($Sema);
@@ -472,14 +475,14 @@ must_fail! {
     };
 }
 
-/// The look at the tickets is a Dekker pair: acquire and release are not enough for it.
+/// The sites of the look at the tickets, which is a Dekker pair: acquire and release are not enough for this look.
 const OF_THE_LOOK: [&str; 4] = [
     "ticket_queue.rs, draw: fetch_add",
     "ticket_queue.rs, are_granted: load",
     "ticket_queue.rs, grant: compare_exchange",
     "ticket_queue.rs, grant: load",
 ];
-/// The same constants, but no look follows.
+/// The sites with the same constants that no look follows.
 const WITHOUT_A_LOOK: [&str; 2] =
     ["ticket_queue.rs, try_draw: compare_exchange", "ticket_queue.rs, grant_slow: compare_exchange"];
 

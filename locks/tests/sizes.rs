@@ -1,4 +1,4 @@
-//! The sizes that the documents give are those of the types: `locks/docs/waiting-array.md` and `locks/docs/capacitor.md`.
+//! Checks that the documents `locks/docs/waiting-array.md` and `locks/docs/capacitor.md` give the sizes of the types.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(sudog_loom)))]
 
 use sudog_locks::capacitor::{Capacitor, Multilane, Platoon, SeparateLanes, Sliding, SlidingWindow};

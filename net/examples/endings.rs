@@ -1,4 +1,4 @@
-//! How long a read goes on after its context is done. Prints the figure.
+//! Measures how long a read goes on after its context is done, and prints the longest time.
 //!
 //! `cargo run --release -p sudog-net --example endings`
 #![cfg(target_os = "linux")]
@@ -19,7 +19,7 @@ fn until_it_waits(stream: &TcpStream) {
     }
 }
 
-/// From the cancel to the end of the read, at most.
+/// The longest time from the cancel to the end of the read.
 fn by_a_context(stream: &Arc<TcpStream>) -> Duration {
     let round = || {
         let (ctx, cancel) = context::with_cancel(&context::background());

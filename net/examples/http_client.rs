@@ -1,4 +1,5 @@
-//! `ureq` on our streams: a connector of our own, so that a request blocks its goroutine and not the worker.
+//! `ureq` over the streams of this crate: the example's own connector lets a request block the goroutine and not the
+//! worker.
 //!
 //! `cargo run -p sudog-net --example http_client`
 #![cfg(target_os = "linux")]

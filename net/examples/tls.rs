@@ -1,4 +1,5 @@
-//! `rustls` on our streams: a server with a certificate made on the spot, and clients that trust it.
+//! `rustls` over the streams of this crate: a server with a certificate made on the spot, and clients that trust the
+//! certificate.
 //!
 //! `cargo run -p sudog-net --example tls`
 #![cfg(target_os = "linux")]

@@ -1,5 +1,5 @@
-//! `tungstenite` on our streams: a WebSocket server that sends messages back, and ten clients. What is written for `Read` and
-//! `Write` of `std` runs on them.
+//! `tungstenite` over the streams of this crate: a WebSocket server that sends messages back, and ten clients. Code
+//! written for `Read` and `Write` of `std` runs on these streams.
 //!
 //! `cargo run -p sudog-net --example websocket`
 #![cfg(target_os = "linux")]

@@ -2,9 +2,9 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-net --test loom_fd_mutex`
 //!
-//! A lost wake-up, and a waiter that is not told of the close, show as a deadlock; two owners of a side, and a use beside
-//! or after the drop, as a data race in loom's cell; a value that is dropped twice, or never, in the count at the end;
-//! permits that are left over, in the next round's wait.
+//! A lost wake-up, and a waiter that is not told of the close, show as a deadlock; two owners of a side, and a use
+//! beside or after the drop, as a data race in loom's cell; a value that is dropped twice, or never, in the count at
+//! the end; left-over permits, in the next round's wait.
 #![cfg(sudog_loom)]
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,7 +26,7 @@ const LAST_IS_CLOSER: &str = "the closer is the last";
 const LAST_IS_USER: &str = "a user is the last";
 const REFUSED: &str = "a use is refused";
 
-/// What is guarded: dropped by a thread that sees all that was done with it.
+/// The guarded value. The thread that drops the value sees all uses of the value.
 struct Socket {
     read: UnsafeCell<u32>,
     write: UnsafeCell<u32>,
@@ -45,16 +45,16 @@ impl Socket {
         }
     }
 
-    /// By the owner of the side.
+    /// Uses a side. Called by the owner of the side.
     fn use_side(&self, side: Side) {
-        // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+        // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
         self.side(side).with_mut(|count| unsafe { *count += 1 });
     }
 }
 
-// SAFETY: as above.
+// SAFETY: loom's cells check that accesses do not overlap; the model tests this.
 unsafe impl Send for Socket {}
-// SAFETY: as above.
+// SAFETY: loom's cells check that accesses do not overlap; the model tests this.
 unsafe impl Sync for Socket {}
 
 impl Drop for Socket {
@@ -73,7 +73,7 @@ fn explore(preemptions: usize, states: &[&'static str], model: impl Fn() + Sync 
     });
 }
 
-/// Locks a side and uses it, or finds it closed.
+/// Locks a side and uses it, or finds the side closed. Returns whether the side was locked.
 fn lock_once(mutex: &FdMutex<Socket>, side: Side) -> bool {
     let (locked, slept) = waiting(|| mutex.lock(side));
     match locked {
@@ -95,8 +95,8 @@ fn in_thread(mutex: &Arc<FdMutex<Socket>>, f: impl FnOnce(&FdMutex<Socket>) + Se
     thread::spawn(move || f(&mutex))
 }
 
-/// Two users of one side, and a close: each user has the side or is told so, and the value is dropped once, when both
-/// have gone, and not with the mutex.
+/// Lets two users of a side, and a close, race: each user gets the side or is told of the close, and the value is
+/// dropped once, when both users and the closer have gone, and not with the mutex.
 #[test]
 fn users_and_a_close() {
     explore(3, &[LOCKED, CLOSED, CLOSED_ASLEEP, LAST_IS_CLOSER, LAST_IS_USER], || {
@@ -117,7 +117,7 @@ fn users_and_a_close() {
     });
 }
 
-/// Three turns of one side: one owner at a time, and each waiter has its turn.
+/// Lets three threads take turns at a side: there is one owner at a time, and each waiter has its turn.
 #[test]
 fn one_owner_of_a_side() {
     explore(3, &[LOCKED, SLEEPS, TWO_SLEEP], || {
@@ -132,7 +132,7 @@ fn one_owner_of_a_side() {
     });
 }
 
-/// A waiter that gives up, against the unlock that wakes it: no permit is left over, and none is missing for the next.
+/// Lets a waiter give up while an unlock wakes it: no permit is left over, and none is missing for the next waiter.
 #[test]
 fn a_waiter_gives_up() {
     explore(3, &[LOCKED, GAVE_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN], || {
@@ -154,7 +154,7 @@ fn a_waiter_gives_up() {
     });
 }
 
-/// A waiter that gives up, against a close that counts it off.
+/// Lets a waiter give up while a close counts it off.
 #[test]
 fn a_waiter_gives_up_at_the_close() {
     explore(3, &[GAVE_UP, CLOSED, CLOSED_ASLEEP], || {
@@ -181,7 +181,7 @@ fn a_waiter_gives_up_at_the_close() {
     });
 }
 
-/// References on neither side, and a close.
+/// Lets a user that refers to neither side, and a close, race.
 #[test]
 fn references_and_a_close() {
     explore(4, &[REFUSED, LAST_IS_CLOSER, LAST_IS_USER], || {

@@ -1,5 +1,6 @@
 //! Sockets: Go's tests of deadlines, of close against pending calls, and of half-closed streams (`net/timeout_test.go`,
-//! `net/net_test.go`, `net/splice_test.go` of 1.27) by name, and what a service meets. Loopback addresses only.
+//! `net/net_test.go`, `net/splice_test.go` of 1.27) by name, and situations that a service meets. Loopback addresses
+//! only.
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
 use std::io::{self, BufRead, ErrorKind, Read, Write};
@@ -27,7 +28,7 @@ fn listen() -> (TcpListener, SocketAddr) {
     (listener, addr)
 }
 
-/// Two that are connected to each other.
+/// Two streams that are connected to each other.
 fn pair() -> (TcpStream, TcpStream) {
     let (listener, addr) = listen();
     let there = TcpStream::connect(addr).expect("a connection");
@@ -46,7 +47,7 @@ fn kind<T: std::fmt::Debug>(result: io::Result<T>) -> ErrorKind {
     result.expect_err("an error").kind()
 }
 
-/// Until so many calls wait.
+/// Waits until `n` calls wait.
 fn until_waiting(n: usize, waiters: impl Fn() -> usize) {
     eventually(|| {
         gosched();
@@ -76,7 +77,7 @@ fn echo() {
     });
 }
 
-/// Go: `newTCPConn`, of both ends.
+/// Go: `newTCPConn`, for both ends.
 #[test]
 fn small_packets_are_not_delayed() {
     everywhere(|| {
@@ -90,7 +91,7 @@ fn small_packets_are_not_delayed() {
     });
 }
 
-/// Writes beside a reader: more than the buffers hold.
+/// Writes beside a reader: more data than the buffers hold.
 fn thread_or_goroutine(stream: &TcpStream, data: Vec<u8>) {
     let copy = stream.with_std(std::net::TcpStream::try_clone).unwrap();
     let mut writer = TcpStream::from_std(copy).unwrap();
@@ -119,7 +120,7 @@ fn half_close() {
     });
 }
 
-/// One reads, one writes, at the same time, by one stream.
+/// Reads and writes at the same time by a single stream.
 #[test]
 fn both_sides_at_once() {
     let _watchdog = Watchdog::new();
@@ -140,7 +141,7 @@ fn both_sides_at_once() {
     });
 }
 
-/// Writers of one stream take turns: what one write has sent stands together.
+/// Checks that writers of a stream take turns: the data of a write stays together.
 #[test]
 fn writers_take_turns() {
     let _watchdog = Watchdog::new();
@@ -243,7 +244,7 @@ fn a_close_ends_a_pending_accept() {
     });
 }
 
-/// The descriptor is closed when its last user has gone: the other end sees the end of the stream.
+/// Checks that the descriptor is closed when its last user has gone: the other end sees the end of the stream.
 #[test]
 fn the_descriptor_is_closed() {
     everywhere(|| {
@@ -271,7 +272,8 @@ fn read_timeout() {
                 assert!(now() >= deadline);
             }
         }
-        // Of the other side it says nothing; and what is there is not read once it has passed.
+        // The read deadline does not concern the write side, and data that has arrived is not read once the deadline
+        // has passed.
         there.write_all(b"x").unwrap();
         here.write_all(b"y").unwrap();
         assert_eq!(kind(here.read(&mut [0])), ErrorKind::TimedOut);
@@ -310,8 +312,8 @@ fn accept_timeout() {
     });
 }
 
-/// Go: TestReadWriteDeadlineRace, TestSetDeadlineWhilePending...: a call that waits is ended by a deadline that is set
-/// meanwhile, in the past or not, and goes on if it is taken back.
+/// Go: TestReadWriteDeadlineRace, TestSetDeadlineWhilePending...: a deadline that is set meanwhile, in the past or not,
+/// ends a waiting call; the call goes on if the deadline is taken back.
 #[test]
 fn a_deadline_for_a_pending_call() {
     everywhere(|| {
@@ -347,7 +349,7 @@ fn connect_errors() {
         assert!(TcpStream::connect(("127.0.0.1", 0)).is_err());
         assert!(TcpListener::bind("127.0.0.1:notaport").is_err());
         assert!(UnixStream::connect("/nonexistent/socket").is_err());
-        // The first that answers.
+        // A connect to several addresses uses the first that answers.
         let (listener, there) = listen();
         let stream = TcpStream::connect(&[addr, there][..]).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), there);
@@ -356,12 +358,12 @@ fn connect_errors() {
     });
 }
 
-/// A listener whose queue is full answers nobody: the dial times out, and a context ends it.
+/// Dials a listener whose queue is full, which answers no client: the dial times out, and a context ends the dial.
 #[test]
 fn connect_timeout() {
     let _watchdog = Watchdog::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    // SAFETY: an open socket.
+    // SAFETY: the descriptor is an open socket of `listener`.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
     let addr = listener.local_addr().unwrap();
     run(|| {
@@ -406,7 +408,7 @@ fn contexts_end_calls() {
         assert_eq!(kind(here.read_ctx(&ctx, &mut [0])), ErrorKind::TimedOut);
         assert_eq!(kind(here.write_ctx(&ctx, &[0])), ErrorKind::TimedOut, "before it tries");
         assert_eq!(here.write_ctx(&background(), b"x").unwrap(), 1, "the stream is as it was");
-        // A deadline of the stream, in a call with a context.
+        // A deadline of the stream also ends a call with a context.
         here.set_read_deadline(Some(now() + MS)).unwrap();
         let error = here.read_ctx(&background(), &mut [0]).unwrap_err();
         assert_eq!(error.to_string(), "i/o timeout");
@@ -477,7 +479,8 @@ fn unix_sockets() {
 
 // ---- ends -----------------------------------------------------------------------------------------------------------
 
-/// Goroutines that wait in reads keep no `run` from returning. They go on, and the stream can be used in another `run`.
+/// Checks that goroutines that wait in reads do not keep `run` from returning. They go on, and another `run` can use
+/// the stream.
 #[test]
 fn run_returns_with_connections_open() {
     let _watchdog = Watchdog::new();
@@ -498,7 +501,7 @@ fn run_returns_with_connections_open() {
     });
 }
 
-/// A bubble is not at rest while a goroutine waits for the network.
+/// Checks that a bubble is not at rest while a goroutine waits for the network.
 #[test]
 fn a_bubble_waits_for_the_network() {
     let _watchdog = Watchdog::new();
@@ -518,7 +521,7 @@ fn a_bubble_waits_for_the_network() {
     writer.join().unwrap();
 }
 
-/// The worker of a bubble polls, and ends: goroutines of other workers are woken all the same.
+/// Lets the worker of a bubble poll, and end: goroutines of other workers are woken all the same.
 #[test]
 fn the_one_that_polls_leaves() {
     let _watchdog = Watchdog::new();
@@ -537,7 +540,7 @@ fn the_one_that_polls_leaves() {
     }
 }
 
-/// Goroutines of two workers wait, and one worker is kept busy: the other's are woken.
+/// Lets goroutines of two workers wait, and keeps one worker busy: the goroutines of the other worker are woken.
 #[test]
 fn a_busy_worker_keeps_no_other_from_its_events() {
     let _watchdog = Watchdog::new();
@@ -574,7 +577,8 @@ fn a_busy_worker_keeps_no_other_from_its_events() {
     });
 }
 
-/// Four workers that sleep and wake all the time: one at a time sleeps in the poller, or a wake-up goes to another.
+/// Runs four workers that sleep and wake all the time: one worker at a time sleeps in the poller, or a wake-up goes to
+/// another worker.
 #[test]
 fn short_connections_on_four_workers() {
     let _watchdog = Watchdog::new();
@@ -610,7 +614,7 @@ fn short_connections_on_four_workers() {
 
 // ---- many -----------------------------------------------------------------------------------------------------------
 
-/// Opened, used and closed at random, by goroutines and threads, and all descriptors come back.
+/// Opens, uses and closes connections at random, on goroutines and threads: all descriptors come back.
 #[test]
 fn many_connections_at_random() {
     let _watchdog = Watchdog::new();
@@ -677,20 +681,20 @@ fn many_connections_at_random() {
 
 // ---- bad networks ---------------------------------------------------------------------------------------------------
 
-/// What a proxy does to what goes through it.
+/// The fault that a proxy adds to the data that passes through.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// One byte at a time, each in a packet of its own.
+    /// The data passes one byte at a time, each in a packet of its own.
     Trickles,
-    /// The client's half is cut after so many bytes, and then the other.
+    /// The client's half is cut after this number of bytes, and then the other half.
     CutsAfter(usize),
-    /// The connection is reset after so many bytes.
+    /// The connection is reset after this number of bytes.
     ResetsAfter(usize),
-    /// Nothing comes through any more after so many bytes.
+    /// No data passes any more after this number of bytes.
     StallsAfter(usize),
 }
 
-/// Stands between a client and a server on the loopback.
+/// Runs a proxy between a client and a server on the loopback.
 fn proxy(server: SocketAddr, fault: Fault) -> SocketAddr {
     let (listener, addr) = listen();
     go(move || {
@@ -719,7 +723,7 @@ fn proxy(server: SocketAddr, fault: Fault) -> SocketAddr {
                     client
                         .with_std(|socket| {
                             let size = size_of::<libc::linger>() as libc::socklen_t;
-                            // SAFETY: an open socket; the value is alive, and of this size.
+                            // SAFETY: the descriptor is an open socket; the value is alive, and `size` is its size.
                             let set = unsafe {
                                 libc::setsockopt(
                                     socket.as_raw_fd(),
@@ -754,7 +758,7 @@ fn a_fault_in_between() {
             let (listener, addr) = listen();
             go(move || {
                 let (stream, _) = listener.accept().unwrap();
-                _ = io::copy(&mut &stream, &mut &stream); // what comes back before the fault
+                _ = io::copy(&mut &stream, &mut &stream); // send back the data that arrives before the fault
             });
             let stream = Arc::new(TcpStream::connect(proxy(addr, fault)).unwrap());
             let writer = stream.clone();
@@ -777,14 +781,14 @@ fn a_fault_in_between() {
                     write.join().unwrap().unwrap();
                 }
                 Fault::ResetsAfter(_) => assert_eq!(kind(end), ErrorKind::ConnectionReset, "{fault:?}"),
-                // The proxy had not read all: then the system resets the connection, too.
+                // The proxy had not read all data: then the system resets the connection, too.
                 _ => assert!(end.is_ok() || kind(end) == ErrorKind::ConnectionReset, "{fault:?}"),
             }
         }
     });
 }
 
-/// In a process of its own: no descriptors are left, and `accept` waits until there are some; no connection is lost.
+/// Runs as a child process: while no descriptors are left, `accept` waits until there are some; no connection is lost.
 #[test]
 fn no_descriptors_left() {
     const CHILD: &str = "SUDOG_NET_TEST_NO_DESCRIPTORS";
@@ -803,10 +807,10 @@ fn no_descriptors_left() {
     let (listener, addr) = listen();
     let listener = Arc::new(listener);
     run(|| {
-        // The clients first, which need descriptors, too.
+        // Make the clients first, because they need descriptors, too.
         let clients: Vec<_> = (0..8).map(|_| std::net::TcpStream::connect(addr).unwrap()).collect();
         let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
-        // SAFETY: the value is alive.
+        // SAFETY: `limit` is alive.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
         let mut taken = Vec::new();
         while let Ok(file) = std::fs::File::open("/dev/null") {
@@ -819,7 +823,7 @@ fn no_descriptors_left() {
         taken.clear();
         let streams = accepted.join().unwrap();
         assert_eq!(streams.iter().flatten().count(), clients.len());
-        // A close ends an accept that has nothing to accept with.
+        // A close ends an accept that has no descriptor left.
         while let Ok(file) = std::fs::File::open("/dev/null") {
             taken.push(file);
         }
@@ -833,7 +837,7 @@ fn no_descriptors_left() {
     });
 }
 
-/// In a process of its own: the poller cannot be made as long as no descriptors are left, and can be later.
+/// Runs as a child process: the poller cannot be made as long as no descriptors are left, and can be made later.
 #[test]
 fn no_descriptors_for_the_poller() {
     const CHILD: &str = "SUDOG_NET_TEST_NO_POLLER";
@@ -849,7 +853,7 @@ fn no_descriptors_for_the_poller() {
         return;
     }
     let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
-    // SAFETY: the value is alive.
+    // SAFETY: `limit` is alive.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
     let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
     let taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
@@ -860,7 +864,7 @@ fn no_descriptors_for_the_poller() {
 
 // ---- Go's, by name --------------------------------------------------------------------------------------------------
 
-/// Go: TestVariousDeadlines. A server that never stops writing; each read ends at its deadline, and not before.
+/// Go: TestVariousDeadlines. A server never stops writing; each read ends at its deadline, and not before.
 #[test]
 fn various_deadlines() {
     let _watchdog = Watchdog::new();
@@ -889,7 +893,7 @@ fn various_deadlines() {
     set_max_procs(2);
 }
 
-/// Go: TestReadWriteProlongedTimeout. A deadline that is put off again and again is none.
+/// Go: TestReadWriteProlongedTimeout. A deadline that is put off again and again ends no call.
 #[test]
 fn read_write_prolonged_timeout() {
     let _watchdog = Watchdog::new();
@@ -949,9 +953,8 @@ fn zero_byte_read() {
     });
 }
 
-/// Go: TestMutexLock, TestMutexClose, TestMutexCloseUnblock.
-/// The worker makes no call that may wait: at the end of what is read there is nothing in the buffer, and a second look
-/// would be a read.
+/// Checks that the worker makes no call that may wait: at the end of the data there is nothing in the buffer, and a
+/// second look would be a read.
 #[test]
 fn blocking_io_looks_at_the_end_once() {
     struct AtItsEnd(usize);
@@ -974,6 +977,7 @@ fn blocking_io_looks_at_the_end_once() {
     });
 }
 
+/// Go: TestMutexLock, TestMutexClose, TestMutexCloseUnblock.
 #[test]
 fn fd_mutex() {
     use sudog_net::{FdMutex, LockError};

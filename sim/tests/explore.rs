@@ -1,4 +1,4 @@
-//! Exploration finds what is wrong, and nothing in what is right.
+//! Exploration finds the failures of wrong programs, and no failure in right programs.
 
 use std::hint::black_box;
 use std::panic::resume_unwind;
@@ -21,7 +21,7 @@ fn explore(schedule: Schedule) -> Explore {
     Explore { schedule, most: 20_000, ..Explore::default() }
 }
 
-/// Two threads that each add one by a load and a store.
+/// Runs two threads that each add 1 by a load and a store.
 fn lost_update() {
     let n = Arc::new(AtomicU32::new(0));
     let add = |n: Arc<AtomicU32>| move || n.store(n.load(Relaxed) + 1, Relaxed);
@@ -31,7 +31,7 @@ fn lost_update() {
     assert_eq!(n.load(Relaxed), 2, "an update is lost");
 }
 
-/// Two mutexes, locked in two orders.
+/// Locks two mutexes in two orders.
 fn two_orders() {
     let locks = Arc::new([Mutex::new(()), Mutex::new(())]);
     let both = |locks: Arc<[Mutex<()>; 2]>, first: usize| {
@@ -44,7 +44,7 @@ fn two_orders() {
     other.join().expect("it does not panic");
 }
 
-/// A sleeper that looks at its condition once: a futex may return for no reason.
+/// Looks at the condition only once after a sleep: a futex may return for no reason.
 fn believes_its_futex() {
     let word = Arc::new(AtomicU32::new(0));
     let theirs = word.clone();
@@ -57,7 +57,7 @@ fn believes_its_futex() {
     other.join().expect("it does not panic");
 }
 
-/// A timer that goes off just as what it waits for happens.
+/// Lets a timer go off just as the awaited event happens.
 fn gives_up_too_late() {
     let word = Arc::new(AtomicU32::new(0));
     let theirs = word.clone();
@@ -72,7 +72,7 @@ fn gives_up_too_late() {
     other.join().expect("it does not panic");
 }
 
-/// It waits for a store that never comes.
+/// Waits for a store that never comes.
 fn spins_for_ever() {
     let word = AtomicU32::new(0);
     while word.load(Acquire) == 0 {
@@ -80,7 +80,7 @@ fn spins_for_ever() {
     }
 }
 
-/// A queue of one place, by a mutex and a condition variable.
+/// Passes values through a queue of one place, by a mutex and a condition variable.
 fn a_right_program() {
     let queue = Arc::new((Mutex::new(None), Condvar::new()));
     let theirs = queue.clone();
@@ -108,7 +108,7 @@ fn a_right_program() {
     assert!(time::now() - begun >= Duration::from_secs(3600), "an hour of simulated time");
 }
 
-/// A timer that is an hour away ends no wait that a wake-up ends.
+/// Checks that a timer that is an hour away does not end a wait that a wake-up ends.
 fn waits_for_an_hour() {
     let (word, deadline) = (AtomicU32::new(0), time::now() + Duration::from_secs(3600));
     thread::scope(|s| {
@@ -124,12 +124,12 @@ fn waits_for_an_hour() {
     });
 }
 
-/// A scope passes on the panic of a thread that nobody has joined.
+/// Checks that a scope passes on the panic of a thread that was not joined.
 fn scope_of_a_panic() {
     thread::scope(|s| _ = s.spawn(|| resume_unwind(Box::new(()))));
 }
 
-/// Where a waiter leaves the address of its word, for its waker.
+/// A place where a waiter leaves the address of its word, for the waker.
 #[derive(Default)]
 struct Mailbox {
     word: AtomicPtr<AtomicU32>,
@@ -137,7 +137,7 @@ struct Mailbox {
 }
 
 impl Mailbox {
-    /// Leaves a word, and sleeps until it is set.
+    /// Leaves a word, and sleeps until the word is set.
     fn wait(&self, word: &AtomicU32) {
         self.word.store(ptr::from_ref(word).cast_mut(), Relaxed);
         self.full.store(1, Release);
@@ -153,9 +153,9 @@ impl Mailbox {
             futex::wait(&self.full, 0, None);
         }
         let word = self.word.load(Relaxed);
-        // SAFETY: the waiter keeps the word until it is set.
+        // SAFETY: the waiter keeps the word until the word is set.
         unsafe { (*word).store(1, Release) };
-        futex::wake(word, 1); // by address only
+        futex::wake(word, 1); // uses only the address
         Left(word)
     }
 }
@@ -164,7 +164,7 @@ impl Mailbox {
 struct Left(*const AtomicU32);
 
 impl Left {
-    /// The mistake: the waiter may have freed the word.
+    /// Looks at the word by mistake: the waiter may have freed the word.
     fn look(&self) {
         // SAFETY: none, on purpose. The machine stops before this step if the word has been freed.
         unsafe { (*self.0).load(Relaxed) };
@@ -183,13 +183,13 @@ fn wakes_a_word_on_the_heap(looks: bool) {
         let word = Box::new(AtomicU32::new(0));
         mailbox.wait(&word);
         drop(word);
-        // It must not lie in the same place.
+        // The new box must not lie in the same place.
         let other = black_box(Box::new(AtomicU32::new(0)));
         other.store(1, Relaxed);
     });
 }
 
-/// A waker that reads what its waiter has next to its word, by no step.
+/// Lets a waker read a cell next to its waiter's word, by an access that is no step.
 fn reads_a_cell_on_the_heap(looks: bool) {
     struct Waiter {
         word: AtomicU32,
@@ -212,7 +212,7 @@ fn reads_a_cell_on_the_heap(looks: bool) {
     });
 }
 
-/// In a frame far below that of the caller: what the caller does next lies elsewhere.
+/// Waits in a frame far below the frame of the caller, so that the caller's next frames lie elsewhere.
 #[inline(never)]
 fn waits_in_a_frame(mailbox: &Mailbox) {
     #[inline(never)]
@@ -244,7 +244,7 @@ fn wakes_a_word_of_a_thread_that_ends(looks: bool) {
     let waiter = thread::spawn(move || waits_in_a_frame(&theirs));
     let word = mailbox.wake();
     waiter.join().expect("it does not panic");
-    // Of the thread no more than its handle is left, and its stack is unmapped.
+    // Only the handle of the thread is left, and the thread's stack is unmapped.
     while sudog_sim::live_threads() > 1 {
         thread::yield_now();
     }
@@ -253,7 +253,7 @@ fn wakes_a_word_of_a_thread_that_ends(looks: bool) {
     }
 }
 
-/// A block is used again at last, as memory is finite, but not soon.
+/// Checks that a block is used again at last, because memory is finite, but not soon.
 fn frees_much() {
     let block = || Box::new([0_u64; 256]);
     let first = ptr::from_ref(&*block()).addr();
@@ -267,7 +267,7 @@ fn finds(name: &str, program: fn(), schedule: Schedule, words: &str) {
     let failure = explore.check(SEEDS, &program).expect_err(name);
     assert!(failure.what.contains(words), "{name}: {failure}");
     assert!(failure.schedule.len() <= failure.first && failure.schedule.len() <= 6, "{name}: {failure}");
-    // Its schedule, as text, makes it fail again, in the same way; and a seed does what it did.
+    // The failure's schedule, as text, makes the program fail again, in the same way; and a seed repeats its execution.
     let text = write_schedule(&failure.schedule);
     let again = explore.replay(&read_schedule(&text).expect("written above"), &program).expect("it fails again");
     assert_eq!(again.what, failure.what, "{name}");
@@ -307,7 +307,8 @@ fn main() {
     }
     let explored = Explore::default().check(0..1, &frees_much);
     assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(1));
-    // A schedule may name a thread that is not there: one that has lost some of its decisions spawns fewer in the same time.
+    // A schedule may name an absent thread: a schedule that has lost some of its decisions spawns fewer threads in the
+    // same time.
     let absent = explore(Schedule::Mixed).replay(&[(1, Choice::Spurious(9)), (2, Choice::Run(9))], &a_right_program);
     assert!(absent.is_none(), "{absent:?}");
     let schedule = [(3, Choice::Run(2)), (4, Choice::Timer), (9, Choice::Jump(77)), (10, Choice::Spurious(1))];

@@ -1,4 +1,4 @@
-//! The machine with costs: exact, the same each time, and like a machine.
+//! The machine with costs is exact, gives the same result each time, and behaves like a machine.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -19,7 +19,7 @@ fn machine(processors: usize) -> Machine {
     Machine { processors, limit: Duration::from_secs(1), ..Machine::new(preset) }
 }
 
-/// A ticket lock that spins: its throughput for T threads in 2 ms, and the traffic.
+/// Runs a spinning ticket lock. Returns the throughput for `threads` threads in 2 ms, and the traffic.
 fn ticket_lock(machine: &Machine, threads: usize) -> (u64, Traffic) {
     type Lock = (OwnLine<AtomicU32>, OwnLine<AtomicU32>, OwnLine<AtomicU32>, OwnLine<AtomicU64>);
     let run = move || {
@@ -59,7 +59,8 @@ fn a_seed_gives_one_execution() {
     assert_ne!(of(1), of(2), "misses vary by seed");
 }
 
-/// Each release invalidates the copy of each waiter, so throughput falls as there are more: the shape of the books.
+/// Checks that each release invalidates the copy of each waiter, so throughput falls as waiters are added: the shape
+/// that textbooks show.
 #[test]
 fn a_ticket_lock_decays() {
     let [few, many] = [4, 64].map(|threads| ticket_lock(&machine(128), threads));
@@ -103,7 +104,8 @@ fn sleeps_take_their_time_and_deadlines_hold() {
     assert!(all >= Duration::from_millis(6), "{all:?}");
 }
 
-/// Two that compute on one processor take turns; the second is not kept waiting until the first has ended.
+/// Checks that two threads that compute on one processor take turns: the second does not wait until the first has
+/// ended.
 #[test]
 fn threads_of_one_processor_take_turns() {
     let finished = machine(1).run(|| {
@@ -123,7 +125,8 @@ fn threads_of_one_processor_take_turns() {
     assert_eq!(finished.expect("it ends"), ["short", "long"]);
 }
 
-/// One that spins keeps its processor until its slice ends, and then others run: so what it waits for happens.
+/// Checks that a spinning thread keeps its processor until its slice ends, and that then other threads run: so the
+/// awaited store happens.
 #[test]
 fn a_spinner_does_not_keep_its_processor_for_ever() {
     let run = machine(1).run(|| {
@@ -138,12 +141,12 @@ fn a_spinner_does_not_keep_its_processor_for_ever() {
     run.expect("it ends");
 }
 
-/// A delay by pauses alone is no look at anything: it ends by itself.
-/// A round of the loop looks at two lines, and the first may change before the second look: the thread must not sleep then.
+/// Looks at two lines in each round of a loop. The first line may change before the second look: the thread must not
+/// sleep then.
 #[test]
 fn a_spinner_misses_no_change_between_two_looks() {
     let memory = Preset::named("altra").expect("a machine of this name").memory;
-    // The thread sleeps after 512 rounds: the delays end in each cycle of some rounds before and after that.
+    // The thread sleeps after 512 rounds: the delays end in each cycle of some rounds before and after that point.
     let asleep = 512 * (memory.pause + 2 * memory.load);
     let run = move || {
         for delay in asleep - 1000..asleep + 1500 {
@@ -169,6 +172,7 @@ fn a_spinner_misses_no_change_between_two_looks() {
     machine(2).run(run).expect("each spinner sees the change");
 }
 
+/// Checks that a delay by pauses alone ends by itself, because such a delay looks at no line.
 #[test]
 fn a_delay_ends_though_nothing_changes() {
     let run = machine(2).run(|| {
@@ -182,7 +186,7 @@ fn a_delay_ends_though_nothing_changes() {
     run.expect("it ends");
 }
 
-/// By names and places, which need no debug information: so in each profile.
+/// Checks that a deadlock is reported by names and places, which need no debug information, so in each profile.
 #[test]
 fn a_deadlock_is_named_at_once() {
     let begun = line!();

@@ -1,7 +1,7 @@
-//! What is `Send` and `Sync`, of all public types, over what is and what is not. Decided by the compiler; and a look at
-//! the sources says whether a type is missing here.
+//! Checks for all public types whether they are `Send` and `Sync`, over parameters that are and that are not. The
+//! compiler decides the table; a look at the sources tells whether a type is missing in the table.
 //!
-//! `Rc` is neither, `Cell` is `Send` only, `Both` is both.
+//! The parameters: `Rc` is neither `Send` nor `Sync`, `Cell` is only `Send`, `Both` is both.
 #![cfg(all(target_os = "linux", feature = "locks", not(sudog_loom)))]
 #![forbid(unsafe_code)]
 
@@ -43,7 +43,7 @@ type Rc = StdRc<u32>;
 type Cell = StdCell<u32>;
 type Both = u32;
 
-/// `IS` is the inherent constant's where the trait is there; else that of [`No`].
+/// A type whose `IS` is the inherent constant if `T` is `Send`, and otherwise the constant of [`No`].
 struct IsSend<T: ?Sized>(PhantomData<T>);
 struct IsSync<T: ?Sized>(PhantomData<T>);
 
@@ -54,12 +54,12 @@ trait No {
 impl<T: ?Sized> No for IsSend<T> {}
 impl<T: ?Sized> No for IsSync<T> {}
 
-#[allow(dead_code)] // each is used where the trait is there
+#[allow(dead_code)] // used only for a `T` that is `Send`
 impl<T: ?Sized + Send> IsSend<T> {
     const IS: bool = true;
 }
 
-#[allow(dead_code)] // as above
+#[allow(dead_code)] // used only for a `T` that is `Sync`
 impl<T: ?Sized + Sync> IsSync<T> {
     const IS: bool = true;
 }
@@ -72,7 +72,7 @@ macro_rules! table {
                 assert!(IsSync::<$type>::IS == $sync, concat!(stringify!($type), ": Sync"));
             };
         )+
-        /// All types of the table, as they are written.
+        /// All types of the table, as the table writes them.
         const WRITTEN: &[&str] = &[$(stringify!($type)),+];
     };
 }
@@ -381,7 +381,7 @@ table! {
     StopOnDrop => true, true;
 }
 
-/// In private modules, or hidden; or of a model.
+/// The types that are in private modules, hidden, or part of a model.
 const NOT_PUBLIC: &[&str] = &[
     "Alarm",
     "NetWait",
@@ -420,7 +420,7 @@ const NOT_PUBLIC: &[&str] = &[
     "Words",
 ];
 
-/// Whether every public type of the sources is in the table.
+/// Checks that every public type of the sources is in the table.
 #[test]
 fn no_type_is_missing() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -435,7 +435,7 @@ fn no_type_is_missing() {
                 let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
                 let is_it = |word: &str| word == name;
                 let written = |text: &&&str| text.split(|c: char| !c.is_alphanumeric() && c != '_').any(is_it);
-                // (A macro's `$Name` is none.)
+                // (The `$Name` of a macro yields an empty name.)
                 if !name.is_empty() && !NOT_PUBLIC.contains(&&*name) && WRITTEN.iter().find(written).is_none() {
                     missing.push(name);
                 }

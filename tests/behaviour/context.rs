@@ -1,5 +1,5 @@
-//! Contexts, as they are not in Go: deadlines of waiters, tasks, sets of goroutines, storms, and user code
-//! that does what it likes. Go's tests are in `go::context`.
+//! Tests of contexts beyond Go's: deadlines of waiters, tasks, sets of goroutines, storms, and user code without
+//! restrictions. Go's tests are in `go::context`.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::error;
@@ -80,13 +80,14 @@ fn waits_with_a_deadline<K: Kind>() {
     assert!(timed.wait_until(Instant::now() + LONG));
     assert_eq!(timed.err(), Some(Error::Canceled));
     assert!(timed.wait_until(Instant::now() - SHORT), "done, however late it is");
-    // Past the end of time.
+    // A deadline beyond the end of time is no deadline.
     let (ctx, _cancel) = with_timeout(&background(), Duration::MAX);
     assert_eq!(ctx.deadline(), None);
     assert!(!ctx.wait_until(soon()));
 }
 
-/// A context that is done takes no permit that is there, and one that is not gives up none.
+/// Checks that a caller whose context is done takes no permit, even if a permit is there, and that a caller whose
+/// context is not done takes the permit.
 fn a_done_caller_takes_nothing<K: Kind>() {
     let permits = AtomicU32::new(2);
     let (ctx, cancel) = with_cancel(&background());
@@ -96,13 +97,13 @@ fn a_done_caller_takes_nothing<K: Kind>() {
     assert_eq!(acquire(), Err(Error::Canceled));
     assert_eq!(permits.load(SeqCst), 1);
     assert_eq!(ctx.limited(|_| Ok(())), Err(Error::Canceled), "whatever the wait is");
-    // What has given up because of another limit is no end of this one.
+    // A wait that ends by another limit does not mean that this context is done.
     let (ctx, _cancel) = with_timeout(&background(), LONG);
     let other = ctx.limited(|_| semacquire_limited(&AtomicU32::new(0), Order::Fifo, &WaitLimit::until(Instant::now())));
     assert_eq!((other, ctx.err()), (Err(Error::DeadlineExceeded), None));
 }
 
-/// Waiters that are cancelled or time out, against releasers: each permit is taken or there.
+/// Cancels waiters, or lets them time out, while permits are released: each permit is taken or still there.
 fn a_wait_that_is_cancelled_loses_no_permit<K: Kind>() {
     for round in 0..30 {
         let permits = Arc::new(AtomicU32::new(0));
@@ -163,7 +164,7 @@ fn sleeping<K: Kind>() {
 
 // ---- storms ----------------------------------------------------------------------------------------------
 
-/// Many cancel a tree at a time, at several heights: each finds all beneath done when it returns.
+/// Cancels a tree at several heights at a time: each cancel finds all contexts beneath done when it returns.
 fn the_cancel_that_comes_second_finds_all_done<K: Kind>() {
     for _ in 0..20 {
         let (root, cancel) = with_cancel(&background());
@@ -188,7 +189,7 @@ fn the_cancel_that_comes_second_finds_all_done<K: Kind>() {
     }
 }
 
-/// Functions and futures that come and go while the context ends: each function is called or stopped, and not both.
+/// Adds and drops functions and futures while the context ends: each function is either called or stopped.
 fn a_storm_of_followers<K: Kind>() {
     const EACH: usize = 50;
     for round in 0..20 {
@@ -201,7 +202,7 @@ fn a_storm_of_followers<K: Kind>() {
             K::go(move || {
                 let mut kept = Vec::new();
                 for i in 0..EACH {
-                    // On it, or on one that is dropped at once; by a deadline, at times.
+                    // Follow the context itself, or a child that is dropped at once; some children have a deadline.
                     let on = match i % 3 {
                         0 => ctx.clone(),
                         1 => with_cancel(&ctx).0,
@@ -227,7 +228,7 @@ fn a_storm_of_followers<K: Kind>() {
     }
 }
 
-/// Children that are made, cancelled and dropped at one parent, while that ends.
+/// Makes, cancels and drops children of one parent while the parent ends.
 fn a_storm_on_one_parent<K: Kind>() {
     for round in 0..10 {
         let (parent, cancel) = with_cancel_cause(&background());
@@ -267,7 +268,7 @@ fn a_storm_on_one_parent<K: Kind>() {
     }
 }
 
-/// The clock, a cancel, waiters with a deadline, and a drop: one outcome, that of the first.
+/// Lets the clock, a cancel, waiters with a deadline, and a drop compete: there is one outcome, that of the first.
 fn the_deadline_against_the_cancel<K: Kind>() {
     for round in 0..100 {
         let d = Duration::from_micros(round % 10 * 20);
@@ -317,7 +318,7 @@ fn tasks_wait() {
     });
 }
 
-/// A waker that says when it is woken, and does what it is told.
+/// A waker that counts its wake-ups, and runs a function at each.
 struct Say<F>(Arc<AtomicUsize>, F);
 
 impl<F: Fn() + Send + Sync> Wake for Say<F> {
@@ -352,7 +353,8 @@ fn a_future_wakes_the_waker_of_its_last_poll() {
 
 // ---- user code -------------------------------------------------------------------------------------------
 
-/// A waker waits for a goroutine that waits for a descendant: that one hears of the end before any waker is used.
+/// Lets a waker wait for a goroutine that waits for a descendant context: the descendant is done before any waker is
+/// called.
 #[test]
 fn a_waker_may_wait_for_a_follower_that_is_told() {
     let _watchdog = Watchdog::new();
@@ -368,7 +370,7 @@ fn a_waker_may_wait_for_a_follower_that_is_told() {
             is_told.done();
         });
         while !waits.load(SeqCst) {
-            gosched(); // with one worker: until it waits
+            gosched(); // there is a single worker, so the goroutine runs until the wait
         }
         let waker = say(&Arc::default(), move || told.wait());
         let mut future = pin!(ctx.done());
@@ -378,7 +380,7 @@ fn a_waker_may_wait_for_a_follower_that_is_told() {
     });
 }
 
-/// Wakers that panic.
+/// Checks that every waker, waiter and function is told, although wakers panic.
 #[test]
 fn a_panicking_waker_keeps_no_follower_from_being_told() {
     let _watchdog = Watchdog::new();
@@ -404,7 +406,7 @@ fn a_panicking_waker_keeps_no_follower_from_being_told() {
     eventually(|| calls.get() == 4);
     assert!(futures.into_iter().all(|future| poll(pin!(future)).is_ready()));
     cancel.cancel(); // no more
-    // In an unwinding, the panic of a waker is one too many: it is kept to itself.
+    // During an unwinding the panic of a waker would be a second panic, so the cancel does not pass that panic on.
     let (ctx, cancel) = with_cancel(&background());
     let mut future = pin!(ctx.done());
     let waker = say(&woken, || panic!("a waker, by intent"));
@@ -417,13 +419,13 @@ fn a_panicking_waker_keeps_no_follower_from_being_told() {
     assert_eq!((woken.load(SeqCst), ctx.err()), (5, Some(Error::Canceled)));
 }
 
-/// On the watcher's thread.
+/// Lets a waker panic on the watcher's thread.
 #[test]
 fn a_waker_that_panics_by_the_clock() {
     let _watchdog = Watchdog::new();
     let woken = Arc::new(AtomicUsize::new(0));
     let wakers = [say(&woken, || panic!("a waker, by intent")), say(&woken, || ())];
-    // Again, with more time, until both are listed before the deadline. A listed waiter is told.
+    // Try again with more time, until both futures are listed before the deadline. A listed waiter is told.
     let mut expected = 0;
     for n in 0.. {
         let (ctx, _cancel) = with_timeout(&background(), SHORT * 2_u32.pow(n));
@@ -444,7 +446,7 @@ fn a_waker_that_panics_by_the_clock() {
     eventually(|| ctx.err().is_some()); // the watcher is alive
 }
 
-/// Whatever a waker or a destructor does with contexts, no lock is held meanwhile.
+/// Checks that no lock is held while a waker or a destructor runs, whatever that code does with contexts.
 #[test]
 fn user_code_may_use_the_context_that_ends() {
     let _watchdog = Watchdog::new();
@@ -488,14 +490,14 @@ fn user_code_may_use_the_context_that_ends() {
     assert!(other.stop());
     assert_eq!(root.err(), Some(Error::Canceled), "by the destructor of what was stopped");
     assert_eq!((woken.load(SeqCst), stop.stop()), (1, false));
-    cancel.cancel(busy()); // too late, so it is dropped
+    cancel.cancel(busy()); // too late, so the error is dropped
     let (ctx, cancel) = with_cancel_cause(&background());
     cancel.cancel(busy());
     drop(with_value(&ctx, &KEY, busy()));
     drop((ctx, cancel));
 }
 
-/// A function whose context's last handle it has.
+/// Checks a function that owns the last handle of its own context.
 #[test]
 fn a_function_that_has_its_own_context() {
     let _watchdog = Watchdog::new();
@@ -524,7 +526,7 @@ fn keys_are_told_apart_by_where_they_are() {
 
 // ---- sets of goroutines ----------------------------------------------------------------------------------
 
-/// Where a context is made, and where it is waited for, need not be the same.
+/// Checks that a context may be made in one place and waited for in another.
 #[test]
 fn a_context_from_outside_holds_inside() {
     let _watchdog = Watchdog::new();
@@ -538,7 +540,7 @@ fn a_context_from_outside_holds_inside() {
     assert_eq!(ctx.err(), Some(Error::DeadlineExceeded));
 }
 
-/// By a thread that is no worker.
+/// Cancels on a thread that is no worker.
 #[test]
 fn a_foreign_thread_cancels() {
     let _watchdog = Watchdog::new();

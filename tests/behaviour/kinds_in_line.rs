@@ -1,5 +1,5 @@
-//! Threads, goroutines and async tasks in the same queues: of semaphores, of mutexes; and what is left of waiters that
-//! leave.
+//! Threads, goroutines and async tasks in the same queues, of semaphores and of mutexes; and the state that waiters
+//! leave behind when they leave a queue.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::future::Future;
@@ -20,10 +20,11 @@ use sudog_runtime::goroutine;
 use support::goroutine::one_worker;
 use support::{Watchdog, eventually};
 
-/// One bucket: all semaphores collide.
+/// A table with a single bucket: all semaphores collide.
 static TABLE: SemTable<1> = SemTable::new();
 
-/// One test at a time looks at the table as a whole, or runs the runtime's own workers.
+/// The lock of a test that looks at the table as a whole, or runs the runtime's own workers: such tests run one at a
+/// time.
 static ALONE: StdMutex<()> = StdMutex::new(());
 
 fn alone() -> impl Drop {
@@ -51,7 +52,7 @@ fn all_kinds_are_served_in_the_order_in_which_they_came() {
             s.spawn(move || {
                 run(|| {
                     while TABLE.waiters(permits) == 0 {
-                        gosched(); // behind the thread
+                        gosched(); // queue behind the thread
                     }
                     go(move || {
                         TABLE.acquire(permits, Order::Fifo);
@@ -113,10 +114,10 @@ fn a_drop_leaves_the_line_or_passes_on() {
     drop(second);
     assert_eq!(TABLE.waiters(&permits), 3);
     TABLE.release(&permits, Wake::Handoff);
-    drop(first); // granted
+    drop(first); // the dropped future had been granted a permit
     assert_eq!((TABLE.waiters(&permits), permits.load(Relaxed)), (1, 0), "the grant goes to the next");
     TABLE.release(&permits, Wake::Normal);
-    drop(fourth); // woken: no other is left to be woken in its stead
+    drop(fourth); // the dropped future had been woken: no other waiter is left to be woken in its stead
     assert_eq!((TABLE.waiters(&permits), permits.load(Relaxed)), (0, 1));
     assert!({ third }.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
     assert!(TABLE.acquire_async(&permits, Order::Fifo).poll_now().is_ready());
@@ -139,8 +140,8 @@ fn a_future_is_polled_once_too_often() {
     let _ = poll(&mut task);
 }
 
-/// A waker that drops other futures of its line: both have been unlinked by one release, and the drop waits until the
-/// other has been readied.
+/// Drops other futures of a line in a waker. One release has unlinked both the woken future and the dropped futures,
+/// and each drop waits until the release has readied the dropped future.
 #[test]
 fn a_waker_may_drop_another_task() {
     struct DropOthers(StdMutex<Vec<Pin<Box<Acquire<'static>>>>>);
@@ -165,7 +166,8 @@ fn a_waker_may_drop_another_task() {
     assert_eq!((TABLE.waiters(permits), permits.load(Relaxed)), (0, 40));
 }
 
-/// More than fit into one hold of the bucket's lock; and no more than there are permits.
+/// Releases more permits than one hold of the bucket's lock can serve; no more waiters are woken than there are
+/// permits.
 #[test]
 fn a_release_of_many_wakes_as_many() {
     let permits = AtomicU32::new(0);
@@ -179,7 +181,7 @@ fn a_release_of_many_wakes_as_many() {
     assert_eq!((ready, permits.load(Relaxed)), (100, 0));
 }
 
-/// The same, for grants: a waiter that has been granted a permit has it, though the counter stays at 0.
+/// Grants many permits at once: a waiter that has been granted a permit has that permit, though the counter stays at 0.
 #[test]
 fn a_grant_of_many_is_for_as_many() {
     let permits = AtomicU32::new(0);
@@ -189,14 +191,14 @@ fn a_grant_of_many_is_for_as_many() {
         TABLE.grant_many(&permits, granted);
         assert_eq!((TABLE.waiters(&permits), permits.load(Relaxed)), (left, if left == 0 { 4 } else { 0 }));
     }
-    // A future that drops its grant gives it back.
+    // A future that is dropped gives its grant back.
     drop(tasks.pop());
     assert_eq!(permits.load(Relaxed), 5);
     assert!(tasks.iter_mut().all(|task| poll_once(task.as_mut()).is_ready()));
     assert_eq!(permits.load(Relaxed), 5);
 }
 
-/// The last waker counts, and the others are let go.
+/// Checks that a release wakes the waker of the last poll, and that the earlier wakers are dropped.
 #[test]
 fn the_last_waker_is_woken() {
     #[derive(Default)]
@@ -222,7 +224,7 @@ fn the_last_waker_is_woken() {
 
 // ---- mutexes --------------------------------------------------------------------------------------------------------
 
-/// A waiter that has slept and lost the race starves; no thread watches.
+/// A policy under which a waiter starves as soon as it has slept and lost the race, and under which no thread watches.
 enum AtOnce {}
 impl Policy for AtOnce {
     const THRESHOLD: Duration = Duration::from_nanos(1);
@@ -258,7 +260,7 @@ fn a_task_goes_through_all_the_states() {
     assert_state(&mutex, false, false, false, 0);
 }
 
-/// Dropped wherever it may be, with another in line behind it or not.
+/// Drops a task at each stage of its wait, with and without another task in line behind it.
 #[test]
 fn a_task_that_is_dropped_passes_on_what_it_has() {
     for another in [false, true] {
@@ -275,16 +277,16 @@ fn a_task_that_is_dropped_passes_on_what_it_has() {
             }
             let mut locked = true;
             if dropped_after > 1 {
-                mutex.unlock(); // it, or the other one, is woken
+                mutex.unlock(); // wakes the task or the other task
                 locked = false;
             }
             if dropped_after > 2 {
                 assert!(mutex.try_lock());
-                assert!(poll_once(task.as_mut()).is_pending()); // and starves
+                assert!(poll_once(task.as_mut()).is_pending()); // the task has lost, and starves
                 locked = true;
             }
             if dropped_after > 3 {
-                mutex.unlock(); // and is handed the mutex
+                mutex.unlock(); // hands the mutex to the task
                 locked = false;
             }
             drop(task);
@@ -300,7 +302,7 @@ fn a_task_that_is_dropped_passes_on_what_it_has() {
     }
 }
 
-/// All kinds at once, some of which give up. Under a count, for the exclusion; with a watchdog, for the wake-ups.
+/// Runs all kinds of contenders at once, some of which give up. A count checks exclusion; the watchdog checks wake-ups.
 fn hammer<P: Policy>(mutex: &'static GoMutex<RuntimeSema, P>) {
     const EACH: u64 = 300;
     let _alone = alone();
@@ -384,7 +386,8 @@ fn all_kinds_at_once_with_starvation_at_once() {
     hammer(&MUTEX);
 }
 
-/// On one worker: an owner that locks again and again would never let the waiter run that its unlock has woken.
+/// Runs on one worker: without giving way, an owner that locks again and again would never let the waiter run that its
+/// unlock has woken.
 #[test]
 fn a_goroutine_that_hogs_a_mutex_gives_way() {
     fn check<P: Policy>(mutex: &'static GoMutex<RuntimeSema, P>) {
@@ -415,7 +418,7 @@ fn a_goroutine_that_hogs_a_mutex_gives_way() {
 }
 
 #[test]
-#[allow(clippy::await_holding_lock)] // that this may be done is what is tested
+#[allow(clippy::await_holding_lock)] // the test checks that a guard may be held across an await
 fn a_guard_from_a_task() {
     fn is_send<T: Send>(value: T) -> T {
         value
@@ -450,7 +453,8 @@ fn a_guard_from_a_task() {
     assert!(!TOTAL.is_locked());
 }
 
-/// The runtime semaphore; the queue of the last one with a waiter can be seen.
+/// The runtime's semaphore, which also records the semaphore that a waiter used last, so that a test can see that
+/// queue.
 struct SeenSema(AtomicU32);
 
 static LINE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
@@ -461,14 +465,15 @@ impl SeenSema {
         &self.0
     }
 
-    /// How many stand in line.
+    /// The number of waiters in the recorded queue.
     fn waiters() -> usize {
-        // SAFETY: null, or that of a semaphore that the test has leaked.
+        // SAFETY: `LINE` is null, or the address of the count of a semaphore that the test has leaked.
         unsafe { LINE.load(Relaxed).as_ref() }.map_or(0, sema::waiters)
     }
 }
 
-// SAFETY: each call is the runtime semaphore's.
+// SAFETY: each method calls the function of the runtime's semaphore on the same count, so the contract of `Semaphore`
+// holds as for the runtime's semaphore.
 unsafe impl Semaphore for SeenSema {
     const LIFO: bool = true;
     const FIFO: bool = true;
@@ -492,7 +497,8 @@ unsafe impl Semaphore for SeenSema {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: `acquire_async` returns the future of the runtime's semaphore on the same count, so the contract of
+// `AsyncSemaphore` holds as for the runtime's semaphore.
 unsafe impl AsyncSemaphore for SeenSema {
     type Acquire<'a> = Acquire<'a>;
 
@@ -501,8 +507,8 @@ unsafe impl AsyncSemaphore for SeenSema {
     }
 }
 
-/// Threads, goroutines and tasks contend for one mutex, and have it in the order in which they came: no newcomer comes
-/// meanwhile, so normal mode is first in, first out.
+/// Checks that threads, goroutines and tasks that contend for one mutex get it in the order in which they arrived: no
+/// newcomer arrives meanwhile, so normal mode is first in, first out.
 #[test]
 fn one_mutex_serves_all_kinds_in_the_order_in_which_they_came() {
     const N: usize = 12;

@@ -1,4 +1,5 @@
-//! Behaviour through the facade: one process for all tests that leave its settings alone. TESTING.md says which do not.
+//! Behaviour tests through the facade: one process for all tests that do not change settings of the process. TESTING.md
+//! lists the tests that do.
 #![cfg(not(sudog_loom))]
 #![cfg_attr(
     unix,

@@ -1,4 +1,4 @@
-//! What the map promises beyond Go's tests: ranges, order, the user's code in its hands, memory.
+//! The promises of the map beyond Go's tests: ranges, order, user code that the map calls, memory.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::borrow::Borrow;
@@ -24,7 +24,7 @@ support::over_threads_and_goroutines! {
     range_may_do_anything
 }
 
-/// All keys have the same hash.
+/// A hasher that gives all keys the same hash.
 #[derive(Default)]
 struct Same;
 
@@ -84,7 +84,7 @@ fn keys_of_one_hash_are_met_once() {
     assert!((50..=100).contains(&seen.len()), "{}", seen.len());
 }
 
-/// Some keys come and go, some change, and the table grows and shrinks.
+/// Adds, removes and changes keys during ranges, while the table grows and shrinks.
 fn a_range_meets_no_key_twice_and_misses_none<K: Kind>() {
     const STABLE: u32 = 100;
     let map = Arc::new(Map::new());
@@ -168,7 +168,7 @@ fn range_allocates_nothing() {
     for n in 0..100 {
         map.store(n, n);
     }
-    map.range(|_, _| true); // the first one prepares the thread
+    map.range(|_, _| true); // the first range prepares the thread
     let mut sum = 0;
     without_allocating(|| {
         map.range(|n, _| {
@@ -184,7 +184,7 @@ fn range_allocates_nothing() {
     });
 }
 
-/// Goroutines of one thread are in a range at any time. What they remove is freed all the same.
+/// Keeps goroutines of one thread in a range at any time: removed values are freed all the same.
 #[test]
 fn memory_is_freed_though_ranges_overlap() {
     static ALIVE: AtomicUsize = AtomicUsize::new(0);
@@ -230,7 +230,8 @@ fn memory_is_freed_though_ranges_overlap() {
     });
 }
 
-/// The map grows, and is cleared, under a range, which ends; what is stored after the last `clear` is there.
+/// Lets the map grow, and clears it, during a range: the range ends, and a value stored after the last `clear` is in
+/// the map.
 #[test]
 fn a_map_grows_and_is_cleared_under_a_range() {
     for clears in [1, 7, 50] {
@@ -260,7 +261,7 @@ fn a_map_grows_and_is_cleared_under_a_range() {
     }
 }
 
-/// Lists are copied as a whole: as many keys as are done in a second or so.
+/// Stores many keys of one hash. Lists are copied as a whole, so the number of keys is chosen to take about a second.
 #[test]
 fn many_keys_of_one_hash() {
     const KEYS: u32 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
@@ -280,8 +281,9 @@ fn many_keys_of_one_hash() {
     assert_eq!(map.load(&1), None);
 }
 
-/// Keys are always new ones; few are there at a time, and few are in memory. The writers meet every thousand rounds: a writer
-/// that the system stops in the middle of a call keeps all that the other removes meanwhile.
+/// Stores only new keys, of which few are in the map at a time, and checks that few are in memory. The writers meet
+/// every thousand rounds, because a writer that the system stops in the middle of a call keeps alive all that the other
+/// writer removes meanwhile.
 #[test]
 fn memory_is_bounded_though_keys_are_new() {
     const ROUNDS: u64 = if cfg!(debug_assertions) { 50_000 } else { 500_000 };
@@ -315,7 +317,8 @@ fn memory_is_bounded_though_keys_are_new() {
     assert_eq!(Arc::strong_count(&count), 1, "not all were dropped with the map");
 }
 
-/// What a caller looks at stays, and does not keep the rest.
+/// Checks that the value that a `load_with` looks at stays alive, and that the `load_with` does not keep other values
+/// alive.
 #[test]
 fn load_with_keeps_what_it_looks_at_alone() {
     let map = Map::new();
@@ -395,7 +398,7 @@ fn compare_and_swap_counts<K: Kind>() {
     assert_eq!((map.load(&1), map.load(&2)), (Some(4_000), Some(4_000)));
 }
 
-/// Of two callers that insert, and then look for each other's key, at least one finds it.
+/// Checks that of two callers that insert, and then look for each other's key, at least one finds the key.
 #[test]
 fn inserts_and_loads_are_sequentially_consistent() {
     const ROUNDS: usize = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
@@ -435,7 +438,7 @@ fn inserts_and_loads_are_sequentially_consistent() {
 // ---- the user's code ------------------------------------------------------------------------------------------------
 
 thread_local! {
-    /// What a [`Touchy`] does next.
+    /// The next action of a [`Touchy`].
     static NEXT: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
@@ -478,7 +481,7 @@ impl Drop for Touchy {
     }
 }
 
-/// A value that changes the map when it is compared for the n-th time. What was compared is not there any more, so the
+/// Compares a value that changes the map at the n-th comparison. The compared value is not in the map any more, so the
 /// operation must not succeed.
 #[test]
 fn the_map_changes_while_values_are_compared() {
@@ -520,7 +523,7 @@ fn the_map_changes_while_values_are_compared() {
     assert!((1..8).contains(&successes));
 }
 
-/// A panic at any place leaves the map usable, and leaks nothing.
+/// Checks that a panic at any place leaves the map usable, and leaks nothing.
 #[test]
 fn panics_of_keys_and_values() {
     let _watchdog = Watchdog::new();
@@ -565,8 +568,8 @@ fn panics_of_keys_and_values() {
     check::<SameHash>(&count, new);
 }
 
-/// Destructors that panic where the map is dropped, and one by one in what had not been reclaimed yet: of the key and of
-/// the value of one entry.
+/// Lets destructors panic, of the key and of the value of an entry: when the map is dropped, for each entry that had
+/// not been reclaimed yet.
 #[test]
 fn panics_of_destructors_end_there() {
     struct Bomb(#[expect(dead_code, reason = "it counts")] Arc<()>);
@@ -595,7 +598,7 @@ fn panics_of_destructors_end_there() {
     for n in 0..50 {
         map.delete(&n);
     }
-    // The last share in what is removed meanwhile is the caller's.
+    // The caller of `load_with` has the last share in the entries that are removed meanwhile.
     map.load_with(&60, |_| {
         for n in 60..99 {
             map.delete(&n);
@@ -605,7 +608,7 @@ fn panics_of_destructors_end_there() {
     assert_eq!(Arc::strong_count(&count), 1);
 }
 
-/// Destructors and comparisons use the map that calls them, and wait.
+/// Lets destructors and comparisons use the map that calls them, and wait.
 #[test]
 fn keys_and_values_may_use_the_map() {
     static MAP: Map<Key, Value> = Map::new();

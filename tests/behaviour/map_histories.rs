@@ -1,9 +1,10 @@
-//! Random histories of the map: each must be one that a map without concurrency could have had.
+//! Random histories of the map: each history must be possible for a map without concurrency.
 //!
-//! Threads make calls, and note what each returned, and when it began and ended on a clock that all share. The check
-//! looks for an order of the calls in which a call that ended before another began comes first, and each returns what it
-//! returned: Wing and Gong, *Testing and verifying concurrent objects*, 1993, with Lowe's memory of what has been tried.
-//! A [`clear`](Map::clear) concerns all keys, so the histories are not taken apart by key.
+//! Threads make calls, and record the result of each call, and when the call began and ended on a shared clock. The
+//! check looks for an order of the calls in which a call that ended before another began comes first, and in which each
+//! call returns its recorded result: Wing and Gong, *Testing and verifying concurrent objects*, 1993, with Lowe's
+//! memory of the states that have been tried. A [`clear`](Map::clear) concerns all keys, so the histories are not split
+//! by key.
 #![cfg(not(sudog_loom))]
 
 use std::collections::HashSet;
@@ -22,13 +23,14 @@ use support::Watchdog;
 const KEYS: usize = 4;
 const VALUES: u8 = 3;
 const THREADS: usize = 3;
-/// By each thread.
+/// The number of calls of each thread in a round.
 const CALLS: usize = 6;
-/// On one run of the threads.
+/// The number of rounds in one run of the threads.
 const ROUNDS: usize = 100;
-/// A test ends when so many histories had calls that overlap,
+/// The number of histories with overlapping calls after which a test ends.
 const OVERLAPPING: usize = 1_000;
-/// or after so many runs, as one processor has few of these.
+/// The number of runs after which a test ends in any case: a single processor yields few histories with overlapping
+/// calls.
 const RUNS: u64 = 500;
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +62,7 @@ struct Call {
     ended: usize,
 }
 
-/// The value of each key.
+/// The value of each key, if the key is present.
 type State = [Option<u8>; KEYS];
 
 impl Op {
@@ -106,7 +108,8 @@ impl Op {
         }
     }
 
-    /// Stores, looks and clears only: that a clear takes one key before another is seen by looks that come in between.
+    /// A random store, load or clear. Loads between two steps of a clear would see that the clear removes one key
+    /// before another.
     fn random_of_clears(rng: &mut StdRng) -> Self {
         let key = rng.random_range(0..KEYS as u8);
         match rng.random_range(0..8) {
@@ -116,7 +119,7 @@ impl Op {
         }
     }
 
-    /// What the call returns if there is no other one.
+    /// Applies the call to `state`, and returns the result of a call that runs alone.
     fn step(self, state: &mut State) -> Returned {
         match self {
             Self::Load(key) => Returned::Had(state[usize::from(key)]),
@@ -154,7 +157,7 @@ impl Op {
     }
 }
 
-/// Is there an order of the calls, of which `done` have been made and have led to `state`?
+/// Returns whether the remaining calls have an order, if the calls in `done` have been made and have led to `state`.
 fn has_an_order(calls: &[Call], done: u32, state: State, tried: &mut HashSet<(u32, State)>) -> bool {
     let left = || calls.iter().enumerate().filter(|(n, _)| done & 1 << n == 0);
     let Some(first_end) = left().map(|(_, call)| call.ended).min() else { return true };
@@ -173,7 +176,7 @@ fn overlap(calls: &[Call]) -> bool {
     calls.iter().any(|a| calls.iter().any(|b| a.began < b.began && b.began < a.ended))
 }
 
-/// The calls of one thread, for each round.
+/// Makes the calls of one thread for each round.
 fn one_thread<S: BuildHasher>(
     op: fn(&mut StdRng) -> Op,
     maps: &[Map<u8, u8, S>],
@@ -186,7 +189,7 @@ fn one_thread<S: BuildHasher>(
         let ops: [Op; CALLS] = std::array::from_fn(|_| op(&mut rng));
         let mut calls = Vec::with_capacity(CALLS);
         here.fetch_add(1, SeqCst);
-        // They begin at once, and no thread sleeps, or the others would have finished when it wakes up.
+        // All threads begin at once, and none sleeps: the other threads would have finished when a sleeper wakes up.
         for look in 1_u32.. {
             if here.load(SeqCst) >= round * THREADS {
                 break;
@@ -242,7 +245,7 @@ fn random_histories_of_clears_have_an_order() {
     histories::<RandomState>(Op::random_of_clears);
 }
 
-/// All keys have one hash.
+/// A hasher that gives all keys one hash.
 #[derive(Default)]
 struct Same;
 
@@ -259,20 +262,21 @@ fn random_histories_of_one_hash_have_an_order() {
     histories::<BuildHasherDefault<Same>>(Op::random);
 }
 
-/// What the map multiplies hashes by, for the upper bits to depend on the lower ones; and its inverse. If this were another
-/// one, the hashes below would be no worse than others.
+/// The number by which the map multiplies hashes, so that the upper bits depend on the lower bits; and its inverse. If
+/// the map used another number, the hashes below would be no worse than others.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 const INVERSE: u64 = {
     let (mut inverse, mut step) = (MULTIPLIER, 0);
     while step < 5 {
-        // Newton's: each step doubles the bits that are right.
+        // Newton's method: each step doubles the number of correct bits.
         inverse = inverse.wrapping_mul(2_u64.wrapping_sub(MULTIPLIER.wrapping_mul(inverse)));
         step += 1;
     }
     inverse
 };
 
-/// Keys that part at the first nibble, the third, and the last one that the map looks at: so nodes come and go.
+/// A hasher whose hashes differ at the first nibble, at the third, and at the last that the map looks at: so nodes come
+/// and go.
 #[derive(Default)]
 struct Near(u64);
 
@@ -291,8 +295,8 @@ fn random_histories_of_near_hashes_have_an_order() {
     histories::<BuildHasherDefault<Near>>(Op::random);
 }
 
-/// A look that finds a key gone says that the clear has been, so no later one finds any key. Histories are too short to
-/// see much of a clear that takes its time.
+/// Checks that once a load does not find a key, no later load finds any key, because the clear has happened. The random
+/// histories are too short to see much of a slow clear.
 #[test]
 fn a_clear_is_one_instant() {
     const MANY: u32 = 1_000;
@@ -321,7 +325,7 @@ fn a_clear_is_one_instant() {
     }
 }
 
-/// What the check is for, and the least that it must tell apart.
+/// Checks that `is_linearizable` accepts and rejects the simplest histories that it must tell apart.
 #[test]
 fn the_check_tells_histories_apart() {
     let call = |op, returned, began, ended| Call { op, returned, began, ended };

@@ -1,5 +1,5 @@
-//! The runtime's semaphore beyond what [`Semaphore`](sudog::sync::Semaphore) asks of all of them: cancels, places in
-//! line, and semaphores that share a bucket.
+//! Tests of the runtime's semaphore beyond the contract of [`Semaphore`](sudog::sync::Semaphore), which all semaphores
+//! share: cancels, places in line, and semaphores that share a bucket.
 #![cfg(not(sudog_loom))]
 
 use std::sync::Mutex;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use sudog::runtime::sema::{Cancel, Order, SemTable, WaitError, WaitLimit, Wake};
 use support::{Watchdog, eventually};
 
-/// One bucket: all semaphores collide.
+/// A table with a single bucket: all semaphores collide.
 type Table = SemTable<1>;
 
-/// What stands by is the caller's code. A panic there leaves no waiter behind, and no permit is lost.
+/// Checks that a panic in the caller's standing-by function leaves no waiter behind, and loses no permit.
 #[test]
 fn a_waiter_that_panics_as_it_stands_by_leaves_the_queue() {
     let _watchdog = Watchdog::new();
@@ -78,7 +78,7 @@ fn a_cancelled_handle_stays_cancelled() {
     assert_eq!(count.into_inner(), 1, "it took no permit");
 }
 
-/// Waits in line while some of them, first, last and in between, end by a cancel or a deadline.
+/// Ends some of the waits in a line by a cancel or a deadline: the first, the last, and waits in between.
 #[test]
 fn a_waiter_that_gives_up_leaves_the_queue_in_order() {
     const WAITERS: usize = 8;
@@ -119,7 +119,7 @@ fn a_waiter_that_gives_up_leaves_the_queue_in_order() {
     assert_eq!(count.into_inner(), 0);
 }
 
-/// Go sends it to the back.
+/// Checks that a waiter that loses its permit goes back to the front. Go sends such a waiter to the back.
 #[test]
 fn a_waiter_that_loses_its_permit_goes_back_to_the_front() {
     const LOSSES: u32 = 20;
@@ -139,7 +139,7 @@ fn a_waiter_that_loses_its_permit_goes_back_to_the_front() {
                 eventually(|| table.waiters(count) == waiter + 1);
             }
             table.release(&count, Wake::Normal);
-            // Either we are faster, or the first in line is.
+            // Either this thread or the first waiter in line is faster.
             let stolen = table.acquire_limited(&count, Order::Fifo, &WaitLimit::until(Instant::now())).is_ok();
             eventually(|| table.waiters(&count) + so_far() == 2);
             losses += u32::from(stolen);
@@ -155,7 +155,7 @@ fn a_waiter_that_loses_its_permit_goes_back_to_the_front() {
     assert_eq!(count.into_inner(), 0);
 }
 
-/// A handoff is to a waiter of its own semaphore, however many others stand in the bucket.
+/// Checks that a handoff goes to a waiter of its own semaphore, however many other waiters stand in the bucket.
 #[test]
 fn semaphores_that_share_a_bucket_are_not_mixed_up() {
     const WAITERS: usize = 3;
@@ -182,11 +182,12 @@ fn semaphores_that_share_a_bucket_are_not_mixed_up() {
     assert!(semaphores.into_iter().all(|count| count.load(Relaxed) == 0));
 }
 
-/// Grants are for waiters, in their order, and past newcomers; the rest is free for all.
+/// Checks that grants go to waiters, in their order, and past newcomers, and that the remaining grants become permits
+/// for any caller.
 #[test]
 fn grants_pass_newcomers_by() {
     let watchdog = Watchdog::new();
-    // Some are more than are woken at a time.
+    // Include numbers that exceed the number of waiters woken at a time.
     let few = (0..=5).map(|n| (3, n));
     for (waiters, n) in few.chain([(70, 69), (70, 70), (70, 90)]) {
         let (table, count, served) = (Table::new(), AtomicU32::new(0), AtomicU32::new(0));

@@ -1,5 +1,5 @@
-//! The library in destructors of thread-locals, as the last thing that a thread does: a handle that takes itself off a list, a
-//! client that says goodbye. What the library keeps for the thread may have been destroyed by then.
+//! The library in destructors of thread-locals, which run last on a thread: for instance a handle that removes itself
+//! from a list, or a client that sends a last message. The library's own thread-locals may have been destroyed by then.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::cell::Cell;
@@ -32,8 +32,8 @@ thread_local! {
     static LAST: AtEnd = const { AtEnd(Cell::new(None)) };
 }
 
-/// Runs `f` when threads end: on one that has never used the library, and on others that have, as the last before or after all
-/// that the library keeps for them is destroyed.
+/// Runs `f` when threads end: on a thread that has never used the library, and on threads that have, before or after
+/// all thread-locals of the library are destroyed.
 fn at_the_end_of_threads(f: impl Fn() + Send + Sync + 'static) {
     let _watchdog = Watchdog::new();
     let f = Arc::new(f);
@@ -88,8 +88,8 @@ fn a_map() {
     assert_eq!(Arc::strong_count(&counted), 1, "the map is freed, and what it had");
 }
 
-/// The thread's first call finds an empty map, and needs no guard. A thread-local that is used before the first guard is
-/// destroyed after seize's.
+/// Lets the thread's first call find an empty map, so that the call needs no guard. A thread-local that is used before
+/// the first guard is destroyed after the thread-local of seize.
 #[test]
 fn a_map_that_was_empty_at_first() {
     let _watchdog = Watchdog::new();
@@ -109,7 +109,7 @@ fn a_map_that_was_empty_at_first() {
 fn locks() {
     let (mutex, rw) = (Arc::new(Mutex::new(0_u64)), Arc::new(RwMutex::new(0_u64)));
     at_the_end_of_threads(move || {
-        // One that waits, as another thread has the lock.
+        // Wait for locks that another thread holds.
         let (locked, is_locked) = mpsc::channel();
         let (other_mutex, other_rw) = (mutex.clone(), rw.clone());
         let other = thread::spawn(move || {

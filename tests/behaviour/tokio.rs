@@ -1,4 +1,5 @@
-//! Tasks of another executor wait in the same lines: what they rely on is the contract of `Waker`, no more.
+//! Tasks of another executor wait in the same lines as threads and goroutines: they rely only on the contract of
+//! `Waker`.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ fn executor() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap()
 }
 
-/// Tasks of two executors, threads and goroutines at one mutex.
+/// Lets tasks of another executor, threads and goroutines contend for one mutex.
 #[test]
 fn a_mutex_between_executors() {
     const EACH: u32 = 2000;
@@ -57,7 +58,7 @@ fn a_mutex_between_executors() {
     assert_eq!(*COUNT.lock(), 7 * EACH);
 }
 
-/// Waits that time out take no permit and lose none.
+/// Checks that waits that time out take no permit and lose none.
 #[test]
 fn waits_that_time_out() {
     const TASKS: u32 = 50;
@@ -69,7 +70,7 @@ fn waits_that_time_out() {
             .map(|i| {
                 let (permits, taken) = (permits.clone(), taken.clone());
                 tokio.spawn(async move {
-                    // Of some the time is up before they begin.
+                    // For some tasks the time is up before they begin.
                     let patience = Duration::from_micros(u64::from(i * round));
                     if timeout(patience, semacquire_async(&permits)).await.is_ok() {
                         taken.fetch_add(1, Relaxed);

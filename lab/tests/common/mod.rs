@@ -1,6 +1,6 @@
-//! Calling the laboratory.
+//! Helpers that call the laboratory.
 
-#![allow(dead_code)] // each test crate uses some
+#![allow(dead_code)] // each test crate uses only some
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,13 +19,13 @@ pub fn stdout(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Every line of the output, which is JSON.
+/// Parses every line of the output, which is JSON.
 #[track_caller]
 pub fn records(arguments: &[&str]) -> Vec<Value> {
     stdout(arguments).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// It must be refused in one line that says this, before anything else is said.
+/// Checks that the command is refused in a single line that contains `because`, and prints nothing else.
 #[track_caller]
 pub fn refused(arguments: &[&str], because: &str) {
     refused_by(&lab(arguments), arguments, because);
@@ -40,7 +40,7 @@ pub fn refused_by(output: &Output, arguments: &[&str], because: &str) {
     assert!(output.stdout.is_empty(), "{arguments:?}");
 }
 
-/// An empty folder of one test.
+/// An empty folder for a test.
 pub fn folder(test: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(test);
     let _ = fs::remove_dir_all(&folder);

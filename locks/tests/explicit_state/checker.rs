@@ -28,9 +28,9 @@
 use std::fmt::{self, Debug};
 use std::hash::{Hash, Hasher};
 
-/// A protocol, some threads, and the quantity to find out about them.
+/// A protocol, its threads, and the quantity to measure.
 pub trait Model {
-    /// All memory, and where every thread is. Small: there will be millions.
+    /// All memory, and the place of every thread. A state must be small: there will be millions of states.
     type State: Copy + Eq + Hash + Debug;
 
     fn initial(&self) -> Self::State;
@@ -38,16 +38,16 @@ pub trait Model {
     /// Every step of every thread: one access to shared memory each.
     fn steps(&self, state: &Self::State, steps: &mut Steps<Self::State>);
 
-    /// One state for all that differ by names only.
+    /// Maps all states that differ only in the names of the threads to a single state.
     fn canonical(&self, state: Self::State) -> Self::State;
 
-    /// What must hold always.
+    /// Checks the condition that must hold in every state.
     fn invariant(&self, state: &Self::State) -> Result<(), &'static str>;
 
-    /// True if all threads have left. Then nothing is due.
+    /// True if all threads have left. Then no step is due.
     fn at_rest(&self, state: &Self::State) -> bool;
 
-    /// The quantity whose maximum is wanted. No step may depend on it.
+    /// The quantity whose maximum is sought. No step may depend on this quantity.
     fn measure(&self, state: &Self::State) -> u32;
 
     /// The state with a measure of zero.
@@ -65,17 +65,17 @@ struct Step<S> {
 }
 
 impl<S> Steps<S> {
-    /// A step that a thread takes unless it is stopped.
+    /// Adds a step that a thread takes unless the thread is stopped.
     pub fn due(&mut self, who: usize, what: &'static str, to: S) {
         self.0.push(Step { who, what, due: true, to: Ok(to) });
     }
 
-    /// A step that need never come.
+    /// Adds a step that need never be taken.
     pub fn free(&mut self, who: usize, what: &'static str, to: S) {
         self.0.push(Step { who, what, due: false, to: Ok(to) });
     }
 
-    /// A step that must not be possible.
+    /// Adds a step that must not be possible.
     pub fn wrong(&mut self, who: usize, what: &'static str, why: &'static str) {
         self.0.push(Step { who, what, due: true, to: Err(why) });
     }
@@ -91,7 +91,7 @@ pub enum Kind {
     Endless,
 }
 
-/// The failure, and the shortest way there: the steps, and the resulting state.
+/// A failure, and the shortest way to the failure: the steps, and the resulting state.
 pub struct Failure {
     pub kind: Kind,
     pub trace: Vec<String>,
@@ -106,7 +106,7 @@ impl Debug for Failure {
 
 pub struct Report {
     pub states: usize,
-    /// The highest measure that was met.
+    /// The highest measure of any state found.
     pub most: u32,
     pub failure: Option<Failure>,
 }
@@ -115,7 +115,7 @@ pub struct Report {
 ///
 /// # Panics
 ///
-/// If there are more than `cap` states: then nothing has been shown.
+/// If there are more than `cap` states: then the exploration has shown nothing.
 pub fn explore<M: Model>(model: &M, highest: u32, cap: usize) -> Report {
     let mut seen = Seen::new();
     let mut parents = vec![0];
@@ -185,8 +185,8 @@ fn path(parents: &[u32], last: usize) -> impl Iterator<Item = usize> {
     path.into_iter().rev()
 }
 
-/// The way to a state in words. It is replayed from the start, with the threads under their first names: canonical
-/// states may have them in another order.
+/// Describes the way to a state in words. The steps are replayed from the start, with the threads under their first
+/// names: canonical states may have the threads in another order.
 fn trace<M: Model>(model: &M, seen: &Seen<M::State>, parents: &[u32], last: usize) -> Vec<String> {
     let mut state = model.initial();
     let mut steps = Steps(Vec::new());
@@ -201,8 +201,8 @@ fn trace<M: Model>(model: &M, seen: &Seen<M::State>, parents: &[u32], last: usiz
     walk.collect()
 }
 
-/// Whether two states of the path differ by the measure only, and between them it has risen from something, never
-/// fallen.
+/// Returns whether two states of the path differ only in the measure, and the measure between these states has risen
+/// from above zero and never fallen.
 fn comes_again<M: Model>(model: &M, path: &[M::State]) -> bool {
     let plain: Vec<M::State> = path.iter().map(|&s| model.canonical(model.unmeasured(s))).collect();
     let measures: Vec<u32> = path.iter().map(|s| model.measure(s)).collect();
@@ -245,7 +245,7 @@ impl Graph {
         Self { first, targets }
     }
 
-    /// Which states come to one of `rest`: by some due steps, or whatever due steps are taken (`all`).
+    /// Returns which states come to a state of `rest`: by some due steps, or, with `all`, whatever due steps are taken.
     fn comes_to(&self, back: &Self, rest: &[bool], all: bool) -> Vec<bool> {
         let mut comes = rest.to_vec();
         let mut left: Vec<usize> = (0..rest.len()).map(|n| if all { self.of(n).len() } else { 1 }).collect();
@@ -264,7 +264,7 @@ impl Graph {
     }
 }
 
-/// All states met, each under a number; and an open-addressed table of the numbers.
+/// All states found, each with a number; and an open-addressed table of the numbers.
 struct Seen<S> {
     states: Vec<S>,
     slots: Vec<u32>,
@@ -277,7 +277,7 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         Self { states: Vec::new(), slots: vec![EMPTY; 1 << 12] }
     }
 
-    /// The state's number, which is the next one if the state is new.
+    /// The number of the state. A new state gets the next number.
     fn number(&mut self, state: S) -> usize {
         let slot = self.slot(&state);
         if self.slots[slot] != EMPTY {
@@ -296,7 +296,7 @@ impl<S: Copy + Eq + Hash> Seen<S> {
         number
     }
 
-    /// Where the state is, or would be.
+    /// The slot where the state is, or where it would be.
     fn slot(&self, state: &S) -> usize {
         let mut hash = Mix(0);
         state.hash(&mut hash);
@@ -309,7 +309,7 @@ impl<S: Copy + Eq + Hash> Seen<S> {
     }
 }
 
-/// One multiplication per word: states are small, and no adversary chooses them to collide.
+/// A hasher with one multiplication per word: states are small, and no adversary chooses states that collide.
 struct Mix(u64);
 
 impl Hasher for Mix {
@@ -340,11 +340,11 @@ fn small(n: usize) -> u32 {
     u32::try_from(n).expect("states and steps fit 32 bits")
 }
 
-/// The checker itself, on models with known results.
+/// Tests of the checker itself, on models with known results.
 mod tests {
     use super::*;
 
-    /// Places, and ways between them: from, to, whether it is due, and what becomes of the measure.
+    /// A way between two places: the start, the end, whether the step is due, and the change of the measure.
     type Way = (u8, u8, bool, fn(u32) -> u32);
 
     struct Toy<'a>(&'a [Way]);
@@ -385,7 +385,7 @@ mod tests {
     const MORE: fn(u32) -> u32 = |n| n + 1;
     const BACK: fn(u32) -> u32 = |_| 0;
 
-    /// The kind of failure, and after how many steps.
+    /// The kind of failure, and the number of steps to the failure.
     fn failure(highest: u32, ways: &[Way]) -> Option<(Kind, usize)> {
         explore(&Toy(ways), highest, 1000).failure.map(|failure| (failure.kind, failure.trace.len()))
     }
@@ -414,7 +414,7 @@ mod tests {
     #[test]
     fn the_measure_is_found_and_its_repetition_proved() {
         assert_eq!(failure(9, &[(0, 1, false, MORE), (1, 0, true, SAME)]), Some((Kind::Unbounded, 19)));
-        // Set back on the way: two at most.
+        // The measure is set back on the way, so the measure is at most 2.
         let ways: &[Way] =
             &[(0, 1, false, SAME), (1, 2, true, MORE), (2, 3, true, BACK), (3, 1, false, MORE), (3, 0, true, BACK)];
         assert_eq!(failure(1, ways), Some((Kind::Above, 5)));

@@ -1,21 +1,22 @@
-//! The threads of a model, and how often one of them is bypassed.
+//! The threads of a model, and the number of times that one of the threads is bypassed.
 //!
-//! | word | what it is |
+//! | word | meaning |
 //! |---|---|
-//! | `members[0]` | V, the victim: one thread stands for all, as all are alike |
-//! | `members[1..]` | the others, sorted: their identity does not matter |
+//! | `members[0]` | V, the victim: one thread stands for all, because all threads are alike |
+//! | `members[1..]` | the other threads, sorted: their identity does not matter |
 //! | `late` | this thread's acquisition counts if it enters before V |
 //! | `waits` | V has ended its doorway and has not entered |
-//! | `bypassed` | how many late ones have entered since V ended its doorway |
+//! | `bypassed` | the number of late threads that have entered since V ended its doorway |
 //!
-//! A doorway is the part of an acquisition, bounded in its own steps, that gives a thread its place. Each model says
-//! which part that is. The two ways to count differ in the threads that are in their doorway when V leaves its own:
+//! A doorway is the part of an acquisition that gives a thread its place, in a bounded number of the thread's own
+//! steps. Each model says which part is the doorway. The ways to count differ in the threads that are in their doorway
+//! when V leaves its own:
 //!
 //! | [`Count`] | an acquisition counts if |
 //! |---|---|
-//! | `Ended` | its doorway ended after V's: all that did not come before V; meant where nothing else is said |
-//! | `Began` | its doorway began after V's ended: what the literature on bypass counts |
-//! | `Holds` | as `Ended`, but each time that another takes the inner lock counts, though it may come to nothing |
+//! | `Ended` | its doorway ended after V's: all that did not come before V; meant unless a model says otherwise |
+//! | `Began` | its doorway began after V's ended: the literature on bypass counts these |
+//! | `Holds` | as `Ended`, but each time that another thread takes the inner lock counts, though that may come to nothing |
 
 use std::fmt::{self, Debug};
 
@@ -32,7 +33,7 @@ struct Member<A> {
     late: bool,
 }
 
-/// `N` threads, each at some place `A` of its program.
+/// `N` threads, each at a place `A` of its program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Crowd<A, const N: usize> {
     members: [Member<A>; N],
@@ -62,14 +63,14 @@ impl<A: Copy + Ord, const N: usize> Crowd<A, N> {
         self.members.iter_mut().map(|member| &mut member.at)
     }
 
-    /// The doorway begins.
+    /// The doorway of `who` begins.
     pub fn begins(&mut self, who: usize, count: Count) {
         if count == Count::Began {
             self.members[who].late = self.waits && who != 0;
         }
     }
 
-    /// The doorway ends.
+    /// The doorway of `who` ends.
     pub fn ends(&mut self, who: usize, count: Count) {
         if who == 0 {
             self.restart(true);
@@ -78,7 +79,7 @@ impl<A: Copy + Ord, const N: usize> Crowd<A, N> {
         }
     }
 
-    /// The critical section begins.
+    /// The critical section of `who` begins.
     pub fn enters(&mut self, who: usize, count: Count) {
         if who == 0 {
             self.restart(false);
@@ -88,12 +89,12 @@ impl<A: Copy + Ord, const N: usize> Crowd<A, N> {
         }
     }
 
-    /// The inner lock is taken, with whatever result.
+    /// Thread `who` takes the inner lock, with whatever result.
     pub fn holds(&mut self, who: usize, count: Count) {
         self.bypassed += u8::from(self.waits && who != 0 && count == Count::Holds);
     }
 
-    /// The acquisition is given up.
+    /// Thread `who` gives up its acquisition.
     pub fn gives_up(&mut self, who: usize) {
         if who == 0 {
             self.restart(false);

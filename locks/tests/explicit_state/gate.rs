@@ -1,6 +1,6 @@
 //! The gate: a contender that meets no other passes without a ticket. Over the sliding window and over the platoon.
 //!
-//! | word | over the window | over the platoon | here |
+//! | word | over the window | over the platoon | in the model |
 //! |---|---|---|---|
 //! | count | `T` | `A`: arrivals for a ticket | `pending()`: count - base |
 //! | base | `base` in `W` | the total in `D` | |
@@ -11,36 +11,36 @@
 //! | lock | check: read base, read count; unless equal: arrive, inner lock |
 //! | | inner `try_lock`; if it fails: arrive, inner lock |
 //! | | read base **again, then** count; equal: the critical section, without a ticket |
-//! | | if not: `try_arrive` with the inner lock held; or else release it, arrive, inner lock |
+//! | | if not: `try_arrive` with the inner lock held; or else release the inner lock, arrive, inner lock |
 //! | `try_lock` | the same, but where `lock` would arrive: `try_arrive`, inner `try_lock`; where that fails: None |
 //! | arrive | window: `T += 1`, wait. Platoon: `A += 1`, `T += 1`, wait for `G` |
 //! | `try_arrive` | window: as arrive, if that needs no wait. Platoon: `A += 1`, then so; if it fails: arrive goes on |
-//! | | from there, and `try_lock` takes back what it counted by `D += {1, 0}` |
+//! | | from there, and `try_lock` takes back its count by `D += {1, 0}` |
 //! | depart | window: read `W`, CAS. Platoon: `D += {1, 1}`, and so on. Without a ticket: nothing |
 //!
-//! `try_arrive` is one step here, as it acts like one: success is the CAS of `T`, since admission is never taken back;
-//! and where the read of `base` or `G` shows no room over the `T` read before, there is none. `sliding.rs` has its
-//! parts.
+//! In the model `try_arrive` is one step, because it acts like one step: success is the CAS of `T`, since admission is
+//! never taken back; and where the read of `base` or `G` shows no room over the `T` read before, there is no room.
+//! `sliding.rs` models its parts.
 //!
-//! Doorway: up to the drawing of the ticket; without a ticket, up to the read of the count that lets it pass.
+//! Doorway: up to the drawing of the ticket; without a ticket, up to the read of the count that lets the thread pass.
 //!
-//! Bound: B - 1. Base is read first, and only rises. If the count, read later, equals it, then no thread was between
+//! Bound: B - 1. Base is read first, and only rises. If the count, read later, equals base, then no thread was between
 //! doorway and departure at that read; and later arrivals find the inner lock held.
 //!
 //! The gate in other forms ([`Form`]), in doorways that *ended* after V's:
 //!
 //! | form | bound |
 //! |---|---|
-//! | plain: tested before the inner `try_lock`, not after | B - 1 + (T - 1): each may hold a pass that is out of date |
-//! | plain, then an inner lock that waits | none: a thread that waits there without a ticket is not the predecessor of any |
+//! | plain: tested before the inner `try_lock`, not after | B - 1 + (T - 1): each thread may hold an outdated pass |
+//! | plain, then an inner lock that waits | none: a thread that waits there without a ticket is no predecessor of any |
 //! | count before base, under the lock | B |
 //!
-//! Of doorways that *began* after V's had ended, there are B - 1 in the first and the third: a pass that is out of date
-//! was begun before V drew its ticket.
+//! If only doorways count that *began* after V's had ended, the bound of the first and the third form is B - 1: a pass
+//! that is out of date was begun before V drew its ticket.
 //!
-//! The check before the inner lock limits how often others hold the lock for nothing ([`Count::Holds`]). `try_lock`
-//! needs it: a `try_lock` that takes the inner lock to find out that it must not have it can keep V from it for ever
-//! ([`Form::TriesUnasked`]).
+//! The check before the inner lock limits how often other threads hold the lock for nothing ([`Count::Holds`]).
+//! `try_lock` needs this check: a `try_lock` that takes the inner lock only to find out that it must not have the lock
+//! can keep V from the lock for ever ([`Form::TriesUnasked`]).
 
 use super::checker::{Model, Steps};
 use super::crowd::{Count, Crowd};
@@ -55,14 +55,14 @@ pub enum Over {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Snapshot,
-    /// The snapshot gate with any outcome of the first check.
+    /// The snapshot gate, where the first check may have any outcome.
     NoLook,
     Plain,
     PlainWaits,
     CountFirst,
     /// `try_lock` takes the inner lock without a check.
     TriesUnasked,
-    /// Over the platoon: counted after the ticket is drawn.
+    /// The form over the platoon in which the arrival is counted after the ticket is drawn.
     CountsLate,
 }
 
@@ -70,7 +70,7 @@ pub struct Gate<const N: usize> {
     pub b: u8,
     pub over: Over,
     pub form: Form,
-    /// Some use `try_lock`.
+    /// True if some threads use `try_lock`.
     pub tries: bool,
     pub count: Count,
 }
@@ -81,16 +81,16 @@ pub enum Op {
     Try,
 }
 
-/// Tickets are kept relative to `base`, or to `G`, where -1 is any that is admitted.
+/// The places of a thread. Tickets are kept relative to `base`, or to `G`, where -1 is any ticket that is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum At {
     Out,
-    /// Has read base, and whether it is so still.
+    /// The thread has read base. The flag tells whether base still has that value.
     Looked(Op, bool),
     TriesInner(Op),
     Holds(Op),
     HoldsBase(Op, bool),
-    /// Has read the count; less base, or -1.
+    /// The thread has read the count. The number is the count less base, or -1.
     HoldsCount(Op, i8),
     HoldsCounts(Op),
     HoldsArrives(Op),
@@ -110,7 +110,7 @@ pub enum At {
 }
 
 impl At {
-    /// True if the thread there has the inner lock.
+    /// True if a thread at this place has the inner lock.
     fn holds(self) -> bool {
         let looks = matches!(self, At::Holds(_) | At::HoldsBase(..) | At::HoldsCount(..));
         looks || matches!(self, At::HoldsCounts(_) | At::HoldsArrives(_) | At::Unlocks(_) | At::Inside(_))
@@ -135,7 +135,7 @@ impl<const N: usize> State<N> {
         self.crowd.places().any(|at| matches!(at, At::Contends(_) | At::WaitsWithout))
     }
 
-    /// Base has been written, and so much is it higher.
+    /// Base has been written, and is higher by `n`.
     fn risen(&mut self, n: i8, over: Over) {
         for at in self.crowd.places_mut() {
             match at {
@@ -184,7 +184,7 @@ impl<const N: usize> Gate<N> {
         }
     }
 
-    /// Whether the next ticket is admitted.
+    /// Returns whether the next ticket is admitted.
     fn open(&self, state: &State<N>) -> bool {
         match self.over {
             Over::Window => state.window.next < self.b,
@@ -214,7 +214,7 @@ impl<const N: usize> Gate<N> {
             }
             steps.due(who, "try_lock of the inner lock", to);
         }
-        // A lock that is promised to a contender may refuse as well.
+        // An inner lock that is promised to a contender may refuse as well.
         if !state.free() || state.contended() {
             let mut to = *state;
             to.crowd.go(who, if op == Op::Try { At::Out } else { self.arrives(op) });

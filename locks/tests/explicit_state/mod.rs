@@ -1,4 +1,4 @@
-//! The capacitor protocols as finite models, and what explores them.
+//! The capacitor protocols as finite models, and the checker that explores the models.
 
 pub mod checker;
 pub mod crowd;

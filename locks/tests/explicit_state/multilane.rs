@@ -1,45 +1,45 @@
-//! L lanes, each a FIFO semaphore of B permits, so that arrivals do not meet on one word.
+//! L lanes, each a FIFO semaphore of B permits, so that arrivals do not meet on a single word.
 //!
-//! | word | contents | here |
+//! | word | contents | in the model |
 //! |---|---|---|
 //! | `N` | the dealer: the next number | `dealer`: mod L |
 //! | `T[l]` | next ticket of a lane | `lanes[l].next`: `T - G` |
-//! | `G[l]` | tickets of the lane below it are admitted | tickets are relative to it; all admitted ones are alike |
-//! | `D[l]` | departures since the last post; one for all lanes with [`Departures::Shared`] | `here` |
+//! | `G[l]` | the lane's tickets below `G[l]` are admitted | relative to `G[l]`; all admitted tickets are alike |
+//! | `D[l]` | departures since the last post; a single `D` for all lanes with [`Departures::Shared`] | `here` |
 //!
 //! | operation | accesses |
 //! |---|---|
 //! | arrive | choose a lane ([`Dealing`]); `t = T[l] += 1`; wait for `G[l] > t` |
-//! | depart, own | `D[l] += 1`; the B-th: `D[l] -= B`, then `G[l] += B` |
-//! | depart, shared | `D += 1`; the L*B-th: `D -= L*B`, then `G[l] += B` for each lane in turn |
+//! | depart, own | `D[l] += 1`; the B-th departure: `D[l] -= B`, then `G[l] += B` |
+//! | depart, shared | `D += 1`; the L*B-th departure: `D -= L*B`, then `G[l] += B` for each lane in turn |
 //!
 //! Doorway: up to the drawing of the lane's ticket.
 //!
-//! | dealing | one count of departures | a count for each lane |
+//! | dealing | a single count of departures | a count for each lane |
 //! |---|---|---|
 //! | [`Dealing::Ticket`] | LB - 1 | LB - 1 + (L - 1)(T - 2) |
 //! | [`Dealing::Lane`], doorways that began late | LB - 1 + floor((T - 2)(L - 1) / L) | as above |
 //! | [`Dealing::Lane`], doorways that ended late | more | as above, and T - 1 |
 //! | [`Dealing::ByThread`], [`Dealing::Random`] | stuck: a lane without threads closes the others | none |
 //!
-//! With assigned tickets and one count this is the platoon of LB, in L parts. With a count for each lane, V keeps its
-//! lane closed: it lets B - 1 others by and then fills up, and as each lane has its turn, so do the others. Where the
-//! number is not the ticket, a thread that stops between the two steps puts the lanes out of step. The bounds with T
-//! fit the sizes that were run; they are not proved.
+//! With assigned tickets and a single count this is the platoon of LB, in L parts. With a count for each lane, V keeps
+//! its lane closed: the lane lets B - 1 other threads by and then fills up, and because each lane has its turn, the
+//! other lanes fill up, too. Where the number is not the ticket, a thread that stops between the two steps puts the
+//! lanes out of step. The bounds with T fit the sizes that were run; they are not proved.
 
 use super::checker::{Model, Steps};
 use super::crowd::{Count, Crowd};
 
-/// How a thread comes by its lane.
+/// The way in which a thread gets its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dealing {
     /// `n = N += 1`; lane `n mod L`, and `n div L` is its ticket there: one step.
     Ticket,
-    /// `n = N += 1`; lane `n mod L`, where it draws a ticket: two steps.
+    /// `n = N += 1`; lane `n mod L`, where the thread draws a ticket: two steps.
     Lane,
-    /// Its own number mod L; V is thread 0.
+    /// The thread's own number mod L; V is thread 0.
     ByThread,
-    /// Whichever it likes.
+    /// Any lane.
     Random,
 }
 
@@ -61,13 +61,13 @@ pub enum At {
     /// The lane matters only if it is the thread's own.
     Out(u8),
     Draws(u8),
-    /// In a lane, with its ticket less `G`; -1 is any that is admitted.
+    /// In a lane, with the thread's ticket less `G`; -1 is any ticket that is admitted.
     Waits(u8, i8),
     Contends(u8),
     Inside(u8),
     Departs(u8),
     Resets(u8),
-    /// Its own lane, and the one to post to.
+    /// The thread's own lane, and the lane to post to.
     Posts(u8, u8),
 }
 
@@ -88,7 +88,7 @@ pub struct State<const N: usize, const L: usize> {
 impl<const N: usize, const L: usize> Multilane<N, L> {
     const LANES: u8 = L as u8;
 
-    /// Outside, from a lane.
+    /// The place outside, for a thread that leaves a lane.
     fn out(&self, lane: u8) -> At {
         At::Out(if self.dealing == Dealing::ByThread { lane } else { 0 })
     }

@@ -1,9 +1,9 @@
 //! Sleeping and waking over the sliding window.
 //!
-//! | word | contents | here |
+//! | word | contents | in the model |
 //! |---|---|---|
 //! | `T`, `W` | see `sliding.rs` | `window` |
-//! | `seq[m]`, [`Wake::Sequence`] | counts the pokes of bucket m; a futex | whether what was read of it is current |
+//! | `seq[m]`, [`Wake::Sequence`] | counts the pokes of bucket m; a futex | whether the value that was read is current |
 //! | list of m, [`Wake::List`] | the sleepers of bucket m, behind a lock | `Asleep`, by bucket |
 //!
 //! Ticket t waits in bucket t mod M; `turn` is `base` mod M.
@@ -14,18 +14,20 @@
 //! | wait, sequence | read `seq`; read `W`: admitted? Else sleep while `seq` is as read, and again |
 //! | wait, list | lock the bucket; read `W`: admitted? Else enlist; unlock; sleep, and again |
 //! | depart | as in `sliding.rs`; if `base` rose by k, k tickets from `b` on are admitted; |
-//! | | read `T`; poke the bucket of each of them that is below `T` (the skip test) |
-//! | poke, sequence | `seq += 1`; wake all that sleep on it |
-//! | poke, list | lock the bucket, take its list, unlock, wake all that were on it |
+//! | | read `T`; poke the bucket of each of these tickets that is below `T` (the skip test) |
+//! | poke, sequence | `seq += 1`; wake all threads that sleep on `seq` |
+//! | poke, list | lock the bucket, take its list, unlock, wake all threads of that list |
 //! | give up | asleep or in front of the inner lock: abandon as in `sliding.rs`; if `base` rose: poke, as above |
 //! | absorb | as in `sliding.rs`; if `base` rose: poke, as above |
 //!
-//! Under a bucket's lock there is one access to what is not behind that lock, the read of `W`. What stands before it
-//! moves right, and what stands after it left, so lock, read, enlist and unlock are one step.
+//! Under a bucket's lock there is a single access to a word that is not behind that lock, the read of `W`. The accesses
+//! before this read move right, and the accesses after the read move left, so lock, read, enlist and unlock are one
+//! step.
 //!
 //! A poke is never missed. T's increment comes before the waiter's reads of `W`, and the CAS of `W` before the poster's
-//! read of `T`. If the waiter read a `W` from before the CAS, then the poster's `T` counts it, and it will poke; and
-//! the waiter read `seq` before `W`, so it does not sleep past the poke. A list is looked at under its lock.
+//! read of `T`. If the waiter read a `W` from before the CAS, then the poster's `T` counts the waiter, and the poster
+//! will poke; and the waiter read `seq` before `W`, so it does not sleep past the poke. A list is looked at under its
+//! lock.
 //!
 //! Doorway: `T += 1`. Bound: B - 1.
 //!
@@ -47,13 +49,13 @@ pub enum Fault {
     NeverPokes,
     /// The poster reads `T` before its CAS.
     SkipsEarly,
-    /// Of the admitted tickets it pokes only the last.
+    /// The poster pokes only the last of the admitted tickets.
     PokesLast,
     /// The waiter reads `W` before `seq`.
     SleepsOnOldLook,
     /// A thread that gives up departs, but does not poke.
     LeavesQuietly,
-    /// The thread that absorbs the list does not poke for the tickets that this admits.
+    /// The thread that absorbs the list does not poke for the tickets that the absorbing admits.
     AbsorbsQuietly,
 }
 
@@ -74,30 +76,31 @@ pub enum At {
     Arrives(u8),
     /// About to read `seq`, or to lock the bucket.
     Waits(u8),
-    /// Has read `seq`, and whether it is so still.
+    /// The thread has read `seq`. The flag tells whether `seq` still has that value.
     Looks(u8, bool),
     FallsAsleep(u8, bool),
     Asleep(u8),
     Contends(u8),
     Inside(u8),
-    /// Whether it knows the current `W`, what it has read of `T` (only if it [`Fault::SkipsEarly`]), whether it gave
-    /// up.
+    /// The thread departs. Stored: whether the thread knows the current `W`, the `T` that the thread has read (only
+    /// with [`Fault::SkipsEarly`]), and whether the thread gave up.
     Departs(u8, bool, Option<u8>, bool),
     WantsList(Job),
-    /// Whether it knows the current `W`.
+    /// The thread has the list. Stored: whether the thread knows the current `W`.
     HasList(Job, bool),
     ReadsNext(Poke),
     Pokes(Poke),
     Wakes(Poke),
 }
 
-/// Tickets to be poked: the first one's bucket, how many (at most 8), and the first less `base`, -8 if lower.
+/// Tickets to be poked: the bucket of the first ticket, the number of tickets (at most 8), and the first ticket less
+/// `base`, -8 if lower.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Poke {
     bucket: u8,
     left: u8,
     first: i8,
-    /// And then the list is to be absorbed.
+    /// True if the list is to be absorbed after the poke.
     absorbs: bool,
 }
 
@@ -150,14 +153,14 @@ impl<const N: usize> Parking<N> {
         (ticket + state.turn) % self.buckets
     }
 
-    /// The thread here has written `W`, and `base` has risen.
+    /// The poke that is due after a thread has written `W` and `base` has risen by `risen`.
     fn after(&self, state: &State<N>, risen: u8, absorbs: bool) -> Poke {
         assert!(risen <= 8, "-8 must be low enough");
         let first = self.b.cast_signed() - risen.cast_signed();
         Poke { bucket: self.bucket(state, self.b), left: risen, first, absorbs }
     }
 
-    /// The poke that is left once the poster knows `next`, relative to `base`.
+    /// The poke that remains once the poster knows `next`, relative to `base`.
     fn skip(&self, poke: Poke, next: u8) -> At {
         let issued = (next.cast_signed() - poke.first).clamp(0, poke.left.cast_signed()).cast_unsigned();
         let left = if self.fault == Fault::NeverPokes { 0 } else { issued };
@@ -209,7 +212,7 @@ impl<const N: usize> Parking<N> {
         steps.due(who, "CAS of W: departs", to);
     }
 
-    /// The steps under the list's lock, which are those of `sliding.rs`.
+    /// Adds the steps under the list's lock, which are the steps of `sliding.rs`.
     fn list(&self, who: usize, job: Job, current: bool, state: &State<N>, steps: &mut Steps<State<N>>) {
         let mut to = *state;
         to.crowd.go(who, At::Out);

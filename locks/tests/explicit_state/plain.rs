@@ -1,19 +1,19 @@
-//! Not a capacitor: a FIFO semaphore of P permits around the lock, each given back by its taker.
+//! A FIFO semaphore of P permits around the lock, not a capacitor: each permit is given back by its taker.
 //!
-//! | word | contents | here |
+//! | word | contents | in the model |
 //! |---|---|---|
 //! | `T` | next ticket of the semaphore | `next`: `T - G` |
-//! | `G` | tickets below it are admitted | tickets are relative to it; all admitted ones are alike |
-//! | window | that of a sliding window behind the semaphore, if there is one | see `window.rs` |
+//! | `G` | tickets below `G` are admitted | tickets are relative to `G`; all admitted tickets are alike |
+//! | window | the word of a sliding window behind the semaphore, if there is such a window | see `window.rs` |
 //!
 //! | operation | accesses |
 //! |---|---|
-//! | arrive | `t = T += 1`; wait for `G > t`; with a window: draw a ticket of it, wait until that is admitted |
-//! | depart | with a window: depart from it; `G += 1` |
+//! | arrive | `t = T += 1`; wait for `G > t`; with a window: draw a window ticket, wait until that is admitted |
+//! | depart | with a window: depart from the window; `G += 1` |
 //!
-//! Doorway: `T += 1`. Bound: none. V holds a permit and stands still; the other P - 1 go round for ever. A window
-//! behind the semaphore does not help, as V may stand still before it has drawn its ticket there: the ticket that
-//! counts must be the doorway.
+//! Doorway: `T += 1`. Bound: none. V holds a permit and stands still; the other P - 1 threads go round for ever. A
+//! window behind the semaphore does not help, because V may stand still before it has drawn its ticket there: the
+//! ticket that counts must be the doorway.
 
 use super::checker::{Model, Steps};
 use super::crowd::{Count, Crowd};
@@ -28,7 +28,7 @@ pub struct Plain<const N: usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum At {
     Out,
-    /// With its ticket less `G`; -1 is any that is admitted.
+    /// The thread's ticket less `G`; -1 is any ticket that is admitted.
     Waits(i8),
     Draws,
     WaitsForWindow(u8),

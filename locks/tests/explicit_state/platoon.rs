@@ -1,23 +1,23 @@
-//! The capacitor of the paper: a FIFO semaphore of B permits, given back B at a time.
+//! The capacitor of the paper: a FIFO semaphore of B permits, which are given back B at a time.
 //!
-//! | word | contents | here |
+//! | word | contents | in the model |
 //! |---|---|---|
 //! | `T` | next ticket of the semaphore | `next`: `T - G` |
-//! | `G` | tickets below it are admitted | tickets are relative to it; all admitted ones are alike |
+//! | `G` | tickets below `G` are admitted | tickets are relative to `G`; all admitted tickets are alike |
 //! | `D` | departures: in total (upper half), in this platoon (lower half) | `here`: the lower half |
 //!
 //! | operation | accesses |
 //! |---|---|
 //! | arrive | `t = T += 1`; wait for `G > t` |
 //! | | the inner lock, which any contender may be the next to get |
-//! | depart | `D += {1, 1}`; the B-th of the platoon: `D -= {0, B}`, then `G += B` |
+//! | depart | `D += {1, 1}`; the B-th departure of the platoon: `D -= {0, B}`, then `G += B` |
 //!
 //! The paper's form has no total, resets `D` with a store, and posts one permit at a time ([`Form::Paper`]).
 //!
-//! Doorway: `T += 1`. Bound: B - 1. While V has not entered, its platoon is not complete, so only tickets of its
-//! platoon and of those before are admitted; later than V are at most the other B - 1 of its own.
+//! Doorway: `T += 1`. Bound: B - 1. While V has not entered, its platoon is not complete, so only tickets of V's
+//! platoon and of earlier platoons are admitted; of these, at most the other B - 1 of V's platoon are later than V.
 //!
-//! Invariants: at most B are between admission and departure; at rest `G - T + here` is B.
+//! Invariants: at most B threads are between admission and departure; at rest `G - T + here` is B.
 
 use super::checker::{Model, Steps};
 use super::crowd::{Count, Crowd};
@@ -42,13 +42,13 @@ pub struct Platoon<const N: usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum At {
     Out,
-    /// With its ticket less `G`; -1 is any that is admitted.
+    /// The thread's ticket less `G`; -1 is any ticket that is admitted.
     Waits(i8),
     Contends,
     Inside,
     Departs,
     Resets,
-    /// So many permits are still to be posted.
+    /// The number of permits that are still to be posted.
     Posts(u8),
 }
 

@@ -1,7 +1,7 @@
 //! The sliding window: ticket `t` is admitted while fewer than B tickets, counted from the lowest that has not
-//! departed, are below it.
+//! departed, are below `t`.
 //!
-//! | word | contents | here |
+//! | word | contents | in the model |
 //! |---|---|---|
 //! | `T` | next ticket | `window.next`, relative to `base` |
 //! | `W` | `base`, R departure bits, and the flag `O` | `window.bits`, `window.flagged` |
@@ -10,30 +10,30 @@
 //! | operation | accesses |
 //! |---|---|
 //! | arrive | `t = T += 1`; wait for `t < base + B` |
-//! | `depart(t)` | read `W`; CAS `W` to what has `t` marked, and the marked prefix shifted out, until it succeeds |
+//! | `depart(t)` | read `W`; CAS `W` to the word with `t` marked and the marked prefix shifted out, until that succeeds |
 //! | | if `base` rose and `O` was set in the word that was replaced: `absorb` |
 //! | `try_arrive` | read `T`; read `W`, fail unless `T < base + B`; CAS `T` to `T + 1`; then the inner `try_lock` |
 //! | abandon(t), `t < base + R` | `depart(t)` |
 //! | abandon(t), else | lock the list; read `W`; if `t` fits by now: unlock, `depart(t)` |
-//! | | if `O` is set: push `t`, unlock. If not: CAS `W` to `W + O`; if it fails, read again; then push `t`, unlock |
-//! | absorb | lock the list; read `W`; mark all of the list that fits, shift, and again, until nothing fits; |
-//! | | `O` stays if something is left; CAS `W`, and read again if it fails; take out what was marked, unlock |
+//! | | if `O` is set: push `t`, unlock. If not: CAS `W` to `W + O`; if the CAS fails, read again; then push `t`, unlock |
+//! | absorb | lock the list; read `W`; mark all listed tickets that fit, shift, and again, until no ticket fits; |
+//! | | `O` stays if a ticket is left; CAS `W`, and read again if the CAS fails; take out the marked tickets, unlock |
 //!
 //! Doorway: `T += 1`, or the CAS of `try_arrive`. Bound: B - 1, as `base <= v` until V has departed, and so only
 //! tickets below `v + B` are admitted.
 //!
 //! No ticket is lost between `base` and the list. A leaver that pushes has seen, under the lock, that its ticket does
-//! not fit. It will fit only after `base` has risen. Either the leaver's CAS has set `O`, and then `base` had not risen
-//! since the leaver's read, as both are in the word; or `O` was set already, and is cleared only under the lock. So the
-//! thread that makes `base` rise after that read replaces a word in which `O` is set, and locks the list after the
-//! leaver. A departure by which `base` does not rise makes nothing fit, and need not lock.
+//! not fit. The ticket will fit only after `base` has risen. Either the leaver's CAS has set `O`, and then `base` had
+//! not risen since the leaver's read, because both are in the word; or `O` was set already, and `O` is cleared only
+//! under the lock. So the thread that makes `base` rise after that read replaces a word in which `O` is set, and locks
+//! the list after the leaver. A departure that does not make `base` rise makes no ticket fit, and need not lock.
 //!
 //! Invariants: no ticket departs twice; the flag is set if and only if the list is not empty; `base` does not pass a
 //! ticket in the list; at rest the state is the initial one.
 //!
-//! `T - base` has no bound once tickets are given up: while one of them stands still, others come and go, and each
+//! `T - base` has no bound once tickets are given up: while a ticket stands still, other threads come and go, and each
 //! leaves a ticket in the list. In the model no thread draws a ticket while `T - base` is at [`Sliding::most`]; the
-//! list then gets as long as that allows.
+//! list then gets as long as that limit allows.
 
 use super::checker::{Model, Steps};
 use super::crowd::{Count, Crowd};
@@ -50,11 +50,11 @@ pub enum Fault {
     ForgetsToDepart,
     /// The list is never absorbed.
     AbsorbsNothing,
-    /// `O` is set with a `fetch_or`, whatever `base` is by then.
+    /// `O` is set with a `fetch_or`, whatever the value of `base` is by then.
     FlagsBlindly,
     /// A thread that pushes has not read `W` again under the lock.
     PushesBlindly,
-    /// Absorbing clears `O` though something is left.
+    /// Absorbing clears `O` though a ticket is left in the list.
     ClearsFlag,
 }
 
@@ -62,24 +62,25 @@ pub struct Sliding<const N: usize> {
     pub b: u8,
     /// Departure bits: at least B.
     pub r: u8,
-    /// No thread draws a ticket while so many are between `base` and `T`.
+    /// The largest `T - base`: no thread draws a ticket while so many tickets are between `base` and `T`.
     pub most: u8,
-    /// Some use `try_arrive`.
+    /// True if some threads use `try_arrive`.
     pub tries: bool,
-    /// Deadlines pass: while waiting for admission, and for the inner lock.
+    /// True if deadlines pass: while a thread waits for admission, and for the inner lock.
     pub deadlines: bool,
-    /// The length of the list is measured, not the bypass.
+    /// True if the length of the list is measured, and not the bypass.
     pub measures_list: bool,
     pub fault: Fault,
 }
 
-/// What a thread knows of `W`.
+/// A thread's knowledge of `W`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Seen {
     Nothing,
-    /// What it is now.
+    /// The current word.
     Current,
-    /// What it was when it had these bits, and `base` was lower by so much. Kept by [`Fault::PlainStore`] only.
+    /// A past word: the word had these bits, and its `base` was lower by this number. Only [`Fault::PlainStore`] keeps
+    /// past words.
     Past(u8, u16),
 }
 
@@ -92,7 +93,7 @@ pub enum At {
     Departs(u8, Seen),
     WantsList(Job),
     HasList(Job, Seen),
-    /// With what it has read of `T`, relative to `base`; -1 if that is lower.
+    /// The `T` that the thread has read, relative to `base`; -1 if `T` is lower.
     Tries(i8),
     Draws(i8),
     TriesInner(u8),
@@ -109,7 +110,7 @@ impl<const N: usize> State<N> {
         !self.crowd.places().any(|at| matches!(at, At::Inside(_)))
     }
 
-    /// `W` has been written: what others have read is old, and `base` has risen.
+    /// `W` has been written: words that other threads have read are old, and `base` has risen.
     fn written(&mut self, risen: u8, before: Window) {
         for at in self.crowd.places_mut() {
             match at {
@@ -157,7 +158,7 @@ impl<const N: usize> Sliding<N> {
         steps.due(who, "CAS of W: departs", to);
     }
 
-    /// Stores what was right for the `W` of the past.
+    /// Stores the word that was right for the past `W`.
     fn store(who: usize, ticket: u8, back: u8, bits: u16, state: &State<N>, steps: &mut Steps<State<N>>) {
         let mut old = Window { next: state.window.next + back, bits, ..state.window };
         let risen = old.depart(ticket + back).unwrap_or(0);
@@ -186,7 +187,7 @@ impl<const N: usize> Sliding<N> {
 
     fn list(&self, who: usize, job: Job, seen: Seen, state: &State<N>, steps: &mut Steps<State<N>>) {
         let mut to = *state;
-        // An unlock may be moved before the accesses of others, so it is one step with the access before it.
+        // An unlock may be moved before the accesses of other threads, so make it one step with the access before it.
         match (job, seen) {
             (Job::Push(t), Seen::Nothing) if t < self.r && self.fault != Fault::PushesBlindly => {
                 to.crowd.go(who, At::Departs(t, Seen::Nothing));
@@ -241,7 +242,7 @@ impl<const N: usize> Sliding<N> {
                 steps.due(who, "CAS of T: draws", to);
             }
             At::TriesInner(ticket) => {
-                // A lock that is promised to a contender may refuse as well.
+                // An inner lock that is promised to a contender may refuse as well.
                 if !state.free() || state.crowd.places().any(|at| matches!(at, At::Contends(_))) {
                     to.crowd.gives_up(who);
                     to.crowd.go(who, At::Departs(ticket, Seen::Nothing));
@@ -335,7 +336,7 @@ impl<const N: usize> Model for Sliding<N> {
 
     fn canonical(&self, mut state: State<N>) -> State<N> {
         if self.fault != Fault::PlainStore {
-            // How old a word is does not matter to a CAS.
+            // The age of a word does not matter to a CAS.
             for at in state.crowd.places_mut() {
                 if let At::Departs(_, seen @ Seen::Past(..)) = at {
                     *seen = Seen::Past(0, 0);

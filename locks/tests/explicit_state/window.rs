@@ -1,13 +1,13 @@
-//! The word `W` of the sliding window and its side list, and what is done to them.
+//! The word `W` of the sliding window and its side list, and the operations on both.
 //!
-//! | part | contents | here |
+//! | part | contents | in the model |
 //! |---|---|---|
-//! | `base` | the lowest ticket that has not departed | left out: tickets are relative to it, and sink as it rises |
+//! | `base` | the lowest ticket that has not departed | left out: tickets are relative to `base`, and sink as `base` rises |
 //! | bits | bit `i`: ticket `base + i` has departed; bit 0 is clear | `bits` |
 //! | `O` | the list is not empty | `flagged` |
 //! | list | tickets that were given up and did not fit the bits | `listed`: bit `i` for `base + i` |
 //!
-//! `next` is `T`, the next ticket. Which tickets fit, and which thread may touch the list when, is up to the models.
+//! `next` is `T`, the next ticket. The models decide which tickets fit, and which thread may touch the list when.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Window {
@@ -17,7 +17,7 @@ pub struct Window {
     pub listed: u16,
 }
 
-/// Why a thread wants the list: to push a ticket, or to mark those that fit by now.
+/// The reason for which a thread wants the list: to push a ticket, or to mark the tickets that fit by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Job {
     Push(u8),
@@ -33,7 +33,7 @@ impl Window {
         self.next - 1
     }
 
-    /// Marks a ticket, and says by how much `base` rises; `None` if it has departed already.
+    /// Marks a ticket, and returns by how much `base` rises, or `None` if the ticket has departed already.
     pub fn depart(&mut self, ticket: u8) -> Option<u8> {
         if self.bits & 1 << ticket != 0 {
             return None;
@@ -46,12 +46,13 @@ impl Window {
         Some(risen as u8)
     }
 
-    /// Whether something in the list fits `r` bits.
+    /// Returns whether a ticket in the list fits `r` bits.
     pub fn fits(&self, r: u8) -> bool {
         self.listed & ((1 << r) - 1) != 0
     }
 
-    /// Marks all of the list that fits `r` bits, as `base` rises; by how much in all, as in [`Window::depart`].
+    /// Marks all tickets of the list that fit `r` bits, as `base` rises. Returns the total rise, as [`Window::depart`]
+    /// does.
     pub fn absorb(&mut self, r: u8) -> Option<u8> {
         let mut risen = 0;
         while self.fits(r) {

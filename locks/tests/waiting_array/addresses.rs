@@ -60,7 +60,7 @@ fn two_polite_signals() {
     });
 }
 
-/// One waiter leaves the chain by a panic, after its push.
+/// Lets a waiter leave the chain by a panic, after its push.
 #[test]
 fn a_condition_that_panics() {
     explore(4, &[AT_ONCE, SLEEPS], || {
@@ -86,7 +86,7 @@ fn a_condition_that_panics() {
     });
 }
 
-/// Three in a chain, one of which gives up: the first, the second or the third.
+/// Lets one of three waiters in a chain give up: the first, the second or the third.
 #[test]
 fn a_deadline_in_a_chain() {
     explore(2, &[SIGNALLED, LATE, SLEEPS, TWO_SLEEP], || {
@@ -105,7 +105,7 @@ fn a_deadline_in_a_chain() {
     });
 }
 
-/// Two give up; one of them may be the top that the other detaches.
+/// Lets two waiters give up; either may be the top that the other detaches.
 #[test]
 fn two_deadlines_in_a_chain() {
     explore(2, &[SIGNALLED, LATE, SLEEPS], || {

@@ -10,7 +10,7 @@ use sudog_runtime::reached::{SLEEPS, mark, waiting};
 use super::{Flag, soon};
 use crate::explore::{HERE, explore, must_fail};
 
-/// The correct order: the monitor first.
+/// Waits in the correct order: monitor, then test the condition.
 fn wait(flag: &Flag) {
     loop {
         let seen = key_monitor(HERE);
@@ -26,7 +26,7 @@ const SIGNALLED_BEFORE: &str = "a signal comes between the monitor and the wait"
 const SIGNALLED: &str = "one in haste is signalled";
 const LATE: &str = "one in haste gives up";
 
-/// A key that has never been signalled has the default state.
+/// Waits with the lazy form. The default state of a key means that the key has never been signalled.
 fn wait_lazily(flag: &Flag) {
     let mut seen = EventKey::default();
     while !flag.is_up() {
@@ -77,7 +77,7 @@ fn a_polite_signal_finds_the_waiter() {
     polite_signal(5);
 }
 
-/// The printed re-check of the polite form is an acquire load, and no more.
+/// Checks that a polite signal needs both fences. The printed re-check of the polite form is only an acquire load.
 #[test]
 fn a_polite_signal_needs_both_fences() {
     let test = concat!(module_path!(), "::a_polite_signal_needs_both_fences");

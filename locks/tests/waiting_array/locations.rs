@@ -38,7 +38,7 @@ fn all_at_a_location_are_woken() {
     });
 }
 
-/// A waiter moves to another location, still enlisted or just being woken.
+/// Lets a waiter move to another location, while it is still enlisted or is just being woken.
 #[test]
 fn moving() {
     explore(3, &[SLEEPS, TWO_SLEEP], || {
@@ -71,8 +71,8 @@ fn a_deadline_leaves_it_enlisted() {
     });
 }
 
-/// Listing 5 without its destructor, which has to remove the element of a thread that ends from the chain: here it goes
-/// back to the pool and is used again, there or elsewhere.
+/// Runs listing 5 without its destructor, which has to remove the element of a thread that ends from the chain. Here
+/// the element goes back to the pool and is used again, at the same location or at another.
 #[test]
 fn an_element_is_left_where_it_is() {
     for second in [HERE, THERE] {
@@ -86,7 +86,7 @@ fn an_element_is_left_where_it_is() {
     }
 }
 
-/// The condition is tested, then an element taken that another thread has just left in that very place.
+/// Lets a waiter test its condition, and then take an element that another thread has just left in the same place.
 #[test]
 fn a_waiter_with_an_enlisted_element_tests_again_first() {
     explore(3, &[SLEEPS, AT_ONCE], || {
@@ -106,7 +106,7 @@ fn a_waiter_with_an_enlisted_element_tests_again_first() {
     });
 }
 
-/// A ticket semaphore over locations. `AHEAD`: how far from the granted ticket is the one that a post wakes.
+/// A ticket semaphore over locations. `AHEAD` is the distance from the granted ticket to the ticket that a post wakes.
 fn listing_5<const AHEAD: u64>(preemptions: usize) {
     explore(preemptions, &[SLEEPS, TWO_SLEEP], || {
         let next = Arc::new(AtomicU64::new(0));
@@ -135,7 +135,7 @@ fn a_post_wakes_the_ticket_that_it_grants() {
 }
 
 must_fail! {
-    /// The listing's conservative post: takers wait for their own ticket, but it wakes the one after it.
+    /// The listing's conservative post: takers wait for their own ticket, but the post wakes the ticket after that.
     a_post_must_not_wake_another_ticket: "deadlock", listing_5::<1>(2);
 }
 
@@ -143,7 +143,7 @@ const WAITS: &str = "the waiter waits";
 const LEAVES: &str = "the waiter leaves when its element is in";
 const IS_IN: &str = "the waiter is woken by its element";
 
-/// Listing 5's chain with one element, which goes with its waiter, in or out.
+/// Listing 5's chain with one element, which ends with its waiter, in the chain or out of the chain.
 struct Printed {
     ready: AtomicBool,
     top: AtomicPtr<Element>,
@@ -155,9 +155,9 @@ struct Element {
     below: AtomicPtr<Element>,
 }
 
-// SAFETY: all but the freeing is atomic; and that loom checks.
+// SAFETY: all accesses except the freeing are atomic, and loom checks the freeing.
 unsafe impl Sync for Printed {}
-// SAFETY: as above.
+// SAFETY: all accesses except the freeing are atomic, and loom checks the freeing.
 unsafe impl Send for Printed {}
 
 impl Printed {
@@ -169,10 +169,10 @@ impl Printed {
         }
     }
 
-    /// With `destructor`, the element is taken out first, or its wake-up waited for.
+    /// Waits for `ready`. With `destructor`, the waiter takes the element out first, or waits for its wake-up.
     fn wait(&self, destructor: bool) {
         let me = self.element.get();
-        // SAFETY: not freed yet.
+        // SAFETY: the element is not freed before the end of this function.
         let e = unsafe { &*me };
         if !self.ready.load(Acquire) {
             e.below.store(self.top.load(Relaxed), Relaxed);
@@ -189,8 +189,8 @@ impl Printed {
         } else {
             mark(AT_ONCE);
         }
-        // The waiter goes, and its element with it: no thread uses it any more.
-        // SAFETY: that this is so is what loom checks. The memory itself stays.
+        // The waiter ends, and its element with it: no thread uses the element any more.
+        // SAFETY: loom checks that no other thread uses `me`. The memory itself stays.
         let e = unsafe { &mut *me };
         e.gate.with_mut(|_| ());
         e.below.with_mut(|_| ());
@@ -199,7 +199,7 @@ impl Printed {
     fn wake_all(&self) {
         let e = self.top.swap(ptr::null_mut(), AcqRel);
         if !e.is_null() {
-            // SAFETY: in the chain, so not freed; that is what is tested.
+            // SAFETY: `e` is in the chain, so its element is not freed; the model tests this.
             let e = unsafe { &*e };
             assert!(e.below.load(Relaxed).is_null());
             e.gate.store(1, Release);

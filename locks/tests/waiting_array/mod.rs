@@ -19,7 +19,7 @@ use sudog_sync::Semaphore;
 
 use crate::explore::step;
 
-/// What a model can reach, in addition to a call's states. The queue marks some of it by itself.
+/// States that a model can reach, in addition to a call's states. The queue marks some of these states by itself.
 pub mod states {
     pub const WAITS: &str = "a taker waits";
     pub const IN_TIME: &str = "one in haste has its permit";
@@ -36,24 +36,26 @@ pub mod states {
 }
 use states::*;
 
-/// Takes permits if they are available when it would sleep; if it never sleeps, some readings of the clock later.
+/// Takes permits if they are available when the thread would sleep; if the thread never sleeps, some readings of the
+/// clock later.
 pub fn hasty_acquire<W: TicketWait, D: Doorway>(sema: &TicketSema<W, D>, n: u32) -> bool {
     let (got, _) = waiting(|| sema.acquire_many_until(n, Instant::now() + Duration::from_nanos(2)).is_ok());
     mark(if got { IN_TIME } else { GIVES_UP });
     got
 }
 
-/// A semaphore, and data for the holders of permits.
+/// A semaphore, and data for the threads that hold permits.
 pub struct World<W, D> {
     pub sema: TicketSema<W, D>,
     data: UnsafeCell<u32>,
 }
 
-// SAFETY: loom's cell checks that accesses do not overlap; that is the test.
+// SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
 unsafe impl<W: TicketWait, D: Doorway> Sync for World<W, D> {}
 
 impl<W: TicketWait, D: Doorway> World<W, D> {
-    /// Not `loom`'s `Arc`: its counting would order the threads, and be steps to explore.
+    /// Returns an `Arc` of `std`, not of `loom`: the counting of loom's `Arc` would order the threads, and add steps to
+    /// explore.
     pub fn new(permits: u32) -> Arc<Self> {
         let world = Arc::new(Self { sema: TicketSema::new(0), data: UnsafeCell::new(0) });
         world.touch_tables();
@@ -61,7 +63,8 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
         world
     }
 
-    /// As in [`explore`], by a wait that is given up, and the grant that finds it so.
+    /// Makes the tables, as [`explore`] does, by a wait that is given up, and by the grant that meets the abandoned
+    /// wait.
     fn touch_tables(&self) {
         set_clock(1);
         unmarked(|| {
@@ -78,12 +81,12 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
     }
 
     pub fn write(&self) {
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
         self.data.with_mut(|data| unsafe { *data += 1 });
     }
 
     pub fn read(&self) -> u32 {
-        // SAFETY: as above.
+        // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
         self.data.with(|data| unsafe { *data })
     }
 
@@ -99,7 +102,7 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
         hasty_acquire(&self.sema, n)
     }
 
-    /// As a lock.
+    /// Uses the semaphore as a lock: takes a permit, writes, and posts.
     pub fn turn(&self) {
         self.take(1);
         self.write();
@@ -125,8 +128,8 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
         u32::from(taken.is_ok())
     }
 
-    /// All have left, and this many permits remain. If a waiter had left tickets behind that no post skips, the last
-    /// permit would not be found.
+    /// Checks that all waiters have left, and that `permits` permits remain. If a waiter had left tickets behind that
+    /// no post skips, the last permit would not be found.
     pub fn finish(&self, permits: u32) {
         assert_eq!(self.sema.wanted(), 0);
         self.sema.post(1);
@@ -138,7 +141,7 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
     }
 }
 
-/// The condition of a waiter. Relaxed: no wake-up may be lost because of it.
+/// The condition of a waiter. The accesses are Relaxed: even so no wake-up may be lost.
 #[derive(Clone)]
 pub struct Flag(Arc<AtomicBool>);
 
@@ -161,7 +164,7 @@ impl Flag {
     }
 }
 
-/// Passed as soon as a thread sleeps.
+/// A deadline that passes as soon as a thread sleeps.
 pub fn soon() -> Instant {
     Instant::now() + Duration::from_nanos(1)
 }

@@ -5,7 +5,7 @@ use sudog_lab::compose::{StudyJob, StudyName, with_study};
 use sudog_lab::conformance::locks as checks;
 use sudog_lab::locks::{Job, LockName, with_lock};
 
-/// The checks, for each lock of a registry.
+/// Makes the tests of all checks, for each lock of a registry.
 macro_rules! over_every_lock {
     ($($registry:tt)*) => {
         crate::conformance::over_every_backend! {

@@ -1,5 +1,5 @@
-//! What every lock, readers-writer lock and semaphore must do: the laboratory's suite for each trait, on real threads,
-//! compiled for every backend in its registries, ours and others.
+//! The contracts that every lock, readers-writer lock and semaphore must keep: the laboratory's suite for each trait,
+//! on real threads, compiled for every backend in its registries, both the project's and others'.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
 mod locks;
@@ -11,12 +11,12 @@ use sudog_lab::conformance::Check;
 /// The check that a test runs.
 struct Named {
     check: &'static str,
-    /// Number of checks that have a test.
+    /// The number of checks that have a test.
     of: usize,
 }
 
 impl Named {
-    /// Runs the check of this name, of a backend's suite.
+    /// Runs the check of this name from the suite of a backend.
     fn run(&self, suite: &[Check]) {
         assert_eq!(suite.len(), self.of, "each check of the suite has a test");
         let _watchdog = support::Watchdog::new();
@@ -25,10 +25,10 @@ impl Named {
     }
 }
 
-/// A module for each backend of a registry, and a `#[test]` in it for each check: a failure names both. A backend that
-/// is missing here is an error at compile time.
+/// Makes a module for each backend of a registry, and in that module a `#[test]` for each check: a failure names both.
+/// A backend that is missing here is a compile error.
 ///
-/// A registry calls one job for each of its backends, so the tests share a job: a job of their own for each test would be
+/// A registry calls one job for each of its backends, so the tests share a job: a separate job for each test would be
 /// compiled for each backend.
 macro_rules! over_every_backend {
     (

@@ -1,6 +1,6 @@
 //! Go's tests of its channels, `runtime/chan_test.go` and programs of `test/chan`, over threads and over goroutines.
 //!
-//! Go waits for a millisecond to see that an operation blocks; here each waits for the waiter in the queue.
+//! Go sleeps for a millisecond to see that an operation blocks; these tests wait until the waiter is in the queue.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::any::Any;
@@ -20,7 +20,7 @@ support::over_threads_and_goroutines! {
     nonblock sieve zero_size misuse nil_channels
 }
 
-/// The text of a panic.
+/// The text of the panic that `f` raises.
 fn panic_of(f: impl FnOnce()) -> String {
     let payload: Box<dyn Any + Send> = catch_unwind(AssertUnwindSafe(f)).expect_err("it panics");
     payload
@@ -78,7 +78,7 @@ fn chan<K: Kind>() {
             K::until(|| sent.load(SeqCst));
         }
         {
-            // A receive from a closed channel gets what is left, and then nothing.
+            // A receive from a closed channel gets the remaining values, and then nothing.
             let c = Chan::new(capacity);
             (0..capacity).for_each(|i| c.send(i));
             c.close();
@@ -106,7 +106,7 @@ fn chan<K: Kind>() {
             (0..100).for_each(|i| assert_eq!(c.recv(), Some(i)));
         }
         {
-            // Four senders, four receivers: each value once.
+            // Four senders, four receivers: each value is received once.
             const P: usize = 4;
             const L: usize = 1000;
             let c = Chan::new(capacity);
@@ -130,7 +130,7 @@ fn chan<K: Kind>() {
             assert!(counts.iter().all(|&n| n == P));
         }
         {
-            // len and cap.
+            // The counterparts of `len` and `cap`.
             let c = Chan::new(capacity * 2);
             assert_eq!((c.len(), c.capacity()), (0, capacity * 2));
             (0..capacity).for_each(|i| c.send(i));
@@ -139,12 +139,12 @@ fn chan<K: Kind>() {
     }
 }
 
-/// How many rounds a race has: fewer on threads, each of which starts some.
+/// The number of rounds of a race: fewer on threads, because each round starts some.
 fn races<K: Kind>() -> usize {
     if K::MANY > 100 { 10_000 } else { 500 }
 }
 
-/// Go: `TestNonblockRecvRace`: a value is there, so the close that comes after does not make the receive fail.
+/// Go: `TestNonblockRecvRace`: a value is in the channel, so a later close does not make the receive fail.
 fn nonblock_recv_race<K: Kind>() {
     for _ in 0..races::<K>() {
         let (c, done) = (Chan::new(1), Chan::new(0));
@@ -160,7 +160,7 @@ fn nonblock_recv_race<K: Kind>() {
         }
         c.close();
         c.recv();
-        // Whichever of the two has received it.
+        // Whichever of the two receives got the value.
         assert_eq!(done.recv(), Some(true), "the channel is not ready");
     }
 }
@@ -190,7 +190,7 @@ fn nonblock_select_race<K: Kind>() {
     }
 }
 
-/// Go: `TestNonblockSelectRace2`: the same, but the second becomes ready by a close.
+/// Go: `TestNonblockSelectRace2`: the same race, but a close makes the second channel ready.
 fn nonblock_select_race_2<K: Kind>() {
     let done = Chan::new(1);
     for _ in 0..races::<K>() {
@@ -244,8 +244,8 @@ fn self_select<K: Kind>() {
     }
 }
 
-/// Go: `TestSelectStress`: four channels, with and without capacity; plain senders and receivers, and a select for each
-/// kind, which drops a channel when its share is done.
+/// Go: `TestSelectStress`: four channels, with and without capacity; plain senders and receivers, and one select for
+/// all sends and one for all receives. Each select drops a channel when that channel's share is done.
 fn select_stress<K: Kind>() {
     const N: usize = 20_000;
     let c = [0, 0, 2, 3].map(Chan::<usize>::new);
@@ -300,7 +300,8 @@ fn select_stress<K: Kind>() {
     done.wait();
 }
 
-/// Go: `TestSelectFairness`: of two channels that are always ready each is chosen as often, within ten deviations.
+/// Go: `TestSelectFairness`: a select chooses each of two channels that are always ready equally often, within ten
+/// deviations.
 fn select_fairness<K: Kind>() {
     const TRIALS: usize = 10_000;
     let (c1, c2) = (Chan::new(TRIALS + 1), Chan::new(TRIALS + 1));
@@ -336,7 +337,8 @@ fn select_fairness<K: Kind>() {
     finished.wait();
 }
 
-/// Go: `TestChanSendInterface`: values of a type with a destructor, from a send, a nonblocking one, and a select.
+/// Go: `TestChanSendInterface`: sends values of a type with a destructor by a send, by a nonblocking send, and by a
+/// select.
 fn chan_send_interface<K: Kind>() {
     let c: Chan<Box<dyn Any + Send>> = Chan::new(1);
     c.send(Box::new(String::from("value")));
@@ -416,8 +418,8 @@ fn multi_consumer<K: Kind>() {
     assert_eq!(received.iter().sum::<usize>() as u64, expected.load(Relaxed));
 }
 
-/// Go: `TestSelectDuplicateChannel`: a select with the same channel twice leaves the queue whole for another that waits
-/// behind it.
+/// Go: `TestSelectDuplicateChannel`: a select that names one channel twice does not break the channel's queue for
+/// another waiter behind it.
 fn select_duplicate_channel<K: Kind>() {
     let (c, d, e) = (Chan::new(0), Chan::new(0), Chan::new(0));
     {
@@ -484,7 +486,7 @@ fn chan_send_select_barrier<K: Kind>() {
     barrier::<K>(true);
 }
 
-/// Go: `test/chan/select2.go`: losing cases leave nothing behind, however many there are.
+/// Go: `test/chan/select2.go`: the losing cases of many selects leave no waiters behind.
 fn select_2<K: Kind>() {
     let (c, dummy) = (Chan::new(0), Chan::<usize>::new(0));
     let n = 10_000;
@@ -506,10 +508,10 @@ fn select_2<K: Kind>() {
     K::until(|| dummy.waiting_receivers() == 0);
 }
 
-/// Go: `test/chan/select3.go`: what waits and what does not.
+/// Go: `test/chan/select3.go`: the operations that wait, and the operations that do not.
 fn select_3<K: Kind>() {
     fn blocks<K: Kind>(f: impl FnOnce(Duration) -> bool) {
-        // It waits until its limit.
+        // The operation waits until its limit.
         assert!(f(Duration::from_millis(5)), "it does not wait");
     }
     let nil = Chan::<i32>::nil();
@@ -519,7 +521,7 @@ fn select_3<K: Kind>() {
     blocks::<K>(|d| nil.send_timeout(7, d).is_err());
     assert_eq!(panic_of(|| closed.send(7)), "send on closed channel");
     assert_eq!(closed.recv(), None);
-    // Without capacity, and without a partner.
+    // A channel without capacity and without a partner, and a full channel.
     let (ch, full) = (Chan::new(0), Chan::new(1));
     full.send(1);
     blocks::<K>(|d| ch.recv_timeout(d).is_err());
@@ -544,7 +546,7 @@ fn select_3<K: Kind>() {
     select! { send(full, 8) => panic!("it is full"), recv(full) -> value => assert_eq!(value, Some(7)) }
 }
 
-/// Go: `test/chan/select4.go`: a case that is ready is done though another one blocks.
+/// Go: `test/chan/select4.go`: a select runs a case that is ready although another case blocks.
 fn select_4<K: Kind>() {
     let (c, blocked) = (Chan::new(1), Chan::<i32>::new(0));
     c.send(42);
@@ -554,7 +556,8 @@ fn select_4<K: Kind>() {
     }
 }
 
-/// Go: `test/chan/select5.go`: channels and values are evaluated once, in the order of the source, whichever is chosen.
+/// Go: `test/chan/select5.go`: channels and values are evaluated once, in the order of the source, whichever case is
+/// chosen.
 fn select_5_evaluation_order<K: Kind>() {
     let ready = Chan::new(1);
     ready.send(0);
@@ -574,7 +577,7 @@ fn select_5_evaluation_order<K: Kind>() {
     assert_eq!((order.as_slice(), values), (&["a", "b", "c", "d"][..], 1));
 }
 
-/// Go: `test/chan/select6.go`, issue 2075: a case that loses leaves the queue of its channel whole.
+/// Go: `test/chan/select6.go`, issue 2075: a losing case does not break the queue of its channel.
 fn select_6<K: Kind>() {
     let (c1, c2, c3, c4) = (Chan::<bool>::new(0), Chan::new(0), Chan::<bool>::new(0), Chan::new(0));
     for ch in [&c1, &c1] {
@@ -650,7 +653,7 @@ fn fifo<K: Kind>() {
     let asynchronous = Chan::new(N);
     (0..N).for_each(|i| asynchronous.send(i));
     (0..N).for_each(|i| assert_eq!(asynchronous.recv(), Some(i)));
-    // Each waits for the one before it, then takes its value.
+    // Each goroutine waits for the goroutine before it, then takes its value.
     let ch = Chan::new(0);
     let first = Chan::new(0);
     let mut input = first.clone();
@@ -669,7 +672,7 @@ fn fifo<K: Kind>() {
     input.recv();
 }
 
-/// Go: `test/chan/goroutines.go`: a chain of goroutines, each of which adds one.
+/// Go: `test/chan/goroutines.go`: a chain of goroutines, each of which adds 1.
 fn daisy_chain<K: Kind>() {
     let n = if K::MANY > 100 { 5_000 } else { 100 };
     let leftmost = Chan::new(0);
@@ -743,7 +746,7 @@ fn zero_size<K: Kind>() {
     assert_eq!(ch.try_iter().count(), 1000);
 }
 
-/// Go's words.
+/// Checks that the panics of misuse have Go's texts.
 fn misuse<K: Kind>() {
     let ch = Chan::new(0);
     let sender = ch.clone();

@@ -1,6 +1,7 @@
-//! Go's tests of its condition variable, over threads and over goroutines; and what is not in Go: deadlines.
+//! Go's tests of its condition variable, over threads and over goroutines; and tests of deadlines, which Go does not
+//! have.
 //!
-//! Go's `TestCondCopy` has no like: a `Cond` cannot be moved while it has a waiter.
+//! Go's `TestCondCopy` has no counterpart: a `Cond` cannot be moved while it has a waiter.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
 use std::sync::Arc;
@@ -92,7 +93,8 @@ fn cond_broadcast<K: Kind>() {
                 w.running.fetch_add(1, SeqCst);
                 w.cond.wait(&mut guard);
                 rounds += 1;
-                // As many have been woken as there have been broadcasts for each: none twice for one.
+                // Every broadcast wakes each of the `n` waiters exactly once, so `awake / n` is the number of earlier
+                // rounds.
                 let awake = w.awake.fetch_add(1, SeqCst);
                 assert_eq!(awake / n + 1, rounds, "woken twice, or not at all");
             }
@@ -166,7 +168,7 @@ fn cond_signal_stealing<K: Kind>() {
         });
         K::until(|| w.running.load(SeqCst) == 1);
         drop(w.mutex.lock());
-        // The first waiter is in `wait` now. Now a broadcast, and a second waiter that might steal it.
+        // The first waiter is in `wait` now. Start a broadcast, and a second waiter that might steal that broadcast.
         let done = Arc::new(AtomicBool::new(false));
         let broadcaster = w.clone();
         K::go(move || broadcaster.cond.broadcast());
@@ -199,7 +201,7 @@ fn wait_until_a_deadline<K: Kind>() {
     }
 }
 
-/// As many are woken as there are signals that found a waiter, whatever the deadlines do.
+/// Checks that as many waiters are woken as there are signals that found a waiter, whatever the deadlines do.
 fn a_deadline_and_a_signal_at_once<K: Kind>() {
     const WAITERS: usize = 6;
     for round in 0..60 {
@@ -213,7 +215,8 @@ fn a_deadline_and_a_signal_at_once<K: Kind>() {
                 let mut guard = w.mutex.lock();
                 w.running.fetch_add(1, SeqCst);
                 if waiter == WAITERS - 1 {
-                    w.cond.wait(&mut guard); // the last in line: whatever the others leave is for it
+                    // This waiter is the last in line: a signal that the other waiters leave is for this waiter.
+                    w.cond.wait(&mut guard);
                     w.awake.fetch_add(1, SeqCst);
                 } else if w.cond.wait_until(&mut guard, deadline) {
                     w.awake.fetch_add(1, SeqCst);
@@ -230,7 +233,8 @@ fn a_deadline_and_a_signal_at_once<K: Kind>() {
         while ended.load(SeqCst) < WAITERS {
             let guard = w.mutex.lock();
             if w.cond.waiters() == 1 {
-                w.cond.signal(); // it cannot give up, so this signal is its own
+                // The only waiter has no deadline and cannot give up, so this signal is for that waiter.
+                w.cond.signal();
                 signals += 1;
             }
             drop(guard);
@@ -259,7 +263,7 @@ fn a_cancel_ends_a_wait<K: Kind>() {
     assert_eq!(w.0.cond.waiters(), 0);
 }
 
-/// Of two waiters the first is cancelled and signalled at once: it has the signal, or else the second has it.
+/// Cancels and signals the first of two waiters at once: the first waiter gets the signal, or else the second gets it.
 fn a_cancel_and_a_signal_at_once<K: Kind>() {
     for _ in 0..200 {
         let w = Arc::new((World::default(), Cancel::new()));
@@ -282,7 +286,7 @@ fn a_cancel_and_a_signal_at_once<K: Kind>() {
         w.0.cond.signal();
         K::until(|| w.0.awake.load(SeqCst) == 1);
         K::until(|| w.1.is_cancelled());
-        // If it was the first that had it, the second still waits.
+        // If the first waiter had the signal, the second still waits.
         K::until(|| ended.load(SeqCst) == 2 || w.0.cond.waiters() == 1);
         w.0.cond.broadcast();
         K::until(|| ended.load(SeqCst) == 2);
@@ -318,7 +322,7 @@ fn with_guards_of_a_rw_mutex<K: Kind>() {
     assert_eq!(*w.0.read(), 2);
 }
 
-/// The lock lives as long as its guard, and no longer.
+/// Checks guards that own their lock: the lock lives as long as its guard, and no longer.
 fn with_guards_that_own_their_lock<K: Kind>() {
     let w = Arc::new((Cond::new(), AtomicUsize::new(0)));
     let (mutex, rw) = (Arc::new(Mutex::new(0)), Arc::new(RwMutex::new(0)));
@@ -335,7 +339,7 @@ fn with_guards_that_own_their_lock<K: Kind>() {
         });
     }
     K::until(|| w.0.waiters() == 3);
-    // A waiter has its ticket before it unlocks.
+    // Each waiter has drawn a ticket before it unlocks.
     K::until(|| mutex.try_lock().is_some());
     K::until(|| rw.try_write().is_some());
     w.0.broadcast();
@@ -362,7 +366,7 @@ fn with_bare_locks<K: Kind>() {
         K::go(move || wait(&w));
     }
     K::until(|| w.0.cond.waiters() == 3);
-    // A waiter has its ticket before it unlocks.
+    // Each waiter has drawn a ticket before it unlocks.
     K::until(|| w.1.try_lock());
     K::until(|| w.2.try_lock());
     w.1.unlock();

@@ -1,5 +1,5 @@
-//! Go's tests of its contexts, over threads and over goroutines. Those that look inside are in
-//! `sync/src/context/tests.rs`; what is not in Go is in `tests/behaviour/context.rs`.
+//! Go's tests of its contexts, over threads and over goroutines. The tests that look inside are in
+//! `sync/src/context/tests.rs`; the tests that Go does not have are in `tests/behaviour/context.rs`.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::error;
@@ -30,13 +30,13 @@ support::over_threads_and_goroutines! {
 const SHORT: Duration = Duration::from_millis(1);
 const LONG: Duration = Duration::from_secs(1000 * 3600);
 
-/// What Go's tests put around a context to hide its type. Here it adds nothing but a level.
+/// Wraps a context, as Go's tests do to hide its type. Here the wrapper adds only a level.
 fn other(ctx: &Context) -> Context {
     static OTHER: Key<()> = Key::new("other");
     with_value(ctx, &OTHER, ())
 }
 
-/// One poll of `<-ctx.Done()`: whether it is closed.
+/// Polls `<-ctx.Done()` once, and returns whether the channel is closed.
 fn is_done(ctx: &Context) -> bool {
     let closed = poll(pin!(ctx.done())).is_ready();
     assert_eq!(closed, ctx.err().is_some());
@@ -80,7 +80,7 @@ fn test_with_cancel<K: Kind>() {
 fn check_deadline<K: Kind>(c: &Context) {
     assert_eq!(c.wait(), Error::DeadlineExceeded);
     assert_eq!(c.err(), Some(Error::DeadlineExceeded));
-    // Not by the waiter, either.
+    // The context is done for a poll, too.
     K::until(|| is_done(c));
 }
 
@@ -106,7 +106,7 @@ fn deadline<K: Kind>() {
         check_deadline::<K>(&c);
     }
 
-    // And by the clock alone.
+    // The clock alone ends the context, without a waiter.
     let (c, _cancel) = with_deadline(&background(), soon());
     K::until(|| c.err() == Some(Error::DeadlineExceeded));
 }
@@ -183,7 +183,7 @@ fn simultaneous_cancels<K: Kind>() {
         }
         next += 1;
     }
-    // In an order of their own; 37 and the number are coprime.
+    // Cancel in an order unlike the order of creation; 37 and the number of contexts are coprime.
     let n = all.len();
     let group = Arc::new(WaitGroup::new());
     for (ctx, cancel) in (0..n).map(|i| all[i * 37 % n].clone()) {
@@ -306,7 +306,7 @@ fn deadline_exceeded_supports_timeout<K: Kind>() {
     assert_eq!(texts, ["context canceled", "context deadline exceeded"]);
 }
 
-/// Go: `TestCause`, but for its custom contexts.
+/// Go: `TestCause`, except its custom contexts.
 fn cause<K: Kind>() {
     fn nested() -> ((Context, CancelCauseFunc), (Context, CancelCauseFunc)) {
         let parent = with_cancel_cause(&background());
@@ -405,7 +405,7 @@ fn cause<K: Kind>() {
     cancel.cancel();
     check(&ctx, None, "none");
 
-    // Not in Go's table: by the clock; and a child of one whose time is over.
+    // Two cases that Go's table does not have: a timeout by the clock, and a child of a context that has timed out.
     let (ctx, _cancel) = with_timeout_cause(&background(), SHORT, "tooSlow");
     let (child, _cancel) = with_cancel(&ctx);
     child.wait();
@@ -418,7 +418,7 @@ trait CauseOf {
 }
 
 impl CauseOf for Error {
-    /// What a context that has ended so without a cause gives.
+    /// The cause of a context that ended with this error and was given no cause.
     fn cause_of(self) -> Cause {
         let (ctx, cancel) = with_cancel(&background());
         cancel.cancel();
@@ -491,7 +491,7 @@ fn after_func_not_called_after_stop<K: Kind>() {
     assert_eq!(Arc::strong_count(&calls.0), 1, "nobody has it who could call it");
     cancel.cancel();
     assert!(!stop.stop());
-    // Nor of one that is never done.
+    // Nor is the function of a context that is never done called.
     let stop = after_func(&background(), calls.call());
     assert_eq!(Arc::strong_count(&calls.0), 2);
     assert!(stop.stop() && !stop.stop());
@@ -509,7 +509,7 @@ fn after_func_called_asynchronously<K: Kind>() {
         theirs.wait();
         done.done();
     });
-    cancel.cancel(); // does not wait for it
+    cancel.cancel(); // `cancel` does not wait for the function
     go_on.done();
     gone.wait();
 }

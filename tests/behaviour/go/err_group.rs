@@ -1,5 +1,5 @@
-//! Go's tests of its errgroup, over threads and over goroutines; and what is not in Go: panics, contexts of waiters,
-//! limits that change.
+//! Go's tests of its errgroup, over threads and over goroutines; and tests that Go does not have: panics, contexts of
+//! waiters, limits that change.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::convert::Infallible;
@@ -177,7 +177,7 @@ fn go_limit<K: Kind>() {
             if n > LIMIT {
                 return Err(format!("saw {n} active goroutines"));
             }
-            sleep(Duration::from_micros(1)); // gives others a chance to be one too many
+            sleep(Duration::from_micros(1)); // gives other goroutines a chance to exceed the limit
             active.fetch_sub(1, SeqCst);
             Ok(())
         });
@@ -202,7 +202,7 @@ fn a_panic_goes_on_in_wait<K: Kind>() {
     let payload = catch_unwind(AssertUnwindSafe(|| group.wait())).unwrap_err();
     assert_eq!(payload.downcast_ref(), Some(&7_u32));
     assert_eq!(panics(|| group.wait()), "a goroutine of this group has panicked: (no text)");
-    // One of several.
+    // The same, with several panics in a group.
     let group = ErrGroup::new();
     for n in 0..3 {
         group.go(move || -> Result<(), Infallible> { panic!("number {n}") });
@@ -312,14 +312,15 @@ fn many_wait<K: Kind>() {
     K::until(|| waits.load(SeqCst) == 20);
 }
 
-/// Waiters for room, which give up at times, against goroutines that end: the limit holds, and no room is lost.
+/// Lets callers that wait for room, and at times give up, compete with goroutines that end: the limit holds, and no
+/// room is lost.
 fn a_storm_of_limits<K: Kind>() {
     const LIMIT: usize = 3;
     for round in 0..10 {
         let (group, active) = (ErrGroup::new(), Arc::new(AtomicUsize::new(0)));
         group.set_limit(Some(LIMIT));
         let ended = Arc::new(WaitGroup::new());
-        group.go(fine); // there is a task while others are added
+        group.go(fine); // a task runs while others are added
         for n in 0..4 {
             ended.add(1);
             let (group, active, ended) = (group.clone(), active.clone(), ended.clone());
@@ -346,11 +347,12 @@ fn a_storm_of_limits<K: Kind>() {
         }
         ended.wait();
         group.wait().unwrap();
-        group.set_limit(Some(LIMIT)); // all room is there
+        group.set_limit(Some(LIMIT)); // no room is taken
     }
 }
 
-/// While goroutines run that were started under it: they give back what they took, and not to the next limit.
+/// Lifts a limit while goroutines run that were started under that limit. Those goroutines do not give their room back
+/// to the next limit.
 fn a_limit_is_lifted<K: Kind>() {
     let group = ErrGroup::new();
     let (stop, cancel) = with_cancel(&background());
@@ -365,7 +367,7 @@ fn a_limit_is_lifted<K: Kind>() {
     group.go(wait(&stop));
     group.set_limit(None);
     group.go(wait(&stop));
-    group.set_limit(Some(1)); // of those that run none is under a limit that holds
+    group.set_limit(Some(1)); // no running goroutine counts against the new limit
     assert!(group.try_go(wait(&stop)));
     assert!(!group.try_go(fine));
     cancel.cancel();

@@ -23,7 +23,7 @@ support::over_threads_and_goroutines! {
     clear_concurrent
 }
 
-/// Go's `NewBadHashTrieMap` and `NewTruncHashTrieMap`: all hashes are 0, or have 4 bits.
+/// A hasher for Go's `NewBadHashTrieMap` and `NewTruncHashTrieMap`: all hashes are 0, or have 4 bits.
 #[derive(Default, Clone)]
 struct Bits<const N: u32>(DefaultHasher);
 
@@ -71,7 +71,8 @@ enum Call {
 }
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
-    // Few enough that they meet: Go's values are of 26 letters, and its comparisons never succeed.
+    // Use so few words that keys and values often coincide. Go's values have 26 letters to choose from, and the
+    // comparisons of Go's test never succeed.
     let word = || "[ab]{0,3}";
     proptest::collection::vec(
         prop_oneof![
@@ -108,7 +109,7 @@ fn apply<S: Hashing>(map: &Map<String, String, S>, call: Call) -> Outcome {
     }
 }
 
-/// Go's `RWMutexMap`.
+/// The counterpart of Go's `RWMutexMap`.
 fn apply_to_model(map: &RwLock<HashMap<String, String>>, call: Call) -> Outcome {
     if let Call::Load(k) = &call {
         return (map.read().unwrap().get(k).cloned(), false);
@@ -142,7 +143,7 @@ fn apply_to_model(map: &RwLock<HashMap<String, String>>, call: Call) -> Outcome 
     }
 }
 
-/// Go's `DeepCopyMap`: each write copies the map.
+/// The counterpart of Go's `DeepCopyMap`: each write copies the map.
 fn apply_to_copies(map: &RwLock<Arc<HashMap<String, String>>>, call: Call) -> Outcome {
     let copy = RwLock::new(HashMap::clone(&map.read().unwrap()));
     let outcome = apply_to_model(&copy, call);
@@ -315,7 +316,7 @@ fn concurrent_clear<K: Kind>() {
 
 // ---- hashtriemap_test.go --------------------------------------------------------------------------------------------
 
-/// Go's `testData`: numbers in binary.
+/// The counterpart of Go's `testData`: numbers in binary.
 fn data() -> impl Iterator<Item = (usize, String)> {
     (0..128).map(|i| (i, format!("{i:b}")))
 }
@@ -353,7 +354,7 @@ fn key(i: usize) -> String {
     format!("{i:b}")
 }
 
-/// Go: `testAll`.
+/// The counterpart of Go's `testAll`.
 fn iterate<S: Hashing>(map: &TrieMap<S>, mut f: impl FnMut(&str, usize)) {
     stored(map);
     let mut seen = HashSet::new();
@@ -366,7 +367,7 @@ fn iterate<S: Hashing>(map: &TrieMap<S>, mut f: impl FnMut(&str, usize)) {
     assert_eq!(seen.len(), 128);
 }
 
-/// A test for each of Go's three: `TestHashTrieMap`, `TestHashTrieMapBadHash`, `TestHashTrieMapTruncHash`.
+/// Makes a test for each of Go's three: `TestHashTrieMap`, `TestHashTrieMapBadHash`, `TestHashTrieMapTruncHash`.
 macro_rules! hash_trie_map {
     ($(fn $name:ident($map:ident) $body:block)+) => {
         $(fn $name<S: Hashing>($map: &TrieMap<S>) $body)+
@@ -512,7 +513,7 @@ hash_trie_map! {
     }
 }
 
-/// Checks over many at once, with each of the hashes.
+/// Makes a test that runs its body on many workers at once, with each of the three hashers.
 macro_rules! concurrent {
     ($($(#[$doc:meta])* fn $name:ident($setup:ident, $map:ident, $id:ident) $body:block)+) => {
         $(
@@ -536,7 +537,7 @@ macro_rules! concurrent {
 
 fn nothing<S>(_: &TrieMap<S>) {}
 
-/// Go's `makeKey`: the worker's own keys.
+/// The counterpart of Go's `makeKey`: the worker's own keys.
 fn own(id: usize) -> impl Iterator<Item = String> {
     data().map(move |(_, s)| format!("{s}-{id}"))
 }
@@ -658,15 +659,15 @@ concurrent! {
         expect(map, |_| None);
     }
 
-    /// Go: `Clear/Concurrent`, in which all clear at once.
+    /// Go: `Clear/Concurrent`, in which all workers clear the map at once.
     fn clear_concurrent(stored, map, _id) {
         map.clear();
         expect(map, |_| None);
     }
 }
 
-/// Go: `TestConcurrentCache`, of issue 70970: swap and delete of one value must not both succeed. What a collected
-/// object's cleanup is there, a destructor is here.
+/// Go: `TestConcurrentCache`, of issue 70970: a swap and a delete of one value must not both succeed. Go's test deletes
+/// in the cleanup of a collected object; this test deletes in a destructor.
 fn concurrent_cache<K: Kind>() {
     const OBJECTS: usize = 20_000;
     const KEYS: usize = 1_000;

@@ -1,4 +1,4 @@
-//! Go's tests of `sync`, `context` and `golang.org/x/sync`: `tests/go/parity.tsv` is their list.
+//! Go's tests of `sync`, `context` and `golang.org/x/sync`. `tests/go/parity.tsv` lists them.
 
 mod chan;
 mod cond;

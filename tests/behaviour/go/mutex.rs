@@ -1,4 +1,5 @@
-//! The Go mutex: Go's own tests, the modes that those leave alone, the guards, and what misuse comes to.
+//! The Go mutex: Go's own tests, tests of the modes that Go's tests leave alone, tests of the guards, and tests of
+//! misuse.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
 use std::cell::RefCell;
@@ -20,35 +21,35 @@ use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexWith, Order, Raw
 use sudog_lab::conformance::{Scope, scope};
 use support::{Watchdog, eventually, test_command};
 
-/// No waiter starves; but otherwise as Go since 1.9.
+/// The policy of Go since 1.9, except that no waiter ever starves.
 enum Never {}
 impl Policy for Never {
     const THRESHOLD: Duration = Duration::MAX;
     const STRATEGY: SpinStrategy = policy::Go::STRATEGY;
 }
 
-/// A waiter that has slept and lost the race starves.
+/// A policy under which a waiter starves as soon as it has slept and lost the race.
 enum AtOnce {}
 impl Policy for AtOnce {
     const THRESHOLD: Duration = Duration::from_nanos(1);
     const STRATEGY: SpinStrategy = SpinStrategy::Spin { rounds: 0, pauses: 0 };
 }
 
-/// The successor claims the mutex as soon as it watches.
+/// A policy under which the successor claims the mutex as soon as it watches.
 enum ClaimAtOnce {}
 impl Policy for ClaimAtOnce {
     const THRESHOLD: Duration = Duration::ZERO;
     const STRATEGY: SpinStrategy = SpinStrategy::Successor { grace: Duration::ZERO };
 }
 
-/// As Go, at a pace that leaves time to look.
+/// Go's policy, with a threshold that leaves the test time to look.
 enum Slow {}
 impl Policy for Slow {
     const THRESHOLD: Duration = Duration::from_millis(30);
     const STRATEGY: SpinStrategy = policy::Go::STRATEGY;
 }
 
-/// A `#[test]` for each check over each semaphore and policy.
+/// Makes a `#[test]` for each check over each semaphore and policy.
 macro_rules! over_every_go_mutex {
     (mutexes { $($(#[$cfg:meta])* $module:ident = $S:ty, $P:ty;)+ } checks $checks:tt) => {
         $($(#[$cfg])* mod $module {
@@ -92,7 +93,7 @@ over_every_go_mutex! {
     checks { hammer fairness crowd timeouts_leave_no_trace a_grant_at_the_deadline_is_not_lost any_thread_may_unlock }
 }
 
-/// Unlocked, and nothing left of any contender.
+/// Checks that the mutex is unlocked, and that no contender has left a trace in its state.
 #[track_caller]
 fn assert_at_rest<S: Semaphore, P: Policy>(mutex: &GoMutex<S, P>) {
     assert_eq!(format!("{mutex:?}"), "GoMutex { locked: false, woken: false, starving: false, waiters: 0, .. }");
@@ -118,7 +119,7 @@ fn semaphore() {
     assert_eq!(permits.into_inner(), 1);
 }
 
-/// Go: `TestMutex`; with a count, as Go has its race detector.
+/// Go: `TestMutex`; a count replaces Go's race detector.
 fn hammer<S: ConstSemaphore, P: Policy>() {
     let mutex = GoMutex::<S, P>::const_new();
     mutex.lock();
@@ -217,12 +218,13 @@ fn timeouts_leave_no_trace<S: ConstSemaphore, P: Policy>() {
     assert_at_rest(&mutex);
 }
 
-/// Deadlines that fall together with the unlock: the waiter that is granted the mutex has it, or it would stay locked.
+/// Lets deadlines coincide with the unlock: a waiter that is granted the mutex must take it, or the mutex would stay
+/// locked.
 fn a_grant_at_the_deadline_is_not_lost<S: ConstSemaphore, P: Policy>() {
     let mutex = GoMutex::<S, P>::const_new();
     for round in 0..60 {
         mutex.lock();
-        // Both sides aim at this moment, a little to the one side or the other.
+        // Aim both sides at this moment, a little earlier or later.
         let deadline = Instant::now() + Duration::from_micros(150);
         scope(|s| {
             for _ in 0..3 {
@@ -267,20 +269,20 @@ enum Step {
     Release(Wake),
 }
 
-/// What a [`Spy`] and its test share.
+/// The state that a [`Spy`] and its test share.
 #[derive(Default)]
 struct Script {
     permits: AtomicU32,
     steps: StdMutex<Vec<Step>>,
     shut: AtomicBool,
     at_gate: AtomicU32,
-    /// A releaser is held too: between the mutex's word, which it has changed, and the semaphore.
+    /// Holds a releaser while true: after the releaser has changed the mutex's word, before the semaphore releases.
     hold_release: AtomicBool,
     at_release: AtomicU32,
 }
 
-/// The runtime's semaphore; but it tells its steps, and a waiter that has its permit passes a gate before it goes back
-/// to the mutex: there it can be held, and overtaken, for as long as the test likes.
+/// The runtime's semaphore, which records its steps. A waiter that has its permit must pass a gate before it returns to
+/// the mutex. At the gate the test can hold the waiter, and overtake it, for as long as the test likes.
 struct Spy(Arc<Script>);
 
 thread_local! {
@@ -311,20 +313,20 @@ impl Script {
         self.at_gate.fetch_sub(1, Relaxed);
     }
 
-    /// Unlocks, and comes back when the waiter that it woke stands at the gate.
+    /// Unlocks, and returns when the woken waiter stands at the gate.
     fn wake_up_to_the_gate<P: Policy>(&self, mutex: &GoMutex<Spy, P>) {
         self.shut.store(true, Relaxed);
         mutex.unlock();
         eventually(|| self.at_gate.load(Relaxed) == 1);
     }
 
-    /// The waiter at the gate may go on.
+    /// Opens the gate, and returns when the waiter has left the gate.
     fn open(&self) {
         self.shut.store(false, Relaxed);
         eventually(|| self.at_gate.load(Relaxed) == 0);
     }
 
-    /// Wakes a waiter, overtakes it, and comes back when it has lost and sleeps again.
+    /// Wakes a waiter, overtakes that waiter, and returns when the waiter has lost and sleeps again.
     fn overtake<P: Policy>(&self, mutex: &GoMutex<Spy, P>) {
         let queued = self.queued();
         self.wake_up_to_the_gate(mutex);
@@ -337,7 +339,8 @@ impl Script {
     }
 }
 
-// SAFETY: as the runtime's, whose functions it calls.
+// SAFETY: `Spy` calls the functions of the runtime's semaphore, so `Spy` keeps the contract of `Semaphore` as that
+// semaphore does.
 unsafe impl Semaphore for Spy {
     const LIFO: bool = true;
     const FIFO: bool = true;
@@ -376,7 +379,8 @@ unsafe impl Semaphore for Spy {
     }
 }
 
-/// The waiters of a test, in the order in which they got the mutex; each keeps it until it is told to go on.
+/// The waiters of a test, in the order in which they got the mutex. Each waiter keeps the mutex until the test ends its
+/// turn.
 #[derive(Default)]
 struct Turns {
     taken: StdMutex<Vec<usize>>,
@@ -395,7 +399,7 @@ impl Turns {
         mutex.unlock();
     }
 
-    /// So many come, one after another, and each waits when the next one comes.
+    /// Starts `waiters` threads one after another. Each thread sleeps in the queue before the next thread starts.
     fn line_up<'s, P: Policy>(&'s self, s: Scope<'s, '_>, mutex: &'s GoMutex<Spy, P>, spy: &Script, waiters: usize) {
         for waiter in 0..waiters {
             s.spawn(move || self.take(mutex, waiter));
@@ -412,15 +416,16 @@ impl Turns {
     }
 }
 
-/// Whether a waiter calls itself starving must follow from how long it has waited: at least and at most this long, by
-/// the clock that it reads. In between both are right.
+/// Checks that `starving` follows from the waiter's time: by the clock that the waiter reads, the waiter has waited at
+/// least `at_least` and at most `at_most`. If the threshold lies between the two, both answers are right.
 #[track_caller]
 fn assert_starving<P: Policy>(starving: bool, at_least: Duration, at_most: Duration) {
     assert!(starving || at_least <= P::THRESHOLD, "not starving after {at_least:?} at least");
     assert!(!starving || at_most > P::THRESHOLD, "starving after {at_most:?} at most");
 }
 
-/// From normal mode to starvation mode and back, with `newcomers` that arrive while the mutex is being handed over.
+/// Goes from normal mode to starvation mode and back, with `newcomers` that arrive while the mutex is being handed
+/// over.
 fn starve<P: Policy>(newcomers: usize) {
     let (mutex, spy) = spied::<P>();
     let turns = Turns::default();
@@ -430,7 +435,7 @@ fn starve<P: Policy>(newcomers: usize) {
         s.spawn(|| turns.take(&mutex, 0));
         eventually(|| spy.queued() == 1);
         assert_eq!(spy.last(), Some(Step::Acquire(Order::Fifo)));
-        let not_after = Instant::now(); // it had begun to wait by now
+        let not_after = Instant::now(); // the waiter had begun to wait by now
 
         while !mutex.is_starving() {
             let woken = Instant::now();
@@ -438,7 +443,7 @@ fn starve<P: Policy>(newcomers: usize) {
             assert_starving::<P>(mutex.is_starving(), woken - not_after, not_before.elapsed());
         }
 
-        // Starvation mode: promised to the waiter, and to no other.
+        // Starvation mode: the mutex is promised to the waiter, and to no other contender.
         spy.wake_up_to_the_gate(&mutex);
         assert_eq!(spy.last(), Some(Step::Release(P::HANDOFF)));
         assert!(!mutex.is_locked() && mutex.is_starving());
@@ -456,7 +461,7 @@ fn starve<P: Policy>(newcomers: usize) {
         eventually(|| turns.so_far() == [0]);
         assert!(mutex.is_locked());
         assert_eq!(mutex.waiters() as usize, newcomers);
-        // It has waited too long itself: only an empty line ends the mode.
+        // The first waiter has itself waited too long, so only an empty line ends the mode.
         assert_eq!(mutex.is_starving(), newcomers > 0);
 
         for newcomer in 1..=newcomers {
@@ -477,7 +482,8 @@ fn starve<P: Policy>(newcomers: usize) {
     assert_eq!(spy.permits.load(Relaxed), 0);
 }
 
-/// No less than a millisecond, and then for certain: Go has no test for it.
+/// Checks that starvation begins after no less than a millisecond, and then for certain. Go has no test for this
+/// threshold.
 #[test]
 fn starvation_begins_at_gos_threshold_and_not_before() {
     let _watchdog = Watchdog::new();
@@ -493,7 +499,7 @@ fn until_1_13_the_releaser_goes_on() {
     starve::<policy::Go1_9>(2);
 }
 
-/// Until 1.8 a loser was behind all others again.
+/// Checks that a loser goes to the end of the line, as in Go until 1.8.
 #[test]
 fn in_go_1_8_a_loser_goes_to_the_end() {
     let _watchdog = Watchdog::new();
@@ -514,7 +520,7 @@ fn in_go_1_8_a_loser_goes_to_the_end() {
     assert_at_rest(&mutex);
 }
 
-/// No waiter is ever woken to compete: the first unlock hands over already.
+/// Checks that no waiter is ever woken to compete: already the first unlock hands the mutex over.
 #[test]
 fn first_come_first_served() {
     let _watchdog = Watchdog::new();
@@ -598,8 +604,8 @@ fn one_awake_contender_is_enough() {
 }
 
 impl Script {
-    /// Wakes and overtakes the one waiter, under [`AtOnce`], so that it sleeps again and starves. False if its deadline
-    /// came in between.
+    /// Wakes and overtakes the only waiter, under [`AtOnce`], so that the waiter sleeps again and starves. Returns
+    /// false if the waiter's deadline came in between.
     fn starve_until<T>(&self, mutex: &GoMutex<Spy, AtOnce>, waiter: &thread::ScopedJoinHandle<'_, T>) -> bool {
         self.shut.store(true, Relaxed);
         mutex.unlock();
@@ -611,7 +617,7 @@ impl Script {
     }
 }
 
-/// The last one in line takes starvation mode with it when it gives up.
+/// Checks that the last waiter in line ends starvation mode when it gives up.
 #[test]
 fn a_waiter_that_gives_up_while_starving_leaves_normal_mode_behind() {
     let _watchdog = Watchdog::new();
@@ -632,8 +638,8 @@ fn a_waiter_that_gives_up_while_starving_leaves_normal_mode_behind() {
     }
 }
 
-/// The deadline comes when an unlock has taken the waiter off the count, or promised it the mutex, but has not reached
-/// the semaphore: the permit under way is the waiter's, and the mutex with it.
+/// Lets the deadline come when an unlock has taken the waiter off the count, or has promised the mutex to the waiter,
+/// but has not reached the semaphore: the permit under way belongs to the waiter, and so does the mutex.
 fn woken_at_the_deadline(starving: bool) {
     let _watchdog = Watchdog::new();
     let (mutex, spy) = spied::<AtOnce>();
@@ -655,7 +661,7 @@ fn woken_at_the_deadline(starving: bool) {
             spy.hold_release.store(true, Relaxed);
             let unlocker = s.spawn(|| mutex.unlock());
             eventually(|| spy.at_release.load(Relaxed) == 1 || unlocker.is_finished());
-            // Still in line, with the word changed: it is the one that is meant.
+            // If the waiter is still in line after the unlock has changed the word, the unlock means this waiter.
             let meant = spy.queued() == 1;
             eventually(|| spy.queued() == 0);
             spy.hold_release.store(false, Relaxed);
@@ -678,11 +684,11 @@ fn a_waiter_handed_the_mutex_at_its_deadline_has_it() {
     woken_at_the_deadline(true);
 }
 
-/// A claim: made after the threshold and not before; and kept.
+/// Checks that the successor claims the mutex after the threshold and not before, and that the claim holds.
 fn claim<P: Policy>() {
     let _watchdog = Watchdog::new();
     if thread::available_parallelism().is_ok_and(|n| n.get() == 1) {
-        return; // no contender watches where it would keep the owner from running
+        return; // on a single processor no contender watches, because a watcher would keep the owner from running
     }
     let mutex = GoMutex::<RuntimeSema, P>::const_new();
     for round in 0..50 {
@@ -700,7 +706,7 @@ fn claim<P: Policy>() {
             let waited = start.elapsed();
             assert!(waited >= P::THRESHOLD, "claimed after {waited:?} at most");
             if round % 2 == 0 {
-                eventually(|| mutex.waiters() == 1); // the grace is over: it sleeps
+                eventually(|| mutex.waiters() == 1); // the grace is over: the successor sleeps
             }
             mutex.unlock();
             while !owned.load(Relaxed) {
@@ -727,7 +733,7 @@ fn a_successor_may_claim_at_once() {
 
 #[test]
 fn sizes() {
-    // For the deadlock report.
+    // Debug builds store the owner, for the deadlock report.
     const OWNER: usize = if cfg!(debug_assertions) { 8 } else { 0 };
     assert_eq!(size_of::<GoMutex>(), 8 + OWNER);
     assert_eq!(size_of::<Mutex<()>>(), 8 + OWNER);
@@ -842,7 +848,7 @@ fn a_mutex_over_any_lock() {
 
 // ---- misuse ---------------------------------------------------------------------------------------------------------
 
-/// Says to a process that it is the child, and what it shall do.
+/// The environment variable that tells a child process which misuse to commit.
 const MISUSE: &str = "SUDOG_TEST_MISUSE";
 
 fn unlock<S: ConstSemaphore, P: Policy>() {
@@ -875,12 +881,12 @@ const MISUSES: &[fn()] = &[
     lock_unlock_unlock::<FutexSema, policy::Threads>,
 ];
 
-/// Go: `TestMutexMisuse`. Each in a process of its own: this same test, told what to do.
+/// Go: `TestMutexMisuse`. The test runs itself again as a child process for each misuse.
 #[test]
 fn misuse() {
     if let Ok(case) = std::env::var(MISUSE) {
         let outcome = catch_unwind(MISUSES[case.parse::<usize>().unwrap()]);
-        // Past the harness, which captures what is printed.
+        // Write to standard error directly: the harness captures printed output.
         let _ = writeln!(std::io::stderr(), "survived: {outcome:?}");
         std::process::exit(0);
     }

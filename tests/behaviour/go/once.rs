@@ -1,5 +1,5 @@
-//! Go's tests of `Once`, `OnceFunc`, `OnceValue` and `OnceValues`, over threads and over goroutines; and what is not in
-//! Go: limits, what panics carry.
+//! Go's tests of `Once`, `OnceFunc`, `OnceValue` and `OnceValues`, over threads and over goroutines; and tests that Go
+//! does not have: limits, the payloads of panics.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::backtrace::Backtrace;
@@ -84,7 +84,7 @@ impl World {
         })
     }
 
-    /// Starts the runner; its function ends when it is told to.
+    /// Starts the call that runs the function. The function calls `end` once `go_on` is set.
     fn start<K: Kind>(self: &Arc<Self>, end: fn()) {
         let w = self.clone();
         K::go(move || {
@@ -165,7 +165,7 @@ fn limits_of_waiters<K: Kind>() {
     assert_eq!(debug(&w.once), waiting(1));
     w.go_on.store(true, SeqCst);
     K::until(|| w.returned.load(SeqCst) == 2);
-    // What is done is done, whatever the limit.
+    // A call of a `Once` that is done returns at once, whatever the limit.
     let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
     assert_eq!(w.once.do_limited(|| unreachable!(), &limit), Ok(()));
     assert_eq!(w.once.do_ctx(&ctx, || unreachable!()), Ok(()));
@@ -191,7 +191,7 @@ fn a_cancelled_caller_does_not_run() {
     assert_eq!(debug(&once), "Once { state: new, waiters: 0 }");
 }
 
-/// Callers of all sorts at once, time and again: one function runs, no caller is early, no caller is left.
+/// Runs callers of all sorts at once, time and again: one function runs, no caller returns early, no caller is left.
 fn limits_at_random<K: Kind>() {
     const CALLERS: usize = 8;
     let watchdog = Watchdog::new();
@@ -225,11 +225,11 @@ fn limits_at_random<K: Kind>() {
     }
 }
 
-/// It stands on the stack of a caller that sees that it is done: a late access would touch another frame. (For
-/// sanitizers to see; without them it cannot fail.)
+/// Frees the `Once` as soon as a caller sees that the function is done. The `Once` is on that caller's stack: a late
+/// access would touch another frame. (Only a sanitizer can make this test fail.)
 fn the_once_may_be_freed_when_it_is_done<K: Kind>() {
     struct Shared(*const Once, Arc<AtomicBool>);
-    // SAFETY: it is alive until it is done.
+    // SAFETY: the `Once` is alive until its function is done.
     unsafe impl Send for Shared {}
     for _ in 0..200 {
         let once = Once::new();
@@ -237,7 +237,7 @@ fn the_once_may_be_freed_when_it_is_done<K: Kind>() {
         let shared = Shared(&raw const once, begun.clone());
         K::go(move || {
             let Shared(once, begun) = { shared };
-            // SAFETY: the waiter for this function keeps it alive.
+            // SAFETY: the `Once` is alive, because the frame that owns the `Once` waits for this function.
             unsafe { (*once).do_(|| begun.store(true, SeqCst)) };
         });
         K::until(|| begun.load(SeqCst));
@@ -245,7 +245,7 @@ fn the_once_may_be_freed_when_it_is_done<K: Kind>() {
     }
 }
 
-/// The function ends its goroutine while a thread waits for it.
+/// Checks a function that ends its goroutine while a thread waits for that function.
 #[test]
 fn a_goexit_has_done_it() {
     let _watchdog = Watchdog::new();
@@ -318,7 +318,7 @@ fn once_values_() {
     assert_eq!((f(), calls.load(Relaxed)), ((1, 2), 1));
 }
 
-/// Each call panics with "x", and the function has run once.
+/// Checks that each call panics with "x", and that the function has run once.
 fn panics_with_x(calls: &AtomicUsize, f: impl Fn()) {
     for time in ["first", "second"] {
         let payload = catch_unwind(AssertUnwindSafe(&f)).expect_err(time);
@@ -355,7 +355,7 @@ fn once_values_panic() {
     panics_with_x(&calls, || _ = f());
 }
 
-/// Go: `TestOnceFuncPanicNil`. The nearest to nil is a payload that is nothing.
+/// Go: `TestOnceFuncPanicNil`. The closest counterpart of nil is the payload `()`.
 #[test]
 fn once_func_panic_nil() {
     let calls = AtomicUsize::new(0);
@@ -370,7 +370,7 @@ fn once_func_panic_nil() {
     assert_eq!(calls.load(Relaxed), 1);
 }
 
-/// Go: `TestOnceFuncGoexit`. What Go leaves open: the first goroutine ends, the second panics.
+/// Go: `TestOnceFuncGoexit`. Go leaves the outcome open: here the first goroutine ends, and the second panics.
 #[test]
 fn once_func_goexit() {
     let _watchdog = Watchdog::new();
@@ -390,7 +390,8 @@ fn once_func_goexit() {
     assert_eq!(calls.load(Relaxed), 1);
 }
 
-/// Go: `TestOnceFuncPanicTraceback`. The hook runs where the function panics; in later calls, where they are.
+/// Go: `TestOnceFuncPanicTraceback`. The first call runs the panic hook inside the function; later calls run the hook
+/// at the place of the call.
 #[test]
 fn once_func_panic_traceback() {
     thread_local! {
@@ -401,7 +402,7 @@ fn once_func_panic_traceback() {
     fn once_func_that_panics() {
         panic!("x");
     }
-    let _watchdog = Watchdog::new(); // which sets a hook, the first time
+    let _watchdog = Watchdog::new(); // the first watchdog of a process sets a panic hook
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         let is_ours = SEEN.with_borrow_mut(|seen| {
@@ -424,7 +425,7 @@ fn once_func_panic_traceback() {
     assert_eq!(seen, [(LINE, true), (line!() - 3, false)]);
 }
 
-/// Go: `TestOnceXGC`: what the function has captured lives until the first call, and not longer.
+/// Go: `TestOnceXGC`: the values that the function has captured live until the first call, and not longer.
 #[test]
 fn once_x_gc() {
     fn check<F: Fn()>(name: &str, make: impl FnOnce(Arc<AtomicUsize>) -> F) {
@@ -479,7 +480,7 @@ fn a_value_for_all<K: Kind>() {
     assert_eq!(format!("{:?}", w.0), "OnceValue(42)");
 }
 
-/// Waiters and later callers get the panic of the first.
+/// Checks that waiters and later callers get the panic of the first caller.
 fn a_panic_for_all<K: Kind>() {
     const N: usize = 6;
     #[derive(Debug, PartialEq)]
@@ -560,7 +561,7 @@ fn texts_stay_texts_and_others_are_shared() {
         let payload = catch_unwind(AssertUnwindSafe(|| text.call())).unwrap_err();
         assert_eq!(payload.downcast_ref::<String>().map(String::as_str), Some("Some(1) and Some(2)"));
     }
-    // One in another: not wrapped twice.
+    // A function within a function: the payload is not wrapped twice.
     let inner = Arc::new(OnceFunc::new(|| resume_unwind(Box::new(Cell::new(5)))));
     let within = inner.clone();
     let outer = OnceFunc::new(move || within.call());
@@ -573,7 +574,7 @@ fn texts_stay_texts_and_others_are_shared() {
     assert_eq!(payload.downcast_ref::<Cell<i32>>().unwrap().get(), 5);
 }
 
-/// A `static` can have them, with functions that capture nothing.
+/// Checks that a `static` can hold these types, with functions that capture nothing.
 #[test]
 fn in_a_static() {
     static VALUE: OnceValue<String> = OnceValue::new(|| "made".to_owned());
@@ -583,7 +584,7 @@ fn in_a_static() {
     assert_eq!((VALUE.get().as_str(), PAIR.get()), ("made", (&1, &vec![2])));
 }
 
-/// The value is dropped with what holds it; a function that was never called, too.
+/// Checks that the value is dropped with its `OnceValue`, and that a function that was never called is dropped, too.
 #[test]
 fn drops() {
     let counted = Arc::new(());

@@ -1,14 +1,15 @@
-//! Each of Go's tests, benchmarks and examples has its counterpart here, or a reason why it has none.
+//! Checks that each of Go's tests, benchmarks and examples has a counterpart in this workspace, or a reason for having
+//! none.
 //!
-//! `tests/go/parity.tsv` is the list. Its columns: the package in Go; the names there; the counterparts, separated by
+//! `tests/go/parity.tsv` is the list. Its columns: the package in Go; the names in Go; the counterparts, separated by
 //! commas; a note. A counterpart is `SUITE MODULE::TEST`, in the words of `cargo test --test SUITE MODULE::TEST` (or of
-//! `cargo test -p sudog-sync --lib MODULE::TEST`); or a row of `cargo lab syncbench` (`bench NAME`) or of
-//! `cargo lab versus-go` (`versus-go NAME`); or a benchmark of `benches/FILE.rs` (`criterion FILE: NAME`).
+//! `cargo test -p sudog-sync --lib MODULE::TEST`); or a row of `cargo lab syncbench` (`bench NAME`) or of `cargo lab
+//! versus-go` (`versus-go NAME`); or a benchmark of `benches/FILE.rs` (`criterion FILE: NAME`).
 
 use std::fs;
 use std::path::Path;
 
-/// Where the modules of a suite are, from the workspace's root.
+/// The suites, and the folders of their modules relative to the workspace's root.
 const SUITES: &[(&str, &str)] = &[
     ("behaviour", "tests/behaviour"),
     ("goroutine", "tests/goroutine"),
@@ -26,7 +27,7 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).ok()
 }
 
-/// Whether the sources have this counterpart.
+/// Returns whether the sources contain this counterpart.
 fn exists(counterpart: &str) -> bool {
     let Some((suite, name)) = counterpart.split_once(' ') else { return false };
     let is_in = |path: &str, text: &str| read(path).is_some_and(|source| source.contains(text));
@@ -39,7 +40,7 @@ fn exists(counterpart: &str) -> bool {
                 Some((module, test)) => (format!("{folder}/{}.rs", module.replace("::", "/")), test),
                 None => (format!("{folder}.rs"), name),
             };
-            // (The last: in a table, as of `must_fail!`.)
+            // (The last pattern finds a test in a table, such as a table of `must_fail!`.)
             [format!("fn {test}("), format!("fn {test}<"), format!("\n    {test}: ")]
                 .iter()
                 .any(|text| is_in(&file, text))

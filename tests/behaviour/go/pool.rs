@@ -1,6 +1,7 @@
-//! Go's tests of its pool, over threads and over goroutines; and what is not in Go: guards, panics, ageing by hand.
+//! Go's tests of its pool, over threads and over goroutines; and tests that Go does not have: guards, panics, ageing by
+//! hand.
 //!
-//! Go's `TestNilPool` has no like: there is no nil pool.
+//! Go's `TestNilPool` has no counterpart: there is no nil pool.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::cell::Cell;
@@ -26,7 +27,7 @@ fn pool<K: Kind>() {
     p.put("a");
     p.put("b");
     assert_eq!([p.get(), p.get(), p.get()], [Some("a"), Some("b"), None]);
-    // Enough that they spill out of the private slot.
+    // Put so many items that some spill out of the private slot.
     for _ in 0..100 {
         p.put("c");
     }
@@ -45,7 +46,7 @@ fn pool_new<K: Kind>() {
     assert_eq!([p.get(), p.get()], [42, 3]);
 }
 
-/// Counts itself.
+/// An item that counts the living items.
 struct Item(Arc<AtomicUsize>);
 
 impl Item {
@@ -61,12 +62,12 @@ impl Drop for Item {
     }
 }
 
-/// Go: `TestPoolGC`: the pool does not keep what has been taken out of it.
+/// Go: `TestPoolGC`: the pool does not keep items that have been taken out.
 fn pool_gc<K: Kind>() {
     test_pool(true);
 }
 
-/// Go: `TestPoolRelease`: the pool lets go of what it has.
+/// Go: `TestPoolRelease`: the pool lets go of the items that it holds.
 fn pool_release<K: Kind>() {
     test_pool(false);
 }
@@ -109,15 +110,15 @@ fn pool_stress<K: Kind>() {
     });
 }
 
-/// Go: `TestPoolChain`, and `TestPoolDequeue`: one caller that puts and gets now and then, nine thieves; each item is
-/// had once. Here through the pool itself, which is the only deque there is.
+/// Go: `TestPoolChain` and `TestPoolDequeue`: one caller puts items and gets some now and then, nine thieves steal;
+/// each item is taken once. The test works on the pool itself, because there is no other deque.
 fn pool_chain<K: Kind>() {
     const N: usize = if cfg!(debug_assertions) { 100_000 } else { (1 << 21) + 1000 };
-    // One for both kinds, as statics of generic functions are: so they take turns.
+    // Both kinds share these statics, because a static in a generic function exists once. So the two tests take turns.
     static HAVE: [AtomicU8; N] = [const { AtomicU8::new(0) }; N];
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = support::turn(&TURN);
-    /// Had when it is dropped; then it does not matter by which.
+    /// An item that counts as taken when dropped, no matter which thread drops it.
     struct Numbered(usize);
     impl Drop for Numbered {
         fn drop(&mut self) {
@@ -170,7 +171,7 @@ fn nothing_is_lost_or_doubled_while_it_ages<K: Kind>() {
                 _ => mine.pop().into_iter().for_each(|item| pool.put(item)),
             }
             for (_, uses) in &mine {
-                uses.set(uses.get() + 1); // no other thread has it
+                uses.set(uses.get() + 1); // no other thread has this item
             }
             if n % 100 == 0 {
                 K::gosched();
@@ -182,7 +183,8 @@ fn nothing_is_lost_or_doubled_while_it_ages<K: Kind>() {
     assert_eq!(alive.load(SeqCst), 0);
 }
 
-/// What a thread puts, another finds, once it has no items of its own; but for one, which is the first one's.
+/// Checks that a thread without items of its own finds the items that another thread has put, except one item, which
+/// remains with that other thread.
 #[test]
 fn others_steal() {
     let p = Pool::empty();
@@ -227,7 +229,7 @@ fn a_new_that_panics_leaves_the_pool_as_it_was() {
     assert_eq!(p.get(), 1);
 }
 
-/// Destructors use the pool that drops them, and panic.
+/// Checks destructors that use the pool that drops them, and that panic.
 #[test]
 fn destructors_may_do_anything() {
     static POOL: Pool<Odd, NoNew> = Pool::empty();

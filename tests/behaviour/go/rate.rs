@@ -1,4 +1,5 @@
-//! Go's `x/time/rate/rate_test.go` and `sometimes_test.go`, by name. Times are in tenths of a second; waits are in bubbles.
+//! Go's `x/time/rate/rate_test.go` and `sometimes_test.go`, with the same test names. Times are in tenths of a second.
+//! Tests that wait run in bubbles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -24,7 +25,7 @@ fn limiter(limit: f64, burst: u32) -> Limiter {
     Limiter::new(Limit::per_second(limit), burst)
 }
 
-/// At which time, how many, and whether they are allowed.
+/// Asks for `n` tokens at each time, and checks whether the limiter allows the request.
 #[track_caller]
 fn run(limiter: &Limiter, allows: &[(u32, u32, bool)]) {
     let t = times();
@@ -102,7 +103,8 @@ fn limiter_burst_3() {
     );
 }
 
-/// In Go the step that is marked gets a token: the time between 0 and 1 counts twice.
+/// Go: `TestLimiterJumpBackwards`. In Go the marked step gets a token, because Go counts the time between 0 and 1
+/// twice.
 #[test]
 fn limiter_jump_backwards() {
     run(
@@ -120,7 +122,7 @@ fn limiter_jump_backwards() {
     );
 }
 
-/// What comes and goes by fractions adds up.
+/// Checks that fractions of tokens add up without loss.
 #[test]
 fn limiter_no_truncation_errors() {
     assert!(limiter(0.7692307692307693, 1).allow());
@@ -139,7 +141,7 @@ fn a_limit_of_zero() {
     assert!(!limiter(1.0, 0).allow_n(t(0), 1));
 }
 
-/// Of many threads at once, the burst and what has come meanwhile are allowed.
+/// Checks that many threads at once are allowed the burst and the tokens that have come meanwhile, and no more.
 #[test]
 fn simultaneous_requests() {
     let limiter = limiter(1e-9, 5);
@@ -165,7 +167,7 @@ fn long_running_qps() {
     });
 }
 
-/// In whole tenths of a second.
+/// Reserves `n` tokens, and checks the delay, which is in whole tenths of a second.
 #[track_caller]
 fn reserve<'a>(limiter: &'a Limiter, at: Instant, n: u32, wait: u32) -> Reservation<'a> {
     let reservation = limiter.reserve_n(at, n).expect("a reservation");
@@ -174,7 +176,7 @@ fn reserve<'a>(limiter: &'a Limiter, at: Instant, n: u32, wait: u32) -> Reservat
     reservation
 }
 
-/// A reservation that is used.
+/// Reserves `n` tokens, checks the delay, and does not cancel the reservation.
 #[track_caller]
 fn taken(limiter: &Limiter, at: Instant, n: u32, wait: u32) {
     _ = reserve(limiter, at, n, wait);
@@ -204,7 +206,7 @@ fn cancel_invalid_and_last_and_too_late() {
     let (limiter, t) = (limiter(10.0, 2), times());
     taken(&limiter, t(0), 2, 0);
     let last = reserve(&limiter, t(0), 2, 2);
-    last.cancel_at(t(1)); // got 2 tokens back
+    last.cancel_at(t(1)); // gives 2 tokens back
     taken(&limiter, t(1), 2, 1);
     let late = reserve(&limiter, t(1), 2, 3);
     late.cancel_at(t(5)); // too late to cancel: no token back
@@ -227,7 +229,7 @@ fn cancel_1_token() {
     taken(&limiter, t(0), 2, 0);
     let two = reserve(&limiter, t(0), 2, 2);
     taken(&limiter, t(0), 1, 3);
-    two.cancel_at(t(2)); // gets back 1: the other has been relied on
+    two.cancel_at(t(2)); // gives 1 token back: the later reservation relies on the other token
     taken(&limiter, t(2), 2, 2);
 }
 
@@ -237,8 +239,8 @@ fn cancel_multi() {
     taken(&limiter, t(0), 4, 0);
     let first = reserve(&limiter, t(0), 3, 3);
     let second = reserve(&limiter, t(0), 1, 4);
-    second.cancel_at(t(0)); // gets 1 back
-    first.cancel_at(t(0)); // gets all back
+    second.cancel_at(t(0)); // gives 1 token back
+    first.cancel_at(t(0)); // gives all 3 tokens back
     taken(&limiter, t(0), 3, 3);
 }
 
@@ -246,7 +248,7 @@ fn cancel_multi() {
 fn reserve_jump_back() {
     let (limiter, t) = (limiter(10.0, 2), times());
     taken(&limiter, t(1), 2, 0);
-    taken(&limiter, t(0), 1, 2); // the time before the last is the last
+    taken(&limiter, t(0), 1, 2); // a time before the time of the last call counts as the time of the last call
     taken(&limiter, t(2), 2, 2);
 }
 
@@ -256,7 +258,7 @@ fn reserve_set_limit() {
     taken(&limiter, t(0), 2, 0);
     taken(&limiter, t(0), 2, 4);
     limiter.set_limit_at(t(2), Limit::per_second(10.0));
-    taken(&limiter, t(2), 1, 2); // the first two by the limit of before
+    taken(&limiter, t(2), 1, 2); // up to t(2) tokens come at the former limit
 }
 
 #[test]
@@ -265,7 +267,7 @@ fn reserve_set_burst() {
     taken(&limiter, t(0), 2, 0);
     taken(&limiter, t(0), 2, 4);
     limiter.set_burst_at(t(3), 4);
-    taken(&limiter, t(3), 4, 9); // -0.5 tokens at 3, and 4 of them less
+    taken(&limiter, t(3), 4, 9); // there are -0.5 tokens at t(3), and 4 fewer after this call
 }
 
 #[test]
@@ -274,7 +276,7 @@ fn reserve_set_limit_cancel() {
     taken(&limiter, t(0), 2, 0);
     let second = reserve(&limiter, t(0), 2, 4);
     limiter.set_limit_at(t(2), Limit::per_second(10.0));
-    second.cancel_at(t(2)); // gets 2 tokens back
+    second.cancel_at(t(2)); // gives 2 tokens back
     taken(&limiter, t(2), 2, 1);
 }
 
@@ -319,7 +321,7 @@ fn wait_cancel() {
         });
         let (result, took) = wait(&limiter, &ctx, 3);
         assert_eq!((result, tenths(took)), (Err(Error::Context(context::Error::Canceled)), 1));
-        // The tokens have been given back.
+        // The cancelled wait has given the tokens back.
         let tokens = limiter.tokens();
         assert!((tokens - 2.0).abs() < 1e-6, "{tokens}");
         let (result, took) = wait(&limiter, &context::background(), 3);
@@ -396,7 +398,7 @@ fn sometimes_interval() {
     });
 }
 
-/// In Go these three would wait for each other for ever, or keep others waiting.
+/// Checks three actions that in Go would deadlock or keep other callers waiting.
 #[test]
 fn the_action_of_sometimes_is_free() {
     let sometimes = Arc::new(Sometimes::new().every(1));
@@ -411,7 +413,7 @@ fn the_action_of_sometimes_is_free() {
     });
 }
 
-/// What was reserved without a limit took no token, and gives none back when there is a limit.
+/// Checks that a reservation made without a limit took no token, and gives no token back once there is a limit.
 #[test]
 fn a_reservation_without_a_limit_gives_nothing_back() {
     let t = times();

@@ -1,5 +1,5 @@
 //! The readers-writer mutexes: Go's tests, over each lock, over threads and over goroutines; the order of admission;
-//! deadlines, downgrades; misuse word by word.
+//! deadlines, downgrades; the exact texts of misuse.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
 use std::fmt::Debug;
@@ -24,7 +24,7 @@ use support::goroutine::one_worker;
 use support::kinds::Kind;
 use support::{Watchdog, test_command};
 
-/// A `#[test]` for each check over each lock and kind.
+/// Makes a `#[test]` for each check over each lock and kind.
 macro_rules! over_every_rw_mutex {
     (locks { $($module:ident = $Lock:ty, $($kind:ident)+;)+ } checks $checks:tt) => {
         $(mod $module {
@@ -68,7 +68,7 @@ fn new<L: ConstRawRwLock>() -> Rw<L> {
     Arc::new(RwMutexWith::new(0))
 }
 
-/// No owner is there, and both sides are free.
+/// Checks that the lock has no owner, and that both sides are free.
 #[track_caller]
 fn assert_at_rest<L: ConstRawRwLock, T>(rw: &RwMutexWith<L, T>) {
     assert!(!rw.is_locked(), "somebody is left");
@@ -81,7 +81,7 @@ fn soon() -> Instant {
 
 // ---- Go's tests -----------------------------------------------------------------------------------------------------
 
-/// Go: `TestParallelReaders`. All have it at a time.
+/// Go: `TestParallelReaders`. All readers hold the lock at the same time.
 fn parallel_readers<K: Kind, L: ConstRawRwLock + 'static>() {
     for readers in [1, 3, 4] {
         let (rw, inside, over) = (new::<L>(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -100,7 +100,7 @@ fn parallel_readers<K: Kind, L: ConstRawRwLock + 'static>() {
     }
 }
 
-/// Go: `TestRWMutex`, the beginning.
+/// Go: the beginning of `TestRWMutex`.
 fn rw_mutex_tries<K: Kind, L: ConstRawRwLock>() {
     let rw = new::<L>();
     let writer = rw.write();
@@ -116,7 +116,8 @@ fn rw_mutex_tries<K: Kind, L: ConstRawRwLock>() {
     assert_at_rest(&rw);
 }
 
-/// Go: `TestRWMutex`, `HammerRWMutex`. Its parameters: so many readers, two writers, a thousand rounds each.
+/// Go: `TestRWMutex`, `HammerRWMutex`, with their parameters: 1, 3, 10 or 5 readers, two writers, a thousand rounds
+/// each.
 fn rw_mutex_hammer<K: Kind, L: ConstRawRwLock + 'static>() {
     const N: usize = 1000;
     for readers in [1, 3, 10, 5] {
@@ -165,7 +166,7 @@ fn r_locker() {
             Locker::lock(&*rw);
             writes.store(n, SeqCst);
             Locker::unlock(&*rw);
-            // The next one begins when the readers have looked.
+            // The next writer begins when the readers have looked.
             support::eventually(|| writes.load(SeqCst) == 0);
         }
     });
@@ -184,10 +185,10 @@ fn r_locker() {
 
 // ---- order of admission --------------------------------------------------------------------------------------------------
 
-/// Waits until a writer is there: no newcomer may read.
+/// Waits until a writer has announced itself: no newcomer may read.
 fn until_announced<K: Kind, L: ConstRawRwLock + Debug>(rw: &RwMutexWith<L, u32>) {
     K::until(|| rw.try_read().is_none());
-    // SAFETY: the lock is looked at, not changed.
+    // SAFETY: the raw lock is only formatted, not changed.
     K::until(|| support::is_closed_everywhere(&format!("{:?}", unsafe { rw.raw() })));
 }
 
@@ -218,7 +219,8 @@ fn a_writer_that_waits_keeps_readers_out<K: Kind, L: ConstRawRwLock + Debug + 's
     K::until(|| !rw.is_locked());
 }
 
-/// Readers that came during a write see what it wrote and nothing later, however many writers wait.
+/// Checks that readers that arrive during a write see the value of that write and nothing later, however many writers
+/// wait.
 fn readers_of_a_write_go_before_the_next_writer<K: Kind, L: ConstRawRwLock + Debug + 'static>() {
     const READERS: usize = 5;
     for _ in 0..20 {
@@ -234,7 +236,8 @@ fn readers_of_a_write_go_before_the_next_writer<K: Kind, L: ConstRawRwLock + Deb
                 seen.fetch_add(1, SeqCst);
             });
         }
-        // They have come when they wait: nothing public says so of each lock, but its Debug.
+        // Wait until the readers wait. Only the `Debug` of the lock tells how many readers wait: not every lock has a
+        // public method for that number.
         K::until(|| coming.load(SeqCst) == READERS && waiting_readers(&rw) == READERS);
         for _ in 0..2 {
             let (rw, writers) = (rw.clone(), writers.clone());
@@ -250,9 +253,9 @@ fn readers_of_a_write_go_before_the_next_writer<K: Kind, L: ConstRawRwLock + Deb
     }
 }
 
-/// What `Debug` says of the readers of the Go mutex within.
+/// The number of readers that wait, according to the `Debug` of the Go mutex within the lock.
 fn waiting_readers<L: ConstRawRwLock + Debug, T>(rw: &RwMutexWith<L, T>) -> usize {
-    // SAFETY: the lock is looked at, not changed.
+    // SAFETY: the raw lock is only formatted, not changed.
     let text = format!("{:?}", unsafe { rw.raw() });
     let readers = text.rsplit_once("readers: ").expect("its readers").1;
     readers.split(|c: char| !c.is_ascii_digit()).next().unwrap().parse().unwrap()
@@ -285,7 +288,7 @@ fn downgrade<K: Kind, L: ConstRawRwLock + 'static>() {
     assert_at_rest(&rw);
 }
 
-/// Writers of the phase-fair mutex are served in the order in which they came.
+/// Checks that the phase-fair mutex serves writers in the order in which they arrived.
 #[test]
 fn writers_in_turn() {
     let _watchdog = Watchdog::new();
@@ -331,7 +334,7 @@ fn deadlines<K: Kind, L: ConstRawRwLock>() {
     assert_at_rest(&rw);
 }
 
-/// A writer that gives up admits the readers that it has kept out.
+/// Checks that a writer that gives up admits the readers that it has kept out.
 fn timeouts_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
     for round in 0..30 {
         let (rw, over) = (new::<L>(), Arc::new(AtomicUsize::new(0)));
@@ -351,15 +354,15 @@ fn timeouts_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
                 over.fetch_add(1, SeqCst);
             });
         }
-        // All of them end while a reader reads.
+        // All waits end while a reader reads.
         K::until(|| over.load(SeqCst) == 5);
         drop(first);
         assert_at_rest(&rw);
     }
 }
 
-/// Waits that a cancel ends: behind a writer, behind a reader, and behind a writer that waits. The lock is as if they had
-/// not been there; a cancel that has been makes no wait, and takes nothing.
+/// Cancels waits behind a writer, behind a reader, and behind a writer that waits. The waits leave the lock as if they
+/// had never begun; with a cancel that has already happened, a call neither waits nor takes the lock.
 fn cancels_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
     for round in 0..30 {
         let (rw, over, stop) = (new::<L>(), Arc::new(AtomicUsize::new(0)), Arc::new(Cancel::new()));
@@ -383,7 +386,7 @@ fn cancels_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
             (0..10).for_each(|_| K::gosched());
         }
         stop.cancel();
-        // All of them end while the lock is held.
+        // All waits end while the lock is held.
         K::until(|| over.load(SeqCst) == 4);
         let limit = WaitLimit { deadline: None, cancel: Some(&stop) };
         assert!(rw.write_limited(&limit).is_err());
@@ -403,13 +406,14 @@ fn cancels_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
     }
 }
 
-/// Each is a reader or a writer, patient or not, now and then; nothing is lost, no waiter is left.
+/// Runs tasks that read and write at random, with and without deadlines and cancels: no write is lost, and no waiter is
+/// left.
 fn a_storm_of_everything<K: Kind, L: ConstRawRwLock + 'static>() {
     const CROWD: u64 = 8;
     const ROUNDS: u64 = 300;
     let (rw, over) = (new::<L>(), Arc::new(AtomicUsize::new(0)));
     let written = Arc::new(AtomicU64::new(0));
-    // Each is cancelled once, at some time, for all.
+    // Each handle is cancelled once, at some time, for all tasks that use the handle.
     let stops: Arc<[Cancel; 8]> = Arc::default();
     for seed in 1..=CROWD {
         let (rw, written, over) = (rw.clone(), written.clone(), over.clone());
@@ -465,7 +469,7 @@ fn a_storm_of_everything<K: Kind, L: ConstRawRwLock + 'static>() {
 
 // ---- guards ---------------------------------------------------------------------------------------------------------
 
-/// Guards may be forgotten: the lock stays as it is, and may go.
+/// Checks that guards may be forgotten: the lock keeps its state and may be dropped.
 #[test]
 fn forgotten_guards() {
     let rw = RwMutex::new(String::from("kept"));
@@ -476,10 +480,10 @@ fn forgotten_guards() {
 
 // ---- misuse ---------------------------------------------------------------------------------------------------------
 
-/// What, how, and what is said.
+/// The name of a misuse, the function that commits the misuse, and the text of the fatal error.
 type Misuse = (&'static str, fn(&GoRwMutex), &'static str);
 
-/// Go: the cases of `TestMutexMisuse` that are an RWMutex's; and one that Go does not notice.
+/// Go: the cases of `TestMutexMisuse` that concern an RWMutex; and a case that Go does not notice.
 const MISUSE: [Misuse; 7] = [
     ("RWMutex.Unlock", |rw| rw.unlock(), "sync: Unlock of unlocked RWMutex"),
     (
@@ -531,13 +535,13 @@ const MISUSE: [Misuse; 7] = [
     ),
 ];
 
-/// Go: `TestMutexMisuse`. Each in a process of its own: this same test, told which to commit.
+/// Go: `TestMutexMisuse`. The test runs itself again as a child process for each misuse.
 #[test]
 fn mutex_misuse() {
     const CHILD: &str = "SUDOG_TEST_RW_MUTEX_MISUSE";
     if let Ok(which) = std::env::var(CHILD) {
         let (_, misuse, _) = MISUSE.iter().find(|(name, _, _)| *name == which).unwrap();
-        // Nothing recovers from it.
+        // The misuse ends the process: `catch_unwind` does not recover from it.
         let _ = std::panic::catch_unwind(|| misuse(&GoRwMutex::new()));
         std::process::exit(0);
     }

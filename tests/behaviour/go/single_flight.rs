@@ -1,4 +1,5 @@
-//! The tests of Go's `x/sync/singleflight`, over threads and over goroutines; and what is not in Go: limits.
+//! The tests of Go's `x/sync/singleflight`, over threads and over goroutines; and tests of limits, which Go does not
+//! have.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::fmt;
@@ -26,7 +27,7 @@ support::over_threads_and_goroutines! {
 
 type Group = SingleFlight<&'static str, &'static str, &'static str>;
 
-/// So many wait for a call that is under way.
+/// Returns whether exactly `n` callers wait for the only call under way.
 fn waiting<K, V, E>(group: &SingleFlight<K, V, E>, n: usize) -> bool {
     format!("{group:?}") == format!("SingleFlight {{ calls: 1, waiters: {n} }}")
 }
@@ -81,7 +82,7 @@ fn do_dup_suppress<K: Kind>() {
                     w.begun.done();
                 }
                 K::until(|| w.go_on.load(SeqCst));
-                sleep(Duration::from_millis(10)); // let more of them come
+                sleep(Duration::from_millis(10)); // let more callers arrive
                 Ok("bar")
             };
             w.begun.done();
@@ -90,7 +91,7 @@ fn do_dup_suppress<K: Kind>() {
         });
     }
     w.begun.wait();
-    // One is in the function, the others are about to call.
+    // A caller is in the function, and the others are about to call.
     w.go_on.store(true, SeqCst);
     w.ended.wait();
     let calls = w.calls.load(SeqCst);
@@ -106,7 +107,7 @@ fn do_chan<K: Kind>() {
     assert_at_rest(&group);
 }
 
-/// Calls by `do_` and by `do_chan` share one call, whichever comes first; a receiver may be gone.
+/// Checks that calls by `do_` and by `do_chan` share one call, whichever comes first, and that a receiver may be gone.
 #[test]
 fn do_chan_shares() {
     let _watchdog = Watchdog::new();
@@ -140,7 +141,7 @@ fn do_chan_shares() {
     }
 }
 
-/// A function that ends its goroutine leaves the channel closed.
+/// Checks that a function that ends its goroutine leaves the channel closed.
 #[test]
 fn goexit_do_chan() {
     let _watchdog = Watchdog::new();
@@ -149,7 +150,7 @@ fn goexit_do_chan() {
     eventually(|| format!("{group:?}").contains("calls: 0"));
 }
 
-/// Go: `TestPanicDoChan`, `TestPanicDoSharedByDoChan`. In a process of its own: this same test, told to be the child.
+/// Go: `TestPanicDoChan`, `TestPanicDoSharedByDoChan`. The test runs itself again as a child process.
 #[test]
 fn panic_do_chan() {
     const CHILD: &str = "SUDOG_TEST_PANIC_DO_CHAN";
@@ -186,12 +187,12 @@ fn panic_do_chan() {
             return;
         }
     }
-    // The channel is closed as the panic unwinds, a moment before the process ends.
+    // The unwinding panic closes the channel, a moment before the process ends.
     let _watchdog = Watchdog::new();
     eventually(|| false);
 }
 
-/// Go: `TestForget` (issue 31420). There the later calls are made by `DoChan`.
+/// Go: `TestForget` (issue 31420). Go's test makes the later calls by `DoChan`.
 fn forget<K: Kind>() {
     struct World {
         group: SingleFlight<&'static str, u32, ()>,
@@ -218,7 +219,7 @@ fn forget<K: Kind>() {
     K::until(|| waiting(&w.group, 0));
     w.go_on[0].store(true, SeqCst);
     K::until(|| w.ended[0].load(SeqCst) == 1);
-    // The end of the first has not taken the second off.
+    // The end of the first call has not removed the second call from the group.
     call(3);
     K::until(|| waiting(&w.group, 1));
     w.go_on[1].store(true, SeqCst);
@@ -247,7 +248,7 @@ fn panic_do<K: Kind>() {
     assert_at_rest(&w.0);
 }
 
-/// Go: `TestGoexitDo`. Not of threads.
+/// Go: `TestGoexitDo`, over goroutines only.
 #[test]
 fn goexit_do() {
     const N: usize = 5;
@@ -268,7 +269,7 @@ fn goexit_do() {
         })
         .collect();
     eventually(|| waiting(&w.0, N - 1));
-    // A thread cannot end like them.
+    // A thread cannot end as a goroutine does.
     let outside = w.clone();
     let thread = thread::spawn(move || outside.0.do_("key", || unreachable!()));
     eventually(|| waiting(&w.0, N));
@@ -281,7 +282,7 @@ fn goexit_do() {
     assert_at_rest(&w.0);
 }
 
-/// Go: `TestPanicErrorUnwrap`: what it panicked with can be had, be it an error or not.
+/// Go: `TestPanicErrorUnwrap`: the payload of the panic can be read, whether the payload is an error or not.
 #[test]
 fn panic_error_unwrap() {
     #[derive(Debug)]
@@ -310,7 +311,7 @@ struct World {
 }
 
 impl World {
-    /// With a call for "key" under way, which returns "bar" when it may.
+    /// Starts a call for "key" that returns "bar" once `go_on` is set.
     fn with_call<K: Kind>(shared: bool) -> Arc<Self> {
         let w = Arc::new(Self {
             group: Group::new(),
@@ -370,14 +371,14 @@ fn limits_of_waiters<K: Kind>() {
     assert!(waiting(&w.group, 0));
     w.go_on.store(true, SeqCst);
     K::until(|| w.ended.load(SeqCst) == 2);
-    // A cancelled caller does not call.
+    // A cancelled caller does not run its function.
     assert_eq!(w.group.do_ctx(&ctx, "key", || unreachable!()), Err(context::Error::Canceled));
-    // The caller has no limit but that.
+    // The caller that runs its function has no limit other than a cancel.
     assert_eq!(w.group.do_until("key", || Ok("late"), Instant::now()).unwrap().result, Ok("late"));
     assert_at_rest(&w.group);
 }
 
-/// A function may call for another key, or forget its own and call for it anew.
+/// Checks that a function may call for another key, and may forget its own key and call for that key anew.
 fn keys_do_not_wait_for_each_other<K: Kind>() {
     let group = Group::new();
     let flight = group.do_("one", || {
@@ -389,7 +390,7 @@ fn keys_do_not_wait_for_each_other<K: Kind>() {
     assert_at_rest(&group);
 }
 
-/// Every caller gets what was made for the key, and of calls for one key no two are under way.
+/// Checks that every caller gets the result that was made for its key, and that no two calls for one key run at once.
 fn everything_at_random<K: Kind>() {
     const TASKS: usize = 10;
     const KEYS: usize = 3;
@@ -436,7 +437,7 @@ fn everything_at_random<K: Kind>() {
     assert_at_rest(&w.group);
 }
 
-/// What is not shared is not cloned; what is, once for each.
+/// Checks that an unshared result is not cloned, and that a shared result is cloned once for each caller.
 #[test]
 fn clones() {
     #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Go's tests of its wait group, over threads and over goroutines; misuse word by word.
+//! Go's tests of its wait group, over threads and over goroutines; and the exact texts of misuse.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::io::Write;
@@ -112,8 +112,8 @@ fn many_waits<K: Kind>() {
     }
 }
 
-/// The group stands on the stack of the one that waits: a `done` that touched it too late would touch another frame.
-/// (For sanitizers to see; without them it cannot fail.)
+/// Frees the group as soon as the wait is over. The group is on the waiter's stack: a `done` that touched the group too
+/// late would touch another frame. (Only a sanitizer can make this test fail.)
 fn the_group_may_be_freed_when_the_wait_is_over<K: Kind>() {
     struct Shared(*const WaitGroup);
     // SAFETY: the group is alive until its last `done`.
@@ -125,7 +125,7 @@ fn the_group_may_be_freed_when_the_wait_is_over<K: Kind>() {
             let shared = Shared(&raw const group);
             K::go(move || {
                 let Shared(group) = { shared };
-                // SAFETY: the waiter for this call keeps it alive.
+                // SAFETY: the group is alive, because the frame that owns the group waits for this `done`.
                 unsafe { (*group).done() };
             });
         }
@@ -162,8 +162,8 @@ fn a_cancelled_wait<K: Kind>() {
     assert_eq!(format!("{:?}", w.0), "WaitGroup { counter: 1, waiters: 0 }");
 }
 
-/// Waits that end by a deadline, by a cancel, or by the last task, about at once: all of them end, and the group is as
-/// new.
+/// Checks waits that end by a deadline, by a cancel, or by the last task, about at once: all waits end, and the group
+/// is as new.
 fn limits_and_the_end_at_once<K: Kind>() {
     for round in 0..100 {
         let w = Arc::new((WaitGroup::new(), Cancel::new(), AtomicUsize::new(0)));
@@ -212,7 +212,7 @@ fn wait_group_misuse() {
     assert_eq!(text, "sync: negative WaitGroup counter");
 }
 
-/// On one worker, so that the woken one does not run before the next round has begun.
+/// Runs on one worker, so that the woken waiter does not run before the next round has begun.
 #[test]
 fn a_round_begun_before_the_last_wait_has_returned() {
     let _watchdog = Watchdog::new();
@@ -235,7 +235,7 @@ fn a_round_begun_before_the_last_wait_has_returned() {
     assert_eq!(text, "sync: WaitGroup is reused before previous Wait has returned");
 }
 
-/// Go: `TestIssue76126`. In a process of its own: this same test, told to be the child.
+/// Go: `TestIssue76126`. The test runs itself again as a child process.
 #[test]
 fn issue_76126() {
     const CHILD: &str = "SUDOG_TEST_ISSUE_76126";
@@ -243,7 +243,7 @@ fn issue_76126() {
         let group = Arc::new(WaitGroup::new());
         group.go(|| panic!("by intent"));
         group.wait();
-        // Past the harness, which captures what is printed.
+        // Write to standard error directly: the harness captures printed output.
         let _ = writeln!(std::io::stderr(), "wait has returned");
         std::process::exit(0);
     }

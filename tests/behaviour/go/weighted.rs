@@ -1,4 +1,5 @@
-//! The tests of Go's `x/sync/semaphore`, over threads and over goroutines; and what is not in Go: deadlines, guards.
+//! The tests of Go's `x/sync/semaphore`, over threads and over goroutines; and tests of deadlines and guards, which Go
+//! does not have.
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::panic::catch_unwind;
@@ -32,7 +33,7 @@ fn state(size: u64, held: u64, waiters: usize) -> String {
     format!("Weighted {{ size: {size}, held: {held}, waiters: {waiters} }}")
 }
 
-/// A generator of numbers that need not be good.
+/// A generator of numbers of low quality.
 struct Random(u64);
 
 impl Random {
@@ -67,7 +68,7 @@ fn weighted<K: Kind>() {
     assert_eq!(debug(&w.0), state(n, 0, 0));
 }
 
-/// Go: `TestWeightedPanic`. In Go the semaphore is of no use after it.
+/// Go: `TestWeightedPanic`. In Go the semaphore is unusable after the panic.
 #[test]
 fn weighted_panic() {
     let semaphore = Weighted::new(1);
@@ -163,7 +164,7 @@ fn large_acquire_doesnt_starve<K: Kind>() {
     K::until(|| w.2.load(SeqCst) == n);
 }
 
-/// Go: `TestAllocCancelDoesntStarve`. There by sleeps; here no waiter can be late.
+/// Go: `TestAllocCancelDoesntStarve`. Go's test relies on sleeps; here the test sees each waiter in the queue.
 fn alloc_cancel_doesnt_starve<K: Kind>() {
     let w = Arc::new((Weighted::new(10), AtomicUsize::new(0)));
     w.0.acquire(&background(), 1).unwrap();
@@ -186,8 +187,8 @@ fn alloc_cancel_doesnt_starve<K: Kind>() {
     assert_eq!(debug(&w.0), state(10, 1, 0));
 }
 
-/// Go: `TestWeightedAcquireCanceled` (issue 63615). A caller that cancels and then releases knows that no waiter takes
-/// that.
+/// Go: `TestWeightedAcquireCanceled` (issue 63615). A caller that cancels and then releases tokens knows that no waiter
+/// takes those tokens.
 fn weighted_acquire_canceled<K: Kind>() {
     for _ in 0..300 {
         let w = Arc::new((Weighted::new(2), AtomicBool::new(false)));
@@ -195,7 +196,7 @@ fn weighted_acquire_canceled<K: Kind>() {
         w.0.acquire(&background(), 1).unwrap();
         let other = w.clone();
         K::go(move || {
-            // Until the acquire of two stands in line.
+            // Wait until the acquire of two tokens stands in line.
             while other.0.try_acquire(1) {
                 other.0.release(1);
                 K::gosched();
@@ -212,8 +213,8 @@ fn weighted_acquire_canceled<K: Kind>() {
 
 // ---- not in Go ------------------------------------------------------------------------------------------------------
 
-/// Strictly in turn, whatever each wants: the tokens come back one by one, and before the first waiter has its own, no
-/// other has.
+/// Checks that waiters are served strictly in turn, whatever each wants. The tokens come back one by one, and no waiter
+/// gets its tokens before the first waiter has got all of its own.
 fn in_turn<K: Kind>() {
     const SIZE: u64 = 7;
     let wants = [3, 7, 1, 1, 5, 2, 7, 4, 6, 1];
@@ -240,7 +241,7 @@ fn in_turn<K: Kind>() {
     }
 }
 
-/// One release serves more than a batch of the table's.
+/// Serves more waiters by one release than the semaphore table wakes in one batch.
 fn a_crowd_at_once<K: Kind>() {
     let n = K::MANY as u64;
     let w = Arc::new((Weighted::new(n), AtomicU64::new(0)));
@@ -290,7 +291,7 @@ fn limits_of_waiters<K: Kind>() {
     assert_eq!(w.0.acquire_limited(1, &limit), Err(WaitError::Cancelled), "though it is free");
 }
 
-/// Those behind it have waited for nothing else.
+/// Checks that when the first waiter gives up, the waiters behind it that fit are served at once.
 fn the_first_gives_up<K: Kind>() {
     let w = Arc::new((Weighted::new(4), Cancel::new(), AtomicUsize::new(0)));
     assert!(w.0.try_acquire(1));
@@ -343,7 +344,7 @@ fn a_guard_gives_back() {
     assert_eq!(debug(&SEMAPHORE), state(3, 0, 0));
 }
 
-/// No tokens at all are had at once, but not past waiters.
+/// Checks that acquiring no tokens succeeds at once, but does not pass waiters.
 #[test]
 fn no_tokens_and_a_semaphore_of_none() {
     let semaphore = Weighted::new(0);
@@ -395,7 +396,7 @@ fn waiting_allocates_nothing() {
     assert_eq!(debug(&semaphore), state(2, 0, 0));
 }
 
-/// Tokens are conserved: never more held than there are, all there at the end.
+/// Checks that tokens are conserved: never more are held than exist, and all are back at the end.
 fn everything_at_random<K: Kind>() {
     const SIZE: u64 = 6;
     const TASKS: u64 = 10;

@@ -67,7 +67,7 @@ fn a_window_moves_with_the_first() {
     assert!(window.is_idle());
 }
 
-/// Comes, waits, and gives up: with a deadline that did not pass before it came.
+/// Arrives, waits, and gives up, with a deadline that has not passed before the arrival draws its ticket.
 fn gives_up(window: &SlidingWindow) {
     let before = window.drawn();
     let mut patience = Duration::from_millis(1);
@@ -112,12 +112,13 @@ fn an_arrived_thread_departs_in_a_panic() {
     let arrival = window.pass();
     assert!(window.pass_until(soon()).is_none(), "that one has not departed");
     drop(arrival);
-    // A thread that forgets to depart closes it, and that is all.
+    // A thread that forgets to depart closes the window, and causes no other harm.
     std::mem::forget(window.pass());
     assert!(window.try_arrive().is_none());
 }
 
-/// First come, first let through: with a limit of 1 each waits for the one before it.
+/// Checks that waiters are let through in the order of their arrival: with a limit of 1 each waits for the waiter
+/// before it.
 fn in_line<C: ArriveDepart + 'static>(drawn: fn(&C) -> u64) {
     const WAITERS: u64 = 10;
     let _watchdog = Watchdog::new();
@@ -148,7 +149,7 @@ fn first_come_first_let_through() {
 
 // ---- giving up ------------------------------------------------------------------------------------------------------
 
-/// More waiters give up than a window has bits, in front of some that stay.
+/// Lets more waiters give up than a window has bits, in front of some that stay.
 #[test]
 fn a_crowd_that_gives_up_is_not_waited_for() {
     let _watchdog = Watchdog::new();
@@ -176,8 +177,8 @@ fn a_crowd_that_gives_up_is_not_waited_for() {
     }
 }
 
-/// Far from the base and near it, with and without deadlines, all at once: while one holds up the base, more give up behind
-/// it than the window has bits.
+/// Lets waiters arrive far from the base and near it, with and without deadlines, all at once: while a ticket holds up
+/// the base, more waiters give up behind that ticket than the window has bits.
 #[test]
 fn a_storm_of_late_waiters() {
     const LIMIT: u32 = 4;
@@ -219,14 +220,14 @@ fn a_storm_of_late_waiters() {
     assert_eq!(window.present(), 0);
 }
 
-/// A lock in the capacitor `C`, where `C` can tell that it is empty.
+/// A lock in the capacitor `C`, for a `C` that can tell that it is empty.
 type Gate<L, C> = Wrapped<L, C, Gated>;
 
 fn at_rest<L: RawLock, C: ArriveDepart>(lock: &Gate<L, C>) {
     assert!(lock.capacitor().is_idle());
     let pass = lock.try_lock().expect("nobody has it");
     assert!(pass.ticket().is_none(), "past the capacitor");
-    // SAFETY: the guard of this lock, which has not been released.
+    // SAFETY: `pass` is the guard of this lock, and has not been released.
     unsafe { lock.unlock(pass) };
 }
 
@@ -238,10 +239,10 @@ fn a_waiter_that_gives_up_departs() {
         assert!(lock.try_lock().is_none());
         assert!(lock.try_lock_until(soon()).is_none());
         assert!(lock.capacitor().is_idle());
-        // SAFETY: the guard of this lock, which has not been released.
+        // SAFETY: `pass` is the guard of this lock, and has not been released.
         unsafe { lock.unlock(pass) };
         at_rest(&lock);
-        // With the inner lock taken by hand, so that it is the one that is waited for.
+        // Take the inner lock by hand, so that callers wait for the inner lock.
         lock.inner().lock();
         for _ in 0..10 {
             assert!(lock.try_lock_until(soon()).is_none());
@@ -266,7 +267,7 @@ fn a_condition_is_waited_for_outside() {
                     cond.wait(&mut ready);
                 }
             });
-            // Were it inside as it waits, no other would get in: the limit is 1.
+            // If the waiter stayed inside the capacitor during the wait, no other thread would get in: the limit is 1.
             loop {
                 let mut ready = mutex.lock();
                 *ready = true;
@@ -308,7 +309,7 @@ fn a_panic_in_the_critical_section_leaves_it_unlocked() {
     check(&FRACTIONAL);
 }
 
-/// A thread lets goroutines through that wait in lanes.
+/// Lets a thread admit goroutines that wait in lanes.
 #[cfg(unix)]
 #[test]
 fn goroutines_in_lanes() {
@@ -318,7 +319,7 @@ fn goroutines_in_lanes() {
     let lock = Arc::new(Wrapped::with(GoMutex::new(), Multilane::with_lanes(2, 2), Always));
     let visit = |lock: &Wrapped<GoMutex, Multilane, Always>| {
         let pass = lock.lock();
-        // SAFETY: the guard of this lock, which has not been released.
+        // SAFETY: `pass` is the guard of this lock, and has not been released.
         unsafe { lock.unlock(pass) };
     };
     for _ in 0..2 {
@@ -332,12 +333,12 @@ fn goroutines_in_lanes() {
                     goroutines.into_iter().for_each(|goroutine| goroutine.join().unwrap());
                 });
             });
-            // SAFETY: the guard of this lock, which has not been released.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             unsafe { lock.unlock(pass) };
             goroutines.join().unwrap();
         });
     }
-    // Two rounds of 21, and platoons of 4: two have gone of the last.
+    // Two rounds of 21, in platoons of 4: two of the last platoon have gone.
     assert_eq!(lock.capacitor().dealt(), 42);
     let tickets = [(); 2].map(|()| lock.capacitor().try_arrive().expect("room for two"));
     assert!(lock.capacitor().try_arrive().is_none());
@@ -345,8 +346,8 @@ fn goroutines_in_lanes() {
     assert!(lock.capacitor().try_arrive().is_some());
 }
 
-/// A goroutine that gives way as it unlocks has departed before. Those of its worker that come then, and wait to be let
-/// through, may keep it from its worker.
+/// Checks that a goroutine that yields as it unlocks has departed before. Goroutines of its worker that then arrive,
+/// and wait to be let through, may keep that goroutine from its worker.
 #[cfg(unix)]
 #[test]
 fn an_unlocking_owner_has_departed_before_it_gives_way() {
@@ -355,12 +356,12 @@ fn an_unlocking_owner_has_departed_before_it_gives_way() {
     use support::goroutine::one_worker;
     let _watchdog = Watchdog::new();
 
-    // The first gives way as it hands over, the second blocks the worker.
+    // The mutex yields as it hands over; the semaphore blocks the worker.
     type Inner = GoMutex<RuntimeSema, policy::Fifo>;
     let lock = Arc::new(Wrapped::with(Inner::new(), Platoon::<ParkingLotSema>::with_limit(2), Always));
     let visit = |lock: &Wrapped<Inner, Platoon<ParkingLotSema>, Always>| {
         let pass = lock.lock();
-        // SAFETY: the guard of this lock, which has not been released.
+        // SAFETY: `pass` is the guard of this lock, and has not been released.
         unsafe { lock.unlock(pass) };
     };
     one_worker(move || {
@@ -374,19 +375,20 @@ fn an_unlocking_owner_has_departed_before_it_gives_way() {
             }
             visit(lock);
         });
-        gosched(); // it has begun, so it is the next
+        gosched(); // the goroutine has begun, so that goroutine runs next
         scope(|s| {
             s.spawn(|| visit(&lock));
             eventually(|| format!("{:?}", lock.inner()).contains("waiters: 1"));
             shared.1.store(true, Relaxed);
-            // SAFETY: as above.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             unsafe { lock.unlock(pass) };
         });
         other.join().unwrap();
     });
 }
 
-/// A lock whose calls panic when they are told to, without having done anything.
+/// A lock whose calls panic when told to: a call that locks panics before it has done anything, an unlock after it has
+/// unlocked.
 struct Panicky {
     lock: GoMutex,
     call: AtomicUsize,
@@ -395,7 +397,7 @@ struct Panicky {
 impl Panicky {
     const CALLS: usize = 3;
 
-    /// The next call of this number panics.
+    /// Makes the next call with this number panic.
     fn arm(&self, call: usize) {
         self.call.store(call, Relaxed);
     }
@@ -407,7 +409,7 @@ impl Panicky {
     }
 }
 
-// SAFETY: the mutex's promises.
+// SAFETY: `GoMutex`, to which each method passes its call, keeps the contract of `RawLock`.
 unsafe impl RawLock for Panicky {
     type Guard = ();
     const DEADLINES: bool = true;
@@ -445,13 +447,13 @@ fn an_inner_lock_that_panics_leaves_no_thread_inside() {
                 1 => lock.try_lock(),
                 _ => lock.try_lock_until(soon()),
             };
-            // SAFETY: the guard of this lock, which has not been released.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             pass.map(|pass| unsafe { lock.unlock(pass) })
         };
         let mut panics = 0;
         for way in 0..3 {
             for call in 1..=Panicky::CALLS + 1 {
-                // With a thread in the capacitor every newcomer goes through it.
+                // If a thread is in the capacitor, every newcomer goes through the capacitor.
                 for through in [false, true] {
                     let other = through.then(|| lock.capacitor().pass());
                     lock.inner().arm(call);
@@ -464,7 +466,7 @@ fn an_inner_lock_that_panics_leaves_no_thread_inside() {
             }
         }
         assert_eq!(panics, 3 * 2 * 2, "each visit makes two of the calls: it locks, by its way, and unlocks");
-        // No place has been lost.
+        // No place in the capacitor has been lost.
         let all: Vec<_> = (0..lock.capacitor().limit()).map(|_| lock.capacitor().try_arrive()).collect();
         assert!(all.iter().all(Option::is_some));
     }
@@ -472,7 +474,7 @@ fn an_inner_lock_that_panics_leaves_no_thread_inside() {
     check::<Platoon<Benaphore>>();
 }
 
-/// With a deadline in the past one tries, so that one does not arrive in vain.
+/// Checks that a lock call with a deadline in the past only tries, so that the caller does not arrive in vain.
 #[test]
 fn a_deadline_in_the_past_draws_no_ticket() {
     let past = Instant::now();
@@ -485,24 +487,25 @@ fn a_deadline_in_the_past_draws_no_ticket() {
             assert!(lock.try_lock_until(past).is_none() && lock.try_lock().is_none());
         }
         assert_eq!(lock.capacitor().drawn(), drawn);
-        // SAFETY: the guard of this lock, which has not been released.
+        // SAFETY: `pass` is the guard of this lock, and has not been released.
         unsafe { lock.unlock(pass) };
         arrival.into_iter().for_each(|ticket| lock.capacitor().depart(ticket));
         assert!(lock.try_lock_until(past).is_some(), "free");
     }
 }
 
-/// What ends the process, and with which words.
+/// Checks which misuse ends the process, and with which message.
 #[test]
 fn departures_without_arrivals_are_fatal() {
     const CHILD: &str = "SUDOG_CAPACITOR_MISUSE";
-    // A platoon, or lanes, notice only if more than they can hold depart at once.
+    // A platoon, or lanes, notice only if more departures come at once than they can hold.
     let misuses: [fn(); 3] = [
         || {
             let window = SlidingWindow::new(1);
             let _first = window.arrive();
             (0..40).for_each(|_| gives_up(&window));
-            // Of another window; here this one has given up, far from the base.
+            // Depart with a ticket of another window: in this window the ticket of that number has given up, far from
+            // the base.
             window.depart(SlidingWindow::<SpinThenPark>::with_limit_at(1, 35).arrive());
         },
         || {
@@ -541,7 +544,7 @@ fn past_the_gate_only_if_no_thread_is_inside() {
         let ways = || {
             let pass = lock.lock();
             let past = pass.ticket().is_none();
-            // SAFETY: the guard of this lock, which has not been released.
+            // SAFETY: `pass` is the guard of this lock, and has not been released.
             unsafe { lock.unlock(pass) };
             past
         };
@@ -551,7 +554,7 @@ fn past_the_gate_only_if_no_thread_is_inside() {
         assert!(!ways(), "somebody is in the capacitor");
         lock.capacitor().depart_and_retract(ticket);
         assert!(ways());
-        // A thread that comes without an announcement is not seen, and disturbs no other.
+        // A thread that arrives without an announcement is not seen, and disturbs no other thread.
         let ticket = lock.capacitor().arrive();
         lock.capacitor().depart(ticket);
         assert!(ways());
@@ -563,7 +566,7 @@ fn past_the_gate_only_if_no_thread_is_inside() {
     check::<Platoon<Benaphore>>();
 }
 
-/// A thread that bypasses it neither arrives nor departs, whatever the others do.
+/// Checks that a thread that bypasses the capacitor neither arrives nor departs, whatever the other threads do.
 #[test]
 fn a_policy_of_ones_own() {
     struct EverySecond(AtomicUsize);
@@ -583,23 +586,24 @@ fn a_policy_of_ones_own() {
     for n in 0..10 {
         let pass = lock.lock();
         assert_eq!(pass.ticket().map(WindowTicket::number), (n % 2 == 0).then_some(n / 2));
-        // SAFETY: the guard of this lock, which has not been released.
+        // SAFETY: `pass` is the guard of this lock, and has not been released.
         unsafe { lock.unlock(pass) };
     }
 }
 
 // ---- the bound ------------------------------------------------------------------------------------------------------
 
-/// One that has come in: with a ticket; or past the gate, when it asked for the lock as so many had been drawn.
+/// An entry into the lock: with a ticket; or past the gate, with the number of tickets drawn when the thread asked for
+/// the lock.
 #[derive(Clone, Copy)]
 enum Entry {
     Ticket(u32),
     Past(u32),
 }
 
-/// How many that came later were in before each: the largest such number. In the order of entry.
+/// The largest number of later arrivals that entered before an entry. `entries` is in the order of entry.
 fn most_overtaken(entries: &[Entry]) -> u64 {
-    // Few are far out of order, so it is enough to look back until none can be out of order any more.
+    // Few entries are far out of order, so look back only as far as an entry can be out of order.
     let mut most = 0;
     for (i, &entry) in entries.iter().enumerate() {
         let Entry::Ticket(ticket) = entry else { continue };
@@ -621,7 +625,7 @@ fn overtaken_is_counted() {
     assert_eq!(most_overtaken(&[Entry::Past(0), Entry::Ticket(0)]), 0);
 }
 
-/// All operations at random, by more threads than the limit, which stall now and then between arrival and lock.
+/// Runs all operations at random, on more threads than the limit, which stall now and then between arrival and lock.
 fn storm(limit: u32, gated: bool) {
     const THREADS: u64 = 6;
     const ROUNDS: u64 = 2_000;
@@ -634,9 +638,9 @@ fn storm(limit: u32, gated: bool) {
             if self.0 { Path::Gate } else { Path::Through }
         }
     }
-    /// Stalls now and then, and serves any waiter: the system's choice.
+    /// A lock that stalls now and then, and serves any waiter, as the system chooses.
     struct Unfair(GoMutex, AtomicUsize);
-    // SAFETY: the mutex's promises.
+    // SAFETY: `GoMutex`, to which each method passes its call, keeps the contract of `RawLock`.
     unsafe impl RawLock for Unfair {
         type Guard = ();
         const DEADLINES: bool = true;
@@ -667,7 +671,7 @@ fn storm(limit: u32, gated: bool) {
     let lock = Wrapped::with(Unfair::new(), window, Sometimes(gated));
     let entries = std::cell::UnsafeCell::new(Vec::new());
     struct Shared<T>(T);
-    // SAFETY: the cell is touched with the lock held.
+    // SAFETY: threads access the cell only while they own the lock.
     unsafe impl<T> Sync for Shared<T> {}
     let entries = Shared(entries);
     scope(|s| {
@@ -685,13 +689,13 @@ fn storm(limit: u32, gated: bool) {
                         _ => lock.try_lock_until(Instant::now() + Duration::from_micros(rng.random_range(0..50))),
                     };
                     let Some(pass) = pass else { continue };
-                    // SAFETY: the lock is ours.
+                    // SAFETY: this thread owns the lock, so no other thread accesses the cell.
                     let log = unsafe { &mut *entries.0.get() };
                     log.push(pass.ticket().map_or(Entry::Past(drawn), |ticket| Entry::Ticket(ticket.number())));
                     if rng.random_range(0..100) == 0 {
                         thread::yield_now();
                     }
-                    // SAFETY: the guard of this lock, which has not been released.
+                    // SAFETY: `pass` is the guard of this lock, and has not been released.
                     unsafe { lock.unlock(pass) };
                 }
             });

@@ -1,5 +1,5 @@
-//! What the queue and spin locks promise beyond `RawLock` (which `conformance` checks): their orders, which
-//! guards may change threads, and that a thread may hold, end, forget and panic as it likes.
+//! The promises of the queue and spin locks beyond `RawLock` (which `conformance` checks): their orders, which guards
+//! may change threads, and that a thread may hold several locks, end, forget a guard and panic.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
 use std::cell::RefCell;
@@ -21,7 +21,7 @@ use sudog::sync::{ConstRawLock, MutexWith, RawLock};
 use sudog_lab::conformance::{Scope, scope};
 use support::{Watchdog, eventually, test_command};
 
-/// A test for each lock and policy.
+/// Makes a test for each lock and policy.
 macro_rules! over_all {
     ($($test:ident)+) => { $(
         mod $test {
@@ -59,7 +59,8 @@ over_all! {
 
 // ---- releases ------------------------------------------------------------------------------------------------
 
-/// Of a type that is `Send`, both implementations apply, and which one is meant cannot be inferred.
+/// A trait with two implementations for a type that is `Send`, so that a call of its function on such a type cannot be
+/// inferred.
 trait UnlessSend<A> {
     fn is_not_send() {}
 }
@@ -74,7 +75,7 @@ const fn is_send<T: Send>() {}
 const _: () = is_send::<ClhGuard>();
 const _: () = is_send::<sudog::sync::lock_api::MutexGuard<'_, sudog::sync::ApiLock<Clh>, u32>>();
 
-/// By a third thread, while another waits, and while none does.
+/// Releases the lock on a third thread, while another thread waits, and while none does.
 fn released_elsewhere<L: Seen + RawLock<Guard: Send>>() {
     let _watchdog = Watchdog::new();
     let lock = L::new();
@@ -85,12 +86,12 @@ fn released_elsewhere<L: Seen + RawLock<Guard: Send>>() {
                 let before = lock.seen();
                 s.spawn(|| {
                     let guard = lock.lock();
-                    // SAFETY: locked above, and the guard is `Send`.
+                    // SAFETY: `guard` is of this lock, was acquired above, has not been released, and is `Send`.
                     scope(|s| _ = s.spawn(|| unsafe { lock.unlock(guard) }));
                 });
                 eventually(|| lock.seen() != before || before.is_none());
             }
-            // SAFETY: locked above, and the guard is `Send`.
+            // SAFETY: `guard` is of this lock, was acquired above, has not been released, and is `Send`.
             s.spawn(|| unsafe { lock.unlock(guard) });
         });
         assert!(!lock.is_locked());
@@ -107,7 +108,7 @@ fn locks_with_send_guards_are_released_by_others() {
 
 // ---- order ----------------------------------------------------------------------------------------------------------
 
-/// A lock whose line can be seen to grow.
+/// A lock whose queue can be seen to grow.
 trait InLine: RawLock {
     fn last_in_line(&self) -> u64;
 }
@@ -124,7 +125,8 @@ macro_rules! in_line {
 
 in_line!(TicketLock Mcs Clh Lifo Reciprocating);
 
-/// A lock that changes when a waiter comes; at some, for the first only, or not at all.
+/// A lock whose state may change visibly when a waiter arrives. Some locks change for the first waiter only, or not at
+/// all.
 trait Seen: RawLock {
     fn seen(&self) -> Option<u64>;
 }
@@ -148,8 +150,8 @@ macro_rules! seen_in_line {
 
 seen_in_line!(TicketLock Mcs Clh Lifo Reciprocating);
 
-/// The lock is held. `first` so many contenders come, one after another. The lock is released, and its next owner keeps
-/// it until `second` so many more have come. In which order do they have it?
+/// Returns the order in which contenders get the lock. While the lock is held, `first` contenders arrive, one after
+/// another. Then the lock is released, and its next owner keeps the lock until `second` more contenders have arrived.
 fn served<L: InLine>(first: usize, second: usize) -> Vec<usize> {
     let _watchdog = Watchdog::new();
     let (lock, order, all_here) = (L::new(), Mutex::new(Vec::new()), AtomicUsize::new(0));
@@ -162,13 +164,13 @@ fn served<L: InLine>(first: usize, second: usize) -> Vec<usize> {
                 let guard = lock.lock();
                 order.lock().unwrap().push(n);
                 eventually(|| all_here.load(Relaxed) == 1);
-                // SAFETY: locked above, on this thread.
+                // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                 unsafe { lock.unlock(guard) };
             });
             eventually(|| lock.last_in_line() != before);
         };
         (0..first).for_each(arrive);
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { lock.unlock(guard) };
         eventually(|| order.lock().unwrap().len() == 1);
         (first..first + second).for_each(arrive);
@@ -201,21 +203,22 @@ fn clh_is_first_come_first_served() {
 
 #[test]
 fn lifo_is_last_come_first_served() {
-    // 3 has it as the others come, which are in front of those that came before it.
+    // Contender 3 owns the lock as the others arrive, which queue in front of the contenders that came before contender
+    // 3.
     assert_eq!(served::<Lifo>(4, 3), [3, 6, 5, 4, 2, 1, 0]);
     assert_eq!(served::<Lifo<SpinThenYield>>(4, 3), [3, 6, 5, 4, 2, 1, 0]);
 }
 
 #[test]
 fn reciprocating_serves_segment_after_segment_each_from_its_end() {
-    // Contenders that come while 3 has it are the next segment.
+    // Contenders that arrive while contender 3 owns the lock are the next segment.
     assert_eq!(served::<Reciprocating>(4, 3), [3, 2, 1, 0, 6, 5, 4]);
     assert_eq!(served::<Reciprocating<SpinThenYield>>(4, 3), [3, 2, 1, 0, 6, 5, 4]);
     assert_eq!(served::<Reciprocating>(1, 4), [0, 4, 3, 2, 1]);
 }
 
-/// Two segments, of which the second begins while the first is served. A contender that comes then must not be taken
-/// for the mark at the first one's end, though it may have its address.
+/// Two segments, of which the second begins while the first is served. A contender that arrives then must not be taken
+/// for the mark at the end of the first segment, though the contender's element may have the mark's address.
 struct Segments {
     lock: Reciprocating,
     order: Mutex<Vec<usize>>,
@@ -227,8 +230,8 @@ impl Segments {
         Self { lock: RawLock::new(), order: Mutex::default(), another_came: AtomicUsize::new(0) }
     }
 
-    /// The caller has the lock, three others come, and it gives them the lock: its element is the mark. The first of them
-    /// keeps the lock until another has come.
+    /// Takes the lock, waits for three contenders, and unlocks for them: the caller's element is the mark. The first
+    /// owner among the three keeps the lock until another contender has arrived.
     fn first<'s>(&'s self, s: Scope<'s, '_>) {
         let Self { lock, order, another_came } = self;
         let guard = lock.lock();
@@ -238,17 +241,17 @@ impl Segments {
                 let guard = lock.lock();
                 order.lock().unwrap().push(n);
                 eventually(|| n != 2 || another_came.load(Relaxed) == 1);
-                // SAFETY: locked above, on this thread.
+                // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                 unsafe { lock.unlock(guard) };
             });
             eventually(|| lock.last_in_line() != before);
         }
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { lock.unlock(guard) };
         eventually(|| order.lock().unwrap().len() == 1);
     }
 
-    /// The caller is the next segment, alone.
+    /// Locks as the only contender of the next segment.
     fn second<'s>(&'s self, s: Scope<'s, '_>) {
         let Self { lock, order, another_came } = self;
         let before = lock.last_in_line();
@@ -258,7 +261,7 @@ impl Segments {
         });
         let guard = lock.lock();
         assert_eq!(*order.lock().unwrap(), [2, 1, 0]);
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { lock.unlock(guard) };
     }
 }
@@ -274,7 +277,8 @@ fn reciprocating_knows_a_mark_from_its_thread_that_arrives_again() {
     assert!(!segments.lock.is_locked());
 }
 
-/// The next thread is likely to have the memory of the thread that has ended, and so its address.
+/// Runs the second segment on a new thread, which is likely to get the memory of the ended thread, and so the mark's
+/// address.
 #[test]
 fn reciprocating_knows_the_mark_of_a_thread_that_has_ended() {
     for _ in 0..20 {
@@ -291,7 +295,7 @@ fn reciprocating_knows_the_mark_of_a_thread_that_has_ended() {
 // ---- threads that hold, end, forget, panic --------------------------------------------------------------------------
 
 fn many_are_held_at_once_and_released_in_any_order<L: RawLock>(watchdog: &Watchdog) {
-    const LOCKS: usize = 150; // more than the first chunk of Clh's nodes
+    const LOCKS: usize = 150; // more than fit into the first chunk of Clh's nodes
     let locks: Vec<L> = (0..LOCKS).map(|_| L::new()).collect();
     let mut held_by: Vec<_> = (0..LOCKS).map(|_| AtomicU64::new(0)).collect();
     scope(|s| {
@@ -300,12 +304,12 @@ fn many_are_held_at_once_and_released_in_any_order<L: RawLock>(watchdog: &Watchd
             s.spawn(move || {
                 let mut rng = StdRng::seed_from_u64(seed);
                 for _ in 0..20 {
-                    // Locked in their order, so that no ring of waiters forms.
+                    // Lock in the order of the locks, so that no ring of waiters forms.
                     let mut held: Vec<_> = locks.iter().enumerate().map(|(n, lock)| (n, lock.lock())).collect();
                     held.shuffle(&mut rng);
                     for (n, guard) in held {
                         held_by[n].store(held_by[n].load(Relaxed) + 1, Relaxed);
-                        // SAFETY: locked above, on this thread.
+                        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                         unsafe { locks[n].unlock(guard) };
                     }
                     watchdog.pat();
@@ -327,19 +331,20 @@ fn a_thread_ends_while_another_waits<L: RawLock>(_: &Watchdog) {
                 s.spawn(move || {
                     starts.send(()).unwrap();
                     let guard = lock.lock();
-                    // SAFETY: locked above, on this thread, which ends.
+                    // SAFETY: `guard` is of this lock, was acquired above on this thread, which ends afterwards, and
+                    // has not been released.
                     unsafe { lock.unlock(guard) };
                 });
                 started.recv().unwrap();
             }
-            // SAFETY: locked above, on this thread.
+            // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
             unsafe { lock.unlock(guard) };
         });
         assert!(!lock.is_locked());
     }
 }
 
-/// Locks, and unlocks, as it is dropped.
+/// A value that locks and unlocks when it is dropped.
 struct AtTheEnd<L: RawLock + 'static>(Arc<(L, AtomicU64)>);
 
 impl<L: RawLock> Drop for AtTheEnd<L> {
@@ -348,7 +353,8 @@ impl<L: RawLock> Drop for AtTheEnd<L> {
         let other = L::new();
         let (inner, guard) = (other.lock(), lock.lock());
         count.store(count.load(Relaxed) + 1, Relaxed);
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of `lock`, `inner` is of `other`; both were acquired above on this thread, and have not
+        // been released.
         unsafe {
             lock.unlock(guard);
             other.unlock(inner);
@@ -368,12 +374,12 @@ fn a_thread_locks_in_its_last_destructors<L: RawLock + 'static>(_: &Watchdog) {
         .map(|n| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                // One is destroyed before what the lock keeps for the thread, the other after it, whichever comes
-                // first.
+                // One of the two values is destroyed before the thread-local data of the lock, the other after that
+                // data, whichever order the system uses.
                 BEFORE.set(Some(Box::new(AtTheEnd(Arc::clone(&shared)))));
                 if n % 2 == 0 {
                     let guard = shared.0.lock();
-                    // SAFETY: locked above, on this thread.
+                    // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                     unsafe { shared.0.unlock(guard) };
                 }
                 AFTER.set(Some(Box::new(AtTheEnd(shared))));
@@ -393,17 +399,17 @@ fn a_forgotten_guard_is_a_lock_that_can_be_moved_and_dropped<L: RawLock>(_: &Wat
         if round % 2 == 0 {
             std::mem::forget(lock.lock());
         } else {
-            // By a thread that is no more.
+            // Forget the guard on a thread that has ended.
             scope(|s| s.spawn(|| std::mem::forget(lock.lock())).join().unwrap());
         }
         let moved = Box::new(lock);
         assert!(moved.is_locked() && moved.try_lock().is_none());
         assert!(moved.try_lock_until(Instant::now() + Duration::from_micros(10)).is_none());
         drop(moved);
-        // The others do as before.
+        // The other lock works as before.
         let guard = free.try_lock().expect("free");
         scope(|s| s.spawn(|| assert!(free.try_lock().is_none())).join().unwrap());
-        // SAFETY: locked above, on this thread.
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { free.unlock(guard) };
     }
 }
@@ -427,7 +433,8 @@ fn an_owner_that_panics_frees_the_lock<L: ConstRawLock>(_: &Watchdog) {
     assert_eq!(mutex.into_inner(), 400);
 }
 
-/// A goroutine that waits counts as its thread: here it blocks one of two workers, while what holds the lock runs.
+/// Checks that a goroutine that waits counts as its thread: here the goroutine blocks one of two workers while the
+/// owner runs.
 #[cfg(unix)]
 fn goroutines_and_threads_exclude_each_other<L: RawLock + 'static>(watchdog: &Watchdog) {
     use sudog::runtime::gosched;
@@ -435,8 +442,8 @@ fn goroutines_and_threads_exclude_each_other<L: RawLock + 'static>(watchdog: &Wa
 
     fn visit<L: RawLock>((lock, count): &(L, AtomicU64)) {
         let guard = lock.lock();
-        count.store(count.load(Relaxed) + 1, Relaxed); // and does not give way
-        // SAFETY: locked above, on this thread.
+        count.store(count.load(Relaxed) + 1, Relaxed); // and does not yield
+        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
         unsafe { lock.unlock(guard) };
     }
 
@@ -466,7 +473,7 @@ fn goroutines_and_threads_exclude_each_other<L: RawLock + 'static>(watchdog: &Wa
     assert!(!shared.0.is_locked());
 }
 
-/// Waits in such a way that it panics.
+/// A policy whose wait panics.
 struct Panics;
 
 impl WaitPolicy for Panics {
@@ -477,7 +484,8 @@ impl WaitPolicy for Panics {
     }
 }
 
-/// Runs the test of this name again, in a process that a variable tells to do the deed; says what it wrote as it died.
+/// Runs the test of this name again as a child process, in which a variable asks for the deed; returns the child's
+/// standard error.
 fn last_words(test: &str, deed: impl FnOnce()) -> Option<String> {
     const DO_IT: &str = "SUDOG_TEST_SPIN_LOCK_DEED";
     if std::env::var_os(DO_IT).is_some() {
@@ -516,7 +524,7 @@ mod a_policy_that_panics_in_line_ends_the_process {
     tests!(tts = Tts ticket = TicketLock mcs = Mcs clh = Clh lifo = Lifo reciprocating = Reciprocating);
 }
 
-/// Says that it never sleeps, and then that it is time to.
+/// A policy that says that it never sleeps, and then that the time to sleep has come.
 struct Contradicts;
 
 static CONTRADICTIONS: AtomicUsize = AtomicUsize::new(0);
@@ -541,12 +549,12 @@ fn a_policy_that_contradicts_itself_leaves_no_waiter_asleep() {
             let before = CONTRADICTIONS.load(Relaxed);
             s.spawn(|| {
                 let guard = lock.lock();
-                // SAFETY: locked above, on this thread.
+                // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                 unsafe { lock.unlock(guard) };
             });
-            // A sleeper asks no more.
+            // A waiter that sleeps would not ask the policy any more.
             eventually(|| CONTRADICTIONS.load(Relaxed) > before + 5);
-            // SAFETY: locked above, on this thread.
+            // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
             unsafe { lock.unlock(guard) };
         });
     }
@@ -582,7 +590,7 @@ fn stress<L: RawLock>(watchdog: &Watchdog) {
                             _ => (0..rng.random_range(0..100)).for_each(|_| std::hint::spin_loop()),
                         }
                         count.store(n + 1, Relaxed);
-                        // SAFETY: locked above, on this thread.
+                        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                         unsafe { lock.unlock(guard) };
                         1
                     };
@@ -590,10 +598,11 @@ fn stress<L: RawLock>(watchdog: &Watchdog) {
                         let quick = rng.random_range(0..3) == 0;
                         visits += match rng.random_range(0..8) {
                             0 => {
-                                // Inside of the other.
+                                // Lock one lock inside the other.
                                 let guard = locks[0].0.lock();
                                 let visits = visit(&locks[1], &mut rng, quick);
-                                // SAFETY: locked above, on this thread.
+                                // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not
+                                // been released.
                                 unsafe { locks[0].0.unlock(guard) };
                                 visits
                             }
@@ -611,7 +620,8 @@ fn stress<L: RawLock>(watchdog: &Watchdog) {
     assert!(locks.iter().all(|(lock, _)| !lock.is_locked()));
 }
 
-/// Pauses for ever: with more threads than processors a time slice goes by at each handover, so there are few of each.
+/// Checks locks whose policy pauses for ever. With more threads than processors each handover takes a time slice, so
+/// there are few threads and few rounds.
 #[test]
 fn those_that_only_spin_exclude_too() {
     fn visit<L: RawLock>() {
@@ -623,7 +633,7 @@ fn those_that_only_spin_exclude_too() {
                     for _ in 0..500 {
                         let guard = lock.lock();
                         count.store(count.load(Relaxed) + 1, Relaxed);
-                        // SAFETY: locked above, on this thread.
+                        // SAFETY: `guard` is of this lock, was acquired above on this thread, and has not been released.
                         unsafe { lock.unlock(guard) };
                     }
                 });

@@ -1,5 +1,4 @@
-//! The semaphores of the waiting arrays: what they have beyond the contract of every semaphore, which `conformance`
-//! has.
+//! The semaphores of the waiting arrays: promises beyond the contract of every semaphore, which `conformance` checks.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
 use std::collections::VecDeque;
@@ -22,7 +21,7 @@ use sudog::sync::ConstSemaphore;
 use sudog_lab::conformance::scope;
 use support::{Watchdog, eventually};
 
-/// All waiters in one bucket.
+/// A hash that puts all waiters into one bucket.
 type One = MixedHash<1>;
 
 macro_rules! over_every_form {
@@ -74,7 +73,7 @@ over_every_form! {
     limits
 }
 
-/// What every check is generic over.
+/// The operations over which every check is generic.
 trait Form: ConstSemaphore {
     fn acquire_many(&self, n: u32) -> Result<(), Closed>;
     fn acquire_many_until(&self, n: u32, deadline: Instant) -> Result<(), Refused>;
@@ -174,7 +173,7 @@ fn a_request_for_many_holds_up_later_ones<S: Form>(sema: &S) {
     assert_eq!(served.into_inner().unwrap(), [3, 1, 2]);
 }
 
-/// Two that want two each, and two permits: were each to keep one, both would wait for ever.
+/// Lets two contenders want two permits each, while there are two: if each kept one permit, both would wait for ever.
 fn no_contender_hoards<S: Form>(sema: &S) {
     const ROUNDS: u32 = 3_000;
     sema.post(2);
@@ -276,7 +275,7 @@ fn a_deadline_returns_what_had_come<S: Form>(sema: &S) {
     let served = AtomicBool::new(false);
     scope(|s| {
         let hasty = s.spawn(|| sema.acquire_many_until(3, Instant::now() + Duration::from_millis(60)));
-        // The clock may be faster than we are; then there is nothing to see, and nothing to fail.
+        // The clock may be faster than this thread; then there is nothing to see, and nothing to fail.
         eventually(|| sema.wanted() == 3 || hasty.is_finished());
         sema.post(2);
         s.spawn(|| {
@@ -289,7 +288,7 @@ fn a_deadline_returns_what_had_come<S: Form>(sema: &S) {
     assert_eq!((sema.available(), sema.wanted()), (0, 0));
 }
 
-/// Of many in line, those that give up are passed over; the others are served in their order.
+/// Checks that waiters in line that give up are passed over, and that the others are served in their order.
 fn a_waiter_that_gives_up_leaves_no_entry_behind<S: Form>(sema: &S) {
     let mut rng = StdRng::seed_from_u64(7);
     for _ in 0..20 {
@@ -326,7 +325,8 @@ fn a_waiter_that_gives_up_leaves_no_entry_behind<S: Form>(sema: &S) {
     }
 }
 
-/// Deadlines of any length, requests of any size, tries; at the end what was taken and what is left is what was posted.
+/// Waits with deadlines of any length, for requests of any size, and tries: at the end the permits taken and the
+/// permits left add up to the permits posted.
 fn a_storm_conserves_permits<S: Form>(sema: &S) {
     const ROUNDS: u32 = 1_500;
     const TAKERS: u64 = 4;
@@ -379,7 +379,7 @@ fn a_moved_semaphore_remembers_given_up_tickets<S: Form>(_: &S) {
         for _ in 0..n % 4 {
             assert!(sema.acquire_many_until(1 + n % 3, soon(1)).is_err());
         }
-        semas.push_back(sema); // moves this one, and all of them at times
+        semas.push_back(sema); // moves this semaphore, and at times all of them
     }
     for sema in semas {
         let sema = Box::new(sema);
@@ -411,7 +411,7 @@ fn limits<S: Form>(sema: &S) {
 
 // ---- the last taker frees it ----------------------------------------------------------------------------------------
 
-/// The taker frees the semaphore as soon as it has its permit, while the poster is still inside of its post.
+/// Frees the semaphore as soon as the taker has its permit, while the poster is still inside its post.
 fn freed_at_once<W: TicketWait, D: Doorway>(abandoned: bool) {
     const { assert!(!TicketSema::<W, D>::OUTLIVES_GRANT) };
     const ROUNDS: u32 = 5_000;
@@ -420,13 +420,14 @@ fn freed_at_once<W: TicketWait, D: Doorway>(abandoned: bool) {
     scope(|s| {
         s.spawn(move || {
             for Posted(sema) in next {
-                // SAFETY: its one permit is this one, and it is freed by its taker, not before.
+                // SAFETY: this post makes the semaphore's only permit, and the taker of that permit frees the
+                // semaphore, not before.
                 unsafe { TicketSema::post_raw(sema, 1) };
             }
         });
         for round in 0..ROUNDS {
             let sema = Box::into_raw(Box::new(TicketSema::<W, D>::INIT));
-            // SAFETY: alive until the last line of the round.
+            // SAFETY: `sema` points to a new box, which is freed only in the last line of the round.
             let shared = unsafe { &*sema };
             if abandoned {
                 assert!(shared.acquire_many_until(1, soon(1)).is_err());
@@ -434,7 +435,8 @@ fn freed_at_once<W: TicketWait, D: Doorway>(abandoned: bool) {
             posts.send(Posted(sema)).unwrap();
             (0..round % 128).for_each(|_| std::hint::spin_loop());
             shared.acquire_many(1).unwrap();
-            // SAFETY: made above; the only permit is ours, so it is not in use any more.
+            // SAFETY: `sema` came from `Box::into_raw` above. The only permit has been taken, so the poster does not
+            // use `sema` any more.
             drop(unsafe { Box::from_raw(sema) });
         }
         drop(posts);
@@ -443,7 +445,7 @@ fn freed_at_once<W: TicketWait, D: Doorway>(abandoned: bool) {
 
 struct Posted<W, D>(*const TicketSema<W, D>);
 
-// SAFETY: a semaphore is shared, whose address this is.
+// SAFETY: the pointer is the address of a semaphore, which threads may share.
 unsafe impl<W, D> Send for Posted<W, D> {}
 
 #[test]
@@ -464,7 +466,7 @@ fn the_last_taker_may_free_it() {
 
 const THREADS: u32 = 6;
 
-/// One sets a number to 1, 2, 3, …; the others wait for each.
+/// Sets a number to 1, 2, 3, …, while the other threads wait for each value.
 fn follows(key: usize, wait: impl Fn(&AtomicU32, u32) + Sync, signal: impl Fn()) {
     const STEPS: u32 = 2_000;
     let _watchdog = Watchdog::new();
@@ -545,7 +547,7 @@ fn keys() {
         }
     };
     follows(K, until, || key_signal(K));
-    // Another signaller of this channel, by a collision, ends the wait in vain.
+    // A signaller of another key in this channel may end the wait in vain, by a collision.
     let to_the_end = (0..1000).find_map(|_| {
         let (seen, deadline) = (key_monitor(K), soon(500));
         (!key_wait_until(K, seen, deadline)).then(|| {
@@ -578,7 +580,8 @@ fn locations() {
     follows(L, until, || location_wake_all(L));
 }
 
-/// A waiter that has enlisted, and goes elsewhere without having been woken, wakes those that it leaves.
+/// Checks that a waiter that has enlisted, and moves to another location without having been woken, wakes the waiters
+/// that it leaves behind.
 #[test]
 fn a_waiter_that_moves_on() {
     let _watchdog = Watchdog::new();
@@ -591,7 +594,7 @@ fn a_waiter_that_moves_on() {
                     if stop.load(Relaxed) {
                         break;
                     }
-                    // Woken only by threads that move on.
+                    // Only threads that move on wake this waiter.
                     waiter.wait(0x1000 + 8 * (round % 5));
                     left.fetch_add(1, Relaxed);
                 }
@@ -615,7 +618,7 @@ fn a_condition_that_panics_leaves_the_chain_whole() {
                 let condition = || {
                     looks += 1;
                     if looks == 2 {
-                        waiting.fetch_add(1, Relaxed); // it stands in the chain now
+                        waiting.fetch_add(1, Relaxed); // this waiter is in the chain now
                     }
                     assert!(n % 2 == 0 || looks < 2, "deliberate");
                     ready.load(Ordering::Acquire)
@@ -630,7 +633,8 @@ fn a_condition_that_panics_leaves_the_chain_whole() {
     });
 }
 
-/// An element that is in its place already, by an earlier user's doing: the caller's look was before that.
+/// Checks the first call of a waiter whose element is in its place already, because of an earlier user: the caller's
+/// look was before that.
 #[test]
 fn the_first_call_of_a_new_waiter_does_not_wait() {
     let _watchdog = Watchdog::new();
@@ -641,7 +645,7 @@ fn the_first_call_of_a_new_waiter_does_not_wait() {
     }
 }
 
-/// A policy under which others act between a waiter's look at the grant and its enlisting.
+/// A policy under which other threads act between a waiter's look at the grant and its enlisting.
 struct ActsBetween;
 
 static BETWEEN: TwaLocation<ActsBetween, 1, One> = TwaLocation::with_permits(0);
@@ -652,7 +656,7 @@ impl sudog::locks::waiting_array::WaitPolicy for ActsBetween {
     fn pass_time(iter: u32) -> bool {
         if iter == 0 && BETWEEN.wanted() == 1 {
             BETWEEN.post(1); // the grant, and the wake-up
-            LocationWaiter::new().wait(0); // a waiter enlists there, and does no more
+            LocationWaiter::new().wait(0); // a waiter enlists in that bucket, and does nothing else
         }
         false
     }
@@ -664,7 +668,7 @@ fn a_wake_up_between_the_look_and_the_enlisting() {
     BETWEEN.acquire_many(1).unwrap();
 }
 
-/// As many as fill a line's 2^60 many times over, one after another.
+/// Makes one request after another, which together fill a line's 2^60 many times over.
 #[test]
 fn requests_for_very_many_never_run_out() {
     let ticket = Ticket::new(u32::MAX);
@@ -677,11 +681,11 @@ fn requests_for_very_many_never_run_out() {
     }
 }
 
-/// The taker of the last permit uses the memory for something else, which the poster must not touch: here, by what the
-/// taker finds in it afterwards.
+/// Lets the taker of the last permit use the memory for something else, which the poster must not touch: the taker
+/// checks what the memory contains afterwards.
 #[test]
 fn a_post_over_a_gap_leaves_what_it_has_given() {
-    /// Closely, unless the other has no processor.
+    /// Watches `state` closely, unless the other thread has no processor.
     fn spin_until(state: &dyn Fn() -> bool) {
         while !(0..1000).any(|_| {
             std::hint::spin_loop();
@@ -702,22 +706,23 @@ fn a_post_over_a_gap_leaves_what_it_has_given() {
         s.spawn(move || {
             for round in 0..ROUNDS {
                 spin_until(&|| turn.load(Ordering::Acquire) == 2 * round + 1);
-                // SAFETY: it is there until its permit is taken, and this is that permit.
+                // SAFETY: the semaphore at `place` is alive until its only permit is taken, and this post makes that
+                // permit.
                 unsafe { Benaphore::post_raw(std::ptr::with_exposed_provenance::<Benaphore>(place), 1) };
                 turn.store(2 * round + 2, Ordering::Release);
             }
         });
         for round in 0..ROUNDS {
             let sema = std::ptr::with_exposed_provenance_mut::<Benaphore>(place);
-            // SAFETY: `words` is that large, and so aligned, and it is used only by us and, between the turns, by the
-            // poster.
+            // SAFETY: `words` is large enough and aligned for a `Benaphore`, and only this thread and, between the
+            // turns, the poster use it.
             unsafe { sema.write(Benaphore::new(0)) };
-            // SAFETY: just written.
+            // SAFETY: `sema` points to the semaphore that was just written.
             let sema = unsafe { &*sema };
             assert!(sema.acquire_many_until(1, Instant::now() + Duration::from_nanos(500)).is_err());
             turn.store(2 * round + 1, Ordering::Release);
             spin_until(&|| sema.try_acquire_many(1));
-            // It is gone. (It had nothing on the heap: the gap has been passed.)
+            // The semaphore is gone. (It had nothing on the heap: the gap has been passed.)
             words.iter().for_each(|word| word.store(0, Relaxed));
             spin_until(&|| turn.load(Ordering::Acquire) == 2 * round + 2);
             assert!(words.iter().all(|word| word.load(Relaxed) == 0), "the poster wrote to what was gone");

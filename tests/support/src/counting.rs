@@ -1,5 +1,5 @@
-//! An allocator that counts the allocations of each thread separately, so that the other threads' do not show; and, for a
-//! test that has its process for itself, the bytes of all threads.
+//! An allocator that counts the allocations of each thread separately, so that allocations of other threads do not
+//! show; and, for a test that has its process to itself, the bytes of all threads.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 struct Counting;
 
 thread_local! {
-    // Const and without a destructor: the first use of it allocates nothing, and registers nothing.
+    // These cells are const-initialised and have no destructor, so the first use allocates nothing and registers
+    // nothing.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
     static LIVE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether bytes are counted: a counter that all threads write to takes time.
+/// True if bytes are counted. Off by default, because a counter that all threads write to takes time.
 static COUNTS_BYTES: AtomicBool = AtomicBool::new(false);
 static BYTES: AtomicIsize = AtomicIsize::new(0);
 
@@ -34,36 +35,37 @@ fn add_bytes(bytes: isize) {
     }
 }
 
-/// How many more bytes are allocated, by all threads, than at the first call.
+/// The number of bytes that all threads have allocated since the first call, less the bytes freed since then.
 pub fn bytes() -> isize {
     COUNTS_BYTES.store(true, Relaxed);
     BYTES.load(Relaxed)
 }
 
-// SAFETY: each call goes to `System`, whose contract this allocator has; a count beside it changes nothing.
+// SAFETY: each method passes its call on to `System`, which keeps the contract of `GlobalAlloc`. Counting does not
+// change the results.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller's promises, passed on.
+        // SAFETY: the caller keeps the contract of `alloc`, which is the same for `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller's promises, passed on.
+        // SAFETY: the caller keeps the contract of `alloc_zeroed`, which is the same for `System`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count(size);
         freed(layout.size());
-        // SAFETY: the caller's promises, passed on.
+        // SAFETY: the caller keeps the contract of `realloc`, and `at` came from `System`.
         unsafe { System.realloc(at, layout, size) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         freed(layout.size());
-        // SAFETY: the caller's promises, passed on.
+        // SAFETY: the caller keeps the contract of `dealloc`, and `at` came from `System`.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -71,15 +73,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Runs `f`, and says how often it has allocated on this thread.
+/// Runs `f`, and returns the number of allocations that `f` made on this thread, and the result of `f`.
 pub fn allocations<T>(f: impl FnOnce() -> T) -> (u64, T) {
     let before = ALLOCATIONS.get();
     let result = f();
     (ALLOCATIONS.get() - before, result)
 }
 
-/// Bytes that this thread has allocated, less those that it has freed, whichever thread allocated them. Modulo 2^64: only a
-/// difference of two results means something.
+/// The number of bytes that this thread has allocated, less the bytes that this thread has freed, whichever thread
+/// allocated those. Modulo 2^64: only a difference of two results has a meaning.
 pub fn live_bytes() -> usize {
     LIVE.get()
 }

@@ -1,4 +1,4 @@
-//! What the suites about goroutines share.
+//! Helpers shared by the suites about goroutines.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,12 +9,12 @@ use sudog_runtime::goroutine::{gosched, set_max_procs, synctest};
 
 use crate::Watchdog;
 
-/// A test that sets the number of workers, or counts goroutines, has the workers to itself; the number is restored at the
-/// end.
+/// The workers of a test that sets the number of workers, or counts goroutines, and so must run alone. The drop
+/// restores the number of workers.
 pub struct Alone {
     /// The watchdog of the test.
     pub watchdog: Watchdog,
-    /// The number of workers before.
+    /// The number of workers before the test.
     procs: usize,
     _turn: MutexGuard<'static, ()>,
 }
@@ -26,7 +26,7 @@ pub fn alone() -> Alone {
     Alone { watchdog: Watchdog::new(), procs: sudog_runtime::goroutine::max_procs(), _turn: turn }
 }
 
-/// [`alone`], with so many workers.
+/// Calls [`alone`], and sets the number of workers to `procs`.
 pub fn alone_with(procs: usize) -> Alone {
     let alone = alone();
     set_max_procs(procs);
@@ -39,20 +39,20 @@ impl Drop for Alone {
     }
 }
 
-/// Runs `main` with goroutines that have one worker to themselves, which other tests do not touch: those of a bubble. All
-/// of them must end.
+/// Runs `main` in a bubble, whose goroutines have one worker to themselves, which other tests do not touch. All
+/// goroutines of the bubble must end.
 pub fn one_worker<T: Send + 'static>(main: impl FnOnce() -> T + Send + 'static) -> T {
     synctest::test(main)
 }
 
-/// Waits for a state as a goroutine, and lets the others of its worker bring it about.
+/// Waits for a state as a goroutine, and lets the other goroutines of its worker bring the state about.
 pub fn until(state: impl Fn() -> bool) {
     while !state() {
         gosched();
     }
 }
 
-/// Counts its drops.
+/// A value that counts its drops.
 pub struct Dropped<'a>(pub &'a AtomicUsize);
 
 impl Drop for Dropped<'_> {
@@ -66,7 +66,7 @@ pub fn here() -> ThreadId {
     thread::current().id()
 }
 
-/// The text of a panic.
+/// The text of a panic payload.
 #[track_caller]
 pub fn text(payload: &(dyn Any + Send)) -> &str {
     payload.downcast_ref::<String>().map_or_else(|| payload.downcast_ref::<&str>().expect("a text"), String::as_str)

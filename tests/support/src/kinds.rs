@@ -1,4 +1,4 @@
-//! A check over threads, and over goroutines.
+//! Runs a check over threads, and over goroutines.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -8,10 +8,10 @@ use sudog_runtime::goroutine;
 
 use crate::eventually;
 
-/// What Go's `go` statement and its neighbours are in a check. Closures are boxed, so that the start of a thread or goroutine is
-/// not compiled anew for each of them.
+/// The counterparts of Go's `go` statement and its neighbours in a check. Closures are boxed, so that the start of a
+/// thread or goroutine is not compiled anew for each closure.
 pub trait Kind: 'static {
-    /// How many are many.
+    /// A number of threads or goroutines that counts as many.
     const MANY: usize;
 
     /// Runs the check.
@@ -19,14 +19,14 @@ pub trait Kind: 'static {
     /// Starts another thread or goroutine.
     fn go(f: impl FnOnce() + Send + 'static);
 
-    /// Lets others run.
+    /// Yields to other threads or goroutines.
     fn gosched();
 
-    /// Waits for a state; the watchdog barks if it never comes.
+    /// Waits for a state. If the state never comes, the watchdog ends the process.
     fn until(state: impl Fn() -> bool);
 }
 
-/// Over threads.
+/// The kind that runs checks over threads.
 pub enum Threads {}
 
 impl Kind for Threads {
@@ -49,7 +49,7 @@ impl Kind for Threads {
     }
 }
 
-/// Over goroutines.
+/// The kind that runs checks over goroutines.
 pub enum Goroutines {}
 
 impl Kind for Goroutines {
@@ -74,7 +74,7 @@ impl Kind for Goroutines {
     }
 }
 
-/// Runs `f` in `n` threads or goroutines, with their numbers, and waits for all of them.
+/// Runs `f` in `n` threads or goroutines, each with its number, and waits for all of them.
 pub fn together<K: Kind>(n: usize, f: impl Fn(usize) + Send + Sync + 'static) {
     let (f, running) = (Arc::new(f), Arc::new(AtomicUsize::new(n)));
     for i in 0..n {
@@ -87,7 +87,7 @@ pub fn together<K: Kind>(n: usize, f: impl Fn(usize) + Send + Sync + 'static) {
     K::until(|| running.load(SeqCst) == 0);
 }
 
-/// A `#[test]` for each check over each kind.
+/// Makes a `#[test]` for each check over each kind.
 #[macro_export]
 macro_rules! over_threads_and_goroutines {
     ($($check:ident)+) => {

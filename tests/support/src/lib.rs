@@ -1,4 +1,5 @@
-//! What the tests of several crates share: a wait for a state, and an end to waits that have none.
+//! Helpers shared by the tests of several crates: a wait for a state, and a watchdog that ends a wait that would last
+//! for ever.
 #![cfg(not(sudog_loom))]
 
 pub mod counting;
@@ -17,22 +18,22 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, TryLockError};
 use std::thread;
 use std::time::Duration;
 
-/// Ends the process, naming the test, if the test has neither ended nor made progress for a long time: a lost wake-up
-/// would leave it hanging without a word.
+/// Ends the process, naming the test, if the test has neither ended nor made progress for a long time. Without a
+/// watchdog, a lost wake-up would leave the test hanging without a message.
 pub struct Watchdog {
     progress: Arc<AtomicU64>,
     _alive: Sender<()>,
 }
 
 thread_local! {
-    /// That of the test which runs on this thread, for however many watchdogs.
+    /// The progress of the test that runs on this thread, shared by all watchdogs of the test.
     static PROGRESS: Arc<AtomicU64> = Arc::default();
 }
 
 impl Watchdog {
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// For the test that runs on this thread, until it is dropped.
+    /// Starts a watchdog for the test that runs on this thread. The watchdog watches until it is dropped.
     #[expect(clippy::new_without_default, reason = "a watchdog belongs to the calling thread")]
     pub fn new() -> Self {
         show_panics();
@@ -54,18 +55,18 @@ impl Watchdog {
         Self { progress, _alive: alive }
     }
 
-    /// The test is still getting somewhere.
+    /// Reports that the test makes progress.
     pub fn pat(&self) {
         self.progress.fetch_add(1, Relaxed);
     }
 }
 
-/// As [`Watchdog::pat`], by the thread of the test, in a check that has no watchdog at hand.
+/// Reports progress as [`Watchdog::pat`] does, on the test's thread, in a check that has no watchdog at hand.
 pub fn pat() {
     PROGRESS.with(|progress| progress.fetch_add(1, Relaxed));
 }
 
-/// Waits for a turn, among tests that take turns. Such a wait is no lack of progress.
+/// Waits for a turn, among tests that take turns. Such a wait counts as progress.
 pub fn turn(turns: &'static Mutex<()>) -> MutexGuard<'static, ()> {
     loop {
         match turns.try_lock() {
@@ -79,8 +80,8 @@ pub fn turn(turns: &'static Mutex<()>) -> MutexGuard<'static, ()> {
     }
 }
 
-/// Whether a readers-writer lock with this `Debug` keeps out all new readers, given that it keeps out those of the calling
-/// thread: a writer closes the shards of a sharded lock one after another.
+/// Returns whether a readers-writer lock with this `Debug` output keeps out all new readers, given that the lock keeps
+/// out those of the calling thread: a writer closes the shards of a sharded lock one after another.
 pub fn is_closed_everywhere(lock: &str) -> bool {
     const CLOSED: u32 = 1 << 31;
     let Some((_, shards)) = lock.split_once("shards: [") else { return true };
@@ -90,8 +91,8 @@ pub fn is_closed_everywhere(lock: &str) -> bool {
     shards.iter().all(|&shard| shard >= CLOSED)
 }
 
-/// A test whose thread panics may leave others waiting for it; what the harness has captured is lost when the watchdog
-/// then ends the process. So the message goes to the standard error that it does not capture, too.
+/// Prints each panic to standard error, which the harness does not capture. A test whose thread panics may leave other
+/// threads waiting for it; when the watchdog then ends the process, the output that the harness has captured is lost.
 fn show_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -103,16 +104,17 @@ fn show_panics() {
     });
 }
 
-/// The command that runs this program again, and of its tests only `test` in `module`, which is its `module_path!()`.
+/// Returns a command that runs this program again with only the test `test` of the module `module`, which is
+/// `module_path!()` of that module.
 pub fn test_command(module: &str, test: &str) -> Command {
     let path = module.split_once("::").map_or(test.to_owned(), |(_, module)| format!("{module}::{test}"));
     let mut command = Command::new(env::current_exe().expect("the path of this program"));
-    // What it prints is compared: without the stack that a fatal error shows to those that ask for backtraces.
+    // The child's output is compared, so exclude the stack that a fatal error prints if backtraces are asked for.
     command.args(["--exact", &path, "--test-threads=1", "--nocapture"]).env("RUST_BACKTRACE", "0");
     command
 }
 
-/// Waits for a state; the watchdog barks if it never comes.
+/// Waits for a state. If the state never comes, the watchdog ends the process.
 pub fn eventually(state: impl Fn() -> bool) {
     let mut polls = 0;
     while !state() {
@@ -120,7 +122,7 @@ pub fn eventually(state: impl Fn() -> bool) {
         if polls < 100 {
             thread::yield_now();
         } else {
-            thread::sleep(Duration::from_micros(50)); // leave the processor to the threads that bring it about
+            thread::sleep(Duration::from_micros(50)); // leave the processor to the threads that bring the state about
         }
     }
 }
@@ -136,7 +138,7 @@ impl Calls {
         move || _ = calls.0.fetch_add(1, SeqCst)
     }
 
-    /// How many calls there have been.
+    /// The number of calls so far.
     pub fn get(&self) -> usize {
         self.0.load(SeqCst)
     }
