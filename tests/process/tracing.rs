@@ -53,7 +53,7 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 /// Logs an event, and returns the spans around it.
 fn spans() -> String {
     info!("a line");
-    // Other goroutines do not run between the two, and other workers log lines, too: so under a lock of its own.
+    // No goroutine of this worker runs between the two calls. Goroutines of other workers may log a line.
     let last = LINES.lock().unwrap().last().cloned();
     last.unwrap_or_default()
 }
