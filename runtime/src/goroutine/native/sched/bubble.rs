@@ -167,29 +167,41 @@ where
     F: FnOnce() -> T + Send + 'static,
 {
     box_if_large!(main: F as dyn FnOnce() -> T + Send => run(main));
+    let result = Arc::new(Mutex::new(None));
+    let place = result.clone();
+    let left = run_boxed(Box::new(move || {
+        let outcome = catch_unwind(AssertUnwindSafe(main));
+        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+    }));
+    let result = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+    AtRest { result, left }
+}
+
+/// The main of a bubble, which stores its own result and does not unwind.
+type Main = Box<dyn FnOnce() + Send>;
+
+/// Runs a bubble, and returns [`AtRest::left`]. Compiled once, not for each `main`.
+#[track_caller]
+fn run_boxed(main: Main) -> String {
     let told = Arc::new((AtomicU32::new(0), Mutex::new(None)));
     let tells = told.clone();
-    let tell = move |at_rest| {
-        *tells.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(at_rest);
+    let tell = move |left| {
+        *tells.1.lock().unwrap_or_else(PoisonError::into_inner) = Some(left);
         sema::semrelease(&tells.0, Waking::Normal);
     };
     sysmon::start();
     let thread = thread::Builder::new().name("sudog-bubble".into()).spawn(|| live(main, tell));
     let thread = thread.unwrap_or_else(|error| panic!("synctest: no thread for the bubble: {error}"));
     sema::semacquire(&told.0);
-    let at_rest = told.1.lock().unwrap_or_else(PoisonError::into_inner).take().expect("told");
-    if at_rest.left.is_empty() {
+    let left = told.1.lock().unwrap_or_else(PoisonError::into_inner).take().expect("told");
+    if String::is_empty(&left) {
         _ = thread.join(); // the thread ends
     }
-    at_rest
+    left
 }
 
-/// Runs a bubble from beginning to end, on the bubble's thread.
-fn live<T, F>(main: F, tell: impl FnOnce(AtRest<T>))
-where
-    T: Send + 'static,
-    F: FnOnce() -> T + Send + 'static,
-{
+/// Runs a bubble from beginning to end, on the bubble's thread. `tell` is given [`AtRest::left`].
+fn live(main: Main, tell: impl FnOnce(String)) {
     let _stack = overflow::prepare_thread();
     let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
     let worker = spare.unwrap_or_else(Sched::of_bubble);
@@ -200,11 +212,8 @@ where
     worker.enter_thread();
     let bubble = Bubble::begin();
 
-    let result = Arc::new(Mutex::new(None));
-    let place = result.clone();
     let main = move || {
-        let outcome = catch_unwind(AssertUnwindSafe(main));
-        *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+        main();
         // From now on the clock does not jump.
         HERE.with(|here| here.main_has_ended.set(true));
     };
@@ -229,8 +238,7 @@ where
         current::set_worker(None);
         SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
     }
-    let result = result.lock().unwrap_or_else(PoisonError::into_inner).take();
-    tell(AtRest { result, left });
+    tell(left);
     if !all_have_ended {
         loop {
             worker.run();
