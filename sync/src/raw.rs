@@ -205,8 +205,8 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
         Releases { sema: self, wake: Wake::Normal, left: n }.run();
     }
 
-    /// Releases `n` permits to waiters, as [`Semaphore::release`] with [`Wake::Grant`] does: with
-    /// [`Semaphore::HANDOFF`], past all newcomers. The caller keeps running.
+    /// Releases `n` permits to waiters, as [`Semaphore::release`] with [`Wake::Grant`] does. If [`Semaphore::HANDOFF`]
+    /// is true, waiters get the permits before any newcomer. The caller keeps running.
     fn grant_many(&self, n: u32) {
         Releases { sema: self, wake: Wake::Grant, left: n }.run();
     }

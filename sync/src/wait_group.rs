@@ -394,7 +394,8 @@ mod go {
             self.go_with(Builder::new(), f);
         }
 
-        /// Runs `f` as [`WaitGroup::go`] does, with the name, the stack size or the place of a [`Builder`].
+        /// Runs `f` as [`WaitGroup::go`] does, on a goroutine with the name, the stack size and the placement that the
+        /// [`Builder`] sets.
         ///
         /// # Panics
         ///

@@ -288,12 +288,12 @@ fn with_pool<R>(f: impl FnOnce(&mut Pool) -> R) -> R {
 #[derive(Debug)]
 pub struct LocationWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
 
-/// The semaphore with locations, listing 5.
+/// The semaphore whose waiters enlist at locations: listing 5 of Dice and Kogan's paper.
 ///
-/// `NEAR` is the number of waiters at the front of the queue that poll the grant before they sleep; the listing has 0,
-/// or 1 with its conservative post.
+/// `NEAR` is the number of waiters at the front of the queue that poll the grant before they sleep. In the listing this
+/// number is 0, or 1 if the listing's conservative post is used.
 ///
-/// The semaphore must outlive its posts: see [`TicketSema::OUTLIVES_GRANT`].
+/// The semaphore must stay alive until each post has returned: see [`TicketSema::OUTLIVES_GRANT`].
 ///
 /// # Examples
 ///

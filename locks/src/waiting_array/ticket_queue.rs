@@ -461,8 +461,8 @@ fn wake<W: TicketWait>(sema: usize, from: u64, to: u64) {
     W::wake(sema, first..first + to.wrapping_sub(from) / ONE);
 }
 
-/// The range that a grant has covered: tickets that are held, and the gaps between them. The list has the last gap
-/// first.
+/// The range of positions that a grant has covered: the tickets that are held, and the gaps between them. `gaps` is a
+/// list of these gaps, the last gap first.
 struct Stretches {
     sema: usize,
     from: u64,

@@ -100,14 +100,16 @@ impl TaskWaiter {
 
 /// The future of a receive: made by [`Chan::recv_async`](super::Chan::recv_async) and the similar functions.
 ///
-/// The future does nothing before its first poll, which receives, or joins the queue. A future may be dropped at any
-/// time, and has taken nothing then. A sender may have given a value to the future just before the drop: that value
-/// goes to the next receiver, or is the next value to be received. The drop may take as long as a send that is under
-/// way on another thread.
+/// The future does nothing before its first poll. That poll receives a value, or puts the future into the queue of
+/// receivers.
 ///
-/// Until the future is polled, such a value belongs to the channel. So a closed channel is not at its end before the
-/// value has been received: a receiver that would otherwise find the channel at its end takes the value, and the future
-/// then ends as if the value had never come.
+/// A future may be dropped at any time, and a dropped future has received nothing. If a sender has given a value to the
+/// future just before the drop, that value goes to the next receiver, or is the next value to be received. The drop may
+/// take as long as a send that is under way on another thread.
+///
+/// A value that a sender has given to the future belongs to the channel until the future is polled. So the channel,
+/// once closed, is not at its end before that value has been received. A receiver that finds no other value in the
+/// closed channel takes the value from the future, and the future then ends as if the value had never come.
 ///
 /// A future that has been polled must be polled again when its waker is woken, or be dropped. A leaked future stays in
 /// the queue for ever, and keeps a value until the channel is closed.

@@ -84,7 +84,7 @@ pub trait RecvPort: Sealed {
     /// The type of the channel's values.
     type Item;
 
-    /// The result of a receive: `Option<Item>` for a Go channel, `Result<Item, RecvError>` for a counted end.
+    /// The result of a receive: `Option<Item>` for a Go channel, `Result<Item, RecvError>` for a [`Receiver`].
     type Received;
 
     /// Returns the channel, or `None` for a nil channel.
@@ -107,7 +107,7 @@ pub trait SendPort: Sealed {
     /// The type of the channel's values.
     type Item;
 
-    /// The result of a send: `()` for a Go channel, `Result<(), SendError<Item>>` for a counted end.
+    /// The result of a send: `()` for a Go channel, `Result<(), SendError<Item>>` for a [`Sender`].
     type Sent;
 
     /// Returns the channel, or `None` for a nil channel.

@@ -108,7 +108,7 @@ impl QueuedWait {
 
 /// A release that takes waiters out of a queue.
 pub(crate) struct Released {
-    /// The number of waiters unlinked since the last [`Released::settle`] that are counted.
+    /// The number of counted waiters that have been unlinked since the last [`Released::settle`].
     counted: u32,
     charge: Option<Duration>,
 }

@@ -16,10 +16,11 @@ const BUCKETS: usize = 512;
 /// The bytes of stack that a walk needs. Without so much room a goroutine's stack is recorded as empty.
 const ROOM: usize = 16 << 10;
 
-/// A table of stacks, in the memory of the system's allocator. A node stays in its list for ever, and lists grow at their heads.
+/// A table of stacks, in memory from the system's allocator. A node stays in its list for ever, and a list grows at its
+/// head.
 ///
-/// Release, when a node becomes the head, and Acquire, when a head is read: who finds a node sees its fields. All older nodes were
-/// written before that node, so their links can be followed.
+/// A thread writes a head with Release, when a node becomes the head, and reads a head with Acquire. So a thread that
+/// finds a node sees the node's fields. All older nodes were written before that node, so their links can be followed.
 pub(super) struct Sites {
     heads: [AtomicPtr<Node>; BUCKETS],
 }

@@ -249,7 +249,9 @@ impl List {
 
     /// # Safety
     ///
-    /// `node` is in no list, and stays alive and in place until it is in no list again.
+    /// - `node` is in no list.
+    /// - `node` stays alive and in place for as long as it is linked into this list, or into a list that a broadcast
+    ///   has taken.
     unsafe fn push(&mut self, node: &Node) {
         let this = NonNull::from(node);
         self.len += 1;

@@ -106,7 +106,8 @@ impl Drop for Leaves {
 }
 
 impl Done {
-    /// Creates a `Done` that is in use, and ends when its parent does.
+    /// Creates the `Done` of a context that has a handle (`in_use` is true). If there is a parent, the `Done` ends when
+    /// the parent ends, at the latest.
     pub(super) fn new(parent: Option<&Arc<Self>>, derived: Derived, overdue: Option<Cause>) -> Arc<Self> {
         let Some(parent) = parent else { return Self::allocate(|| Self::open(Weak::new(), derived, overdue)) };
         // If the parent has ended, the new `Done` does not become its follower: the new `Done` is created ended.

@@ -33,8 +33,8 @@ pub(super) struct Derived {
     handles: HandleCount,
     /// The parent. Read through a handle; written only by the last handle.
     parent: UnsafeCell<Context>,
-    /// The channel that is closed at the end, if a caller has asked for the channel. Belongs to the handles, as
-    /// `parent` does.
+    /// The channel that is closed when the context ends, if a caller has asked for the channel. As with `parent`,
+    /// accessed through a handle, and taken out by the last handle.
     channel: UnsafeCell<OnceLock<Channel>>,
     deadline: Option<Instant>,
     /// True if the deadline is the context's own, not inherited from the parent.

@@ -81,9 +81,9 @@ impl Context {
     /// [`Cancel`](sudog_runtime::sema::Cancel), if the context can be done at all, and its deadline, if it has a
     /// deadline.
     ///
-    /// The deadline adds nothing to the `Cancel` except a timer that belongs to the waiting goroutine. In a bubble,
-    /// that goroutine then does not wait for an event that can no longer come, though possibly no goroutine of the
-    /// bubble made this context.
+    /// The deadline adds nothing to the `Cancel` except a timer that belongs to the waiting goroutine. That timer
+    /// matters in a bubble, if no goroutine of the bubble made this context: without the timer, the goroutine would
+    /// wait for an event that can no longer come.
     ///
     /// [`Context::limited`] turns the result of the wait into the context's error.
     #[inline]

@@ -773,8 +773,9 @@ impl<K, V> Drop for Unseen<K, V> {
     }
 }
 
-/// Models: every interleaving, on loom's memory model, up to a bound of preemptions. Retired memory is freed with the
-/// trie, so a method that uses retired memory is detected by its result; retiring twice is a panic.
+/// Models: every interleaving, on loom's memory model, up to a bound of preemptions. In a model, retired memory is
+/// freed only with the trie. So if a method uses retired memory, the memory is still there, and the method's wrong
+/// result reveals the use. Retiring the same memory twice is a panic.
 ///
 /// `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --lib map::`
 #[cfg(all(test, sudog_loom))]

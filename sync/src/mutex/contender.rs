@@ -19,8 +19,9 @@ pub(super) struct Contender {
     /// True if the contender is registered as a waiter, or if the contender that releases the permit has unregistered
     /// this contender already.
     pub(super) asleep: bool,
-    /// True if the contender has waited too long, and so sets STARVING as it goes to sleep. (For a successor only on
-    /// one processor: elsewhere the successor claims the mutex awake.)
+    /// True if the contender has waited too long, and so sets STARVING as it goes to sleep. For a contender with the
+    /// successor strategy, true only if there is a single processor: otherwise such a contender sets STARVING while it
+    /// is awake.
     pub(super) starving: bool,
     pub(super) patience: Patience,
     pub(super) strategy: Strategy,

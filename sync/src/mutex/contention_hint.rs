@@ -148,8 +148,11 @@ pub(super) fn last_turns() -> TurnsHint {
     })
 }
 
-/// Notes that a thread waits, and has read the clock a moment ago: its next turns begin later than `now`. An owner must
-/// not read the clock for this note: an awake contender would lock the mutex meanwhile.
+/// Notes that the calling thread waits for a mutex, and has just read the clock: `now`. So the thread's next turns (see
+/// [`TurnsHint`]) begin later than `now`.
+///
+/// Only a waiter notes the time. An owner must not read the clock for this note: while the owner reads the clock, an
+/// awake contender would lock the mutex.
 pub(super) fn note_waiting(now: Instant) {
     if !MODEL {
         HINT.with(|hint| hint.turns_from.set(Some(now)));
@@ -186,10 +189,11 @@ pub(super) fn yield_occasionally<P: Policy>(state: State) {
     }
 }
 
-/// An owner that computes between two unlocks takes long for an interval of unlocks: the watcher asks every 10 ms.
+/// Runs a safepoint if the watcher has asked for a safepoint, as the watcher does every 10 ms. An owner that computes
+/// between two unlocks takes long to reach the [`SAFEPOINT_INTERVAL`], and gives way here.
 ///
-/// Cold, though each unlock beside an awake contender calls this function: the unlock without contenders must not save
-/// registers for the call.
+/// Marked as cold, though each unlock beside an awake contender calls this function: an unlock without contenders must
+/// not save registers for the call.
 #[cold]
 #[inline(never)]
 fn yield_if_asked() {

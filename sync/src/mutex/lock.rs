@@ -147,7 +147,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// Wakes the waiter to which a successor that has the mutex has passed WOKEN.
+    /// Wakes the waiter that is the designated waker from now on. The caller is a successor that has locked the mutex,
+    /// and has passed WOKEN to that waiter.
     fn wake_designated(&self, me: &mut Contender) {
         mark("a successor locks the mutex that it has claimed");
         me.designated = false;

@@ -24,7 +24,7 @@ use crate::{Order, Semaphore, Wake};
 /// A woken waiter competes with newcomers for its permit, so waiters have no order to rely on, and there is no handoff.
 ///
 /// A goroutine that waits blocks its worker, so the owner of a lock over this semaphore must neither wait nor give way:
-/// a waiter on the same worker would keep the owner from running. A release never switches.
+/// a waiter on the same worker would keep the owner from running. A release never switches to another goroutine.
 ///
 /// # Examples
 ///

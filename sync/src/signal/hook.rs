@@ -1,8 +1,8 @@
 //! The handlers of signals. All code that runs in a handler is in [`on_signal`], and is safe in a handler: atomics, a
 //! `write`, and a function that `signal-hook` documents as safe.
 //!
-//! A handler that has been installed stays installed. Three sets decide, at each arrival of a signal, whether the
-//! signal is relayed, ignored, or does its default action.
+//! A handler that has been installed stays installed. Two sets decide, at each arrival of a signal, whether the signal
+//! is relayed, ignored, or does its default action: the wanted signals of [`RELAY`], and [`BY_DEFAULT`].
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -106,8 +106,8 @@ fn action(signal: Signal) -> libc::sigaction {
     }
 }
 
-/// Installs the handler. From then on the sets decide the signal's action. The signal is in none of the sets, unless
-/// the caller has added the signal.
+/// Installs the handler of this signal. From then on the wanted signals of [`RELAY`], and [`BY_DEFAULT`], decide what
+/// the signal does. This function adds the signal to neither set; the caller may have done so.
 ///
 /// # Panics
 ///
@@ -128,7 +128,8 @@ pub(super) fn install(signal: Signal) {
     unsafe { libc::sigaction(signal.as_raw(), &raw const action, null_mut()) };
 }
 
-/// Sets the action of these signals when they are not wanted: their default action, or nothing.
+/// Sets the action that these signals have while they are not wanted: the default action of each signal if `by_default`
+/// is true, else nothing.
 pub(super) fn set_default(signals: u64, by_default: bool) {
     if by_default {
         BY_DEFAULT.fetch_or(signals, Ordering::SeqCst);

@@ -535,7 +535,7 @@ pub enum Either<A, B> {
     Rest(B),
 }
 
-/// The result of an empty list, which has no value.
+/// The result type of an empty list of cases. This type has no values, because an empty list has no case to choose.
 #[derive(Debug)]
 pub struct Never(std::convert::Infallible);
 

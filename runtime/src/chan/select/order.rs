@@ -138,7 +138,7 @@ fn random_below(n: u32) -> u32 {
     ((u64::from((x >> 32) as u32) * u64::from(n)) >> 32) as u32
 }
 
-/// Returns a seed, which differs between threads and is not 0: the scrambled address of the thread's number.
+/// Returns a seed that differs between threads and is not 0: the scrambled address of the thread's own [`RANDOM`].
 #[cold]
 fn seed() -> u64 {
     let address = RANDOM.with(|random| std::ptr::from_ref(random).addr()) as u64;

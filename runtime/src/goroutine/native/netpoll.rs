@@ -110,8 +110,10 @@ pub(crate) fn lacks_holder() -> bool {
     is_awaited() && !HELD.load(Ordering::Relaxed)
 }
 
-/// Polls without waiting. Called by a worker or the watcher, between goroutines: a fibre that has ended one goroutine
-/// and looks for the next must not switch.
+/// Polls without waiting for events, and without switching goroutines.
+///
+/// A worker calls this function between two goroutines, on a fibre that has ended one goroutine and looks for the next:
+/// such a fibre must not switch. The watcher calls this function, too.
 #[cold]
 pub(crate) fn poll_now() {
     if let Some(poller) = POLLER.get() {
@@ -197,7 +199,7 @@ mod tests {
         fn interrupt(&self) {}
     }
 
-    /// A caller that finds the place taken leaves the place to its holder.
+    /// While there is a holder, `take_place` returns None, and the place stays with that holder.
     #[test]
     fn there_is_one_holder() {
         // SAFETY: the two methods of `Nothing` do nothing.

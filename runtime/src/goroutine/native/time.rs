@@ -451,7 +451,8 @@ impl RefUnwindSafe for Times {}
 struct State {
     /// True if the timer is to fire: false once the timer is stopped, or its time has been received.
     is_set: bool,
-    /// The time when the timer fires, while `is_set`. None: past the end of time.
+    /// The time when the timer fires, if `is_set` is true. None: that time is later than any `Instant`, so the timer
+    /// never fires.
     when: Option<Instant>,
     /// The time between two ticks. None: this is a timer.
     period: Option<Duration>,

@@ -542,7 +542,8 @@ mod model {
         }
     }
 
-    /// Runs the model in every interleaving; among these must be some that reach the states.
+    /// Runs `model` in every interleaving with at most `preemptions` preemptions. Panics if one of `states` is reached
+    /// in no interleaving.
     fn check(preemptions: usize, states: &[&'static str], model: impl Fn() + Send + Sync + 'static) {
         must_reach(states, || {
             let mut builder = loom::model::Builder::new();

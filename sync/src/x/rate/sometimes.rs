@@ -59,7 +59,7 @@ impl Sometimes {
         self
     }
 
-    /// Runs the action at the first call, and at a call if the action last ran at least `d` before.
+    /// Runs the action at the first call, and at each call that comes at least `d` after the action last ran.
     #[must_use]
     pub const fn interval(mut self, d: Duration) -> Self {
         self.interval = d;

@@ -46,8 +46,8 @@ const PATIENCE: Duration = Duration::from_micros(500);
 /// The number of goroutines that have been spread: for tests.
 static SPREAD: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the number of goroutines that have been spread over idle workers, as a family of them blocked at once. For
-/// tests.
+/// Returns the number of goroutines that have been spread over idle workers so far. Goroutines are spread when several
+/// of them in a row, a family, have blocked in their first run. For tests.
 #[must_use]
 pub fn spread_so_far() -> usize {
     SPREAD.load(Ordering::Relaxed)
