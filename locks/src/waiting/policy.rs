@@ -5,7 +5,7 @@ use sudog_runtime::{G, spin};
 
 /// The number of spinning rounds, each of 30 pauses, with a check after each pause. Go has 4 rounds, with a check after
 /// each round. On threads a sleep costs more, and a waiter that sleeps too soon makes the next waiter sleep too:
-/// `docs/journal.md`, "Waiting arrays".
+/// `docs/journal/waiting-arrays.md`.
 const ROUNDS: u32 = 13;
 
 /// The behaviour of a waiter between two checks of its condition.

@@ -23,8 +23,8 @@
 //! A yield costs a third of a sleep with its wake-up, but the system picks the next thread in an order of its own. The
 //! rounds are few for two reasons. First, a waiter of a long critical section soon sleeps. Second, a thread that the
 //! system picks too soon, again and again, sleeps until its turn. So that thread is last in the system's order when it
-//! is last in the queue again, and from then on each yield finds a thread whose turn has come. The journal has the
-//! figures ("Readers and writers").
+//! is last in the queue again, and from then on each yield finds a thread whose turn has come. The figures are in
+//! `docs/journal/phase-fair-on-threads.md`.
 //!
 //! The number of contenders ahead is a hint: the count when the waiter came, less the [`handovers`](FifoMutex) since. A
 //! waiter that reads the hint between the two steps of an unlock puts itself nearer by 1 than is true. A waiter behind
