@@ -6,8 +6,8 @@
 //! cargo test --profile stress -p sudog-locks --test capacitor_model -- --ignored --nocapture --test-threads 1
 //! ```
 //!
-//! The second command runs the large sizes, and takes a few minutes. With `--nocapture` each line is a row of
-//! `locks/docs/capacitor.md`: T threads that loop for ever, bound B.
+//! The second command runs the large sizes, and takes a few minutes. With `--nocapture` each line is a result for
+//! the claims in `locks/docs/capacitor.md`: T threads that loop for ever, bound B.
 //!
 //! The models in `explicit_state/` describe the protocols and the counting (`crowd.rs`). All models assume sequential
 //! consistency; orderings are argued, and modelled on loom, where the protocols are implemented.

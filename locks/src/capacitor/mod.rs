@@ -21,7 +21,7 @@
 //!
 //! [`Wrapped`] makes a [`RawLock`](sudog_sync::RawLock) of an inner lock, a primitive and an admission. Two aliases:
 //! [`Capacitor`]`<L, S>` has platoons, [`Sliding`]`<L>` the window and the gate. If you use a capacitor, use `Sliding`;
-//! but platoons where waiters spin and are 36 or more (`docs/capacitor.md`, "Where waiters spin").
+//! but platoons where waiters spin and are 36 or more (`locks/docs/capacitor.md`, "Where waiters spin").
 //!
 //! # Cost
 //!
