@@ -15,9 +15,9 @@ registry! {
     Go1_8 = "go-1.8": policy::Go1_8,
         "Go 1.8: no starvation mode; a beaten waiter goes to the end of the queue";
     Go1_9 = "go-1.9": policy::Go1_9,
-        "Go 1.9 to 1.13: starvation mode after 1 ms, whose handoffs do not give way";
+        "Go 1.9 to 1.13: starvation mode after 1 ms, in which a handoff does not yield the processor";
     Go1_14 = "go-1.14": policy::Go,
-        "Go since 1.14: who hands over gives way";
+        "Go since 1.14: the owner that hands the mutex over also yields its processor";
     Fifo = "fifo": policy::Fifo,
         "first come, first served";
     Threads = "threads": policy::Threads,
