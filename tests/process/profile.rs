@@ -11,6 +11,7 @@
 #![cfg(all(unix, not(sudog_loom)))]
 
 use std::future::{Future, poll_fn};
+use std::hint::black_box;
 use std::pin::pin;
 use std::process::Command;
 use std::sync::Arc;
@@ -63,7 +64,11 @@ macro_rules! named {
     ($($name:ident)+) => { $(
         #[inline(never)]
         fn $name<R>(f: impl FnOnce() -> R) -> R {
-            std::hint::black_box(f())
+            // The compiler makes one of functions that are alike.
+            black_box(stringify!($name));
+            let result = f();
+            black_box(stringify!($name));
+            result
         }
     )+ };
 }
