@@ -8,7 +8,7 @@ use sudog_runtime::goroutine::blocking;
 /// A value that names one or more addresses: an address itself, or `"host:port"`, or `("host", port)`.
 ///
 /// The system's resolver looks a name up in a [`blocking`] call; a literal address needs no look-up. The counterpart of
-/// [`std::net::ToSocketAddrs`], which would keep the worker waiting.
+/// [`std::net::ToSocketAddrs`], whose look-up would block the worker.
 pub trait ToAddrs {
     /// Returns the addresses, at least one.
     ///

@@ -1,4 +1,5 @@
-//! Connecting a stream: the only call that is begun before the wait.
+//! Connecting a stream. The system call is made once, before the wait. After each event the call looks only for the
+//! result.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -14,7 +14,7 @@ use crate::fd_mutex::{FdMutex, FdRef, LockError, Side};
 use crate::poller::{Desc, Registered};
 
 /// The shortest and the longest pause before a call is retried after the system has run out of descriptors or memory.
-/// Go's `net/http` uses the same two at `accept`.
+/// Go's `net/http` uses the same pauses at `accept`.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 pub(crate) struct NetFd<S: AsFd> {

@@ -20,12 +20,13 @@
 //! | close | not closed | closed, references + 1, no waiters | a permit for each waiter that was counted; then *unrefer* |
 //!
 //! For each side, the number of sleeping callers equals the number of counted waiters plus the number of permits that
-//! are given, or are about to be given. So a waiter that gives up finds itself counted, or finds a permit on its way.
-//! (A count does not say which waiter it stands for. That does not matter: all waiters behave alike.)
+//! are given, or are about to be given. So a waiter that gives up either finds a counted waiter, and reduces the count,
+//! or takes a permit that has been given or will be given. (A count does not say which waiters it counts. That does not
+//! matter, because all waiters behave alike.)
 //!
-//! Orderings: each step is one compare-exchange, AcqRel. So the next owner of a side sees all that the previous owner
-//! did, and the drop of the value happens after all uses of the value. A permit is given after the step that counted
-//! its waiter off.
+//! Orderings: each step is a single compare-exchange, AcqRel. So the next owner of a side sees all that the previous
+//! owner did, and the drop of the value happens after all uses of the value. The step that reduces the count of waiters
+//! comes first; then the permit is given.
 //!
 //! Source: Go's `internal/poll/fd_mutex.go` (1.27). Different: this mutex owns the value that it guards, and waits may
 //! have a limit.
@@ -47,7 +48,7 @@ const REF_MASK: u64 = COUNT_MASK * REF;
 /// The mask of a count: each count has 20 bits.
 const COUNT_MASK: u64 = (1 << 20) - 1;
 
-/// A side of a descriptor: there are two.
+/// A side of a descriptor: reading or writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// The incoming side: reading, accepting.
@@ -64,7 +65,7 @@ impl Side {
         }
     }
 
-    /// The state's unit of this side's waiter count.
+    /// The value that a waiter of this side adds to the state.
     const fn waiter(self) -> u64 {
         match self {
             Self::Read => 1 << 23,
@@ -90,8 +91,8 @@ pub enum LockError {
 /// Guards a value that has two sides, each for one user at a time. Any user may close the mutex while others use the
 /// value. Go's `poll.fdMutex`.
 ///
-/// The value is dropped once the mutex is closed and no caller uses the value any more: by the last such caller. A
-/// mutex that is never closed drops the value together with itself.
+/// Once the mutex is closed, the last caller that uses the value drops the value. A mutex that is never closed drops
+/// the value together with itself.
 ///
 /// # Examples
 ///
@@ -207,7 +208,8 @@ impl<T> FdMutex<T> {
         if result.is_err() {
             let counted = |state: u64| (state & side.waiters() != 0).then(|| state - side.waiter());
             if self.step(counted).is_err() {
-                // Another caller has counted this waiter off: take the permit, which is there or on its way.
+                // An unlock or a close has removed this waiter from the count: take the permit, which is there or on
+                // its way.
                 semacquire(self.permits(side));
             }
         }
@@ -283,7 +285,7 @@ fn one_more(state: u64) -> u64 {
 
 impl<T> Drop for FdMutex<T> {
     fn drop(&mut self) {
-        // A leaked reference leaves a value that was closed, but not dropped: drop that value here too.
+        // A leaked reference keeps a close from dropping the value: drop the value here then, too.
         let state = self.state.load(Ordering::Relaxed);
         if state & CLOSED == 0 || state & REF_MASK != 0 {
             // SAFETY: the value has not been dropped yet, because the mutex was not closed or still counts references.
@@ -306,13 +308,13 @@ impl<T> fmt::Debug for FdMutex<T> {
     }
 }
 
-/// A use of the value of an [`FdMutex`], which keeps the value from being dropped.
+/// A reference to the value of an [`FdMutex`], which keeps the value from being dropped.
 #[must_use = "the value may be dropped when this has been"]
 pub struct FdRef<'a, T> {
     mutex: &'a FdMutex<T>,
 }
 
-/// A use of the value of an [`FdMutex`] that keeps one of its sides locked.
+/// A reference to the value of an [`FdMutex`] that keeps a side locked, until it is dropped.
 #[must_use = "the side is unlocked when this is dropped"]
 pub struct FdGuard<'a, T> {
     mutex: &'a FdMutex<T>,

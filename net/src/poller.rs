@@ -11,22 +11,23 @@
 //! | event | the poller | gives a permit, if there is none |
 //! | nudge | a close, a new deadline | the same as *event*: the user looks for the change |
 //!
-//! *No readiness is lost.* If the poller reports an edge before the user takes the permits, the cause of the edge was
-//! there before the user's try, and the try finds the cause. If the poller reports an edge later, the poller gives a
-//! permit, and the wait ends. If the poller finds a permit and therefore gives none, that permit has not been taken
-//! yet, and its taker tries afterwards. (The last case needs two sequentially consistent fences: one before the
-//! poller's look at the permits, and one after each taking of a permit, in [`Direction::took`]. The look read the value
-//! that the taking replaced, so the first fence precedes the second in the order of the fences, and the try sees
-//! everything that was there before the first fence: the event, the close, the new deadline. The ordering of the taking
-//! alone does not guarantee this: on a processor where the taking is not a locked instruction, a later load may pass
-//! the taking.) A surplus permit costs one try.
+//! *No readiness is lost.* There are three cases. If the poller reports an edge before the user takes the permits, the
+//! cause of the edge was there before the user's try, and the try finds the cause. If the poller reports an edge later,
+//! and finds no permit, the poller gives a permit, and the wait ends. If the poller finds a permit and therefore gives
+//! none, that permit has not been taken yet, and its taker tries afterwards. A surplus permit costs a try.
 //!
-//! So an event may be reported for a descriptor that has been closed, and whose [`Desc`] belongs to another descriptor
-//! by then. A `Desc` is therefore never freed, but used again.
+//! The last case needs two sequentially consistent fences: one before the poller's look at the permits (in
+//! [`Direction::nudge`]), and one after each taking of a permit (in [`Direction::took`]). The look read the value that
+//! the taking replaced, so the first fence precedes the second in the order of the fences. So the try sees everything
+//! that was there before the first fence: the event, the close, the new deadline. The ordering of the taking alone does
+//! not guarantee this: on a processor where the taking is not a locked instruction, a later load may pass the taking.
 //!
-//! Reasons not to use the crate `polling` (3.11): each of its waits makes three system calls (to set a timerfd, and to
-//! arm the timerfd anew), and a call returns at once without a look while another call waits. The workers of this
-//! runtime poll often, also while another worker waits.
+//! An event may be reported for a descriptor that has been closed, and whose [`Desc`] belongs to another descriptor by
+//! then. A `Desc` is therefore never freed, but used again.
+//!
+//! Reasons not to use the crate `polling` (3.11): each of its waits makes three system calls, of which two set a
+//! timerfd and arm the timerfd anew. A call returns at once, without looking for events, while another call waits. The
+//! workers of this runtime poll often, also while another worker waits.
 //!
 //! Go: `runtime/netpoll.go`, `runtime/netpoll_epoll.go` (1.27).
 
@@ -111,7 +112,7 @@ impl Direction {
     }
 }
 
-/// The `Desc`s that are not in use.
+/// The `Desc`s that belong to no descriptor now, kept for later descriptors.
 static SPARE: Mutex<Vec<&'static Desc>> = Mutex::new(Vec::new());
 
 /// A descriptor that is registered with the poller. A drop removes the descriptor from the poller, and closes the

@@ -83,7 +83,7 @@ impl TcpStream {
     }
 
     /// Makes a stream of a socket that a listener accepted, with the options of a connected stream. Go: `newTCPConn`.
-    /// Ignores an error of the option, which is no reason to lose the connection.
+    /// Ignores an error of `set_nodelay`, which is no reason to lose the connection.
     fn accepted(socket: std::net::TcpStream) -> io::Result<Self> {
         _ = socket.set_nodelay(true);
         Self::from_std(socket)
@@ -134,7 +134,7 @@ pub struct TcpListener {
 
 listener!(TcpListener, std::net::TcpListener, TcpStream, SocketAddr);
 
-/// The number of connections that may wait to be accepted, if the system allows so many: Go asks the system for its
+/// The number of connections that may wait to be accepted. The system may allow fewer. Go asks the system for its
 /// limit.
 const BACKLOG: i32 = 4096;
 
