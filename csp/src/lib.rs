@@ -1,12 +1,12 @@
 //! Channels of communicating sequential processes, whose fibres are reclaimed when no partner can come.
 //!
-//! After John Skaller, *Communicating Sequential Processes in C++* (2021), chapters 5 and 6. What differs and why, the
-//! defects of the printed code, and figures are in `docs/csp.md`.
-//!
-//! A channel has no buffer: a reader and a writer meet. Only the channel's [ends](End) give access to the channel. As a
 //! After John Skaller, *Communicating Sequential Processes in C++* (2021), chapters 5 and 6: *the source* in the
 //! comments of this crate. `docs/csp.md` lists the differences from the source, with reasons, the defects of the
 //! printed code, and figures.
+//!
+//! A channel has no buffer: a reader and a writer meet. Only the channel's [ends](End) give access to the channel. As a
+//! rule, a fibre does not end by itself: the fibre reads, or writes, for ever, and is *reclaimed* when it hangs on a
+//! channel and no partner can come. Then the fibre's own read or write returns [`Reclaimed`], and the fibre returns, by
 //! `?`. Two counts show that no partner can come:
 //!
 //! * A channel counts the ends through which it may still be served. When the last such end is dropped, or hangs too,
@@ -46,10 +46,10 @@
 //!
 //! # Limits of counting ends
 //!
-//! The count of ends does not show that no partner can come if: channels cross (fibre A hangs on a channel and holds an
-//! end of another, fibre B the other way round); a single fibre holds both ends, and hangs; an end is leaked, or held
-//! by a fibre that
-//! dropped; other goroutines and threads hang for ever.
+//! The count of ends does not show that no partner can come if channels cross (fibre A hangs on a channel and holds an
+//! end of another, fibre B the other way round); if a single fibre holds both ends, and hangs; or if an end is leaked,
+//! or held by a fibre that waits for something else for ever. The fibres of an [`ActiveSet`] are reclaimed all the
+//! same, when the set is dropped; other goroutines and threads hang for ever.
 
 mod channel;
 mod end;

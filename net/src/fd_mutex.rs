@@ -314,7 +314,7 @@ pub struct FdRef<'a, T> {
     mutex: &'a FdMutex<T>,
 }
 
-/// A reference to the value of an [`FdMutex`] that keeps a side locked, until it is dropped.
+/// A reference to the value of an [`FdMutex`] that also keeps a side of the mutex locked.
 #[must_use = "the side is unlocked when this is dropped"]
 pub struct FdGuard<'a, T> {
     mutex: &'a FdMutex<T>,

@@ -196,8 +196,8 @@ impl ArriveDepart for Multilane {
 pub enum LaneChoice {
     /// Each arrival gets the next lane. The bypass depends on the number of threads, T. The threads that are assigned
     /// to the lane of a late contender wait behind that contender, and soon all threads wait there. In models the
-    /// bypass was `L * B - 1 + (L - 1) * (T - 2) + T - 1`. But a caller that only tries gets another lane the
-    /// next time, so with `try_lock` the bypass is not bounded.
+    /// bypass was `L * B - 1 + (L - 1) * (T - 2) + T - 1`. But a caller that only tries gets another lane the next time,
+    /// so with `try_lock` the bypass is not bounded.
     InTurn,
     /// Each thread always gets the same lane. The bypass is not bounded: the threads of another lane pass again and
     /// again.

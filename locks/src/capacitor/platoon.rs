@@ -12,8 +12,8 @@
 //! | arrive | any contender | takes a credit, waiting in the queue |
 //! | depart | an admitted contender | `departed += (0, 1)`, or `(1, 1)` if announced; the `B`-th of the platoon: `departed -= (0, B)`, then gives `B` credits |
 //! | retract | an announced contender | `departed += (1, 0)` |
-//! | gate | the owner of the inner lock | loads `departed`, then `announced`: if the two counts are equal, no contender is in between |
 //! | gate | the owner of the inner lock | loads `departed`, then `announced`: if the two counts are equal, every announcement has ended |
+//!
 //! Bound: while a contender V has not departed, its platoon is not complete, so only the holders of the other `B - 1`
 //! credits of that platoon can overtake V. This needs a semaphore that is first come, first served, also towards
 //! newcomers. With a semaphore whose newcomers take credits before waiters, V could wait for ever at the semaphore.
