@@ -1,5 +1,5 @@
-//! A cell whose accesses are no steps. Where schedules are explored, an access to a cell in freed memory fails the
-//! execution.
+//! A cell whose accesses are not steps of the machine. Where schedules are explored, an access to a cell in freed
+//! memory fails the execution.
 
 use std::fmt;
 use std::panic::Location;

@@ -79,7 +79,7 @@ impl Machine {
         Self { preset: preset.clone(), processors: preset.processors, seed: 0, limit: Duration::from_secs(60) }
     }
 
-    /// Runs `main` as the first thread, until `main` returns. The other threads do not run on after that.
+    /// Runs `main` as the first thread, until `main` returns. The other threads stop then.
     ///
     /// # Errors
     ///

@@ -64,7 +64,7 @@ pub(crate) enum State {
     Done,
 }
 
-/// The end of a sleep.
+/// The way in which a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Woken,
@@ -142,8 +142,8 @@ impl Spin {
     }
 }
 
-/// The number of rounds after which a thread counts as one that spins until a line changes. No loop that gives up after
-/// a number of reads reads so often without reading the clock.
+/// The number of rounds after which a thread counts as a thread that spins until a line changes. A loop that gives up
+/// after some number of reads gives up earlier, or reads the clock meanwhile.
 const SPINS_FOR_EVER: u32 = 512;
 
 /// The reason why a machine stopped before its program ended.
@@ -411,8 +411,8 @@ pub(crate) fn now_ns() -> u64 {
     })
 }
 
-/// Sleeps while `unchanged`, until a wake-up for this address or the deadline (in nanoseconds since the machine began).
-/// Returns false if the deadline has passed.
+/// Sleeps if `unchanged` returns true: until a wake-up for this address, or until the deadline, in nanoseconds since
+/// the machine began. Returns false if the deadline has passed.
 pub(crate) fn wait(
     address: usize,
     unchanged: impl FnOnce() -> bool,
@@ -607,7 +607,7 @@ impl Machine {
             }
             let answer = match missed {
                 None => timed.request(&self.preset, address, kind, clock),
-                // A thread that lost its processor in the meantime is late.
+                // If the thread has lost its processor in the meantime, its access is done late.
                 Some((line, done)) => timed.reach(&self.preset, line, kind, clock, clock.max(done)),
             };
             match answer {
@@ -646,7 +646,7 @@ impl Machine {
         arena::step(Step { thread, place, at });
     }
 
-    /// Returns the thread that runs next. None: no thread will ever run again, or the time is up.
+    /// Returns the thread that runs next. Returns None if no thread will ever run again, or if the time is up.
     fn next(&mut self) -> Option<ThreadId> {
         match self.mode {
             Mode::Timed(_) => timed::next(self),
@@ -850,7 +850,7 @@ fn resume(id: ThreadId) {
     with(|machine| machine.threads[id].coroutine = suspended);
 }
 
-/// Runs `main` as the first thread of a machine, until `main` returns. The other threads do not run on after that.
+/// Runs `main` as the first thread of a machine, until `main` returns. The other threads stop then.
 pub(crate) fn run<T: 'static>(
     preset: Preset,
     mode: Mode,
