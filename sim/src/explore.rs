@@ -22,8 +22,8 @@ use crate::{PRESETS, Stopped};
 pub enum Schedule {
     /// Random: the turn of a thread ends at each step with a probability of 1 in this number.
     Random(u64),
-    /// By priorities, with `n` changes of priority, where `n` is this number: finds bugs that need `n + 1` orderings of
-    /// steps.
+    /// Priorities, with `n` changes of priority, where `n` is this number. Such schedules find bugs that need `n + 1`
+    /// orderings of steps.
     Priorities(usize),
     /// Random or by priorities, as the seed decides: one to sixteen steps a turn, or one to four changes of priority.
     Mixed,
@@ -221,11 +221,11 @@ impl Explore {
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for two descriptors.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0, "a pipe: {}", io::Error::last_os_error());
-        // SAFETY: this process has one thread, by the contract of `check`. So the child has all threads that its memory
+        // SAFETY: this process has a single thread, by the contract of `check`. So the child has all threads that its memory
         // refers to.
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "a process: {}", io::Error::last_os_error());
-        // SAFETY: `pipe` has opened both descriptors, and each is given to one `File`.
+        // SAFETY: `pipe` has opened both descriptors, and each is given to a single `File`.
         let [mut read, mut write] = ends.map(|end| unsafe { File::from_raw_fd(end) });
         if child == 0 {
             drop(read);
@@ -292,7 +292,7 @@ fn report_exits_to(write: &File) {
         unsafe { libc::_exit(2) };
     }
     EXITS_TO.store(write.as_raw_fd(), Ordering::Relaxed);
-    // SAFETY: both handlers run on the one thread of this process, inside a call of that thread to `exit` or `abort`,
+    // SAFETY: both handlers run on the only thread of this process, inside a call of that thread to `exit` or `abort`,
     // and use only operations that are allowed there.
     unsafe {
         libc::atexit(at_exit);

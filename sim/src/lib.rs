@@ -31,7 +31,7 @@ pub use crate::machine::preset::{Memory, PRESETS, Preset, System};
 use crate::machine::timed::Timed;
 pub use crate::machine::{Stopped, ThreadReport, Why, is_simulated, live_threads, random, socket, traffic, work};
 
-/// Makes one pause of a spin loop.
+/// Pauses once in a spin loop.
 #[inline]
 pub fn pause() {
     machine::pause();

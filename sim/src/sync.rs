@@ -193,7 +193,7 @@ pub struct OnceLock<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: one thread writes the value before it sets `state` to full, and other threads only read the value after that.
+// SAFETY: a single thread writes the value before it sets `state` to full, and other threads only read the value after that.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 
 impl<T> Default for OnceLock<T> {

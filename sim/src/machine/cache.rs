@@ -3,7 +3,7 @@
 //! | a line is | load | store, read-modify-write |
 //! |---|---|---|
 //! | in no cache | a miss, served by memory; the line is shared afterwards | a miss; the line is owned by the core afterwards |
-//! | owned by one core (modified or exclusive) | a hit for that core; else a miss, and two cores share the line | a hit for that core; else a miss, and the owner loses the line |
+//! | owned by a core (modified or exclusive) | a hit for that core; else a miss, and two cores share the line | a hit for that core; else a miss, and the owner loses the line |
 //! | shared by several cores | a hit for these; else a miss, served by the nearest | all others lose the line, each at a cost |
 //!
 //! An access that misses takes effect in the middle of its time, when it reaches the caches that have the line; until

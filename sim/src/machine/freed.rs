@@ -2,7 +2,7 @@
 //!
 //! | memory | is freed | found by |
 //! |---|---|---|
-//! | a block of the [`Arena`](crate::Arena) | when it is freed | quarantine |
+//! | a block of the [`Arena`](crate::Arena) | when the block is freed | quarantine |
 //! | a frame of a thread or a goroutine | when its function has returned | the addresses below the frames of a stack |
 //! | the stack of a thread or a goroutine | when the thread or goroutine ends | its number, or [`stack::ends`](crate::stack::ends) |
 //!

@@ -1,6 +1,6 @@
 //! The machine: its threads, its clock, and the code that both ways of running a program share.
 //!
-//! Simulated threads are coroutines of one thread of the process. All effects of a simulated thread on another go
+//! Simulated threads are coroutines of a single thread of the process. All effects of a simulated thread on another go
 //! through the functions below. There are two ways to decide which thread runs:
 //!
 //! | | [`timed`] | [`explored`] |
@@ -9,7 +9,7 @@
 //! | time | costs of memory and of the system, on the chosen number of processors | ten nanoseconds a step, and jumps |
 //! | answers | how much the program costs, how fair the program is | whether the program is correct |
 //!
-//! Both are exact: a seed and a program give one execution, on any machine.
+//! Both are exact: a seed and a program give the same execution on any computer.
 //!
 //! A step takes effect when it is issued, in the order of the processors' clocks. The cost of the step is added to the
 //! clock of the processor afterwards. So memory is sequentially consistent.
@@ -250,7 +250,7 @@ fn with<R>(f: impl FnOnce(&mut Machine) -> R) -> R {
     let machine = current();
     assert!(!machine.is_null(), "a simulation runs");
     // SAFETY:
-    // - the machine lives as long as the simulation, and only this thread uses it;
+    // - the machine lives as long as the simulation, and only this thread uses the machine;
     // - `f` neither suspends nor calls this function, so this is the only reference to the machine.
     f(unsafe { &mut *machine })
 }
@@ -365,7 +365,7 @@ pub fn work(cycles: u64) {
     }
 }
 
-/// Makes one pause of a spin loop.
+/// Pauses once in a spin loop.
 pub(crate) fn pause() {
     if !is_simulated() {
         return std::hint::spin_loop();
@@ -826,7 +826,7 @@ impl Machine {
         self.reports.push(ThreadReport { name, started, waits_for, place: thread.place.to_string(), backtrace });
     }
 
-    /// Describes a thread by its number, and by its name if it has one.
+    /// Describes a thread by its number, and by its name if there is a name.
     fn describe(&self, id: ThreadId) -> String {
         match &self.threads[id].name {
             Some(name) => format!("thread {id} ({name})"),

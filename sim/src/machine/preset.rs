@@ -88,7 +88,7 @@ pub const PRESETS: &[Preset] = &[
             pause: 90,
             clock: 85,
             near: 90,
-            // Never used: there is one socket.
+            // Never used: there is a single socket.
             far: 90,
             first: 854,
             read_occupancy: 20,
