@@ -221,8 +221,8 @@ impl Explore {
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for two descriptors.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0, "a pipe: {}", io::Error::last_os_error());
-        // SAFETY: this process has a single thread, by the contract of `check`. So the child has all threads that its memory
-        // refers to.
+        // SAFETY: this process has a single thread, by the contract of `check`. So the child has all threads that its
+        // memory refers to.
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "a process: {}", io::Error::last_os_error());
         // SAFETY: `pipe` has opened both descriptors, and each is given to a single `File`.

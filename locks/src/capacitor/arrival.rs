@@ -135,8 +135,8 @@ impl<'a, C: ArriveDepart> Arrival<'a, C> {
         Self { capacitor, announced: true, ticket: None }
     }
 
-    /// Returns the guard of an arrival that is about to happen, without an announcement: for an admission that never
-    /// takes the gate.
+    /// Returns the guard of an arrival that is about to happen, without an announcement. Used with admissions that
+    /// never take the gate.
     #[inline]
     pub(super) fn unannounced(capacitor: &'a C) -> Self {
         Self { capacitor, announced: false, ticket: None }

@@ -94,8 +94,9 @@ impl<S: Semaphore> Platoon<S> {
     const FIRST_COME_FIRST_SERVED: () =
         assert!(S::FIFO && S::HANDOFF, "a platoon's semaphore serves first come, first served, newcomers included");
 
-    /// Creates a capacitor in a `static`, as [`ArriveDepart::with_limit`] does elsewhere: the limit is a type
-    /// parameter, as the constants of a trait cannot depend on a value.
+    /// Creates a capacitor in a `static`, where [`ArriveDepart::with_limit`] cannot be called. The limit `N` is a const
+    /// parameter, because the semaphore comes from a constant of the trait `ConstPermits<N>`, and such a constant
+    /// cannot depend on a value.
     ///
     /// ```
     /// use sudog::locks::capacitor::{ArriveDepart, Platoon};

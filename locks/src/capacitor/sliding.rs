@@ -180,8 +180,8 @@ impl SlidingWindow {
 }
 
 impl<P> SlidingWindow<P> {
-    /// Creates a window in a `static`, as [`ArriveDepart::with_limit`] does elsewhere. With [`SlidingWindow::new`] the
-    /// policy need not be named.
+    /// Creates a window in a `static`, where [`ArriveDepart::with_limit`] cannot be called. With [`SlidingWindow::new`]
+    /// the policy need not be named.
     ///
     /// # Panics
     ///

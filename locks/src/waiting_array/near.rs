@@ -96,7 +96,7 @@ fn watch<P: WaitPolicy, const NEAR: u32>(turn: &Turn<'_>, deadline: Option<Insta
     }
 }
 
-/// Returns the largest distance from its turn at which a waiter misses nothing if a post wakes no waiter: see
+/// Returns the largest distance from its turn at which a waiter needs no wake-up: see
 /// [`TicketWait::LOOKS_AT_TICKETS`](super::TicketWait::LOOKS_AT_TICKETS).
 pub(super) const fn needs_no_wake<P: WaitPolicy, const NEAR: u32>() -> u64 {
     if P::PARKS { 0 } else { NEAR as u64 }
