@@ -48,7 +48,7 @@ struct State {
 // SAFETY: only the owner of the lock reads or writes the list and the waiters in the list. A waiter that has been taken
 // out is used once, by the G that took the waiter out.
 unsafe impl Send for Channel {}
-// SAFETY: as for `Send`, only the owner of the lock reads or writes the list and its waiters.
+// SAFETY: as for `Send`, only the owner of the lock reads or writes the list and the listed waiters.
 unsafe impl Sync for Channel {}
 
 /// The guard of the channel's lock.

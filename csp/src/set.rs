@@ -95,7 +95,7 @@ struct State {
 // SAFETY: only the owner of the lock reads or writes the list and the links of the waiters in the list. The runner is
 // used once, by the G that has taken it out.
 unsafe impl Send for Set {}
-// SAFETY: as for `Send`, only the owner of the lock reads or writes the list and the links of its waiters.
+// SAFETY: as for `Send`, only the owner of the lock reads or writes the list and the links of listed waiters.
 unsafe impl Sync for Set {}
 
 /// The error of [`Set::list`]: the set has been closed.
