@@ -1,7 +1,8 @@
-//! A channel: a lock, the count of ends, and the list of fibres that hang. All steps under the lock are in this file.
+//! A channel: a lock, the count of ends, and the list of the fibres that *hang*, which means: wait for a partner. All
+//! steps under the lock are in this file.
 //!
-//! The *count* is the number of ends through which the channel may still be served: all existing ends, without those
-//! whose fibre hangs on this channel without a limit.
+//! The *count* is the number of ends through which the channel may still be served: all existing ends, except those
+//! whose fibre hangs on this channel without a limit (a deadline, or a cancel).
 //!
 //! | step | condition | count |
 //! |---|---|---|
@@ -12,10 +13,10 @@
 //!
 //! At zero no partner can ever reach the fibres in the list, and the channel is *dead* for good. The step that brings
 //! the count to zero takes the list, and wakes each fibre in the list after the unlock. Two steps can bring the count
-//! to zero: the last end that does not hang is dropped, or its fibre is about to hang without a limit.
+//! to zero: the drop of the last counted end, or a hang without a limit by the fibre of that end.
 //!
-//! Each fibre in the list of a dead channel has reduced the count: a fibre with a limit would still be counted, and the
-//! count would not be zero.
+//! Each fibre in the list of a dead channel hangs without a limit: the end of a fibre with a limit would still be
+//! counted, and the count would not be zero.
 //!
 //! A fibre of an active set enters and leaves the set's list together with the channel's list, under the channel's
 //! lock. So a waiter that is in a set's list is also in the list of a channel that is not dead. Order of locks:
@@ -31,7 +32,7 @@ use sudog_runtime::shim::{Mutex, MutexGuard, mark};
 use crate::list::{Dir, List, Place, Taken, Waiter};
 use crate::set::{Runner, Set};
 
-/// The shared part of a channel. The values are in the frames of the fibres that read and write them.
+/// The part of a channel that its ends share. The values are in the frames of the fibres that read and write them.
 pub(crate) struct Channel {
     state: Mutex<State>,
 }
@@ -47,13 +48,13 @@ struct State {
 // SAFETY: only the owner of the lock reads or writes the list and the waiters in the list. A waiter that has been taken
 // out is used once, by the G that took the waiter out.
 unsafe impl Send for Channel {}
-// SAFETY: the same reason as for `Send`.
+// SAFETY: as for `Send`, only the owner of the lock reads or writes the list and the listed waiters.
 unsafe impl Sync for Channel {}
 
 /// The guard of the channel's lock.
 pub(crate) struct Locked<'a>(MutexGuard<'a, State>);
 
-/// The result of the first step of a read or a write.
+/// The result of [`Channel::meet`], the first step of a read or a write.
 pub(crate) enum Met<'a> {
     /// A partner, which has been taken out of the list.
     Partner(Partner),
@@ -62,11 +63,10 @@ pub(crate) enum Met<'a> {
     Dead,
 }
 
-/// The result of an attempt to hang.
+/// The result of [`Locked::hang`].
 pub(crate) enum Hung<'a> {
     Listed(Listed<'a>),
-    /// The fibre's end was the last one that counted, so the channel is dead now. The caller must wake the fibres that
-    /// hang.
+    /// The fibre's end was the last counted end, so the channel is dead now. The caller must wake the fibres that hang.
     Last(Hanging),
     /// The fibre's active set has been dropped.
     SetIsClosed,
@@ -76,7 +76,7 @@ pub(crate) enum Hung<'a> {
 #[must_use = "the caller is in the list: unlock in the commit of its wait"]
 pub(crate) struct Listed<'a> {
     locked: Locked<'a>,
-    /// The G that waits for the caller's set to rest, if this hang has brought the set to rest.
+    /// The G that waits for the caller's active set to be at rest. Set only if this hang has brought the set to rest.
     runner: Option<Runner>,
 }
 
@@ -119,8 +119,8 @@ impl Channel {
         }
     }
 
-    /// Takes a waiter that gives up out of the list. Returns false if another G has taken the waiter; that G readies
-    /// the waiter.
+    /// Takes a waiter out of the list, because its fibre gives up. Returns false if another G has taken the waiter out
+    /// already, and will ready the waiter's G.
     ///
     /// # Safety
     ///
@@ -130,8 +130,8 @@ impl Channel {
         let state = &mut *locked.0;
         let listed = state.count > 0 && waiter.place.get() == Place::Listed;
         if listed {
-            // SAFETY: the lock is held. The channel is not dead, and the list of such a channel contains each waiter
-            // whose place is `Listed`.
+            // SAFETY: the lock is held. The channel is not dead, so its list contains each waiter of this channel whose
+            // place is `Listed`.
             unsafe { state.list.remove(waiter) };
             state.left(waiter);
         }
@@ -154,7 +154,8 @@ impl Channel {
         Some(Partner(first))
     }
 
-    /// Adds an end, made from an end that does not hang, to the count. The new end of a dead channel is dead too.
+    /// Counts a new end, which the caller makes from an end that does not hang. If the channel is dead, the new end is
+    /// dead too.
     pub(crate) fn add_end(&self) {
         let state = &mut *self.lock().0;
         if state.count > 0 {
@@ -162,8 +163,8 @@ impl Channel {
         }
     }
 
-    /// Removes an end from the count. If the channel dies by that, returns the fibres that hang, which the caller must
-    /// wake.
+    /// Removes an end from the count. If the channel dies by that, returns the fibres that hang; the caller must wake
+    /// them.
     pub(crate) fn drop_end(&self) -> Option<Hanging> {
         let mut locked = self.lock();
         let state = &mut *locked.0;
@@ -226,10 +227,10 @@ impl<'a> Locked<'a> {
     ///
     /// # Safety
     ///
-    /// - The waiter is in no list. The waiter and its set stay alive and in place until the waiter is in no list again,
-    ///   and until the waiter has been readied, unless its own fibre has taken it out.
-    /// - The waiter names this channel.
-    /// - The caller comes from [`Met::Nobody`] for this direction.
+    /// - The waiter is in no list. The waiter and its set stay alive and in place until the waiter has left all lists.
+    ///   If another G takes the waiter out, they stay until that G has readied the waiter's G.
+    /// - The waiter's field `channel` points to this channel.
+    /// - The caller has this lock from the [`Met::Nobody`] that `meet` returned for `dir`.
     pub(crate) unsafe fn hang(mut self, dir: Dir, waiter: &Waiter) -> Hung<'a> {
         let state = &mut *self.0;
         if !waiter.limited && state.count == 1 {
@@ -289,7 +290,8 @@ impl Partner {
         // - `g` points to a live G, because the partner waits for this call.
         // - The waiter has been taken out of its list and this function is called once, by its contract, so this is the
         //   only `ready`.
-        // - Only this list led to the G, which was listed just before its `park` and waits for nothing else.
+        // - Only this list led to the G. The waiter was listed just before the G's `park`, and the G waits for nothing
+        //   else.
         // - The caller uses nothing of the partner afterwards, by the contract of this function.
         unsafe { if first { G::ready_first(g) } else { G::ready(g) } }
     }
@@ -299,7 +301,7 @@ impl Hanging {
     /// Wakes the fibres. Each fibre finds the channel dead, and returns an error to its caller, on its own worker.
     ///
     /// A fibre drops the ends that it holds when it returns, and such an end may be the last one of another channel.
-    /// That drop happens on the fibre's own stack. The workers' run queues hold the woken fibres and run them one after
+    /// That drop happens on the fibre's own stack. The woken fibres go to the workers' run queues, and run one after
     /// the other, so nothing recurses.
     pub(crate) fn wake(mut self) {
         // SAFETY: the waiters were taken together with the list, so only this loop readies them.

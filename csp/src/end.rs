@@ -9,12 +9,12 @@ use std::sync::Arc;
 use crate::channel::Channel;
 use crate::list::Dir;
 
-/// An end of a channel, to read and to write by: see the [crate].
+/// An end of a channel, through which a fibre reads and writes: see the [crate].
 ///
 /// An end belongs to a single fibre or thread at a time, and moves between fibres as any value does, even over a
 /// channel, or over its own channel. `End` is neither `Sync` nor `Clone`: a second fibre gets another end from
-/// [`dup`](End::dup). A read or a write borrows the end mutably, so an end that hangs serves nothing else. The channel
-/// relies on that when it counts its ends.
+/// [`dup`](End::dup). A read or a write borrows the end mutably, so an end whose fibre hangs cannot be used for
+/// anything else. The channel relies on that when it counts its ends.
 ///
 /// # Examples
 ///
@@ -38,7 +38,8 @@ impl<T> RefUnwindSafe for End<T> {}
 
 /// Makes a channel, and returns the channel's `N` ends.
 ///
-/// The text of the source says that its `make_channel` returns several ends, but that function returns a single end.
+/// The text of the source (see the [crate]) says that its `make_channel` returns several ends, but that function
+/// returns a single end.
 ///
 /// # Examples
 ///
@@ -115,8 +116,8 @@ impl<T> End<T> {
 }
 
 impl<T> Drop for End<T> {
-    /// Ends the channel, if this is the last end through which a partner could come. The fibres that hang get
-    /// [`Reclaimed`](crate::Reclaimed), each on its own worker when its turn comes, not in this call.
+    /// Makes the channel dead, if this is the last end through which a partner could come. Each fibre that hangs gets
+    /// [`Reclaimed`](crate::Reclaimed), on its own worker when its turn comes, not in this call.
     fn drop(&mut self) {
         if let Some(hanging) = self.channel.drop_end() {
             hanging.wake();

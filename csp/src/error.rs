@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// The error that no partner can come: no end is left through which a partner could come, or the caller's
-/// [`ActiveSet`](crate::ActiveSet) has been dropped.
+/// The error of a read or a write for which no partner can come: no end is left through which a partner could come, or
+/// the caller's [`ActiveSet`](crate::ActiveSet) has been dropped.
 ///
 /// A fibre that gets this error should return, by `?`: the errors of a read and of a write both convert to `Reclaimed`.
 ///

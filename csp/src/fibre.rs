@@ -1,15 +1,16 @@
-//! Starting fibres: in the order of a call, or on any worker.
+//! Functions that start fibres: at once, as a call would, or on a chosen worker.
 
 use sudog_runtime::goroutine::{Builder, JoinHandle, Placement};
 
 use crate::set::{Body, Member};
 
 /// Starts a fibre that runs at once. A caller that is a goroutine goes to the end of its worker's run queue. The
-/// source's `spawn_fibre`. By contrast, Go's `go`, and `spawn`, queue the child, and the caller goes on.
+/// source's `spawn_fibre` (see the [crate](crate)). By contrast, Go's `go` statement, and `spawn`, queue the new
+/// goroutine, and the caller goes on.
 ///
 /// The fibre belongs to the caller's [`ActiveSet`](crate::ActiveSet), if the caller belongs to an active set, and stays
-/// on the caller's worker. If the caller's time slice is over, the fibres in the run queue have their turn first. A
-/// caller that is a thread goes on, and any worker runs the fibre.
+/// on the caller's worker. If the caller's time slice is over, the fibres in the run queue run before the new fibre. If
+/// the caller is a thread, the thread goes on, and any worker runs the fibre.
 ///
 /// The handle may be dropped: the fibre goes on.
 ///
@@ -36,8 +37,8 @@ where
     spawn_fibre_on(Placement::First, f)
 }
 
-/// Starts a fibre as [`spawn_fibre`] does, on a chosen worker. With [`Placement::Any`] the child is queued, and any
-/// worker may take the child, so that several threads serve a set.
+/// Starts a fibre as [`spawn_fibre`] does, on a chosen worker. With [`Placement::Any`] the fibre is queued, and any
+/// worker may take the fibre, so that several threads run the fibres of a set.
 ///
 /// # Panics
 ///

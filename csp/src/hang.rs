@@ -16,9 +16,9 @@ use crate::set::Set;
 ///
 /// # Safety
 ///
-/// - `locked` is the lock of `channel`, from a `Met::Nobody` for `dir`.
-/// - `slot` belongs to the caller. To write: `slot` has a value, which has been moved out after `Ok`, and still belongs
-///   to the caller after `Err`. To read: `slot` has room for a value, and has a value after `Ok`.
+/// - `locked` is the lock of `channel`, from the `Met::Nobody` that `meet` returned for `dir`.
+/// - `slot` belongs to the caller. For a write, `slot` has a value. After `Ok` a reader has moved that value out; after
+///   `Err` the value still belongs to the caller. For a read, `slot` has room for a value, and has a value after `Ok`.
 pub(crate) unsafe fn hang(
     channel: &Arc<Channel>,
     locked: Locked<'_>,
@@ -33,7 +33,7 @@ pub(crate) unsafe fn hang(
     // - `waiter` is new, so no list contains it. This function returns only after `waiter` has left its lists
     //   (`leave`), or after another G has taken `waiter` out and readied `g` (`park`). `g`, `slot` and the caller's set
     //   live longer than that.
-    // - `waiter` names `channel`, whose lock is `locked`, by the contract of this function.
+    // - `waiter.channel` points to `channel`, whose lock is `locked`, by the contract of this function.
     // - `locked` is from a `Met::Nobody` for `dir`, by the contract of this function.
     let listed = match unsafe { locked.hang(dir, &waiter) } {
         Hung::Listed(listed) => listed,
@@ -61,8 +61,8 @@ pub(crate) unsafe fn hang(
     }
 }
 
-/// Waits until the waiter is in no list, and has been readied, unless the waiter has left by itself. If the waiter has
-/// left by itself, returns the reason.
+/// Waits until another G has taken the waiter out of its lists and has readied `g`; then returns None. If the deadline
+/// comes first, takes the waiter out, and returns the reason.
 fn park(channel: &Channel, waiter: &Waiter, g: &G, limit: &WaitLimit<'_>, listed: Listed<'_>) -> Option<Failed> {
     // A partner or the drop of the set may have taken the waiter, and then still uses this frame. Then `leave` returns
     // false, and the G waits for the `ready`.
@@ -90,8 +90,8 @@ fn park_cancellable(
     let Some(cancel) = limit.cancel else { return park(channel, waiter, g, limit, listed) };
     let wait = CancelListed { channel, waiter };
     // Register after the waiter is listed: either a cancel finds the waiter in the list, or `enter` finds the cancel.
-    // Unlock before registering, because a cancel takes the channel's lock while it holds its own. A `ready` that comes
-    // before the `park` below ends that `park`.
+    // Unlock before registering, because a cancel takes the channel's lock while it holds its own lock. If a `ready`
+    // comes before the `park` below, that `park` returns at once.
     listed.unlock();
     // SAFETY:
     // - `wait` and `g` outlive `entry`.

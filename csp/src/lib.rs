@@ -1,7 +1,8 @@
 //! Channels of communicating sequential processes, whose fibres are reclaimed when no partner can come.
 //!
-//! After John Skaller, *Communicating Sequential Processes in C++* (2021), chapters 5 and 6. What differs and why, the
-//! defects of the printed code, and figures are in `docs/csp.md`.
+//! After John Skaller, *Communicating Sequential Processes in C++* (2021), chapters 5 and 6: *the source* in the
+//! comments of this crate. `docs/csp.md` lists the differences from the source, with reasons, the defects of the
+//! printed code, and figures.
 //!
 //! A channel has no buffer: a reader and a writer meet. Only the channel's [ends](End) give access to the channel. As a
 //! rule, a fibre does not end by itself: the fibre reads, or writes, for ever, and is *reclaimed* when it hangs on a
@@ -13,7 +14,7 @@
 //!   they return may end other channels.
 //! * An [`ActiveSet`] counts its fibres. When none of them can run, [`run`] reclaims those that hang.
 //!
-//! The fibres are goroutines, of any kind; threads may take part. Nothing is unwound. A fibre that ignores
+//! A fibre is a goroutine, of any kind; threads may use channels, too. Reclaiming unwinds nothing: a fibre that ignores
 //! [`Reclaimed`] just goes on.
 //!
 //! # Examples
@@ -45,10 +46,10 @@
 //!
 //! # Limits of counting ends
 //!
-//! Counting ends does not detect: channels that cross (fibre A hangs on a channel and holds an end of another, fibre B
-//! the other way round); both ends in a single fibre, which then hangs; an end that is leaked, or held by a fibre that
-//! waits for something else for ever. The fibres of an [`ActiveSet`] are reclaimed all the same, when the set is
-//! dropped; other goroutines and threads hang for ever.
+//! The count of ends does not show that no partner can come if channels cross (fibre A hangs on a channel and holds an
+//! end of another, fibre B the other way round); if a single fibre holds both ends, and hangs; or if an end is leaked,
+//! or held by a fibre that waits for something else for ever. The fibres of an [`ActiveSet`] are reclaimed all the
+//! same, when the set is dropped; other goroutines and threads hang for ever.
 
 mod channel;
 mod end;

@@ -1,8 +1,8 @@
 //! The waiters of fibres that hang, and the lists that link the waiters: the list of a channel, and the list of an
 //! active set.
 //!
-//! The list of a channel is empty, or all readers, or all writers. First in, first out. Each waiter is on the stack of its
-//! own fibre.
+//! The list of a channel is empty, or all readers, or all writers, first in, first out. Each waiter is on the stack of
+//! its own fibre.
 //!
 //! | field of a waiter | read and written |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | `Nowhere` | in no list: new, or taken out by its own fibre or by a cancel | `Listed` |
 //! | `Listed` | in the channel's list; or, if the channel is dead, held by the G that ended the channel | `Met`, `Reclaimed`, `Nowhere` |
 //! | `Met` | taken out by a partner, which readies the waiter | |
-//! | `Reclaimed` | taken out by the end of its active set, which readies the waiter | |
+//! | `Reclaimed` | taken out by the drop of its active set, which readies the waiter | |
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -65,13 +65,13 @@ impl Links {
     }
 }
 
-/// The record of a fibre that hangs. On the stack of the fibre.
+/// The record of a fibre that hangs, on the stack of that fibre.
 pub(crate) struct Waiter {
     pub(crate) g: *const G,
     /// The address of a writer's value, or of the room for a reader's value.
     pub(crate) slot: *mut (),
-    /// True if the wait has a deadline or a cancel. Then the fibre comes back by itself, so its end counts and its set
-    /// stays awake.
+    /// True if the wait has a deadline or a cancel. Then the fibre comes back by itself, so its end stays counted, and
+    /// its set is not at rest.
     pub(crate) limited: bool,
     /// The channel, from [`Arc::as_ptr`](std::sync::Arc::as_ptr).
     pub(crate) channel: *const Channel,
@@ -89,7 +89,7 @@ impl Waiter {
     }
 }
 
-/// Selects the links of a waiter that a [`Chain`] uses.
+/// Selects the [`Links`] of a waiter that a [`Chain`] uses: `in_channel` or `in_set`.
 pub(crate) trait Which {
     fn links(waiter: &Waiter) -> &Links;
 }
@@ -130,7 +130,8 @@ impl<W: Which> Chain<W> {
     /// # Safety
     ///
     /// - The chain's lock is held, as for all methods.
-    /// - No chain of this kind contains the waiter. The waiter stays alive and in place until it has left this chain.
+    /// - No chain with the same `W` contains the waiter. The waiter stays alive and in place until it has left this
+    ///   chain.
     pub(crate) unsafe fn push(&mut self, waiter: &Waiter) {
         let this = Some(NonNull::from(waiter));
         let last = std::mem::replace(&mut self.last, this);
@@ -190,8 +191,8 @@ impl List {
     /// # Safety
     ///
     /// - The channel's lock is held, as for all methods.
-    /// - The waiter is in no channel's list. The waiter stays alive and in place until it is in no list again, and
-    ///   until it has been readied, unless its own fibre has taken it out.
+    /// - The waiter is in no channel's list. The waiter stays alive and in place until it has left this list and, if
+    ///   another G has taken it out, until that G has readied the waiter's G.
     pub(crate) unsafe fn push(&mut self, dir: Dir, waiter: &Waiter) {
         assert!(self.dir().is_none_or(|there| there == dir), "a channel's list is empty, all readers, or all writers");
         self.dir = dir;
@@ -214,7 +215,7 @@ impl List {
         Some(first)
     }
 
-    /// Takes a waiter out of the list. Its place is `Nowhere` then.
+    /// Takes a waiter out of the list, and sets the waiter's place to `Nowhere`.
     ///
     /// # Safety
     ///
@@ -242,11 +243,11 @@ impl List {
 pub(crate) struct Taken(Link);
 
 impl Taken {
-    /// Returns the G of the next waiter, which the caller must ready once. The waiter is not used again.
+    /// Returns the G of the next waiter, which the caller must ready once. This list does not use the waiter again.
     ///
     /// # Safety
     ///
-    /// Only the results of this function are readied: the waiters have been readied in no other way.
+    /// No waiter of this list is readied, except through the G that this function has returned for the waiter.
     pub(crate) unsafe fn next(&mut self) -> Option<*const G> {
         // SAFETY: the waiter has not been readied yet, by the contract of this function, hence the waiter is alive; and
         // nothing writes to its links.

@@ -12,14 +12,14 @@ use crate::hang::hang;
 use crate::list::Dir;
 
 impl<T> End<T> {
-    /// Reads a value, and hangs until there is a writer. The reader goes on, and the writer is queued on its own
-    /// worker.
+    /// Reads a value. Hangs until there is a writer. After the transfer the reader goes on, and the writer is queued on
+    /// its own worker.
     ///
     /// # Errors
     ///
-    /// If no writer can come: the channel is dead, and each further operation on the channel fails likewise; or the
-    /// caller is a fibre of an [`ActiveSet`](crate::ActiveSet) that has been dropped, and no writer is there. The fibre
-    /// should return then. A fibre that ignores the error just goes on.
+    /// If no writer can come. Either the channel is dead, and each further operation on the channel fails likewise. Or
+    /// there is no writer now, and the caller is a fibre of an [`ActiveSet`](crate::ActiveSet) that has been dropped.
+    /// The fibre should return then. A fibre that ignores the error just goes on.
     ///
     /// # Examples
     ///
@@ -34,8 +34,8 @@ impl<T> End<T> {
         self.read_limited(&WaitLimit::default()).map_err(Failed::without_limit)
     }
 
-    /// Reads as [`read`](End::read) does, but gives up at a deadline. Until then the end of the reader counts as an end
-    /// that may serve others, because the reader will come back. So a hanging writer is not reclaimed meanwhile.
+    /// Reads as [`read`](End::read) does, but gives up at a deadline. Until then the reader's end counts as an end that
+    /// may serve others, because the reader will come back. So a hanging writer is not reclaimed meanwhile.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Active sets: fibres that are counted together, so that a caller learns when none of them can run.
 //!
-//! A set is at *rest* when each of its fibres has ended or hangs on a channel of this crate. One lock guards two
-//! numbers, and the list of the waiters of all fibres that hang:
+//! A set is at *rest* when each of its fibres has ended or hangs on a channel of this crate. A lock guards the number
+//! of members, the number of fibres that hang, and the list of the waiters of all fibres that hang:
 //!
 //! | step | members | hanging | the list |
 //! |---|---|---|---|
@@ -15,8 +15,8 @@
 //!
 //! The drop of an [`ActiveSet`] closes the set, and takes each waiter in the list out of its channel. In a closed set
 //! no fibre hangs. A fibre that was taken out returns [`Reclaimed`](crate::Reclaimed) from its own read or write, as if
-//! its channel had died. The ends that the fibre drops may end other channels. The run queues hold the woken fibres, as
-//! when a channel dies.
+//! its channel had died. The ends that the fibre drops may end other channels. The woken fibres go to the run queues,
+//! as when a channel dies, so nothing recurses.
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -29,7 +29,8 @@ use sudog_runtime::{G, goroutine};
 use crate::channel::Channel;
 use crate::list::{Chain, InSet, Waiter};
 
-/// A set of fibres that run until none of them can run: the source's scheduler, which can be run again.
+/// A set of fibres that run until none of them can run: the scheduler of the source (see the [crate](crate)). Unlike
+/// that scheduler, a set can be run again.
 ///
 /// The fibres of a set are those that [`run`](ActiveSet::run) starts, and those that a fibre of the set starts by
 /// [`spawn_fibre`](crate::spawn_fibre) or [`spawn_fibre_on`](crate::spawn_fibre_on). The fibres are goroutines, on any
@@ -42,9 +43,9 @@ use crate::list::{Chain, InSet, Waiter};
 /// A fibre has ended when its closure has returned, and all that the closure held, except for the result, has been
 /// dropped.
 ///
-/// A fibre that hangs when `run` returns goes on in a later `run`, if the later `run` brings its partner. Different
-/// from the source: a partner outside of the set may meet a fibre at any time. The fibre then goes on at once, whether
-/// `run` is active or not.
+/// A fibre that hangs when `run` returns goes on in a later `run`, if a partner comes during that `run`. Unlike in the
+/// source, a partner outside of the set may meet a fibre at any time. The fibre then goes on at once, whether `run` is
+/// active or not.
 ///
 /// The drop of a set reclaims all fibres that hang, also those whose channels cross.
 ///
@@ -94,10 +95,10 @@ struct State {
 // SAFETY: only the owner of the lock reads or writes the list and the links of the waiters in the list. The runner is
 // used once, by the G that has taken it out.
 unsafe impl Send for Set {}
-// SAFETY: the same reason as for `Send`.
+// SAFETY: as for `Send`, only the owner of the lock reads or writes the list and the links of listed waiters.
 unsafe impl Sync for Set {}
 
-/// The error of a set that has been closed.
+/// The error of [`Set::list`]: the set has been closed.
 pub(crate) struct Closed;
 
 /// The G that waits for a set to rest, to be woken once.
@@ -193,8 +194,8 @@ impl Set {
         }
     }
 
-    /// Closes the set, and takes all waiters out of their channels. Each fibre ends on its own worker, so this is a
-    /// plain loop.
+    /// Closes the set, and takes all waiters out of their channels. Each woken fibre returns on its own worker, so this
+    /// loop does not recurse.
     fn close(&self) {
         self.state.lock().closed = true;
         while let Some(channel) = self.first_channel() {
@@ -224,7 +225,7 @@ impl Set {
     }
 }
 
-/// A fibre of a set. Exists from the making of the fibre until the fibre has ended.
+/// The guard that counts a fibre of a set, from the making of the fibre until the fibre has ended.
 pub(crate) struct Member(Arc<Set>);
 
 impl Member {
@@ -375,7 +376,8 @@ impl ActiveSet {
     }
 }
 
-/// Runs `main` as the first fibre of a new [`ActiveSet`], and returns its result when all fibres of the set have ended.
+/// Runs `main` as the first fibre of a new [`ActiveSet`]. Returns the result of `main` when all fibres of the set have
+/// ended.
 ///
 /// When the set is at rest, all fibres that still hang are reclaimed, `main` too. So a program whose fibres wait for
 /// each other for ever ends: each fibre gets [`Reclaimed`](crate::Reclaimed).

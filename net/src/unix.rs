@@ -150,7 +150,7 @@ impl UnixDatagram {
         self.fd.call(Side::Write, &WaitLimit::default(), |socket| socket.send(buf))
     }
 
-    /// Waits for a packet.
+    /// Waits for a packet. Returns the number of bytes stored in `buf`.
     ///
     /// # Errors
     ///

@@ -10,14 +10,15 @@ use std::ptr;
 use crate::machine::ThreadId;
 use crate::machine::region::{self, ARENA_SIZE};
 
-/// An allocator for programs that simulate: memory that a simulation allocates lies in the region of its machine, at
-/// addresses that depend on the simulation alone. Outside a simulation the allocator is the system's.
+/// An allocator for programs that run simulations: memory that a simulation allocates lies in the region of its
+/// machine, at addresses that depend on the simulation alone. Outside a simulation the allocator is the system's.
 ///
-/// Blocks are powers of two in size. A freed block is used again, in the simulation that made it. Blocks that are
-/// allocated at the end of a simulation stay where they are, as results may point to them.
+/// Blocks are powers of two in size. A freed block is used again, in the simulation that made it. Blocks that have not
+/// been freed at the end of a simulation stay allocated, as results may point to them.
 ///
 /// If schedules are explored, a freed block is poisoned and put into quarantine: an atomic access to it fails the
-/// execution. The block is used again when 65,536 other blocks, or other blocks of 64 MiB, have been freed since.
+/// execution. The block is used again when 65,536 other blocks, or other blocks of 64 MiB in all, have been freed
+/// since.
 ///
 /// # Examples
 ///

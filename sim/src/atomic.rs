@@ -84,7 +84,7 @@ macro_rules! atomic {
             ///
             /// # Errors
             ///
-            /// Returns the current value, if it is not `old`.
+            /// Returns the current value, if that value is not `old`.
             #[inline]
             #[track_caller]
             pub fn compare_exchange(
@@ -102,7 +102,7 @@ macro_rules! atomic {
             ///
             /// # Errors
             ///
-            /// Returns the current value, if it is not `old`.
+            /// Returns the current value, if that value is not `old`.
             #[inline]
             #[track_caller]
             pub fn compare_exchange_weak(

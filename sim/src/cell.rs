@@ -1,5 +1,5 @@
-//! A cell whose accesses are no steps. Where schedules are explored, an access to a cell in freed memory fails the
-//! execution.
+//! A cell whose accesses are not steps of the machine. Where schedules are explored, an access to a cell in freed
+//! memory fails the execution.
 
 use std::fmt;
 use std::panic::Location;
@@ -58,7 +58,7 @@ impl<T> Cell<T> {
         self.replace(T::default())
     }
 
-    /// The counterpart of `std`'s `into_inner`. The machine does not check this access, as only the owner can make it.
+    /// The counterpart of `std`'s `into_inner`. The machine does not check this access, as only the owner can do so.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }

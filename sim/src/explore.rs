@@ -20,11 +20,12 @@ use crate::{PRESETS, Stopped};
 /// The way in which schedules are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// Random: a turn ends at each step with a probability of 1 in this number.
+    /// Random: the turn of a thread ends at each step with a probability of 1 in this number.
     Random(u64),
-    /// Priorities, with this many changes of priority: finds bugs that need one ordering more than that.
+    /// Priorities, with `n` changes of priority, where `n` is this number. Such schedules find bugs that need `n + 1`
+    /// orderings of steps.
     Priorities(usize),
-    /// Both, by seed: random schedules of one to sixteen steps a turn, and priorities with one to four changes.
+    /// Random or by priorities, as the seed decides: one to sixteen steps a turn, or one to four changes of priority.
     Mixed,
 }
 
@@ -33,8 +34,8 @@ pub enum Schedule {
 pub struct Explore {
     /// The way in which schedules are decided.
     pub schedule: Schedule,
-    /// True if faults happen: jumps of the clock, timers that go off while threads run, sleeps in a futex that end for
-    /// no reason.
+    /// True if faults happen: jumps of the clock, timers that go off while threads run, and sleepers in a futex that
+    /// wake for no reason.
     pub faults: bool,
     /// The number of decisions after which a program counts as endless.
     pub most: u64,
@@ -48,7 +49,7 @@ impl Default for Explore {
     }
 }
 
-/// The failure under a seed.
+/// A failure of the program, under the schedule of a seed.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The seed.
@@ -114,7 +115,7 @@ impl Failure {
     }
 }
 
-/// The version of a timeline.
+/// The version of the format of a timeline.
 pub const TIMELINE: &str = "sudog-sim 1";
 
 /// Writes a schedule as text, which [`read_schedule`] reads.
@@ -186,8 +187,8 @@ impl Explore {
         }
     }
 
-    /// Leaves out of a schedule the decisions that its failure does not need: halves of the schedule first, then ever
-    /// smaller pieces, down to single decisions.
+    /// Shortens a schedule: leaves out decisions that the failure does not need. Tries to leave out halves of the
+    /// schedule first, then ever smaller pieces, down to single decisions.
     fn shorten(&self, seed: u64, failed: Failed, body: &dyn Fn()) -> Failure {
         let first = failed.schedule.len();
         let mut best = failed;
@@ -220,11 +221,11 @@ impl Explore {
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for two descriptors.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0, "a pipe: {}", io::Error::last_os_error());
-        // SAFETY: this process has one thread, by the contract of `check`. So the child has all threads that its memory
-        // refers to.
+        // SAFETY: this process has a single thread, by the contract of `check`. So the child has all threads that its
+        // memory refers to.
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "a process: {}", io::Error::last_os_error());
-        // SAFETY: `pipe` has opened both descriptors, and each is given to one `File`.
+        // SAFETY: `pipe` has opened both descriptors, and each is given to a single `File`.
         let [mut read, mut write] = ends.map(|end| unsafe { File::from_raw_fd(end) });
         if child == 0 {
             drop(read);
@@ -291,7 +292,7 @@ fn report_exits_to(write: &File) {
         unsafe { libc::_exit(2) };
     }
     EXITS_TO.store(write.as_raw_fd(), Ordering::Relaxed);
-    // SAFETY: both handlers run on the one thread of this process, inside a call of that thread to `exit` or `abort`,
+    // SAFETY: both handlers run on the only thread of this process, inside a call of that thread to `exit` or `abort`,
     // and use only operations that are allowed there.
     unsafe {
         libc::atexit(at_exit);
@@ -331,7 +332,7 @@ fn priorities(seed: u64, changes: usize, most: u64) -> Policy {
         state ^= state << 17;
         state
     };
-    // The lengths of executions are not known, and most executions are short. So draw the reach, too.
+    // The lengths of executions are not known, and most executions are short. So draw the range of the changes, too.
     let reach = (64 << (random() % 10)).min(most);
     let changes = (0..changes).map(|_| random() % reach).collect();
     Policy::Priorities { of: Vec::new(), lowest: 1 << 31, changes }

@@ -31,7 +31,7 @@ pub use crate::machine::preset::{Memory, PRESETS, Preset, System};
 use crate::machine::timed::Timed;
 pub use crate::machine::{Stopped, ThreadReport, Why, is_simulated, live_threads, random, socket, traffic, work};
 
-/// Makes one pause of a spin loop.
+/// Pauses once in a spin loop.
 #[inline]
 pub fn pause() {
     machine::pause();
@@ -79,7 +79,7 @@ impl Machine {
         Self { preset: preset.clone(), processors: preset.processors, seed: 0, limit: Duration::from_secs(60) }
     }
 
-    /// Runs `main` as the first thread, until `main` returns. The other threads do not run on after that.
+    /// Runs `main` as the first thread, until `main` returns. The other threads stop then.
     ///
     /// # Errors
     ///

@@ -187,13 +187,14 @@ impl Condvar {
 /// The counterpart of `std`'s `OnceLock`.
 #[derive(Debug)]
 pub struct OnceLock<T> {
-    /// 0: empty, 1: being filled, 2: full.
+    /// The state of the cell. 0: empty, 1: being filled, 2: full.
     state: AtomicU32,
     filling: Mutex<()>,
     value: UnsafeCell<Option<T>>,
 }
 
-// SAFETY: one thread writes the value before it sets `state` to full, and other threads only read the value after that.
+// SAFETY: a single thread writes the value before it sets `state` to full, and other threads only read the value after
+// that.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 
 impl<T> Default for OnceLock<T> {

@@ -74,7 +74,7 @@ struct Packet<T> {
 // SAFETY: the thread writes `result` before it stores `done`, and the joiner takes `result` after it has loaded that
 // store.
 unsafe impl<T: Send> Sync for Packet<T> {}
-// SAFETY: the same order of accesses holds when the packet moves to another thread; the result may, as T is Send.
+// SAFETY: the same order of accesses holds when the packet moves to another thread; the result may move, as T is Send.
 unsafe impl<T: Send> Send for Packet<T> {}
 
 impl<T> fmt::Debug for JoinHandle<T> {
@@ -169,10 +169,10 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// The counterpart of `std`'s `Scope`; but only the thread that called [`scope`] spawns.
+/// The counterpart of `std`'s `Scope`. But only the thread that called [`scope`] may spawn threads in the scope.
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
-    /// The threads that were spawned in this scope. None: the thread was joined by its handle.
+    /// The threads that were spawned in this scope. An entry is None after the thread was joined by its handle.
     threads: RefCell<Vec<Option<JoinHandle<()>>>>,
     _scope: PhantomData<&'scope mut &'scope ()>,
     _env: PhantomData<&'env mut &'env ()>,

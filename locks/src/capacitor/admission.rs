@@ -1,4 +1,4 @@
-//! Admissions: the choice of the acquisitions that go through the capacitor.
+//! Admissions: policies that choose the acquisitions that go through the capacitor.
 
 use std::cell::Cell;
 use sudog_runtime::shim::system;
@@ -12,7 +12,7 @@ pub enum Path {
     Through,
     /// The acquisition goes past the capacitor, if the capacitor is empty and the lock is free; otherwise through.
     Gate,
-    /// The acquisition goes past the capacitor. The waiters' bypass is not bounded then.
+    /// The acquisition goes past the capacitor. Then the number of times that a waiter is bypassed is not bounded.
     Past,
 }
 
@@ -178,7 +178,7 @@ mod tests {
         for part in [0.0, 0.01, 0.5, 1.0] {
             let admission = Fractional::new(part);
             let through = (0..DRAWS).filter(|_| admission.path() == Path::Through).count() as f64;
-            // Six standard deviations.
+            // Allow six standard deviations.
             let expected = f64::from(DRAWS) * part;
             assert!((through - expected).abs() <= 6.0 * (expected * (1.0 - part)).sqrt(), "{part}: {through}");
         }

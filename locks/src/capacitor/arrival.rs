@@ -37,7 +37,8 @@ pub trait ArriveDepart: Send + Sync + Sized {
     /// The value that an arrival passes to its departure.
     type Ticket: Copy + Send + fmt::Debug;
 
-    /// True if arrivals with a deadline wait in the same queue as the others. If false, they poll.
+    /// True if arrivals with a deadline wait in the same queue as other arrivals. If false, arrivals with a deadline
+    /// poll.
     const DEADLINES: bool;
 
     /// True if [`ArriveDepart::is_idle`] can tell that no contender is between arrival and departure.
@@ -54,8 +55,8 @@ pub trait ArriveDepart: Send + Sync + Sized {
     /// Returns the bypass limit, `B`.
     fn limit(&self) -> u32;
 
-    /// Returns the number of later arrivals that can be admitted before an earlier arrival has had the lock; `None` if
-    /// the limit does not bound that number.
+    /// Returns the largest number of later arrivals that can be admitted before an earlier arrival has had the lock;
+    /// `None` if the limit does not bound that number.
     fn bound(&self) -> Option<u64>;
 
     /// Waits to be admitted.
@@ -88,8 +89,8 @@ pub trait ArriveDepart: Send + Sync + Sized {
         Some(arrival)
     }
 
-    /// Announces an arrival to the gate. Acquisitions that pass the gate may overtake an arrival without an
-    /// announcement; there is no other difference.
+    /// Announces an arrival to the gate. Acquisitions that pass the gate may overtake an arrival that was not
+    /// announced; there is no other difference.
     fn announce(&self) {}
 
     /// Ends an announcement. Called once for each announcement.
@@ -134,8 +135,8 @@ impl<'a, C: ArriveDepart> Arrival<'a, C> {
         Self { capacitor, announced: true, ticket: None }
     }
 
-    /// Returns the guard of an arrival that is about to happen, without an announcement: for an admission that never
-    /// takes the gate.
+    /// Returns the guard of an arrival that is about to happen, without an announcement. Used with admissions that
+    /// never take the gate.
     #[inline]
     pub(super) fn unannounced(capacitor: &'a C) -> Self {
         Self { capacitor, announced: false, ticket: None }
@@ -152,7 +153,8 @@ impl<'a, C: ArriveDepart> Arrival<'a, C> {
         self.ticket = ticket;
     }
 
-    /// Returns the ticket without departing; another thread may then drop an [`Arrival::of`] this ticket.
+    /// Returns the ticket without departing. Another thread may depart later: by the drop of an [`Arrival::of`] this
+    /// ticket.
     #[inline]
     pub(super) fn forget(self) -> Option<C::Ticket> {
         let ticket = self.ticket;

@@ -9,19 +9,19 @@
 //! | primitive | admits | bypass at most | deadlines | gate |
 //! |---|---|---|---|---|
 //! | [`Platoon`]`<S>` | `B`; and the next `B` when all of these have departed | `B - 1` | queued, if `S` queues them | yes |
-//! | [`SlidingWindow`] | all that are less than `B` behind the first that has not departed | `B - 1` | queued | yes |
+//! | [`SlidingWindow`] | all tickets that are less than `B` behind the first ticket that has not departed | `B - 1` | queued | yes |
 //! | [`Multilane`] | `L` lanes, assigned in turn, of `B` each; and the next `L * B` when all have departed | `L * B - 1` | poll | no |
-//! | [`SeparateLanes`]`<S>` | lanes that are separate platoons | not bounded by `B` and `L` | as of a platoon | no |
+//! | [`SeparateLanes`]`<S>` | lanes that are separate platoons | not bounded by `B` and `L` | as for `Platoon<S>` | no |
 //!
 //! | admission | which acquisitions arrive | bypass at most |
 //! |---|---|---|
-//! | [`Always`] | all | the primitive's |
-//! | [`Gated`] | those that meet contention: another contender between arrival and departure, or a locked lock. An uncontended acquisition costs about as much as the inner lock | the primitive's |
+//! | [`Always`] | all | as for the primitive |
+//! | [`Gated`] | those that meet contention: another contender between arrival and departure, or a locked lock. An uncontended acquisition costs about as much as the inner lock | as for the primitive |
 //! | [`Fractional`] | a random fraction | not bounded |
 //!
-//! [`Wrapped`] makes a [`RawLock`](sudog_sync::RawLock) of an inner lock, a primitive and an admission. Two aliases:
-//! [`Capacitor`]`<L, S>` has platoons, [`Sliding`]`<L>` the window and the gate. If you use a capacitor, use `Sliding`;
-//! but platoons where waiters spin and are 36 or more (`locks/docs/capacitor.md`, "Where waiters spin").
+//! [`Wrapped`] makes a [`RawLock`](sudog_sync::RawLock) of an inner lock, a primitive and an admission. There are two
+//! aliases: [`Capacitor`]`<L, S>` has platoons, [`Sliding`]`<L>` the window and the gate. If you use a capacitor, use
+//! `Sliding`. Use platoons only where 36 or more waiters spin (`docs/capacitor.md`, "Where waiters spin").
 //!
 //! # Cost
 //!
@@ -34,17 +34,17 @@
 //!
 //! # Definition of the bound
 //!
-//! The bound counts acquisitions by other contenders that get the lock before a given contender, although their
-//! arrivals began after the arrival of the given contender had ended. An arrival ends when the contender has taken its
-//! place in the order, before the contender waits.
+//! Let V be a contender. The bound counts the acquisitions by other contenders that get the lock before V, although
+//! their arrivals began after V's arrival had ended. An arrival ends when the contender has taken its place in the
+//! order, before the contender waits.
 //!
 //! `locks/docs/capacitor.md` lists the known facts, claim by claim and with figures, and the errors in the paper's
 //! listings.
 //!
 //! The waiters of the sliding window wait in the chains of [`waiting_array`](crate::waiting_array).
 //!
-//! Source: Dave Dice, *Capacitors*, Oracle Labs, 2025. The window, the gate and the departures in one word are this
-//! project's own.
+//! Source: Dave Dice, *Capacitors*, Oracle Labs, 2025. The window, the gate, and the count of departures in a single
+//! word are this project's own.
 
 mod admission;
 mod arrival;

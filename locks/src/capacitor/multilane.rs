@@ -6,10 +6,10 @@
 //! | [`SeparateLanes`] | in turn, by thread, or at random | one count per lane | see [`LaneChoice`] |
 //!
 //! The paper says of lanes that they "preserve the bounded bypass property". That depends on the count of departures
-//! and on the assignment of lanes. With separate counts, each lane is a platoon: while a contender V is late its lane
-//! is closed, but the other lanes go on, with all contenders that are assigned to those lanes. With one count, a
-//! platoon is the next `L * B` numbers, so each lane has `B` of these numbers, and their holders may wait in different
-//! queues.
+//! and on the assignment of lanes. With separate counts, each lane is a platoon: while a contender V is late to depart,
+//! V's lane is closed, but the other lanes go on, with all contenders that are assigned to those lanes. With one count,
+//! arrivals are numbered, and a platoon is the next `L * B` numbers. So each lane has `B` of these numbers, and the
+//! contenders of a platoon may wait in different queues.
 //!
 //! **The assigned number is the ticket**: number `n` is for lane `n % L`, and stands for ticket `n / L` of that lane.
 //! Suppose that only the lane were assigned, and the ticket drawn in a second step, as any semaphore does. Then threads
@@ -21,7 +21,7 @@
 //!
 //! Orderings: as in `platoon.rs`; the additions of credits are Release, and an admitted contender acquires them.
 //! Sleepers are woken as in the sliding window, but a wake-up is sent for every admitted number, whether assigned or
-//! not: so no further check is needed.
+//! not. So the departing thread need not check which numbers have been assigned.
 //!
 //! Source: the paper's remark on multilane semaphores; the shared count is this project's.
 
@@ -120,7 +120,7 @@ impl Multilane {
         }
     }
 
-    /// Completes the platoon, as its last departure: admits the next platoon.
+    /// Admits the next platoon. Called by the last departure of the current platoon.
     #[cold]
     fn complete(&self) {
         self.departed.store(0, Relaxed);
@@ -194,10 +194,10 @@ impl ArriveDepart for Multilane {
 /// The assignment of lanes to arrivals. The bound of [`SeparateLanes`] depends on this choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LaneChoice {
-    /// Each arrival gets the next lane. The bypass depends on the number of threads, T: the threads that are assigned
-    /// to the lane of a late contender wait behind that contender, and soon all threads are there; in models the bypass
-    /// was `L * B - 1 + (L - 1) * (T - 2)` and `T - 1` more. But a caller that only tries gets another lane the next
-    /// time, so with `try_lock` the bypass is not bounded.
+    /// Each arrival gets the next lane. The bypass depends on the number of threads, T. The threads that are assigned
+    /// to the lane of a late contender wait behind that contender, and soon all threads wait there. In models the
+    /// bypass was `L * B - 1 + (L - 1) * (T - 2) + T - 1`. But a caller that only tries gets another lane the next time,
+    /// so with `try_lock` the bypass is not bounded.
     InTurn,
     /// Each thread always gets the same lane. The bypass is not bounded: the threads of another lane pass again and
     /// again.

@@ -1,4 +1,5 @@
-//! The tickets that departed when they were too far from the base for a bit, as ranges; adjacent ranges are merged.
+//! Ranges of tickets that departed when they were too far from the window's base to have a bit (see `sliding.rs`).
+//! Adjacent ranges are merged.
 //!
 //! Between two ranges there is a ticket that has not departed, or has departed with a bit; so there is at most one
 //! range more than there are present tickets, however many tickets have been given up.

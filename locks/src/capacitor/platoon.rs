@@ -12,20 +12,21 @@
 //! | arrive | any contender | takes a credit, waiting in the queue |
 //! | depart | an admitted contender | `departed += (0, 1)`, or `(1, 1)` if announced; the `B`-th of the platoon: `departed -= (0, B)`, then gives `B` credits |
 //! | retract | an announced contender | `departed += (1, 0)` |
-//! | gate | the owner of the inner lock | loads `departed`, then `announced`: if the two counts are equal, no contender is in between |
+//! | gate | the owner of the inner lock | loads `departed`, then `announced`: if the two counts are equal, every announcement has ended |
 //!
-//! Bound: while a contender V has not departed, its platoon is not complete, so only the credits of that platoon can
-//! overtake V: `B - 1`. This needs a semaphore that is first come, first served, newcomers included; with a semaphore
-//! whose newcomers take credits before waiters, V could wait for ever at the semaphore.
+//! Bound: while a contender V has not departed, its platoon is not complete, so only the holders of the other `B - 1`
+//! credits of that platoon can overtake V. This needs a semaphore that is first come, first served, also towards
+//! newcomers. With a semaphore whose newcomers take credits before waiters, V could wait for ever at the semaphore.
 //!
 //! **One word for both counts.** The listings reset the count of departures by a store, which is correct because no
 //! other departure can happen at that time. Here the reset is an RMW, as the upper half continues to count; so a
 //! departure is one RMW with a gate or without.
 //!
 //! Orderings: the `B`-th departure subtracts `B` before it releases the credits, and the next departure has acquired
-//! one of those credits: so the lower half never counts two platoons. The gate: a departure is Release, and comes after
-//! its announcement; so a thread that has acquired `departed` sees every announcement whose end is included in that
-//! value, and also the announcement of a contender V that was announced before and has not departed: the counts differ.
+//! one of those credits: so the lower half never counts two platoons. For the gate, a departure is Release, and comes
+//! after the announcement of its contender. So a thread that has acquired `departed` sees every announcement whose end
+//! is counted in that value. The thread also sees the announcement of a contender V that was announced before and has
+//! not departed, so the two counts differ.
 //!
 //! A late departure leaves the lock idle: once the credits of the platoon are used up, all contenders wait for the last
 //! departure. [`SlidingWindow`](super::SlidingWindow) avoids that.
@@ -59,9 +60,9 @@ const ONE: u64 = 1 << 32;
 ///
 /// # Limits
 ///
-/// The bypass limit is at most 2^20. At most 2^31 contenders may have arrived and not departed. Over a semaphore that
-/// blocks its thread, goroutines of one worker must not wait for the inner lock, nor yield while they own it, while
-/// other goroutines of that worker wait to be admitted: none of these goroutines would run again.
+/// The bypass limit is at most 2^20. At most 2^31 contenders may have arrived and not departed. If the semaphore blocks
+/// the threads that wait, then while a goroutine waits to be admitted, no other goroutine of its worker may wait for
+/// the inner lock, or yield while it owns the inner lock: none of these goroutines would run again.
 ///
 /// # Examples
 ///
@@ -93,8 +94,9 @@ impl<S: Semaphore> Platoon<S> {
     const FIRST_COME_FIRST_SERVED: () =
         assert!(S::FIFO && S::HANDOFF, "a platoon's semaphore serves first come, first served, newcomers included");
 
-    /// Creates a capacitor in a `static`, as [`ArriveDepart::with_limit`] does elsewhere: the limit is a type
-    /// parameter, as the constants of a trait cannot depend on a value.
+    /// Creates a capacitor in a `static`, where [`ArriveDepart::with_limit`] cannot be called. The limit `N` is a const
+    /// parameter, because the semaphore comes from a constant of the trait `ConstPermits<N>`, and such a constant
+    /// cannot depend on a value.
     ///
     /// ```
     /// use sudog::locks::capacitor::{ArriveDepart, Platoon};
@@ -132,7 +134,7 @@ impl<S: Semaphore> Platoon<S> {
         sudog_runtime::safepoint();
     }
 
-    /// Completes the platoon, as its last departure: admits the next platoon.
+    /// Admits the next platoon. Called by the last departure of the current platoon.
     #[cold]
     fn complete(&self, before: u32) {
         let limit = self.tally.limit;
@@ -206,7 +208,7 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
     #[inline]
     fn is_idle(&self) -> bool {
         // Load `departed` first: in the other order a contender could be announced, and another contender depart,
-        // between the two loads. That 2^32 contenders are announced between the two loads is not expected.
+        // between the two loads. We assume that fewer than 2^32 contenders are announced between the two loads.
         let departed = (self.tally.departed.load(Acquire) / ONE) as u32;
         self.tally.announced.load(Relaxed) == departed
     }

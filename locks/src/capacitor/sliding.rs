@@ -14,13 +14,13 @@
 //! | … then | the ticket that moved the base by `k` | wakes those of the `k` tickets behind the old window that have been drawn |
 //! | give up | a waiter | departs |
 //!
-//! Tickets have 32 bits here and wrap: two tickets are compared by their difference, so fewer than 2^31 tickets may be
-//! in use. While one ticket holds up the base, other contenders can arrive and give up any number of times: from 2^30
-//! tickets on, arrivals with a deadline draw no more tickets, and poll.
+//! Tickets have 32 bits here and wrap: two tickets are compared by their difference, so fewer than 2^31 tickets may lie
+//! between the base and `next`. While a ticket holds up the base, other contenders can arrive and give up any number of
+//! times. Therefore, from 2^30 tickets on, arrivals with a deadline draw no more tickets, and poll.
 //!
 //! **Bound.** While a contender V has not departed, the base is not above the ticket `v` of V, so every admitted ticket
 //! is below `v + B`: at most `B - 1` admitted tickets are later than V. Neither the order of departures nor the inner
-//! lock matters. Each contender may be overtaken by all `B - 1`; in a platoon only the first contender may.
+//! lock matters. Each contender may be overtaken by `B - 1` others; in a platoon only the first contender may.
 //!
 //! **No waiter is left behind.** The ticket `base` is always admitted. A base that moves to `b` admits exactly the
 //! tickets below `b + B`; the ticket that moved the base by `k` wakes the `k` tickets that were not admitted before. So
@@ -67,14 +67,16 @@ use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use crate::waiting_array::chain;
 use sudog_sync::internal::poll_until;
 
-/// The number of bits in use. A model has two bits, so that a ticket can be too far from the base for a bit.
+/// The number of bits of the window for departed tickets. A model has two bits, so that a ticket can be too far from
+/// the base for a bit.
 const SPAN: u32 = if cfg!(sudog_loom) { 2 } else { 31 };
 const OVERFLOW: u64 = 1 << 31;
-/// The number of tickets from the base on above which arrivals with a deadline draw no more tickets.
+/// The limit of the number of tickets from the base to `next`. Above this limit, arrivals with a deadline poll, and
+/// draw no ticket.
 const CROWDED: u32 = 1 << 30;
-/// The number of tickets from the base on above which a waiter ends the process. This number is far from 2^31, at which
-/// tickets could not be compared any more. Arrivals without a deadline are at most as many as there are threads and
-/// goroutines.
+/// The number of tickets from the base to `next` above which a waiter ends the process. This number is far from 2^31,
+/// at which tickets could not be compared any more. Arrivals without a deadline are at most as many as there are
+/// threads and goroutines.
 const MOST: u32 = CROWDED + (1 << 29);
 const BITS: u64 = (1 << SPAN) - 1;
 
@@ -85,11 +87,11 @@ const BITS: u64 = (1 << SPAN) - 1;
 ///
 /// # Limits
 ///
-/// The bypass limit is at most 31. There may be at most 2^30 arrivals since the first arrival that has not departed,
-/// including those that gave up: beyond that number an arrival with a deadline polls. Half as many more, which would
-/// have to be threads and goroutines, end the process. A waiter that gives up while 31 or more tickets are before its
-/// ticket allocates, and so may any departure until the base has passed that ticket: so a sliding window cannot guard a
-/// global allocator whose waiters have deadlines.
+/// The bypass limit is at most 31. Count the arrivals since the first arrival that has not departed, including those
+/// that gave up. From 2^30 on, an arrival with a deadline polls. Half as many more, which would have to be waiting
+/// threads and goroutines, end the process. A waiter that gives up while 31 or more tickets are before its ticket
+/// allocates, and so may any departure until the base has passed that ticket. So a sliding window cannot guard a global
+/// allocator whose waiters have deadlines.
 ///
 /// # Examples
 ///
@@ -144,8 +146,8 @@ fn base(window: u64) -> u32 {
     (window >> 32) as u32
 }
 
-/// Moves a window of this base and these bits, which may be more than fit, on as far as the bits allow. Returns the new
-/// window and the distance of the move.
+/// Returns the window with this base and these bits, moved on as far as the bits allow, and the distance of the move.
+/// `bits` may have more bits than fit into a window.
 #[inline]
 fn moved(base: u32, bits: u64) -> (u64, u32) {
     let by = bits.trailing_ones();
@@ -178,8 +180,8 @@ impl SlidingWindow {
 }
 
 impl<P> SlidingWindow<P> {
-    /// Creates a window in a `static`, as [`ArriveDepart::with_limit`] does elsewhere. With [`SlidingWindow::new`] the
-    /// policy need not be named.
+    /// Creates a window in a `static`, where [`ArriveDepart::with_limit`] cannot be called. With [`SlidingWindow::new`]
+    /// the policy need not be named.
     ///
     /// # Panics
     ///
@@ -260,7 +262,7 @@ impl<P> SlidingWindow<P> {
         }
     }
 
-    /// Returns the key under which waiters are found.
+    /// Returns the number by which waiters are found in the chains: the address of this window.
     #[inline]
     fn address(&self) -> usize {
         (&raw const *self).addr()
@@ -446,8 +448,8 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
     /// load, as the base never moves back and is never above the tickets. In the other order one contender could
     /// depart, and another contender arrive, between the two loads.
     ///
-    /// The second load is Relaxed: it is not moved before the first load, which is Acquire; a ticket that was drawn
-    /// before the call is not missed. That 2^32 tickets are drawn between the two loads is not expected.
+    /// The second load is Relaxed: it is not moved before the first load, which is Acquire. A ticket that was drawn
+    /// before the call is not missed. We assume that fewer than 2^32 tickets are drawn between the two loads.
     #[inline]
     fn is_idle(&self) -> bool {
         let window = self.window.load(Acquire);

@@ -7,8 +7,8 @@
 //! | gate | capacitor empty; `try_lock` of the inner lock; still empty: has the lock, as on the path past | unlocks the inner lock |
 //! | … otherwise | a contender that has the inner lock, and may arrive at once, has the lock; any other contender goes through | unlocks the inner lock, departs |
 //!
-//! An acquisition that fails (a `try_lock`, a deadline) departs. A wait for a condition is an unlock and a lock, so the
-//! waiter departs and arrives again.
+//! A failed acquisition (a `try_lock`, a deadline) departs if it has arrived. A wait for a condition is an unlock and a
+//! lock, so the waiter departs and arrives again.
 //!
 //! **The gate keeps the bound.** Say a contender V has arrived, then a contender W begins to lock, and passes the gate.
 //! At the second check W has the inner lock and finds no contender between arrival and departure; so V has departed,
@@ -124,7 +124,8 @@ impl<G, T: Copy> WrappedGuard<G, T> {
     }
 }
 
-/// An inner lock that is held while the capacitor is called, which may run user code.
+/// A held inner lock, which is unlocked by the drop. Used around calls of the capacitor, as these may run user code,
+/// and panic.
 struct HeldInner<'a, L: RawLock> {
     lock: &'a L,
     guard: ManuallyDrop<L::Guard>,
@@ -156,8 +157,8 @@ impl<L, C, A> Wrapped<L, C, A> {
         Self { inner: CachePadded::new(inner), capacitor, admission }
     }
 
-    /// Returns the inner lock. A caller that locks the inner lock directly has not arrived. Unlocking the inner lock
-    /// directly, where that is a safe call, breaks the wrapped lock as well as the inner lock.
+    /// Returns the inner lock. A caller that locks the inner lock directly does not arrive at the capacitor. Unlocking
+    /// the inner lock directly, where that is a safe call, breaks the wrapped lock as well as the inner lock.
     pub fn inner(&self) -> &L {
         &self.inner
     }
@@ -169,7 +170,7 @@ impl<L, C, A> Wrapped<L, C, A> {
 }
 
 impl<L: RawLock, C: ArriveDepart, A: Admission> Wrapped<L, C, A> {
-    /// Takes the path through: arrives by `arrive`, then locks the inner lock by `lock`.
+    /// Takes the path *through*: arrives by `arrive`, then locks the inner lock by `lock`.
     #[inline]
     fn go_through(
         &self,
@@ -271,7 +272,7 @@ unsafe impl<L: RawLock, C: ArriveDepart, A: Admission + Default> RawLock for Wra
             Path::Gate => match self.try_gate() {
                 AtGate::Open(inner) => return Some(WrappedGuard { inner, ticket: None }),
                 AtGate::Closing(inner) => return self.arrive_inside(inner),
-                // Fail without a ticket here too: a ticket would shut the gate in front of the lock's owner, in vain.
+                // Fail without a ticket here, too: a ticket would only close the gate for the owner of the lock.
                 AtGate::Taken => return None,
                 AtGate::NotEmpty => {}
             },

@@ -15,8 +15,8 @@
 //!
 //! **A node goes to the successor.** The user of a node leaves the node in the tail; the successor sees the gate of
 //! that node open, and then no other thread touches the node: the user opened the gate as its last step, and no other
-//! thread has joined behind that node, as a join replaces the node in the tail. So a lock that is not in use has one
-//! node, and the drop of the lock gives that node back.
+//! thread has joined behind that node, as a join replaces the node in the tail. So a free lock that has been locked
+//! before has a single node, and the drop of the lock gives that node back.
 //!
 //! **The tail refers to a use, not to a node**: the number of a node, and the count of the takes of that node. With the
 //! node alone, `try` could go wrong in three steps. `try` finds the gate of the tail's node open. Another thread locks,
@@ -25,10 +25,11 @@
 //! while the tail is the same, the node is in that use; the gate of the node, once open, stays open until the tail
 //! changes; so the gate that `try` saw open is still open.
 //!
-//! A `try` that fails saw a shut gate, or a tail that changed. If the gate is of this use, a thread holds the lock or
-//! waits for the lock. Otherwise the node has gone to a thread that has taken this lock since `tail` was read.
+//! A `try` that fails saw a shut gate, or a tail that changed. If the shut gate is still of the use that `try` read
+//! from `tail`, a thread holds the lock or waits for the lock. Otherwise the node has gone to a thread that has taken
+//! this lock since `tail` was read.
 //!
-//! The guard refers to a node that belongs to its user until the gate is open, and to no thread; so any thread may
+//! The node in a guard belongs to the acquisition until the gate is open, and not to a thread; so any thread may
 //! unlock.
 //!
 //! Orderings:
@@ -54,7 +55,7 @@ use crate::waiting::parker::OneShotParker;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use sudog_sync::RawLock;
 
-/// The CLH lock: first come, first served; joining is one exchange, and an unlock needs no result. 8 bytes.
+/// The CLH lock: first come, first served. A contender joins by one exchange, and an unlock just opens a gate. 8 bytes.
 ///
 /// # Limits
 ///

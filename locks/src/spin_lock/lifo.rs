@@ -18,10 +18,10 @@
 //! pushed, and the same address means the same element. The bottom element has HELD below it, which is the word's value
 //! when there is no waiter.
 //!
-//! A push may find the address that it has read before, but of another element, which has been pushed since from the
-//! same place on a stack. That does no harm, as the push has taken only the address from its read. But a pointer that
-//! was read would point to the old element; so the word, and `below`, are addresses, which the push exposes and the pop
-//! makes pointers again.
+//! A push may find the address that it has read before, although that element has been popped, and another element has
+//! been pushed from the same place on a stack. That does no harm, as the push has taken only the address from its read.
+//! But a pointer that was read would point to the old element. So the word, and `below`, are addresses: the push
+//! exposes an address, and the pop makes a pointer from the address.
 //!
 //! An element is on the stack of its waiter. The owner reads `below` before it pops the element, and opens the gate
 //! after the pop; the waiter leaves when the gate is open.

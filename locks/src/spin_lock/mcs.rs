@@ -21,8 +21,8 @@
 //! there is no successor, or has seen that write. So a node can be reused, or freed, as soon as its unlock has handed
 //! over.
 //!
-//! Between join and link the successor has a place, but cannot be found: an unlock then waits for the link. The link
-//! follows within some instructions, unless the thread is preempted there.
+//! Between join and link the successor has a place in the queue, but cannot be found: an unlock then waits for the
+//! link. The link follows within some instructions, unless the thread is preempted there.
 //!
 //! Nodes come from a thread-local list. An unlock is on the thread of its lock, as the guard is not `Send`, so the list
 //! is at most as long as the largest number of locks that the thread has held at once. A thread that is ending has no
@@ -32,7 +32,7 @@
 //!
 //! | access | ordering | why |
 //! |---|---|---|
-//! | join, and try | Acquire, Release | null: the contender sees the last owner's writes. A node: `next` of that node was null before this thread writes to it; `next` of this thread's node was null before its successor finds the node in the tail |
+//! | join, and try | Acquire, Release | if the old tail is null, the contender sees the last owner's writes; if the old tail is a node, `next` of that node was null before this thread writes to it. `next` of this thread's node was null before its successor finds the node in the tail |
 //! | link | Release | the predecessor opens a gate that it sees shut |
 //! | leave | Release | publishes the owner's writes |
 //! | load of `next` | Acquire | pairs with the Release of link |

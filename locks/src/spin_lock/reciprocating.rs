@@ -31,7 +31,7 @@
 //!   served. In the second case the same thread may arrive again, with the same address. Its element is then on top of
 //!   EMPTY or of other elements in `arrivals`, and not in that segment, so no thread compares this element with that
 //!   mark: the thread at the end of the segment compares its own `succ`, which is the mark. The thread of the mark may
-//!   even have ended, and another thread have the same address: the same holds.
+//!   even have ended, and another thread may have an element at the same address: the argument stays the same.
 //! * In the first case an arrival with that address belongs to the owner's thread, as the guard is not `Send`, and the
 //!   element lives as long as the thread. If the thread has ended, then its guard was forgotten, so the lock is never
 //!   unlocked: every arrival waits for ever, with any address. If the thread has not ended, the thread waits for a lock
@@ -48,7 +48,7 @@
 //!
 //! | access | ordering | why |
 //! |---|---|---|
-//! | lock | Acquire, Release | null: the contender sees the last owner's writes. An element: the gate of that element is shut before this thread opens the gate. This thread's element: the same for the thread that reads the element here |
+//! | lock | Acquire, Release | if `arrivals` was null, the contender sees the last owner's writes; if `arrivals` was an element, the gate of that element is shut before this thread opens the gate. Likewise, the gate of this thread's element is shut before the thread that finds the element here opens that gate |
 //! | free, `eos → null` | Release | publishes the owner's writes |
 //! | detach | Acquire | this thread sees the gate of the top. No Release: a thread that reads EMPTY takes no data from the word |
 //! | try | Acquire | as lock, but no thread will open this gate |
@@ -115,7 +115,7 @@ pub struct Reciprocating<P = SpinThenPark> {
 pub struct ReciprocatingGuard {
     /// The successor; null if the segment has no further waiter.
     succ: *mut Element,
-    /// The end of the segment. While `succ` is null: the value of `arrivals` if there is no arrival.
+    /// The end of the segment. If `succ` is null: the value that `arrivals` has as long as there is no arrival.
     eos: *mut Element,
 }
 

@@ -6,8 +6,8 @@
 //! | PARKED | the owner: SHUT → PARKED | the owner sleeps, as the G that `sleeper` points to |
 //! | OPEN | the opener: swap; a store, if the owner never sleeps | an opener that finds PARKED readies the G; otherwise the opener does not touch the parker again |
 //!
-//! An owner that gives up changes the state back, PARKED → SHUT. If the state is OPEN by then, a `ready` of the owner
-//! is under way, and the owner waits for that `ready`.
+//! An owner that gives up changes the state back, PARKED → SHUT. If the state is OPEN by then, an opener is about to
+//! ready the owner, and the owner waits for that `ready`.
 
 use std::ptr;
 
@@ -45,7 +45,7 @@ impl OneShotParker {
         self.state.store(SHUT, Ordering::Relaxed);
     }
 
-    /// Opens the parker. The owner may free the parker before this call returns.
+    /// Opens the parker. As soon as the parker is open, the owner may free it, even before this call returns.
     ///
     /// # Safety
     ///
@@ -62,7 +62,7 @@ impl OneShotParker {
         }
     }
 
-    /// Opens the parker of an owner that waits by the policy `P`: if such an owner never sleeps, a store is enough.
+    /// Opens the parker of an owner that waits by the policy `P`. If such an owner never sleeps, a store is enough.
     ///
     /// # Safety
     ///

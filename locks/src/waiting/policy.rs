@@ -3,9 +3,9 @@
 use sudog_runtime::shim::num_cpus;
 use sudog_runtime::{G, spin};
 
-/// The number of spinning rounds, each of 30 pauses, with a check after each pause. Go has 4 rounds, with a check after
-/// each round. On threads a sleep costs more, and a waiter that sleeps too soon makes the next waiter sleep too:
-/// `docs/journal/waiting-arrays.md`.
+/// The number of spinning rounds, each of 30 pauses. A waiter checks its condition after each pause; in Go, which has 4
+/// rounds, after each round. On threads a sleep costs more than on goroutines, and a waiter that sleeps too soon makes
+/// the next waiter sleep, too: `docs/journal.md`, "Waiting arrays".
 const ROUNDS: u32 = 13;
 
 /// The behaviour of a waiter between two checks of its condition.
@@ -26,8 +26,8 @@ const ROUNDS: u32 = 13;
 /// assert!(lock.try_lock().is_some());
 /// ```
 pub trait WaitPolicy: Send + Sync + 'static {
-    /// True if the wait ends in sleep. If false, [`WaitPolicy::pass_time`] never returns false; if `pass_time` returns
-    /// false all the same, the waiter may go on, or sleep.
+    /// True if the wait ends in sleep. If false, [`WaitPolicy::pass_time`] must never return false; if `pass_time` does
+    /// so all the same, the waiter may go on, or sleep.
     const PARKS: bool;
 
     /// Waits for a short time. `iter` is the number of earlier calls in this wait. Returns false if the waiter should
@@ -38,7 +38,7 @@ pub trait WaitPolicy: Send + Sync + 'static {
 /// A policy that pauses for ever, as the waiters of the papers do. With more waiters than processors whole time slices
 /// are lost. For the laboratory.
 ///
-/// A goroutine yields from time to time: its worker may have to run the goroutine for which the waiter waits.
+/// A goroutine yields from time to time, because its worker may have to run the very goroutine that ends the wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin;
 
@@ -86,14 +86,14 @@ impl WaitPolicy for SpinThenPark {
     }
 }
 
-/// Pauses once and returns true, if pauses are left; from time to time asks Go's rule whether to go on. A model
-/// does not spin: each check would be a step to explore, and a waiter that sleeps at once sees every state that a
-/// spinning waiter sees.
+/// Pauses and returns true, while there are pauses left. From time to time asks Go's rule (`spin::can_spin`) whether to
+/// go on. A model does not spin: each check would be a step to explore, and a waiter that sleeps at once sees every
+/// state that a spinning waiter sees.
 #[inline]
 fn pause(iter: u32) -> bool {
     let over = iter >= ROUNDS * spin::PAUSES;
-    // On one processor every pause is in vain, not only the pause before which the rule is asked: the answer of the
-    // rule is not kept.
+    // On a single processor every pause is in vain, so check this before each pause: the rule is asked only before some
+    // pauses, and its answer is not kept.
     if cfg!(sudog_loom) || over || num_cpus() == 1 {
         return false;
     }

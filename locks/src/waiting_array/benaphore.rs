@@ -5,24 +5,25 @@
 //! | take | taker | `c = count.fetch_sub(1)`; if `c > 0`: done; else draws a ticket and waits |
 //! | post | poster | `c = count.fetch_add(1)`; if `c >= 0`: done; else grants the next ticket |
 //!
-//! `count` is the available permits, less the requested permits. While `count` is below zero each post is owed to the
-//! queue, and while `count` is above zero nothing is owed, so no newcomer overtakes a waiter.
+//! `count` is the number of available permits minus the number of requested permits. While `count` is below zero, the
+//! doorway owes each post to the queue. While `count` is above zero, the doorway owes nothing, so no newcomer overtakes
+//! a waiter.
 //!
-//! * *Two RMWs, uncontended*, one for each side, on one cache line; the listings need two and a half and, unless they
-//!   read the tickets, a walk through the waiting array.
+//! * *Two RMWs, uncontended*: one to take, one to post, on the same cache line. The listings need two and a half and,
+//!   unless they read the tickets, a walk through the waiting array.
 //! * *The taker of the last permit may free the semaphore.* The last step of a post is its RMW on the count or on the
 //!   grants; the post need not check for waiters, as the count *tells* whether there are any. The listings' reading of
 //!   the tickets after the grant is the same defect as glibc's bug 12674.
 //! * *No sequential consistency*: takers and posters synchronise by the RMWs of one word, first the word of the count,
 //!   then the word of the queue.
-//! * The doorway has two steps, so of two takers that come at once the taker with the lower count may have the later
-//!   ticket.
+//! * The doorway has two steps. So if two takers come at once, the taker that changed the count first may have the
+//!   later ticket.
 //!
-//! The two words may disagree while a thread is between its two steps. A taker counted below zero has a ticket or will
-//! draw one; the poster that counted that taker has granted a ticket, or will. When all have finished, `-count` is the
-//! number of tickets that wait, including tickets that were given up. When the queue passes a given-up ticket, that
-//! ticket gives its unit back to the count as a post would, and the queue owes a grant for each unit that the count
-//! does not keep.
+//! The two words may disagree while a thread is between its two steps. A taker that has brought the count below zero
+//! has a ticket or will draw a ticket; the poster whose post is for that taker has granted a ticket, or will. When all
+//! have finished, `-count` is the number of tickets that wait, including tickets that were given up. When the queue
+//! passes a given-up ticket, that ticket's unit goes back to the count, as if by a post. If the count does not keep the
+//! unit, the queue owes a grant for the unit.
 //!
 //! A taker that wants `n` permits at once and finds fewer draws `n` tickets and gives the permits that it found to the
 //! queue: so only the first waiter ever holds a part of its request. If each taker kept its part, two takers could wait
@@ -40,7 +41,7 @@ use crate::waiting::policy::SpinThenPark;
 
 /// The semaphore with a counted doorway: two RMWs without waiters; with waiters a queue of tickets.
 ///
-/// `W` is the protocol by which waiters wait; by default in chains of listing 3.
+/// `W` is the protocol by which waiters wait. By default they wait in the chains of listing 3.
 ///
 /// # Examples
 ///
@@ -58,11 +59,13 @@ pub type Benaphore<W = ChainWait<SpinThenPark>> = TicketSema<W, CountedDoorway>;
 /// A count in front of the queue. See [`Benaphore`].
 #[derive(Debug)]
 pub struct CountedDoorway {
-    /// The available permits, less the requested permits, as an `i64`. Changed by RMWs of any thread.
+    /// The number of available permits minus the number of requested permits, as an `i64`. Changed by RMWs of any
+    /// thread.
     count: AtomicU64,
 }
 
-/// The largest absolute value of the count. Beyond this limit, up or down, the count would be mistaken for closed.
+/// The largest absolute value of the count. A count beyond this limit could be mistaken for the count of a closed
+/// doorway.
 const LIMIT: i64 = 1 << 61;
 /// The number that closing subtracts from the count.
 const CLOSED: u64 = 1 << 62;
@@ -96,15 +99,15 @@ impl sealed::Sealed for CountedDoorway {
 
     #[inline]
     fn enter<W: TicketWait>(&self, queue: &TicketQueue<W, Self>, n: u32) -> Option<u64> {
-        // Acquire: this taker sees the writes of the post whose unit it takes, and of the posts before that post, as
-        // all changes are RMWs.
+        // Acquire: this taker sees the writes of the poster whose unit it takes, and of all earlier posters, as all
+        // changes of the count are RMWs.
         let count = self.count.fetch_sub(u64::from(n), Ordering::Acquire) as i64;
         if count >= i64::from(n) {
             return None;
         }
         let first = queue.draw(n);
         if count > 0 {
-            // Give the permits that were found to the queue: they are for the first waiter.
+            // Give the permits that were found to the queue, for its first waiter.
             // SAFETY: `queue` and `self` are alive, as they are borrowed.
             unsafe { TicketQueue::grant(queue, self, count as u64) };
         }
@@ -135,8 +138,8 @@ impl sealed::Sealed for CountedDoorway {
             return 0;
         }
         if n > 1 && count < -LIMIT {
-            // The semaphore is closed, and must stay so, regardless of the posted permits. This post has not opened the
-            // semaphore.
+            // The semaphore is closed, and must stay closed, however many permits are posted. This post has not opened
+            // the semaphore.
             // SAFETY: `this` is alive, as no taker can take these permits.
             unsafe { (*this).count.fetch_sub(n, Ordering::Relaxed) };
         }

@@ -5,17 +5,17 @@
 //! | [`address_wait_until`]`(a, condition)` | makes the condition true; [`address_signal`]`(a)` |
 //! | pushes itself on the chain of `a`, tests the condition again, waits at its gate | detaches the whole chain, wakes all its waiters |
 //!
-//! The address is hashed as a number: it is never dereferenced. Different addresses may share a chain; a waiter that is
-//! woken by another address's signal tests its condition and waits on. `pop_stack.rs` has the protocol and the
-//! argument.
+//! The address is hashed as a number: it is never dereferenced. Different addresses may share a chain. A waiter that is
+//! woken by the signal of another address tests its condition and waits on. `pop_stack.rs` has the protocol, and the
+//! argument that no wake-up is lost.
 //!
-//! The polite form of the signal only reads the chain if the chain is empty. The polite form then needs a fence on both
-//! sides, between the write and the read of each side; otherwise both sides may read the old value: the waiter a
-//! condition that is not yet true, the signaller a chain without the waiter. The listing, as printed, has sequentially
-//! consistent accesses there by default; acquire-release accesses lose wake-ups (`locks/tests/loom_waiting_array.rs`).
+//! The polite form of the signal first reads the chain, and leaves an empty chain alone. Then both sides need a fence
+//! between their write and their read. Otherwise both sides may read the old value: the waiter a condition that is not
+//! yet true, the signaller a chain without the waiter. The listing, as printed, has sequentially consistent accesses
+//! there by default; acquire-release accesses lose wake-ups (`locks/tests/loom_waiting_array.rs`).
 //!
-//! A waiter of the semaphore waits for the address "semaphore and ticket", so a wake of that address wakes, except for
-//! collisions, only the next waiter.
+//! A waiter of the semaphore waits for an address that stands for the semaphore and the ticket. So a wake of that
+//! address wakes only the next waiter, except for collisions.
 //!
 //! Source: listing 3, *TWA-Semaphore with waiting chains*.
 
@@ -36,10 +36,10 @@ table!(CHAINS: [PopStack; MAX_BUCKETS]);
 
 /// Waits until `condition` returns true. Tests `condition` at once, and after each [`address_signal`] of this address.
 ///
-/// The thread that makes the condition true must signal the address afterwards; the waiter sees the writes of that
-/// thread before the signal. The address is a number: any number may be used, and the memory there may be freed.
-/// `condition` may be tested at any other time too. `condition` may run any code, but while `condition` waits for
-/// something this call does not wait for the address.
+/// The thread that makes the condition true must signal the address afterwards; the waiter then sees all writes of that
+/// thread before the signal. The address is only a number: any number may be used, and the memory there may be freed.
+/// `condition` may be tested at any other time, too. `condition` may run any code, but while `condition` itself waits
+/// for something, this call does not wait for the address.
 ///
 /// The caller may be a thread or a goroutine. This call allocates nothing.
 ///
@@ -90,8 +90,8 @@ pub fn address_signal(address: usize) {
     sudog_runtime::safepoint();
 }
 
-/// Signals as [`address_signal`], but only reads the chain if there is no waiter: for conditions that often change
-/// without a waiter.
+/// Signals as [`address_signal`], but only reads the chain if there is no waiter. Use this function if a condition
+/// often changes while there is no waiter.
 pub fn address_signal_polite(address: usize) {
     CHAINS[fibonacci(address, MAX_BUCKETS)].flush_politely();
     sudog_runtime::safepoint();
@@ -102,13 +102,13 @@ pub(super) fn signal_and_go_on(address: usize) {
     CHAINS[fibonacci(address, MAX_BUCKETS)].flush();
 }
 
-/// Waits once in the chain of an address, asleep, unless the condition is true.
+/// Waits once in the chain of an address, without spinning, unless the condition is true.
 pub(super) fn wait_once(address: usize, condition: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
     CHAINS[fibonacci(address, MAX_BUCKETS)].wait::<Far<SpinThenPark>>(condition, deadline)
 }
 
-/// Waits, asleep, for a ticket of the lock at this address: until `condition` returns true (true), or until the
-/// deadline (false).
+/// Waits for a ticket of the lock at this address, without spinning: until `condition` returns true (true), or until
+/// the deadline (false).
 pub(crate) fn wait_ticket(
     address: usize,
     ticket: u32,
@@ -178,7 +178,7 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for ChainW
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let chain = &CHAINS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
-        // A waiter whose policy never sleeps leaves the chain when it is near, and watches the grant.
+        // If the policy never sleeps, a waiter near its turn must leave the chain, to watch the grant.
         let leaves = || turn.distance().is_none_or(|ahead| !P::PARKS && ahead < u64::from(NEAR));
         near::wait::<P, NEAR, _>(turn, deadline, || (), |()| chain.wait::<Far<P>>(leaves, deadline))
     }

@@ -7,15 +7,15 @@
 //! | tests whether the condition requires a wait at all | makes the condition true |
 //! | [`key_wait`]`(k, seen)`: pushes itself on the chain of `k` while the sequence is unchanged | [`key_signal`]`(k)`: sequence + 1; detaches the whole chain, wakes all its waiters |
 //!
-//! As with a processor's MONITOR and MWAIT, the condition stays outside; a waiter only waits for a sequence. **The
-//! monitor comes before the test of the condition.** In the other order, a signal between the two is in the sequence
-//! that the waiter takes for the old sequence, and the waiter sleeps although the condition is true; in this way the
-//! semaphores of two C++ standard libraries lost wake-ups. With [`EventKey`] as an argument of the wait a caller has to
-//! monitor at all; the type cannot say when.
+//! As with a processor's MONITOR and MWAIT, the caller tests the condition; a waiter only waits for a sequence to
+//! change. **Call `key_monitor` before the test of the condition.** In the other order, a signal may come between the
+//! test and the monitor. Then the monitor reads the new sequence, and the waiter sleeps although the condition is true.
+//! In this way the semaphores of two C++ standard libraries lost wake-ups. As the wait has an argument of type
+//! [`EventKey`], a caller cannot forget to monitor; but the type cannot enforce the order.
 //!
 //! If the waiter's monitor reads the sequence of a signal or a later sequence, the waiter's test of the condition sees
-//! the earlier writes of the signaller: release and acquire of the sequence. If not, the sequence is about to change,
-//! and the chain's protocol covers this case (`pop_stack.rs`).
+//! the earlier writes of the signaller, by release and acquire of the sequence. If the monitor reads an older sequence,
+//! the sequence is about to change, and the chain's protocol covers this case (`pop_stack.rs`).
 //!
 //! Source: listing 4, *MONITOR-MWAIT inspired waiting chains*, whose `KeySignal` passes a key where a channel is
 //! expected, and whose polite form with an acquire re-check would lose wake-ups: here both sides have a fence.
@@ -48,7 +48,8 @@ pub struct EventKey(u64);
 
 /// Begins to watch a key. Call this function before you test whether you have to wait.
 ///
-/// Keys are numbers, for example addresses. Different keys may share a sequence, so a wait may end in vain.
+/// Keys are numbers, for example addresses. Different keys may share a sequence, so a wait may end without a signal of
+/// its key.
 ///
 /// # Examples
 ///
@@ -82,9 +83,10 @@ pub fn key_wait(key: usize, seen: EventKey) {
     while channel(key).wait_lazy::<SpinThenPark>(seen, None) != Waited::Satisfied {}
 }
 
-/// Waits at most once, if the key's sequence is still `seen`. Sets `seen` to the sequence as read before the wait, so the
-/// call after a wait returns at once. For loops that test their condition anyway and need no [`key_monitor`]: the first call
-/// with [`EventKey::default`] returns at once, unless the key has never been signalled.
+/// Waits at most once, if the key's sequence is still `seen`. Sets `seen` to the sequence as read before the wait, so
+/// the call after a wait returns at once. This function is for loops that test their condition anyway and need no
+/// [`key_monitor`]. Their first call, with [`EventKey::default`], returns at once, unless the key has never been
+/// signalled.
 ///
 /// # Examples
 ///
@@ -202,8 +204,8 @@ pub struct ChannelWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(Pha
 pub type TwaChannel<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash> = TicketSema<ChannelWait<P, NEAR, H>>;
 
 // SAFETY: `wait` returns true only when the turn has come. A wake changes the sequence of the ticket's channel after
-// the turn has come: a waiter that has not seen the turn monitored before that change, and waits for a change that has
-// happened or will happen. The semaphore's address is only hashed.
+// the turn has come. A waiter that has not seen the turn has read the sequence before that change, so it waits for a
+// change that has happened or will happen. The semaphore's address is only hashed.
 unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for ChannelWait<P, NEAR, H> {
     const NEAR: u32 = NEAR;
 

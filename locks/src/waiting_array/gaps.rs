@@ -1,4 +1,4 @@
-//! The tickets of a queue that were given up before they were granted: a list of ranges; adjacent ranges are merged.
+//! The tickets of a queue that were given up before they were granted, as a list of ranges. Adjacent ranges are merged.
 //!
 //! Positions wrap (`ticket_queue.rs`), so they are compared by their distance from the position of the grants, before
 //! which there are no gaps. Callers allocate and free the nodes, outside the lock that protects the list.

@@ -10,9 +10,9 @@
 //! A collision costs a futile wake-up, and is never wrong. Each protocol has one table per process, so a semaphore in
 //! memory that processes share would not find its waiters.
 //!
-//! A table has [`MAX_BUCKETS`] = 4096 buckets, as in the listings. The hashes use 2048 of these buckets by default: a
-//! walk then touches half the memory (16 KiB of 8-byte buckets instead of 32 KiB, the first-level cache of many
-//! processors). The number of collisions with 2048 buckets is in `docs/journal/hash-collisions.md`. Use
+//! A table has [`MAX_BUCKETS`] = 4096 buckets, as in the listings. The hashes use 2048 of these buckets by default,
+//! because a walk then touches half the memory: 16 KiB of 8-byte buckets instead of 32 KiB, the first-level cache of
+//! many processors. The number of collisions with 2048 buckets is in `docs/journal.md`, "Collisions". Use
 //! `MixedHash<4096>` for the size of the listings.
 
 /// A hash from tickets to buckets.
@@ -29,12 +29,12 @@ pub trait TicketHash: Send + Sync + 'static {
     /// The number of buckets that this hash uses: a power of two, at most [`MAX_BUCKETS`].
     const BUCKETS: usize;
 
-    /// Returns the bucket of a ticket of the semaphore at this address; only the low bits count. Tickets wrap, after
-    /// 2^62.
+    /// Returns the bucket of a ticket of the semaphore at this address. Callers use only the low bits of the result.
+    /// Tickets wrap, after 2^62.
     fn bucket(sema: usize, ticket: u64) -> usize;
 }
 
-/// The size of the tables. A model has two buckets: two tickets share a bucket or use different buckets.
+/// The size of the tables. A model has two buckets, so that two tickets may share a bucket or use different buckets.
 pub const MAX_BUCKETS: usize = if cfg!(sudog_loom) { 2 } else { 4096 };
 
 const STRIDE: usize = 17;

@@ -5,27 +5,27 @@
 //! |---|---|---|
 //! | [`LocationWaiter::wait`]`(a)` | at no location | enlists the element at `a`, returns: test the condition again |
 //! | | at `a` | waits until the element is woken; then the element is at no location |
-//! | | at another location | removes the element there: wakes all waiters of that location, waits until the element itself is woken; then as if at no location |
+//! | | at another location | removes the element there: wakes all waiters of that location, waits until the element itself is woken; then continues as if the element were at no location |
 //! | [`location_wake_all`]`(a)` | | detaches the whole chain of `a`, and wakes its elements one after another |
 //!
 //! Between the two calls the caller tests its condition, so the test comes after the enlisting. If the condition is
 //! true the element stays at its location: no waiter waits with this element, and the next wake of that location
 //! removes it. So an element is linked for longer than any call lasts, and its memory must stay: **elements come from a
-//! pool and are never freed.** In the listing elements are thread-local, and the thread's destructor has to remove
-//! them; a thread that ends without its destructors, as Rust allows, would leave a chain that leads into freed memory.
-//! A goroutine, too, may have moved to another thread. Here an element that is still linked goes back to the pool
+//! pool and are never freed.** In the listing, elements are thread-local, and the thread's destructor has to remove
+//! them. In Rust a thread may end without its destructors, and would leave a chain that leads into freed memory. A
+//! goroutine, too, may have moved to another thread. In this file an element that is still linked goes back to the pool
 //! without being removed; its next user detects the link.
 //!
-//! Since an element without a waiter cannot pass a wake-up on, the waker walks the chain, and must be able to read the
-//! chain: so elements have a `below`, which is written before the push, by load and compare-exchange. A waker's time
-//! grows with the chain, which may contain elements without waiters.
+//! An element without a waiter cannot pass a wake-up on. So the waker walks the chain, and must be able to read the
+//! chain. Therefore each element has a field `below`, which is written before the push; the push is a load and a
+//! compare-exchange. A waker's time grows with the chain, which may contain elements without waiters.
 //!
 //! If an element is at another location than its next user needs, removing the element costs the waiters there a futile
-//! wake-up. In the semaphore, where each wait is at another location, that is the rule with few elements and no
-//! collisions; the pool therefore gives out an element that is at no location, if there is such an element among its
-//! last three.
+//! wake-up. In the semaphore each wait is at another location, so with few elements and no collisions such removals are
+//! the rule. The pool therefore gives out an element that is at no location, if there is such an element among its last
+//! three.
 //!
-//! Source: listing 5, *LocationWait*, whose conservative post wakes a ticket other than the granted ticket.
+//! Source: listing 5, *LocationWait*. The listing's conservative post wakes a ticket other than the granted ticket.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -48,8 +48,8 @@ use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 struct Element {
     gate: OneShotParker,
     below: AtomicPtr<Element>,
-    /// The index, plus one, of the location where the element has been enlisted and not been seen to be woken. Written
-    /// by the user of the element only.
+    /// The index, plus one, of the location where the element was enlisted, until the user sees that the element has
+    /// been woken. Written by the user of the element only.
     place: AtomicUsize,
     /// The next element of the pool. Changed under the pool's lock.
     free: Cell<Option<&'static Element>>,
@@ -63,7 +63,7 @@ table!(LOCATIONS: [Location; MAX_BUCKETS]);
 
 const NOWHERE: usize = 0;
 
-/// Wakes all waiters of this location, and removes the elements that are only enlisted there.
+/// Wakes all waiters of this location, and removes all elements from this location, also those without a waiter.
 ///
 /// A location is an address, as a number. Different locations may share a chain, so some waiters may be woken in vain.
 /// The woken waiters see the caller's earlier writes. A goroutine that has run for long yields in this call, after the
@@ -110,8 +110,8 @@ pub fn location_wait(waiter: &mut LocationWaiter, location: usize) {
 #[derive(Debug)]
 pub struct LocationWaiter {
     element: &'static Element,
-    /// True before the first call. The element may be at the right place, enlisted by an earlier user; but this caller
-    /// may have tested its condition before that, and must test the condition again before the wait.
+    /// True before the first call. An earlier user may have left the element enlisted at the right location. But this
+    /// caller may have tested its condition before the first call, and must test the condition again before the wait.
     fresh: bool,
 }
 
@@ -122,11 +122,11 @@ impl LocationWaiter {
         Self { element: with_pool(Pool::take).unwrap_or_else(Element::leak), fresh: true }
     }
 
-    /// Enlists the waiter and returns, in every first call; waits, in every second call, until the location is woken,
-    /// or returns at once if the location has been woken. Call this method in a loop, with a test of the condition in
-    /// between.
+    /// Enlists the waiter and returns, if the waiter is at no location. The next call waits until the location is
+    /// woken, or returns at once if the location has been woken already. Call this method in a loop, with a test of the
+    /// condition in between.
     ///
-    /// A call for another location than before starts anew.
+    /// A call for another location enlists the waiter there, and returns.
     pub fn wait(&mut self, location: usize) {
         self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), None);
     }
@@ -199,8 +199,8 @@ impl Location {
         loop {
             e.below.store(top, Ordering::Relaxed);
             // Release: the thread that detaches the chain sees this gate and `below`. Acquire: if the chain was
-            // detached before, this thread sees that waker's earlier writes. If the top is the same element again, but
-            // of another chain, no harm is done: `below` points to the element below.
+            // detached before, this thread sees that waker's earlier writes. The top may be the same element as before,
+            // but in a new chain. That does no harm: `below` still points to the element below.
             match self.top.compare_exchange_weak(top, me, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => top = now,

@@ -1,4 +1,4 @@
-//! Semaphores augmented with a waiting array: those of Dice and Kogan's paper, listing by listing.
+//! Semaphores augmented with a waiting array: the semaphores of Dice and Kogan's paper, listing by listing.
 //!
 //! A ticket semaphore serves first come, first served, and in its simplest form every waiter watches the word that has
 //! the number of the next ticket. These semaphores disperse the waiters over a global array, by the address of the
@@ -11,10 +11,10 @@
 //! | [`TwaChain`] | 3 | sleep in chains, on their stacks | 2 RMWs | the next | yes |
 //! | [`TwaChannel`] | 4 | sleep in chains, until a sequence changes | 3 RMWs | the next | yes |
 //! | [`TwaLocation`] | 5 | enlist at a location, with elements of a pool | 1 RMW, 1 load | the next | no |
-//! | [`Benaphore`]`<W>` | this project's | as `W` says; by default as in `TwaChain` | 1 RMW | the next | yes |
+//! | [`Benaphore`]`<W>` | this project's | as in `W`; by default as in `TwaChain` | 1 RMW | the next | yes |
 //!
-//! Use [`Benaphore`]; the other semaphores are for study. All are [`TicketSema`]: the initial count, acquiring several
-//! permits, deadlines that keep the order of the other waiters, and closing are the same for all.
+//! Use [`Benaphore`]; the other semaphores are for study. Each of them is a [`TicketSema`]: the initial count,
+//! acquiring several permits, deadlines that keep the order of the other waiters, and closing are the same for all.
 //!
 //! The ways to wait can be used alone: [`address_wait_until`] and [`address_signal`] for any condition of the caller;
 //! [`key_monitor`], [`key_wait`] and [`key_signal`], an eventcount; [`LocationWaiter`] and [`location_wake_all`].

@@ -4,11 +4,11 @@
 //! |---|---|---|
 //! | policy that sleeps | polls the grant for a while, then sleeps as if far | sleeps |
 //! | policy that does not sleep | polls the grant until its turn comes | watches its bucket, or its gate |
-//! | woken by grant `g` | policies that sleep: `g` | `g + NEAR`, which is near now |
+//! | the grant `g` wakes | the ticket `g`, if the policy sleeps | the ticket `g + NEAR`, which is near now |
 //!
 //! So the next waiters are awake and polling when their turn comes, and a handover costs them a cache miss, not a
-//! wake-up. A thread that has been woken ahead of its turn, with more waiters than processors, yields once before it
-//! polls: see `give_way`.
+//! wake-up. If a thread has been woken ahead of its turn, and there are more waiters than processors, the thread yields
+//! once before it polls: see `give_way`.
 //!
 //! The paper has near waiters for listing 2, with the limit `LongTermThreshold`; there near waiters are never woken, so
 //! they cannot sleep. If the poster of `g` in listing 2 is preempted between the grant and the wake-up, the waiter at
@@ -58,8 +58,8 @@ pub(super) fn wait<P: WaitPolicy, const NEAR: u32, S>(
 /// its turn. On one processor no waiter polls. A goroutine does not yield: other goroutines of its worker may run for
 /// long.
 ///
-/// A waiter whose wait returned without a sleep yields as well: a waiter that has just enlisted at a location, or has
-/// found its bucket changed. The next look at the grant follows, so nothing is missed.
+/// A waiter whose wait returned without a sleep yields as well: either the waiter has just enlisted at a location, or
+/// its bucket has changed. After the yield the waiter reads the grant again, so it misses no wake-up.
 #[cold]
 fn give_way(turn: &Turn<'_>) {
     let processors = u64::from(num_cpus());
@@ -73,7 +73,7 @@ fn give_way(turn: &Turn<'_>) {
 enum Look {
     /// The turn has come.
     Come,
-    /// The waiter is far, or has polled long enough to sleep.
+    /// The waiter is far from its turn, or has polled for so long that it should sleep.
     Far,
     /// The waiter was near, and the deadline passed.
     TimedOut,
@@ -96,13 +96,14 @@ fn watch<P: WaitPolicy, const NEAR: u32>(turn: &Turn<'_>, deadline: Option<Insta
     }
 }
 
-/// Returns the largest distance from its turn at which a waiter misses nothing if a post wakes no waiter: see
+/// Returns the largest distance from its turn at which a waiter needs no wake-up: see
 /// [`TicketWait::LOOKS_AT_TICKETS`](super::TicketWait::LOOKS_AT_TICKETS).
 pub(super) const fn needs_no_wake<P: WaitPolicy, const NEAR: u32>() -> u64 {
     if P::PARKS { 0 } else { NEAR as u64 }
 }
 
-/// Wakes the buckets of the tickets that these grants concern.
+/// Wakes the buckets of the tickets that must be woken after the grants of these tickets: see the table at the head of
+/// this file.
 #[inline]
 pub(super) fn wake<P: WaitPolicy, const NEAR: u32, H: TicketHash>(
     sema: usize,

@@ -11,10 +11,10 @@
 //! | open | the flusher | `below = e.below.swap(TAKEN)`; opens the gate of `e`; goes on with `below`, if `e` was linked |
 //! | abort | waiter whose condition became true, or that timed out | see [`PushedElement::abort`] |
 //!
-//! **Each gate is opened once.** An element is reached from the top, by its flusher, or from the element above: by the
-//! thread that swapped the link of the element above for TAKEN. If the owner of the element above had not linked by
-//! then, that owner's link fails, and then that owner opens the elements below. Until its gate is open an element
-//! lives. Consequences:
+//! **Each gate is opened once.** The top element is opened by the thread that flushed the chain. Each other element is
+//! opened by the thread that swapped the link of the element above it for TAKEN. If the owner of the element above had
+//! not linked by then, that owner's link fails, and then that owner opens the elements below. Until its gate is open an
+//! element lives. Consequences:
 //!
 //! * no waiter waits for ever: if a flush comes before a push in the order of the chain's exchanges, the push reads
 //!   from the flush's release sequence, and the waiter's test of its condition sees the signaller's writes before the
@@ -23,11 +23,11 @@
 //!   dies;
 //! * undoing a push by `CAS(&e → prv)` has no ABA problem: only the owner of `e` can put `&e` there.
 //!
-//! **Different from the paper.** There the waker opens only the top, and each owner that wakes opens the next element.
-//! So a wake-up, and a deadline, depend on waiters that share the chain by a collision. Those may be goroutines of a
-//! busy worker, or be inside a condition that waits for the very waiter beneath. Here wake-ups and deadlines depend
-//! only on the waker, and on an owner between its push and its link, which are a few instructions apart. The waker's
-//! time grows with the chain; a length above 1 means collisions, which the hash makes rare.
+//! **Different from the paper.** In the paper the waker opens only the top, and each owner that wakes opens the next
+//! element. So a wake-up, and a deadline, depend on waiters that share the chain by a collision. Those waiters may be
+//! goroutines of a busy worker, or be inside a condition that waits for the very waiter beneath. In this file wake-ups
+//! and deadlines depend only on the waker, and on an owner between its push and its link, which are a few instructions
+//! apart. The waker's time grows with the chain; a length above 1 means collisions, which the hash makes rare.
 //!
 //! Source: `AddressWaitUntil`, `AddressSignal` and `Poke` of listing 3.
 
@@ -84,7 +84,7 @@ impl PopStack {
         open_all(self.top.swap(ptr::null_mut(), Ordering::AcqRel));
     }
 
-    /// Flushes the chain as [`PopStack::flush`], but only reads the chain if it is empty.
+    /// Flushes the chain as [`PopStack::flush`] does, but leaves an empty chain alone: only reads its top.
     #[inline]
     pub(super) fn flush_politely(&self) {
         // This fence is between the condition, which is user code of any ordering, and the check for pushed waiters.
@@ -141,7 +141,7 @@ fn open_all(mut e: *mut Element) {
     }
 }
 
-/// An element that may be in the chain, and must leave the chain.
+/// An element that may be in the chain. The drop takes the element out.
 struct PushedElement<'a> {
     stack: &'a PopStack,
     e: &'a Element,
@@ -151,7 +151,8 @@ struct PushedElement<'a> {
 impl PushedElement<'_> {
     #[inline]
     fn link(&self) {
-        // Release, although Relaxed would be enough: an opener has `below` from the pushes that its flush has acquired.
+        // Release, although Relaxed would be enough: an opener sees the element at `below` through the pushes that its
+        // flush has acquired.
         let linked = self.e.below.compare_exchange(UNLINKED, self.prv, Ordering::Release, Ordering::Acquire);
         if linked.is_err() {
             open_all(self.prv);

@@ -1,4 +1,4 @@
-//! The waiting arrays: one table for each protocol, per process; in a model, a new table for each execution.
+//! The waiting arrays: each process has a table for each protocol. In a model, each execution has new tables.
 
 /// Declares a table, to be indexed by the result of a `TicketHash`.
 macro_rules! table {
@@ -15,7 +15,7 @@ macro_rules! table {
 }
 pub(super) use table;
 
-/// A table that is aligned to a page: fewer pages are touched.
+/// A table that is aligned to a page, so that it touches fewer pages.
 #[cfg(not(sudog_loom))]
 #[repr(align(4096))]
 pub(super) struct Pages<T>(pub(super) T);

@@ -6,8 +6,8 @@
 //! | until `grant > tx`: spins or yields | nothing |
 //!
 //! No other word is involved: the taker's load acquires the release of the grant, and a poster wakes no waiter. With
-//! more waiters than processors each post invalidates every waiter's copy of the grant, and the next waiter may not be
-//! running. There is no word to sleep on.
+//! more waiters than processors, each post invalidates every waiter's copy of the grant, and the next waiter may not be
+//! running. A waiter cannot sleep, because no poster would wake it.
 //!
 //! Source: listing 1, *Ticket-Semaphore*.
 

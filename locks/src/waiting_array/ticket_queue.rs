@@ -18,9 +18,9 @@
 //! | leave | taker, under the lock | `grant.fetch_or(GAPS)`; if the tickets are granted already: stays; else the tickets become a gap |
 //!
 //! **The need for gaps, and not a count.** Of three waiters one leaves, and one permit comes. If the first waiter left,
-//! the permit is the second's; if the third left, the permit is the first's. A count of the waiters that left does not
-//! decide this, so there must be a record of each given-up ticket; adjacent tickets share a record, so there is at most
-//! one record more than there are waiters.
+//! the permit is for the second; if the third left, the permit is for the first. A count of the waiters that left does
+//! not decide this, so there must be a record of each given-up ticket. Adjacent tickets share a record, so there is at
+//! most one record more than there are waiters.
 //!
 //! **The reason for GAPS in the word of the grants.** A leaver and a poster both write that word, so one of them comes
 //! first: either the poster sees GAPS, or the leaver sees the poster's grant. This needs no sequential consistency. A
@@ -32,9 +32,9 @@
 //! global, and found by address while the semaphore is alive; the data under that lock, `gaps`, is touched before the
 //! grant.
 //!
-//! Permits are conserved: a taker leaves with its ticket granted, or its ticket is in the gaps, once; a ticket in a gap
-//! is skipped once, by a poster that compensates for the ticket by another grant, or by a unit for the doorway. The
-//! waiters that stay are served in FIFO order: grants only increase.
+//! Permits are conserved. A taker leaves with its ticket granted, or its ticket is in the gaps, once. A ticket in a gap
+//! is skipped once, by a poster that instead grants another ticket, or gives a unit to the doorway. The waiters that
+//! stay are served in FIFO order: grants only increase.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -53,7 +53,7 @@ const CLOSED: u64 = 2;
 const ONE: u64 = 4;
 /// The number of different tickets.
 pub(super) const TICKETS: u64 = u64::MAX / ONE + 1;
-/// The largest distance of two positions, with a large margin for operations that are under way.
+/// The largest distance of two positions. Leaves a large margin for operations that are under way.
 const LIMIT: u64 = ONE << 60;
 
 /// A protocol by which the holder of a ticket waits, and a poster wakes that holder: one of the paper's listings.
@@ -61,15 +61,16 @@ const LIMIT: u64 = ONE << 60;
 /// # Safety
 ///
 /// - [`TicketWait::wait`] returns true only if the turn has come.
-/// - A wake of the semaphore and ticket that begins after the ticket's turn has come ends the wait of that ticket, at
-///   any time.
+/// - After the turn of a ticket has come, each wake of the semaphore and ticket ends the wait for that ticket, at
+///   whatever moment of the wait the wake comes.
 /// - A wake uses the semaphore's address only as a number.
 pub unsafe trait TicketWait: Send + Sync + 'static {
-    /// A wake of a ticket also wakes up to this many tickets behind it.
+    /// The largest number of following tickets that a wake of a ticket wakes, too.
     const NEAR: u32;
 
-    /// `Some(n)`: a post reads the tickets, and wakes no waiter if no waiter is more than `n` tickets from its turn.
-    /// Such a post uses the semaphore after its grant. See [`TicketSema::OUTLIVES_GRANT`].
+    /// The condition under which a post wakes no waiter. With `Some(n)`, a post reads the tickets that have been drawn,
+    /// and wakes no waiter if no waiter is more than `n` tickets from its turn. Such a post uses the semaphore after
+    /// its grant. See [`TicketSema::OUTLIVES_GRANT`].
     ///
     /// [`TicketSema::OUTLIVES_GRANT`]: super::TicketSema::OUTLIVES_GRANT
     const LOOKS_AT_TICKETS: Option<u64>;
@@ -105,8 +106,8 @@ impl Turn<'_> {
         self.position / ONE
     }
 
-    /// Returns the number of tickets before this ticket; 0 if this ticket is the next to be granted. `None`: the turn
-    /// has come.
+    /// Returns the number of tickets before this ticket that have not been granted; 0 if this ticket is the next to be
+    /// granted. Returns `None` if the turn has come.
     #[inline]
     #[must_use]
     pub fn distance(&self) -> Option<u64> {
@@ -143,7 +144,8 @@ fn stretch(from: u64, to: u64) -> u64 {
     (to.wrapping_sub(from) as i64).max(0) as u64
 }
 
-/// Returns true if all tickets before `end` have been granted. The flags are less than a ticket.
+/// Returns true if all tickets before `end` have been granted. The flags do not matter: together they are less than the
+/// size of a ticket.
 #[inline]
 fn are_granted(grant: u64, end: u64) -> bool {
     grant.wrapping_sub(end) as i64 >= 0 && grant & CLOSED == 0
@@ -182,17 +184,17 @@ impl<W, D> TicketQueue<W, D> {
 }
 
 impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
-    /// The value of [`TicketWait::LOOKS_AT_TICKETS`]; `None` if the doorway knows whether there are waiters, as no post
-    /// needs to read the tickets then.
+    /// The value of [`TicketWait::LOOKS_AT_TICKETS`]; `None` if the doorway knows whether there are waiters, because
+    /// then no post needs to read the tickets.
     pub(super) const LOOKS: Option<u64> = if D::KNOWS_WHO_WAITS { None } else { W::LOOKS_AT_TICKETS };
 
-    /// The ordering of a draw. Sequentially consistent where a post reads the tickets: the taker draws a ticket, then
-    /// reads the grant; the poster grants, then reads the tickets. See `docs/orderings.md`, section 4. Acquire: a draw
-    /// after `close` has read the tickets sees CLOSED.
+    /// The ordering of a draw. Where a post reads the tickets, sequentially consistent: the taker draws a ticket, then
+    /// reads the grant; the poster grants, then reads the tickets. See `docs/orderings.md`, section 4. Elsewhere
+    /// Acquire: if a draw comes after `close` has read the tickets, the taker sees CLOSED.
     const DRAW: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
     const FIRST_LOOK: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
-    /// The ordering of a grant. Release: the taker sees the writes of the poster and, by the release sequence, of all
-    /// posters before that poster.
+    /// The ordering of a grant. At least Release: the taker sees the writes of the poster and, by the release sequence,
+    /// of all earlier posters.
     const GRANT: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Release };
 
     #[inline]
@@ -230,13 +232,13 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         }
     }
 
-    /// Grants `n` tickets. The doorway gets a unit back for each given-up ticket among them; such a unit may be one
-    /// more ticket to grant.
+    /// Grants `n` tickets. For each given-up ticket among them the doorway gets a unit back. If the doorway owes that
+    /// unit to the queue, another ticket is granted instead.
     ///
     /// # Safety
     ///
-    /// `queue` and `doorway` are alive; but the taker of the last permit that is given here may free them at once,
-    /// unless [`TicketQueue::LOOKS`].
+    /// `queue` and `doorway` are alive. The taker of the last permit that is given here may free them at once; but if
+    /// [`TicketQueue::LOOKS`] is not None, they are alive until this call returns.
     #[inline]
     pub(super) unsafe fn grant(queue: *const Self, doorway: *const D, n: u64) {
         // SAFETY: `queue` is alive until the compare-exchange below. No reference to the queue lives longer.
@@ -273,9 +275,9 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
 
     /// Grants `n` tickets under the lock, stretch by stretch: a stretch is a gap, or tickets that are held.
     ///
-    /// A gap is skipped first, and then the doorway gets the units of that gap: one of these units may admit the taker
-    /// of the last permit. The units that the doorway would not keep, as it owes them to the queue, are requested
-    /// before; so a gap is skipped in one step, however long it is.
+    /// A gap is skipped before the doorway gets the units of that gap, because such a unit may admit the taker of the
+    /// last permit. But the units that the doorway owes to the queue are taken out before the skip. So a gap is skipped
+    /// in a single step, however long it is.
     ///
     /// # Safety
     ///
@@ -334,7 +336,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
                     }
                     old = new;
                 }
-                // Retry: the step was not over a gap, since while GAPS is set, grants happen under this lock only.
+                // Retry. This step was not over a gap: while GAPS is set, grants happen under this lock only.
                 Err(now) => old = now,
             }
         }
@@ -349,8 +351,8 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         Turn { next: &self.next, grant: &self.grant, sema: self.sema(), position }
     }
 
-    /// Waits until `n` tickets from `first` on have been granted. At a deadline the tickets are given up; `give_back`
-    /// then returns the tickets that had been granted, as it also does if the user's policy panics.
+    /// Waits until `n` tickets from `first` on have been granted. At a deadline gives the tickets up, and calls
+    /// `give_back` with the number of those that had been granted, if any. Does the same if the user's policy panics.
     #[cold]
     pub(super) fn wait(&self, first: u64, n: u32, deadline: Option<Instant>, give_back: &dyn Fn(u64)) -> Outcome {
         if n > 1 && end(first, n).wrapping_sub(granted(self.grant.load(Ordering::Relaxed))) as i64 > LIMIT as i64 {
@@ -408,8 +410,8 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         let locked = lock_of(self.sema());
         self.grant.fetch_or(CLOSED, Ordering::Release);
         drop(locked);
-        // Use an RMW without a change. A draw before this RMW: this thread wakes the holder of that ticket. A draw
-        // after this RMW reads from it, so the taker sees CLOSED.
+        // Use an RMW without a change. If a draw comes before this RMW, this thread wakes the holder of that ticket. If
+        // a draw comes after this RMW, the draw reads from it, so the taker sees CLOSED.
         let drawn = self.next.fetch_add(0, Ordering::AcqRel);
         let first = granted(self.grant.load(Ordering::Relaxed));
         if drawn.wrapping_sub(first) as i64 > 0 {
@@ -475,8 +477,8 @@ impl Stretches {
         self.from == self.to
     }
 
-    /// Wakes the holders of the granted tickets. A gap has no waiters; but its last tickets may be the keys of waiters
-    /// that are near now.
+    /// Wakes the holders of the granted tickets. A gap has no waiters. But as the last tickets of a gap were granted,
+    /// waiters behind the gap may be near now, and are woken through these tickets.
     fn wake<W: TicketWait>(mut self) {
         let mut to = self.to;
         while let Some(gap) = self.gaps.pop_first() {
@@ -492,7 +494,7 @@ impl Stretches {
 
 #[cfg(all(test, not(sudog_loom)))]
 impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
-    /// Brings the queue into its state after so many tickets have been drawn and granted.
+    /// Brings the queue into its state after this number of tickets have been drawn and granted.
     pub(super) fn begin_at(&self, tickets: u64) {
         self.next.fetch_add(tickets.wrapping_mul(ONE), Ordering::Relaxed);
         self.grant.fetch_add(tickets.wrapping_mul(ONE), Ordering::Relaxed);
@@ -508,7 +510,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     }
 }
 
-/// Locks the lock of the gaps of the semaphore at this address.
+/// Locks the global lock that guards the gaps of the semaphore at this address.
 #[cfg(not(sudog_loom))]
 fn lock_of(sema: usize) -> MutexGuard<'static, ()> {
     const LOCKS: usize = 64;

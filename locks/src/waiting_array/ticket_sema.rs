@@ -17,9 +17,9 @@ use super::ticket_queue::{Outcome, TicketQueue, TicketWait, number};
 use sudog_sync::{ConstPermits, ConstSemaphore};
 use sudog_sync::{Order, Semaphore, Wake};
 
-/// The step before the queue: decides which takers join the queue, and the number of permits that the queue is owed.
+/// The step before the queue: decides whether a taker joins the queue, and how many permits of a post go to the queue.
 ///
-/// Sealed: [`Tickets`] and [`CountedDoorway`].
+/// This trait is sealed. The implementations are [`Tickets`] and [`CountedDoorway`].
 pub trait Doorway: sealed::Sealed {}
 
 pub(super) mod sealed {
@@ -53,12 +53,12 @@ pub(super) mod sealed {
         ///
         /// # Safety
         ///
-        /// `this` is alive until the permits can be taken: until this call returns 0, or else until the permits are
-        /// granted.
+        /// `this` is alive until the permits can be taken. If this call returns 0, that is until it returns; otherwise,
+        /// until the caller has granted the permits.
         unsafe fn give(this: *const Self, n: u64) -> u64;
 
-        /// Takes out, of `n` units to be given, the units that the queue is owed, and returns their number. These units
-        /// must not be given any more.
+        /// Takes the units that the doorway owes to the queue out of `n` units, and returns their number. The caller
+        /// must not give these units to the doorway any more.
         ///
         /// # Safety
         ///
@@ -134,8 +134,8 @@ impl sealed::Sealed for Tickets {
 ///
 /// # Limits
 ///
-/// At most 2^60 permits, and at most 2^60 permits that are requested at a time, including those of requests that were
-/// given up until a post has passed them. A larger number of either ends the process.
+/// At most 2^60 permits are available, and at most 2^60 are requested at a time. A request that was given up counts
+/// until a post has passed it. A larger number of either ends the process.
 ///
 /// # Examples
 ///
@@ -159,7 +159,7 @@ pub struct TicketSema<W, D = Tickets> {
     queue: TicketQueue<W, D>,
 }
 
-/// The semaphore has been closed.
+/// The error that the semaphore has been closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 
@@ -192,8 +192,8 @@ impl std::error::Error for Refused {}
 
 #[cfg(not(sudog_loom))]
 impl<W> TicketSema<W> {
-    /// Creates a semaphore with this many permits and any parameters. With [`TicketSema::new`] the defaults need not be
-    /// named.
+    /// Creates a semaphore with this many permits and any type parameters. With [`TicketSema::new`] the default
+    /// parameters need not be named.
     #[must_use]
     pub const fn with_permits(permits: u32) -> Self {
         Self { doorway: Tickets(()), queue: TicketQueue::granting(permits) }
@@ -202,15 +202,16 @@ impl<W> TicketSema<W> {
 
 #[cfg(not(sudog_loom))]
 impl<W> TicketSema<W, CountedDoorway> {
-    /// Creates a semaphore with this many permits and any parameters. With [`TicketSema::new`] the defaults need not be
-    /// named.
+    /// Creates a semaphore with this many permits and any type parameters. With [`TicketSema::new`] the default
+    /// parameters need not be named.
     #[must_use]
     pub const fn with_permits(permits: u32) -> Self {
         Self { doorway: CountedDoorway::holding(permits), queue: TicketQueue::granting(0) }
     }
 }
 
-/// Defines `new` for the default parameters, which then need not be written; `with_permits` is for all parameters.
+/// Defines `new` for the default type parameters, so that callers need not write them. `with_permits` is for all
+/// parameters.
 #[cfg(not(sudog_loom))]
 macro_rules! new_for_defaults {
     ($($Alias:ident = $W:ty, $D:ty;)+) => { $(
@@ -238,7 +239,7 @@ impl<W: TicketWait> TicketSema<W> {
     /// Takes a permit, waiting for the permit in the queue, and returns the ticket, modulo 2^32: tickets are numbered
     /// in the order in which their holders came.
     ///
-    /// This method is for callers that count overtaking.
+    /// This method is for callers that measure how often waiters are overtaken.
     ///
     /// # Errors
     ///
@@ -266,8 +267,8 @@ impl<W: TicketWait> TicketSema<W> {
 }
 
 impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
-    /// True if the semaphore must stay alive until a release has returned, even if the permits of that release have
-    /// been taken before. If false, the taker of the last permit may free the semaphore at once: see
+    /// True if the semaphore must stay alive until a release has returned, even if takers have taken the permits of
+    /// that release before. If false, the taker of the last permit may free the semaphore at once: see
     /// [`TicketSema::post_raw`].
     pub const OUTLIVES_GRANT: bool = TicketQueue::<W, D>::LOOKS.is_some();
 
@@ -326,13 +327,13 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         unsafe { Self::post_raw(self, n) };
     }
 
-    /// Posts as [`TicketSema::post`], to a semaphore that the taker of the last permit frees at once, without waiting
-    /// for this call to return.
+    /// Posts as [`TicketSema::post`] does, but allows the taker of the last permit to free the semaphore at once,
+    /// without waiting for this call to return.
     ///
     /// # Safety
     ///
     /// - `this` points to a semaphore that is alive until the last of its permits, these included, can be taken.
-    /// - If [`TicketSema::OUTLIVES_GRANT`], the semaphore is alive until this call returns.
+    /// - If [`TicketSema::OUTLIVES_GRANT`] is true, the semaphore is alive until this call returns.
     ///
     /// # Examples
     ///
@@ -430,8 +431,8 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     /// The contract of [`TicketSema::post_raw`].
     #[inline]
     unsafe fn give(this: *const Self, n: u64) {
-        // SAFETY: by the contract of `give`, `this` is alive until the permits can be taken: that is after `D::give` if
-        // `D::give` returns 0, and after `grant` if not. No reference to the whole semaphore is made.
+        // SAFETY: by the contract of `give`, `this` is alive until the permits can be taken: after `D::give` if
+        // `D::give` returns 0, otherwise after `grant`. No reference to the whole semaphore is made.
         unsafe {
             let (doorway, queue) = (&raw const (*this).doorway, &raw const (*this).queue);
             let grants = D::give(doorway, n);

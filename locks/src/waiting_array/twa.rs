@@ -1,5 +1,5 @@
-//! Buckets with a sequence each: waiters far from their turn watch their bucket, waiters near their turn watch the
-//! grant.
+//! A table of buckets, each with a sequence. Waiters far from their turn watch their bucket; waiters near their turn
+//! watch the grant.
 //!
 //! | taker of ticket `tx` | poster of grant `g` |
 //! |---|---|
@@ -7,21 +7,22 @@
 //! | W2: reads the grant: enabled? near? | P2: advances the sequences of the buckets concerned |
 //! | W3: far: waits until the sequence differs from the sequence in W1; near: watches the grant | |
 //!
-//! `near.rs` defines near. If a waiter's W1 reads P2's sequence, the waiter's W2 sees P1's grant; if not, the sequence
-//! is still to change. Release in P2 and acquire in W1 are enough for that.
+//! `near.rs` defines near. If a waiter's W1 reads P2's sequence, the waiter's W2 sees P1's grant. If W1 reads an older
+//! sequence, P2 is still to change the sequence. Release in P2 and acquire in W1 are enough for that.
 //!
 //! **A bucket** is 32 bits, so that the kernel can compare the bucket: `sequence << 2 | GOROUTINES | THREADS`. The two
 //! bits say whether goroutines sleep and whether threads sleep, and are set by a compare-exchange from the value of W1,
 //! which fails if the sequence has changed. P2 clears the bits and wakes these sleepers: threads by futex, goroutines
 //! by the chains of listing 3, with the bucket's address. Without sleepers P2 makes no system call. If the sequence
 //! wraps to the same 30 bits *while* a thread is on its way into the kernel, the thread misses the change. That takes
-//! 2^30 posts to one bucket in that time; all the same, a thread wakes every few seconds to check. (A goroutine that is
-//! woken reads the grant, not the sequence, before it sleeps again: a busy worker may delay the goroutine for long.)
+//! 2^30 posts to the same bucket in that time; all the same, a sleeping thread wakes every few seconds to check. (A
+//! goroutine that is woken reads the grant, not the sequence, before it sleeps again: a busy worker may delay the
+//! goroutine for long.)
 //!
-//! **Reading the tickets.** A post wakes no waiter if the post finds that the ticket which it would wake has not been
-//! drawn: otherwise posts without waiters walk through the table. This is a load after the grant, so all four accesses
-//! (draw, first read of the grant; grant, reading the tickets) are sequentially consistent, and **the semaphore must
-//! outlive the post**.
+//! **Reading the tickets.** A post wakes no waiter if it finds that the ticket to wake has not been drawn. Otherwise
+//! posts without waiters would walk through the table. The post reads the tickets after the grant, so all four accesses
+//! (the taker's draw and first read of the grant; the poster's grant and read of the tickets) are sequentially
+//! consistent, and **the semaphore must outlive the post**.
 //!
 //! Source: listing 2, *TWA-Semaphore*, whose `LongTermThreshold` is `NEAR` here.
 
@@ -130,8 +131,8 @@ impl Bucket {
             return sleep_in_kernel(&self.word, seen | me, deadline);
         }
         let changed = || self.load() / SEQUENCE != seen / SEQUENCE;
-        // Wait once: a woken waiter must read the grant again, as it may take long until that waiter runs, and the
-        // sequence wraps.
+        // Wait once. A woken waiter must read the grant again: it may take long until the waiter runs, and meanwhile
+        // the sequence may wrap.
         chain::wait_once(self.address(), changed, deadline)
     }
 }
@@ -146,7 +147,7 @@ fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Wa
     if in_time || until == look { Waited::Woken } else { Waited::TimedOut }
 }
 
-/// Sleeps in a model, where a deadline has always passed already: the hardest case.
+/// Sleeps in a model. A deadline has always passed already, because that is the hardest case.
 #[cfg(sudog_loom)]
 fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Waited {
     if deadline.is_some() {

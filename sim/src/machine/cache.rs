@@ -3,14 +3,14 @@
 //! | a line is | load | store, read-modify-write |
 //! |---|---|---|
 //! | in no cache | a miss, served by memory; the line is shared afterwards | a miss; the line is owned by the core afterwards |
-//! | owned by one core (modified or exclusive) | a hit for that core; else a miss, and two cores share the line | a hit for that core; else a miss, and the owner loses the line |
+//! | owned by a core (modified or exclusive) | a hit for that core; else a miss, and two cores share the line | a hit for that core; else a miss, and the owner loses the line |
 //! | shared by several cores | a hit for these; else a miss, served by the nearest | all others lose the line, each at a cost |
 //!
-//! An access that misses takes effect half way, when it reaches the caches that have the line; until then the cores of
-//! these caches go on using the line. A line serves one access at a time: `busy` is the time at which the line's
-//! directory is free again. After a store the processor goes on while other cores lose the line; the next
-//! read-modify-write or fence waits until they have lost it. Memory has the value at once, so other cores delay their
-//! accesses until the store reaches them.
+//! An access that misses takes effect in the middle of its time, when it reaches the caches that have the line; until
+//! then the cores of these caches go on using the line. A line serves a single access at a time: `busy` is the time at
+//! which the line's directory is free again. After a store the processor goes on while other cores lose the line; the
+//! next read-modify-write or fence waits until they have lost the line. The simulator's memory has the stored value at
+//! once, so other cores delay their accesses until the store reaches them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -124,8 +124,8 @@ impl Caches {
         Self { numbers: HashMap::default(), lines: Vec::new(), recent, random, traffic: Traffic::default() }
     }
 
-    /// Returns the latency plus up to an eighth of it. No two misses take the same time, or threads would run in step
-    /// for ever.
+    /// Returns the latency plus a random part of up to an eighth of the latency. If misses took the same time, threads
+    /// would run in step for ever.
     fn varied(&mut self, latency: u64) -> u64 {
         // Marsaglia's xorshift.
         self.random ^= self.random << 13;

@@ -7,8 +7,8 @@
 //! | at a pause, or a yield | the next thread runs, in turn | any thread runs |
 //! | at the sleep or the end of a thread | the next thread runs, in turn; if no thread can run, the earliest timer goes off | any thread runs; or the earliest timer goes off |
 //!
-//! Only departures from the default are written down. They are the schedule of a failure, which can be replayed and
-//! shortened.
+//! Only departures from the default are recorded. These departures are the schedule of a failure, which can be replayed
+//! and shortened.
 //!
 //! There are two ways to decide: *random*, where each step is the end of a turn with the same probability; and *by
 //! priorities* (PCT: Burckhardt and others, ASPLOS 2010), where the thread of the highest priority runs, and at some
@@ -25,8 +25,7 @@ use crate::arena;
 /// The duration of a step, in nanoseconds.
 const STEP: u64 = 10;
 
-/// The distance in nanoseconds from which on a timer goes off only if no thread can run: such a wait counts as a wait
-/// for ever.
+/// The distance in nanoseconds at which a wait counts as a wait for ever: its timer goes off only if no thread can run.
 const FAR: u64 = 600_000_000_000;
 
 /// A departure from the default.
@@ -75,11 +74,11 @@ pub(crate) struct Explored {
     /// Threads that can run, by number.
     ready: Vec<ThreadId>,
     policy: Policy,
-    /// A decision is a fault with a probability of 1 in this number; None: there are no faults.
+    /// The rarity of faults: a decision is a fault with a probability of 1 in this number. None if there are no faults.
     faults: Option<u64>,
-    /// A pause lets other threads run with a probability of one in this number. Only if the number is small does a
-    /// thread that spins for long meet the steps of other threads; only if it is large does that thread give up
-    /// spinning.
+    /// The rarity of switches at a pause: a pause lets other threads run with a probability of 1 in this number. Only
+    /// with small numbers does a thread that spins for long meet the steps of other threads; only with large numbers
+    /// does that thread give up spinning.
     patience: u64,
     random: u64,
     /// The number of decisions so far.
@@ -143,7 +142,7 @@ impl Explored {
         self.ready.iter().copied().find(|ready| *ready > id).or(self.ready.first().copied())
     }
 
-    /// Returns any thread that can run.
+    /// Returns a random thread among the threads that can run.
     fn any(&mut self) -> Option<ThreadId> {
         let n = self.ready.len() as u64;
         (n > 0).then(|| self.below(n)).map(|n| self.ready[n as usize])
@@ -218,7 +217,7 @@ impl Machine {
         self.explored().next != Some(id)
     }
 
-    /// Makes a pause of the current thread, or a yield. Returns true if another thread runs now.
+    /// Makes the current thread pause or yield. Returns true if another thread runs now.
     pub(crate) fn gives_way(&mut self) -> bool {
         if let Mode::Timed(timed) = &mut self.mode {
             return timed.give_way();
@@ -308,7 +307,7 @@ impl Machine {
     }
 }
 
-/// Returns the thread that goes on. None: no event will ever happen, or the time is up.
+/// Returns the thread that goes on. Returns None if no event will ever happen, or if the time is up.
 pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
     loop {
         if let Some(next) = machine.explored().next.take() {

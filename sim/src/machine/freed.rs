@@ -2,7 +2,7 @@
 //!
 //! | memory | is freed | found by |
 //! |---|---|---|
-//! | a block of the [`Arena`](crate::Arena) | when it is freed | quarantine |
+//! | a block of the [`Arena`](crate::Arena) | when the block is freed | quarantine |
 //! | a frame of a thread or a goroutine | when its function has returned | the addresses below the frames of a stack |
 //! | the stack of a thread or a goroutine | when the thread or goroutine ends | its number, or [`stack::ends`](crate::stack::ends) |
 //!
@@ -11,9 +11,9 @@
 //! are suspended in a function of this crate, and [`frame`] has recorded the address at which the frames of its callers
 //! end. Addresses from there down belong to no live frame.
 //!
-//! Not found are: an access that is neither a step nor one of a [`Cell`](crate::Cell); an access to a frame in whose
-//! place another frame is by now; an access to a block that quarantine has given back. The frames of a worker below
-//! those of the goroutine that it runs count as live, up to the end of the worker's stack.
+//! These checks do not find: an access that is neither a step nor an access to a [`Cell`](crate::Cell); an access to a
+//! frame in whose place another frame is by now; an access to a block that quarantine has given back. While a worker
+//! runs a goroutine, the whole stack of the worker counts as live.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -138,7 +138,7 @@ fn stacks(f: impl FnOnce(&mut Stacks, ThreadId)) {
     }
 }
 
-/// Declares these addresses to be a stack from now on. The stack is suspended, and all of it may be in use.
+/// Declares these addresses to be a stack from now on. The stack is suspended, and all of it counts as live.
 pub fn begins(addresses: Range<usize>) {
     let begun = Foreign { end: addresses.end, state: Use::Suspended(addresses.start) };
     stacks(|stacks, _| _ = stacks.0.insert(addresses.start, begun));

@@ -1,6 +1,6 @@
 //! The machine: its threads, its clock, and the code that both ways of running a program share.
 //!
-//! Simulated threads are coroutines of one thread of the process. All effects of a simulated thread on another go
+//! Simulated threads are coroutines of a single thread of the process. All effects of a simulated thread on another go
 //! through the functions below. There are two ways to decide which thread runs:
 //!
 //! | | [`timed`] | [`explored`] |
@@ -9,7 +9,7 @@
 //! | time | costs of memory and of the system, on the chosen number of processors | ten nanoseconds a step, and jumps |
 //! | answers | how much the program costs, how fair the program is | whether the program is correct |
 //!
-//! Both are exact: a seed and a program give one execution, on any machine.
+//! Both are exact: a seed and a program give the same execution on any computer.
 //!
 //! A step takes effect when it is issued, in the order of the processors' clocks. The cost of the step is added to the
 //! clock of the processor afterwards. So memory is sequentially consistent.
@@ -64,7 +64,7 @@ pub(crate) enum State {
     Done,
 }
 
-/// The end of a sleep.
+/// The way in which a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Woken,
@@ -142,8 +142,8 @@ impl Spin {
     }
 }
 
-/// The number of rounds after which a thread counts as one that spins until a line changes. No loop that gives up after
-/// a number of reads reads so often without reading the clock.
+/// The number of rounds after which a thread counts as a thread that spins until a line changes. A loop that gives up
+/// after some number of reads gives up earlier, or reads the clock meanwhile.
 const SPINS_FOR_EVER: u32 = 512;
 
 /// The reason why a machine stopped before its program ended.
@@ -250,7 +250,7 @@ fn with<R>(f: impl FnOnce(&mut Machine) -> R) -> R {
     let machine = current();
     assert!(!machine.is_null(), "a simulation runs");
     // SAFETY:
-    // - the machine lives as long as the simulation, and only this thread uses it;
+    // - the machine lives as long as the simulation, and only this thread uses the machine;
     // - `f` neither suspends nor calls this function, so this is the only reference to the machine.
     f(unsafe { &mut *machine })
 }
@@ -365,7 +365,7 @@ pub fn work(cycles: u64) {
     }
 }
 
-/// Makes one pause of a spin loop.
+/// Pauses once in a spin loop.
 pub(crate) fn pause() {
     if !is_simulated() {
         return std::hint::spin_loop();
@@ -411,8 +411,8 @@ pub(crate) fn now_ns() -> u64 {
     })
 }
 
-/// Sleeps while `unchanged`, until a wake-up for this address or the deadline (in nanoseconds since the machine began).
-/// Returns false if the deadline has passed.
+/// Sleeps if `unchanged` returns true: until a wake-up for this address, or until the deadline, in nanoseconds since
+/// the machine began. Returns false if the deadline has passed.
 pub(crate) fn wait(
     address: usize,
     unchanged: impl FnOnce() -> bool,
@@ -607,7 +607,7 @@ impl Machine {
             }
             let answer = match missed {
                 None => timed.request(&self.preset, address, kind, clock),
-                // A thread that lost its processor in the meantime is late.
+                // If the thread has lost its processor in the meantime, its access is done late.
                 Some((line, done)) => timed.reach(&self.preset, line, kind, clock, clock.max(done)),
             };
             match answer {
@@ -646,7 +646,7 @@ impl Machine {
         arena::step(Step { thread, place, at });
     }
 
-    /// Returns the thread that runs next. None: no thread will ever run again, or the time is up.
+    /// Returns the thread that runs next. Returns None if no thread will ever run again, or if the time is up.
     fn next(&mut self) -> Option<ThreadId> {
         match self.mode {
             Mode::Timed(_) => timed::next(self),
@@ -826,7 +826,7 @@ impl Machine {
         self.reports.push(ThreadReport { name, started, waits_for, place: thread.place.to_string(), backtrace });
     }
 
-    /// Describes a thread by its number, and by its name if it has one.
+    /// Describes a thread by its number, and by its name if there is a name.
     fn describe(&self, id: ThreadId) -> String {
         match &self.threads[id].name {
             Some(name) => format!("thread {id} ({name})"),
@@ -850,7 +850,7 @@ fn resume(id: ThreadId) {
     with(|machine| machine.threads[id].coroutine = suspended);
 }
 
-/// Runs `main` as the first thread of a machine, until `main` returns. The other threads do not run on after that.
+/// Runs `main` as the first thread of a machine, until `main` returns. The other threads stop then.
 pub(crate) fn run<T: 'static>(
     preset: Preset,
     mode: Mode,

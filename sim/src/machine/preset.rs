@@ -28,7 +28,7 @@ pub struct Preset {
 /// Costs of accesses, in cycles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Memory {
-    /// A load of a line in the core's own cache, with an instruction or two beside it.
+    /// A load of a line in the core's own cache, together with an instruction or two.
     pub load: u64,
     /// A store to a line that the core owns.
     pub store: u64,
@@ -44,9 +44,9 @@ pub struct Memory {
     pub far: u64,
     /// A miss that memory serves: the first use of a line.
     pub first: u64,
-    /// The time for which a read miss keeps others from the line.
+    /// The time for which a read miss keeps other accesses from the line.
     pub read_occupancy: u64,
-    /// The time for which a write miss keeps others from the line.
+    /// The time for which a write miss keeps other accesses from the line.
     pub write_occupancy: u64,
     /// The additional time of a write miss for each cache that loses the line.
     pub invalidation: u64,
@@ -57,13 +57,13 @@ pub struct Memory {
 pub struct System {
     /// A system call that does nothing.
     pub syscall: u64,
-    /// The time from putting a thread to sleep until another runs in its place.
+    /// The time from putting a thread to sleep until another thread runs in its place.
     pub switch: u64,
-    /// The time that waking a thread takes the waker.
+    /// The time that a waker spends to wake a thread.
     pub wake: u64,
     /// The time from the wake-up to the first instruction on a processor that was idle.
     pub idle_exit: u64,
-    /// The time for which a thread runs while others of its processor wait.
+    /// The time for which a thread runs while other threads wait for its processor.
     pub quantum: u64,
     /// The time for which a thread runs before a woken thread takes its place.
     pub granule: u64,
@@ -72,7 +72,7 @@ pub struct System {
 const LINUX: System =
     System { syscall: 150, switch: 1_500, wake: 2_000, idle_exit: 8_000, quantum: 3_000_000, granule: 750_000 };
 
-/// All machines.
+/// All presets.
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "two",
@@ -88,7 +88,7 @@ pub const PRESETS: &[Preset] = &[
             pause: 90,
             clock: 85,
             near: 90,
-            // Never used: there is one socket.
+            // Never used: there is a single socket.
             far: 90,
             first: 854,
             read_occupancy: 20,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The address of the first region. Linux maps nothing else there, in any layout of a process.
 const BASE: usize = 0x1000_0000_0000;
 const SIZE: usize = 1 << 36;
-/// The largest number of machines in one process.
+/// The largest number of machines in a process.
 const MOST: usize = 512;
 /// The size of the arena, which is the lower half of a region; stacks have the upper half.
 pub(crate) const ARENA_SIZE: usize = SIZE / 2;

@@ -320,8 +320,8 @@ impl Turns {
     }
 }
 
-/// Returns the thread that goes on, and sets its processor and the clock. None: no event will ever happen, or the time
-/// is up.
+/// Returns the thread that goes on, and sets its processor and the clock. Returns None if no event will ever happen, or
+/// if the time is up.
 pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
     loop {
         let Mode::Timed(timed) = &mut machine.mode else { unreachable!("schedules are not explored") };
