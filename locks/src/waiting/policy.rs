@@ -5,7 +5,7 @@ use sudog_runtime::{G, spin};
 
 /// The number of spinning rounds, each of 30 pauses. A waiter checks its condition after each pause; in Go, which has 4
 /// rounds, after each round. On threads a sleep costs more than on goroutines, and a waiter that sleeps too soon makes
-/// the next waiter sleep, too: `docs/journal.md`, "Waiting arrays".
+/// the next waiter sleep, too: `docs/journal/waiting-arrays.md`.
 const ROUNDS: u32 = 13;
 
 /// The behaviour of a waiter between two checks of its condition.

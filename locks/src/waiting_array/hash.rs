@@ -12,7 +12,7 @@
 //!
 //! A table has [`MAX_BUCKETS`] = 4096 buckets, as in the listings. The hashes use 2048 of these buckets by default,
 //! because a walk then touches half the memory: 16 KiB of 8-byte buckets instead of 32 KiB, the first-level cache of
-//! many processors. The number of collisions with 2048 buckets is in `docs/journal.md`, "Collisions". Use
+//! many processors. The number of collisions with 2048 buckets is in `docs/journal/hash-collisions.md`. Use
 //! `MixedHash<4096>` for the size of the listings.
 
 /// A hash from tickets to buckets.

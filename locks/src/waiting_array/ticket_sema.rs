@@ -443,7 +443,7 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     }
 }
 
-/// A `TicketSema` never runs user code.
+// A wait policy may be a user's. Its panic leaves the semaphore whole: the waiter gives up its tickets (`LeaveOnPanic`).
 impl<W, D> std::panic::RefUnwindSafe for TicketSema<W, D> {}
 
 // SAFETY: a permit is a unit of the count or a granted ticket; each of these is taken once. A ticket that is given up
