@@ -21,7 +21,7 @@
 //!
 //! [`Wrapped`] makes a [`RawLock`](sudog_sync::RawLock) of an inner lock, a primitive and an admission. There are two
 //! aliases: [`Capacitor`]`<L, S>` has platoons, [`Sliding`]`<L>` the window and the gate. If you use a capacitor, use
-//! `Sliding`. Use platoons only where 36 or more waiters spin (`docs/capacitor.md`, "Where waiters spin").
+//! `Sliding`. Use platoons only where 36 or more waiters spin (`locks/docs/capacitor.md`, "Where waiters spin").
 //!
 //! # Cost
 //!
