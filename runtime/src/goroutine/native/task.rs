@@ -156,7 +156,7 @@ fn die_of(payload: Box<dyn Any + Send>) {
     drop_payload(payload);
 }
 
-/// Drops a result in the place of which a later panic is reported.
+/// Drops a result that is not returned, because a later step has panicked.
 #[cold]
 fn forget_result<T>(result: thread::Result<T>) {
     match result {
