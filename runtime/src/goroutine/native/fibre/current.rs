@@ -289,8 +289,8 @@ fn wait_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult
     ParkResult::Unparked
 }
 
-/// Lets the other goroutines of this worker run first. Called at the end of a release that has handed its permit to a
-/// waiter.
+/// Lets the other goroutines of this worker run first. Called, for instance, at the end of a release that has handed
+/// its permit to a waiter.
 #[inline]
 pub(crate) fn give_way() {
     if let Some(fibre) = switchable() {
@@ -309,7 +309,7 @@ pub(crate) fn yield_now() -> bool {
     true
 }
 
-/// Lets other goroutines run if the calling goroutine has run for long. Most calls into the runtime call this function.
+/// Lets other goroutines run if the calling goroutine has run for long. Part of many calls into the runtime.
 #[inline(always)]
 pub(crate) fn safepoint() {
     if let Some(fibre) = fibre()

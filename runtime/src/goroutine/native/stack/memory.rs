@@ -18,7 +18,7 @@ pub(crate) fn guard_len() -> usize {
     GUARD.next_multiple_of(page())
 }
 
-/// Maps memory. On systems that have `MAP_NORESERVE`, the memory counts as used only once the memory is touched.
+/// Maps memory. Where `MAP_NORESERVE` has an effect, the memory counts as used only once the memory is touched.
 pub(crate) fn map(len: usize, protection: libc::c_int) -> io::Result<NonNull<u8>> {
     #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd"))]
     const KIND: libc::c_int = libc::MAP_NORESERVE;
