@@ -358,8 +358,8 @@ fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Backtrace>
     worker.own.dump.stack.take()
 }
 
-/// If this fibre was resumed only to show its stack, captures the stack and suspends again, until the fibre is resumed
-/// to go on. Called by an observed fibre after each switch.
+/// Captures the stack and suspends this fibre again, as long as the fibre is resumed only to show its stack. Called by
+/// an observed fibre after each switch.
 pub(crate) fn show_stack_if_asked(fibre: &'static Fibre, switch: impl Fn()) {
     let progress = &fibre.worker.own.dump;
     while progress.is_showing.get() {

@@ -412,8 +412,8 @@ impl Worker {
         unsafe { self.ring.pop() }
     }
 
-    /// Makes the next choice, and returns the chosen work if it needs a stack of the default size. Leaves any other
-    /// choice, such as a started goroutine, to the worker's loop. Called by a fibre whose goroutine has ended.
+    /// Makes the next choice, and returns the chosen work if that is work for a stack of the default size. Leaves any
+    /// other choice, such as a started goroutine, to the worker's loop. Called by a fibre whose goroutine has ended.
     #[inline]
     pub(crate) fn pick_work(&'static self) -> Option<Work> {
         match self.pick()? {
