@@ -50,9 +50,9 @@ struct Frame<F, T> {
 struct Pool {
     state: Mutex<State>,
     called: Condvar,
-    /// The name of the threads.
+    /// The name that each of the threads gets.
     name: &'static str,
-    /// The name of the wait, for the deadlock report.
+    /// The name of a goroutine's wait for such a call, for the deadlock report.
     what: &'static str,
     /// Returns the largest number of threads. Further calls wait for a thread.
     limit: fn() -> usize,

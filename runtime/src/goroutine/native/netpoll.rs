@@ -172,7 +172,7 @@ fn poll_by_thread() {
                 if let Some(holder) = Holder::take_place() {
                     break holder;
                 }
-                interrupt(); // the worker that holds the place leaves, and does not come back
+                interrupt(); // a worker that is the holder stops polling, and is not the holder again
                 poll_now();
                 system::thread::sleep(Duration::from_micros(100));
             };
@@ -198,7 +198,7 @@ mod tests {
         fn interrupt(&self) {}
     }
 
-    /// While there is a holder, `take_place` returns None, and the place stays with that holder.
+    /// Tests that `take_place` returns None while there is a holder, and that this holder remains.
     #[test]
     fn there_is_one_holder() {
         // SAFETY: the two methods of `Nothing` do nothing.

@@ -69,7 +69,8 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// # Panics
 ///
 /// If `f` panics, with that panic; else with the panic of a goroutine started by [`Scope::go`]; else if a goroutine
-/// started by [`Scope::spawn`] has panicked and was not joined. In each case all goroutines have ended before.
+/// started by [`Scope::spawn`] has panicked and was not joined. In each case all goroutines have ended before the
+/// panic.
 ///
 /// # Examples
 ///

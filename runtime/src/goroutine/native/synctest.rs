@@ -61,7 +61,7 @@ use crate::goroutine::native::time;
 /// * `deadlock: all goroutines in bubble are blocked`, if `f` waits for an event that can no longer come;
 /// * `deadlock: main bubble goroutine has exited but blocked goroutines remain`, with a list of them, if `f` leaves
 ///   goroutines behind that wait for an event that can no longer come, or for a time after the end of `f`;
-/// * if the caller is a goroutine (of a bubble, too), or if `f` calls `goexit`.
+/// * if the caller is a goroutine, even in another bubble; or if `f` calls `goexit`.
 ///
 /// Goroutines that are left behind stay in their waits, and the thread of the bubble's worker stays, too.
 ///

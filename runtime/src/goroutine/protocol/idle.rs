@@ -243,11 +243,11 @@ impl Idle {
         self.state.lock().awake
     }
 
-    /// Returns whether a worker beside the caller's runs a goroutine. Go: not if
+    /// Returns whether another worker than the caller's runs a goroutine. Go's counterpart is false if
     /// `gomaxprocs <= npidle + nmspinning + 1`.
     ///
-    /// Three Relaxed loads, which are not one snapshot: a hint. A sleeping worker that takes no shared work
-    /// (`set_max_procs` has taken it out) counts as running.
+    /// Three Relaxed loads, which are not one snapshot: a hint. A surplus worker (see `set_max_procs`) counts as
+    /// running even while that worker sleeps.
     pub(crate) fn others_run(&self) -> bool {
         let quiet = self.sleeping.load(Ordering::Relaxed) + self.searching.load(Ordering::Relaxed);
         self.workers() > quiet as usize + 1
@@ -527,7 +527,7 @@ mod model {
     const TO_SEARCH: &str = "a sleeper is woken to search";
     const TO_SEARCH_IN_ABORT: &str = "a sleeper that finds work is to search";
 
-    /// A queue of work: the number of pieces not taken.
+    /// A queue of work, as the number of pieces that are left.
     struct Queue(AtomicU32);
 
     impl Queue {

@@ -49,7 +49,7 @@ pub(crate) enum Key {
     Bubble(bubble::Key),
 }
 
-/// The shard of an alarm, and the place in that shard.
+/// The shard of an alarm, and the alarm's key in that shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     shard: usize,

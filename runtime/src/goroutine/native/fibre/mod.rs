@@ -97,8 +97,8 @@ pub(crate) struct Fibre {
     /// The work that a spare fibre runs when resumed. None: the fibre ends.
     pub(crate) work: Cell<Option<Work>>,
     pub(crate) id: Cell<u64>,
-    /// The active set of `sudog-csp` that the goroutine belongs to, or null. Written by the goroutine only, which
-    /// resets the field to null before the goroutine ends.
+    /// The set of `sudog-csp` to which the goroutine belongs, or null: see `set_active_set`. Written by the goroutine
+    /// only, which resets the field to null before the goroutine ends.
     pub(crate) active_set: Cell<*const ()>,
     pub(crate) name: Cell<Option<Arc<str>>>,
     /// The vtable of the closure that the goroutine runs; while no goroutine runs, that of a task.

@@ -6,7 +6,7 @@
 //! | a source of work outside of the bubble is left, such as a blocking call | the worker looks again, after a nap |
 //! | the last such source has ended since the worker found nothing | the work that the source has brought runs: see [`Idle::left`] |
 //! | a goroutine waits in [`wait`] | that goroutine runs |
-//! | a timer or an alarm is set, and main has not ended | the clock jumps to the first of them |
+//! | a timer or an alarm is set, and main has not ended | the clock jumps to the time of the first that is due |
 //! | else | the bubble is at rest: [`synctest`](crate::goroutine::synctest) reports the goroutines that are left |
 //!
 //! A bubble's worker is a thread of its own, so the state of the bubble is in that thread: [`HERE`]. Only alarms are

@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn cycles_are_found() {
         assert!(ids(&[]).is_empty());
-        // A chain to a goroutine that does not wait, and a chain to a goroutine that is not there.
+        // A chain to a goroutine that does not wait, and a chain to a goroutine that is not in the list.
         assert!(ids(&[(1, Some(2)), (2, Some(3)), (3, None), (4, Some(9))]).is_empty());
         assert_eq!(ids(&[(1, Some(1))]), [[1]]);
         assert_eq!(ids(&[(1, Some(2)), (2, Some(1))]), [[1, 2]]);

@@ -76,7 +76,7 @@ impl Report {
     }
 }
 
-/// Runs `f` if all schedulers are at rest, with the locks of all of them held. Only this thread takes two of these
+/// Holds the locks of all schedulers, and runs `f` if all schedulers are at rest. Only this thread takes two of these
 /// locks.
 fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
     match scheds {

@@ -71,7 +71,7 @@ impl<T: HeapItem> TimerHeap<T> {
         self.sift_up(self.entries.len() - 1, entry);
     }
 
-    /// Takes an item out. Returns false if the item is in no heap, as it has been taken out before.
+    /// Removes an item. Returns false if the item is in no heap, because the item has been removed before.
     pub(crate) fn remove(&mut self, item: T) -> bool {
         let position = item.position();
         if position != NONE {

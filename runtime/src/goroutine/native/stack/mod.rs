@@ -363,7 +363,7 @@ impl State {
     }
 }
 
-/// Reserves addresses for slots, and returns the number of slots.
+/// Reserves addresses for slots. Returns the lowest address, and the number of slots.
 fn reserve(most: usize) -> io::Result<(NonNull<u8>, u32)> {
     let mut len = most.min(address_limit() / 4).max(RESERVE_MIN);
     loop {
@@ -377,8 +377,8 @@ fn reserve(most: usize) -> io::Result<(NonNull<u8>, u32)> {
     }
 }
 
-/// Returns the bytes of addresses that this process may have, as set by `ulimit -v`. The limit is needed because a
-/// caller that only halves its request until the request succeeds may get nearly all addresses.
+/// Returns the bytes of addresses that this process may have, as set by `ulimit -v`. [`reserve`] needs the limit:
+/// without the limit, halving the request until a request succeeds might take nearly all addresses.
 #[cfg(target_os = "linux")]
 fn address_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
