@@ -25,7 +25,7 @@ use crate::goroutine::native::fibre::current;
 /// thread that forked, before any other thread exists.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Installs the fork handler that sets [`FORKED`] in children from now on. Called before the runtime starts a thread.
+/// Installs the fork handler that sets `FORKED` in children from now on. Called before the runtime starts a thread.
 pub fn mark_children() {
     static MARKS: OnceLock<()> = OnceLock::new();
     // The simulated machine forks before each execution, and has no threads then.
