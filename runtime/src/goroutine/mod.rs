@@ -18,7 +18,7 @@
 //! need not tell a goroutine from a thread.
 //!
 //! Goroutines run on the workers of the process, threads that start when there is work and never end. A goroutine whose
-//! wait never ends stays where it is, as a thread does; the process ends with `main`.
+//! wait never ends waits until the process ends, as a thread does; the process ends with `main`.
 //!
 //! All waits of this project go through [`G`](crate::G), and so block the goroutine and not the thread. Other calls
 //! that block (`std`'s locks, files, sockets) block the worker, and with it all goroutines that have started on that
@@ -27,10 +27,11 @@
 //! # What a goroutine may not do
 //!
 //! Safe Rust cannot cause undefined behaviour here, with an exception that all stackful coroutines in Rust share: **the
-//! initialiser of a lazy `std::thread_local!` must not wait** (lock a mutex of ours, sleep, yield). Meanwhile another
-//! goroutine of the worker may initialise the value and borrow it; `std` then drops the borrowed value. Use a `const`
-//! initialiser, or [`goroutine_local!`](crate::goroutine_local). Initialisers of `std`'s `LazyLock`, `OnceLock` and
-//! `Once` must not wait either: such a wait hangs. `SUDOG_CHECK_WAITS` (below) finds both.
+//! initialiser of a lazy `std::thread_local!` must not wait** (lock a mutex of ours, sleep, yield). During that wait
+//! another goroutine of the worker may initialise the same value and borrow it. When the first initialiser ends, `std`
+//! drops the borrowed value. Use a `const` initialiser, or [`goroutine_local!`](crate::goroutine_local). Initialisers
+//! of `std`'s `LazyLock`, `OnceLock` and `Once` must not wait either: such a wait hangs. `SUDOG_CHECK_WAITS` (below)
+//! finds both.
 //!
 //! Some libraries keep raw pointers in thread-locals: they save the old value and restore it, and rely on the frames of
 //! a thread being strictly nested. Goroutines of one worker interleave instead. Wrap such a scope into
@@ -62,12 +63,12 @@
 //! is not a positive number ends the process.
 //!
 //! `SUDOG_STALLS`: `1` reports on standard error each goroutine that runs for 100 ms without giving way while other
-//! goroutines of its worker wait. The report has the goroutine's name, the code that started the goroutine, and its
-//! stack at its next call. A [`blocking`](fn@blocking) call that waits for a thread is reported too. `20ms` reports
-//! goroutines that run for 20 ms; the watcher sees steps of 10 ms. `0`, or an empty value, reports nothing. Any other
-//! value ends the process. The default is `1` in builds with debug assertions, `0` in others. With reports on, a
-//! [`dump`](fn@dump) has stacks, and goroutines that wait for each other's mutexes are reported (in builds with debug
-//! assertions, where mutexes know their holders).
+//! goroutines of its worker wait. The report has the goroutine's name, the code that started the goroutine, and the
+//! goroutine's stack at the next call into the runtime. A [`blocking`](fn@blocking) call that waits for a thread is
+//! reported too. `20ms` reports goroutines that run for 20 ms, measured in steps of 10 ms. `0`, or an empty value,
+//! reports nothing. Any other value ends the process. The default is `1` in builds with debug assertions, `0` in
+//! others. With reports on, a [`dump`](fn@dump) has stacks, and goroutines that wait for each other's mutexes are
+//! reported (in builds with debug assertions, where mutexes know their holders).
 //!
 //! # What goroutines of one worker share
 //!

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use crate::{Instant, ParkResult};
 
-/// The type of a goroutine, without values: there is no goroutine.
+/// The type of a goroutine. It has no values, as there are no goroutines here.
 #[derive(Clone, Copy)]
 pub(crate) enum FibreRef {}
 
@@ -73,7 +73,7 @@ pub(crate) fn safepoint_is_asked_for() -> bool {
 pub struct Coop;
 
 impl Coop {
-    /// Returns the mark of a new future.
+    /// Creates the `Coop` of a new future.
     #[must_use]
     pub const fn new() -> Self {
         Self
@@ -85,12 +85,12 @@ impl Coop {
     }
 }
 
-/// Calls `f` only: no future is refused.
+/// Only calls `f`: no future is refused here.
 pub(crate) fn unconstrained<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Calls `f` only: no goroutine switches.
+/// Only calls `f`: there are no goroutines that could switch.
 pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
@@ -99,14 +99,14 @@ pub(crate) fn may_spin(_iter: u32) -> bool {
     true
 }
 
-/// Returns false: a thread that stands for a goroutine in a model has a busy scheduler.
+/// Returns false: in a model, where threads stand for goroutines, no worker counts as asleep.
 pub(crate) fn any_worker_sleeps() -> bool {
     false
 }
 
 pub(crate) fn note_wait(_: &'static str, _: *const AtomicU64) {}
 
-/// Calls `wait` only.
+/// Only calls `wait`.
 pub(crate) fn in_place<T>(wait: impl FnOnce() -> T) -> T {
     wait()
 }
@@ -115,7 +115,8 @@ pub(crate) fn id() -> u64 {
     0
 }
 
-/// Returns null, as there are no goroutines; in a model, the pointer that the calling thread has set.
+/// Returns null, as there are no goroutines. In a model, returns the pointer that the calling thread has passed to
+/// [`set_active_set`].
 #[must_use]
 pub fn active_set() -> *const () {
     #[cfg(sudog_loom)]

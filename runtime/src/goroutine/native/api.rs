@@ -14,9 +14,9 @@ use crate::goroutine::native::stack;
 /// memory for a stack, or no thread for a first worker.) A panic of the goroutine ends the process, as in Go; for a
 /// result, or a panic that can be caught, use [`spawn`].
 ///
-/// Functions that `f` calls may wait, with [two exceptions](crate::goroutine#what-a-goroutine-may-not-do): the
-/// initialiser of a lazy `std::thread_local!` must not (a wait would be undefined behaviour), nor that of a
-/// `std::sync::LazyLock`.
+/// Functions that `f` calls may wait, with [two exceptions](crate::goroutine#what-a-goroutine-may-not-do). The
+/// initialiser of a lazy `std::thread_local!` must not wait: that would be undefined behaviour. The initialiser of a
+/// `std::sync::LazyLock` must not wait either: the wait would hang.
 ///
 /// # Examples
 ///
@@ -36,9 +36,9 @@ pub fn go<F: FnOnce() + Send + 'static>(f: F) {
     builder::start(f, None, Placement::Any);
 }
 
-/// The statement form of [`go`](fn@go). A closure literal is called; any other expression is evaluated in the
-/// goroutine, which takes the variables of the expression by move. `go!(f)` would call nothing, and does not compile:
-/// write `go!(f())` or `go(f)`.
+/// Starts a goroutine that evaluates an expression: the statement form of [`go`](fn@go). If the expression is a closure
+/// literal, the goroutine calls the closure. The variables of any other expression move into the goroutine. `go!(f)`
+/// would call nothing, and does not compile: write `go!(f())` or `go(f)`.
 ///
 /// Unlike in Go, arguments are evaluated in the goroutine too: Go's `go f(g())` is `let x = g(); go!(f(x))`.
 ///
@@ -130,8 +130,8 @@ where
 ///
 /// Different from Go: there the caller goes to the end of the global queue, and any worker may run the caller next.
 /// Here a started goroutine stays on its worker, so the caller goes to the end of that worker's queue, behind the
-/// worker's share of the global queue. Work that finds no room in the queue of a worker, which holds 256, stays in the
-/// global queue for any worker.
+/// worker's share of the global queue. A worker's queue has room for 256 tasks and goroutines that have not started.
+/// Further ones stay in the global queue, for any worker.
 ///
 /// # Examples
 ///
@@ -182,7 +182,7 @@ pub fn goexit() -> ! {
 }
 
 /// Returns the number and the name of the calling goroutine, as reports print them: `17 "worker"`. `None` on a thread
-/// that runs no goroutine. While a worker polls an async task, the number is that of the poll.
+/// that runs no goroutine. Each poll of an async task has a number of its own.
 ///
 /// Panic hooks may print this: `std`'s hook knows threads only, and names the worker's thread, perhaps `main`.
 ///
@@ -217,7 +217,7 @@ pub fn num_goroutine() -> usize {
     Sched::here().live()
 }
 
-/// Returns counts of the idle workers' searches. For tests of this project.
+/// Returns the number of searches for work by idle workers. For tests of this project.
 #[doc(hidden)]
 #[must_use]
 pub fn searches() -> Searches {
@@ -231,10 +231,11 @@ pub fn max_procs() -> usize {
     Sched::here().procs()
 }
 
-/// Sets [`max_procs`] of the process, and returns the number before. Go's `runtime.GOMAXPROCS`.
+/// Sets the process's [`max_procs`] to `n`, and returns the former number. Go's `runtime.GOMAXPROCS`.
 ///
-/// If the number becomes less, some workers are too many. Goroutines that have started on such a worker stay there: the
-/// worker runs them, but takes no others. More than 256 counts as 256. In a bubble the call changes nothing.
+/// If `n` is less than the former number, some workers are surplus. Goroutines that have started on a surplus worker
+/// stay there: the worker runs them, but takes no others. An `n` above 256 counts as 256. In a bubble the call changes
+/// nothing.
 ///
 /// # Panics
 ///
@@ -261,10 +262,10 @@ pub fn set_max_procs(n: usize) -> usize {
 /// [`Builder::stack_size`](crate::goroutine::Builder::stack_size). The size is 256 KiB at first; in builds with debug
 /// assertions 2 MiB, as frames are larger there. Call this function before the first goroutine starts.
 ///
-/// A stack reserves addresses: memory comes when it is touched. So until it is used, a larger stack costs only
-/// addresses, of which there are 4 TiB for all stacks together (on 32-bit systems 512 MiB: 1,900 stacks of 256 KiB).
-/// The stack of `main` in [`run`](fn@crate::goroutine::run) is 8 MiB in any case. Go's stacks grow to 1 GB; here the
-/// limit of the deepest goroutine must be known beforehand.
+/// A stack reserves addresses; a page of memory is added when the goroutine first touches that page. So the unused part
+/// of a larger stack costs only addresses, of which there are 4 TiB for all stacks together (on 32-bit systems 512 MiB:
+/// 1,900 stacks of 256 KiB). The stack of `main` in [`run`](fn@crate::goroutine::run) is 8 MiB in any case. Go's stacks
+/// grow to 1 GB; here the limit of the deepest goroutine must be known beforehand.
 ///
 /// # Errors
 ///

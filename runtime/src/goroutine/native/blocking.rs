@@ -3,8 +3,8 @@
 //! | | [`blocking`] | [`compute`] |
 //! |---|---|---|
 //! | for | calls that wait: files, sockets, foreign locks | computations of more than 5 ms |
-//! | threads at most | 512, or [`set_max_blocking`] | as many as processors |
-//! | further calls | wait for a thread, first come, first served | the same |
+//! | largest number of threads | 512, or as [`set_max_blocking`] says | as [`max_procs`](crate::goroutine::max_procs) says |
+//! | further calls | wait for a thread, in the order in which they came | the same |
 //!
 //! The closure may borrow: its goroutine waits, so the frames of that goroutine stay until the closure has returned.
 
@@ -24,21 +24,21 @@ use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stall;
 use crate::sema::{self, Wake};
 
-/// The time for which an idle thread stays.
+/// The time after which an idle thread ends.
 const KEEP: Duration = Duration::from_secs(10);
 
 /// A call for which a goroutine waits.
 struct Call {
-    /// A `Frame<F, T>` on that goroutine's stack.
+    /// A pointer to a `Frame<F, T>` on the waiting goroutine's stack.
     frame: *mut (),
     run: unsafe fn(*mut ()),
-    /// The semaphore at which the goroutine waits, in the goroutine's frame.
+    /// The semaphore at which the goroutine waits, on the goroutine's stack.
     done: *const AtomicU32,
     sched: &'static Sched,
 }
 
 // SAFETY: the frame holds an `F: Send` and is to hold a `T: Send`; the waiting goroutine does not touch the frame until
-// `done`.
+// `done` has a permit.
 unsafe impl Send for Call {}
 
 struct Frame<F, T> {
@@ -46,17 +46,17 @@ struct Frame<F, T> {
     result: Option<thread::Result<T>>,
 }
 
-/// The threads for one kind of calls.
+/// The threads for one kind of calls: for [`blocking`], or for [`compute`].
 struct Pool {
     state: Mutex<State>,
     called: Condvar,
-    /// The name of the threads.
+    /// The name that each of the threads gets.
     name: &'static str,
-    /// The name of the wait, for the deadlock report.
+    /// The name of a goroutine's wait for such a call, for the deadlock report.
     what: &'static str,
     /// Returns the largest number of threads. Further calls wait for a thread.
     limit: fn() -> usize,
-    /// True if a call has had to wait for a thread, under the present limit.
+    /// True once a call has had to wait for a thread, until the limit is set anew.
     full: AtomicBool,
 }
 
@@ -70,17 +70,17 @@ static BLOCKING: Pool = Pool::new("sudog-blocking", "blocking call", || MAX_BLOC
 static MAX_BLOCKING: AtomicUsize = AtomicUsize::new(512);
 static COMPUTE: Pool = Pool::new("sudog-compute", "computation", || Sched::process().procs());
 
-/// Runs `f` on another thread, and lets other goroutines run here until `f` returns.
+/// Runs `f` on another thread, and lets other goroutines of the caller's worker run until `f` returns.
 ///
 /// For calls that block their thread: file and network I/O, foreign functions, `std`'s locks, long computations. `f`
 /// may borrow from the caller, whose stack stays. A caller that is no goroutine, or may not switch, runs `f` on its own
 /// stack.
 ///
-/// `f` is not on a goroutine. At most 512 calls run at a time, or [`set_max_blocking`]; further calls wait. The process
-/// ends if no thread can be had at all.
+/// `f` does not run on a goroutine. At most 512 calls run at a time, or as many as [`set_max_blocking`] says; further
+/// calls wait. The process ends if the system gives no thread at all.
 ///
-/// A call that never returns, such as a read from an idle connection, keeps its thread and its goroutine, but not the
-/// process: the process ends with `main`, as in Go.
+/// A call that never returns, such as a read from an idle connection, keeps its thread and its goroutine, but does not
+/// keep the process from ending: the process ends with `main`, as in Go.
 ///
 /// # Panics
 ///
@@ -128,7 +128,7 @@ pub fn set_max_blocking(n: usize) -> usize {
     before
 }
 
-/// Runs `f`, which computes for long, on another thread, and lets other goroutines run here until `f` returns.
+/// Runs `f`, which computes for long, on another thread. Other goroutines of the caller's worker run until `f` returns.
 ///
 /// A goroutine keeps its worker for as long as it makes no call into the runtime. Meanwhile all goroutines that have
 /// started on that worker wait, however many processors are idle. Use this function for computations that take longer
@@ -139,8 +139,7 @@ pub fn set_max_blocking(n: usize) -> usize {
 ///
 /// There are as many threads for these calls as [`max_procs`](crate::goroutine::max_procs) says, so that computations
 /// do not take the processors from each other; further calls wait for a thread. `f` must not wait for another
-/// computation, which might wait for the thread of `f`. For calls that wait there is [`blocking`], whose threads are
-/// many.
+/// computation, which might wait for the thread of `f`. For calls that wait use [`blocking`], which has more threads.
 ///
 /// The rest is as with [`blocking`]: `f` may borrow from the caller, whose stack stays; `f` is not on a goroutine; a
 /// caller that is no goroutine, or may not switch, runs `f` on its own stack (so `f` runs at once inside `blocking` or
@@ -216,8 +215,8 @@ impl Pool {
 
     /// Starts threads for the calls that wait, after the limit has been raised.
     fn serve_waiting(&'static self) {
-        // Start a thread for each: threads that have been started, and have not come yet, take calls off the queue
-        // later.
+        // Start a thread for each waiting call. The number of waiting calls does not fall meanwhile by the calls for
+        // which threads were just started: such a thread takes a call off the queue only when the thread runs.
         let waiting = self.lock().calls.len();
         for _ in 0..waiting {
             if !self.start_if_needed(self.lock()) {
@@ -226,7 +225,7 @@ impl Pool {
         }
     }
 
-    /// Ensures that a thread comes for the last call. Returns whether a thread was started.
+    /// Ensures that a thread will take the last call in the queue. Returns whether a thread was started.
     fn start_if_needed(&'static self, mut state: MutexGuard<'_, State>) -> bool {
         if state.idle >= state.calls.len() {
             self.called.notify_one();
@@ -256,7 +255,7 @@ impl Pool {
     fn serve(&self) {
         let mut state = self.lock();
         loop {
-            // The limit may have been lowered. Then end this thread: another thread takes the call, or the call waits.
+            // If the limit has been lowered, end this thread: another thread takes the call, or the call waits.
             if state.threads > (self.limit)() {
                 state.threads -= 1;
                 self.called.notify_one();
@@ -265,7 +264,7 @@ impl Pool {
             if let Some(call) = state.calls.pop_front() {
                 drop(state);
                 // SAFETY: the frame is alive, and this thread's alone: the waiting goroutine keeps the frame, and does
-                // not touch the frame until `done`.
+                // not touch the frame until `done` has a permit.
                 unsafe { (call.run)(call.frame) };
                 // SAFETY: `done` is alive until the permit is there; from then on the release uses `done` as an address
                 // only.

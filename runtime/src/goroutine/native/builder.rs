@@ -24,7 +24,7 @@ use crate::panics::drop_payload;
 use crate::sema::{self, WaitError, WaitLimit, Wake};
 use crate::shim::Mutex;
 
-/// Settings for the start of a goroutine: a name, a stack size, a place, the effect of a panic.
+/// Settings for the start of a goroutine: a name, a stack size, a worker, the effect of a panic.
 ///
 /// # Examples
 ///
@@ -44,7 +44,7 @@ pub struct Builder {
     placement: Placement,
 }
 
-/// The worker that starts a goroutine, and so runs the goroutine to its end.
+/// The choice of the worker that starts a goroutine, and so runs the goroutine to the end.
 ///
 /// # Examples
 ///
@@ -68,9 +68,9 @@ pub enum Placement {
     Any,
     /// The caller's worker. For a caller that is no goroutine: any worker.
     Here,
-    /// The caller's worker, and there before the caller: the goroutine begins at once, and the caller goes to the end
-    /// of the worker's run queue. (If the caller's time slice is over, the goroutines in the run queue have their turn
-    /// first.) For a caller that is no goroutine: any worker. The order of a call in Skaller's *Communicating
+    /// The caller's worker, ahead of the caller: the goroutine begins at once, and the caller goes to the end of the
+    /// worker's run queue. (If the caller's time slice is over, the goroutines in the run queue have their turn first.)
+    /// For a caller that is no goroutine: any worker. Source: the order of a call in Skaller's *Communicating
     /// Sequential Processes in C++*.
     First,
     /// The worker with this number, from 0 to [`max_procs`](crate::goroutine::max_procs)` - 1`.
@@ -91,9 +91,9 @@ impl Builder {
         self
     }
 
-    /// Gives the goroutine a stack of at least this many bytes, with a guard below. Stacks do not grow. A stack that is
-    /// not of the default size is made for this goroutine, which costs two system calls, and freed after the
-    /// goroutine's end.
+    /// Gives the goroutine a stack of at least this many bytes, with a guard below. Stacks do not grow. A stack of any
+    /// other than the default size is made for this goroutine alone, by two system calls, and freed when the goroutine
+    /// has ended.
     ///
     /// # Panics
     ///
@@ -108,13 +108,13 @@ impl Builder {
         self
     }
 
-    /// Sets the place where the goroutine runs.
+    /// Sets the worker on which the goroutine runs.
     pub fn on(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// Sets the effect of a panic that has no joiner.
+    /// Sets the effect of a panic of the goroutine, if no caller joins the goroutine.
     pub fn on_panic(mut self, on_panic: OnPanic) -> Self {
         self.details.on_panic = on_panic;
         self.any_details = true;
@@ -132,12 +132,12 @@ impl Builder {
         start(f, details, self.placement);
     }
 
-    /// [`Builder::go`] for a closure that borrows.
+    /// Starts the goroutine as [`Builder::go`] does, for a closure that borrows.
     ///
     /// # Safety
     ///
-    /// The values that the closure borrows live for as long as the closure uses them. After that, the closure holds no
-    /// reference to those values that the compiler could take for alive.
+    /// The values that the closure borrows live for as long as the closure uses them. When these values end, the
+    /// closure holds no reference to them that the compiler could assume to be valid.
     #[track_caller]
     pub(crate) unsafe fn go_unchecked<F: FnOnce() + Send>(self, f: F) {
         let details = self.any_details.then(|| Box::new(self.details));
@@ -166,7 +166,8 @@ impl Builder {
 impl Builder {
     /// Runs `main`, as [`run`](fn@crate::goroutine::run) does, with this builder's name and stack size for the main
     /// goroutine. The main goroutine starts on any worker, whatever [`Builder::on`] said. A panic of the main goroutine
-    /// is the caller's, whatever [`Builder::on_panic`] said. On a goroutine this function just calls `main`.
+    /// goes on in the caller, whatever [`Builder::on_panic`] said. If the caller is a goroutine, this function only
+    /// calls `main`.
     ///
     /// # Panics
     ///
@@ -195,7 +196,7 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
     unsafe { start_unchecked(f, details, placement) }
 }
 
-/// [`start`] for a closure that borrows.
+/// Starts a goroutine as [`start`] does, for a closure that borrows.
 ///
 /// # Safety
 ///
@@ -229,7 +230,7 @@ fn note_start(details: Option<Box<Details>>, caller: &'static Location<'static>)
     Some(details)
 }
 
-/// The place at which a goroutine starts.
+/// The queue into which a new goroutine goes.
 enum Place {
     Any,
     /// The end of this worker's run queue.
@@ -271,7 +272,7 @@ fn start_at(work: Work, place: Place) {
     sched.count_made();
     match place {
         Place::Any => sched.submit(work),
-        // Work with a stack is bound to its worker.
+        // `start_on` gives the work a stack, and so binds the work to this worker.
         Place::Here(worker) => worker.start_on(work, false).together.set(together::is_here()),
         Place::First(worker) => {
             worker.start_on(work, true).together.set(together::is_here());
@@ -281,10 +282,10 @@ fn start_at(work: Work, place: Place) {
     }
 }
 
-/// A handle for a goroutine's result to come.
+/// A handle for the result of a goroutine, which may still run.
 ///
-/// Dropping the handle without a [`join`](JoinHandle::join) lets the goroutine run on; if the goroutine panics, or has
-/// panicked, this ends the process (unless the [`Builder`] said otherwise).
+/// Dropping the handle without a [`join`](JoinHandle::join) lets the goroutine run on. If that goroutine panics, or has
+/// panicked, the process ends, unless [`Builder::on_panic`] said otherwise.
 ///
 /// The handle is a future too, so that an async task can wait for a goroutine.
 pub struct JoinHandle<T> {
@@ -293,23 +294,23 @@ pub struct JoinHandle<T> {
 
 /// The state that a goroutine shares with its handle, for the result.
 struct Packet<T> {
-    /// A permit, released by the sender once the result is there, and taken by the joiner.
+    /// A semaphore: the sender releases a permit once the result is there, and the joiner takes the permit.
     done: AtomicU32,
     /// The flags `DETACHED`, set when the handle is dropped, and `PANICKED`, set by the sender.
     fate: AtomicU32,
     on_panic: OnPanic,
     /// The waker of the task that polls the handle.
     waker: Mutex<Option<Waker>>,
-    /// The budget of the handle as a future.
+    /// The handle's part in the budget of the task that polls the handle.
     coop: Coop,
     /// The result, written by the sender, once. The payload of a panic is inside a [`Panicked`].
     result: UnsafeCell<Option<thread::Result<T>>>,
 }
 
-/// The payload of a panic, with the name of its goroutine. Only a goroutine that panics pays for the name.
+/// The payload of a panic, with the name of its goroutine. The name is made only when a goroutine panics.
 struct Panicked {
     payload: Box<dyn Any + Send>,
-    /// Number and name of the goroutine, for the report.
+    /// The goroutine's number and name, for the report.
     goroutine: Option<String>,
 }
 
@@ -361,9 +362,11 @@ impl<T> Packet<T> {
         if panicked {
             result = result.map_err(|payload| Box::new(Panicked { payload, goroutine: current::describe() }) as _);
         }
-        // SAFETY: the packet has one sender, which writes `result` once, and no reader comes before the permit below.
+        // SAFETY: the packet has one sender, which writes `result` once, and no thread reads `result` before the permit
+        // that is released below.
         unsafe { *self.result.get() = Some(result) };
-        // AcqRel: the second of the sender and the handle's drop sees the writes of the first.
+        // AcqRel: the sender and the handle's drop each set a flag; the later of the two sees the writes of the
+        // earlier.
         if panicked && self.fate.fetch_or(PANICKED, Ordering::AcqRel) & DETACHED != 0 {
             // SAFETY: the handle is dropped, so no joiner reads the result. This is the sender, which has written the
             // result, and writes no more.
@@ -397,7 +400,7 @@ impl<T> Packet<T> {
         }
     }
 
-    /// Ends a forked child that is about to wait for the result for ever.
+    /// Ends the process if the result is not there and this is a forked child, which could wait for ever.
     #[inline]
     fn forbid_wait_in_child(&self) {
         if self.done.load(Ordering::Relaxed) == 0 {
@@ -432,7 +435,7 @@ impl<T> JoinHandle<T> {
         packet.take()
     }
 
-    /// Waits for the goroutine's result until a [`WaitLimit`]. After a limit, the handle can be used again.
+    /// Waits for the goroutine's result, until `limit` ends the wait. Then the handle can be used again.
     ///
     /// # Errors
     ///
@@ -483,8 +486,8 @@ impl<T> Future for JoinHandle<T> {
             let waker = cx.waker().clone();
             let old = packet.waker.lock().replace(waker);
             drop(old);
-            // The sender releases the permit, then takes the waker. By the lock, either this poll sees the permit, or
-            // the sender sees the waker.
+            // Look again after storing the waker. The sender releases the permit, then takes the waker. By the waker's
+            // lock, either this poll sees the permit, or the sender sees the waker.
             if !sema::try_semacquire(&packet.done) {
                 return Poll::Pending;
             }

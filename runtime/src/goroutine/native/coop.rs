@@ -12,9 +12,9 @@
 //! | `Spent` | a future that has asked at the end of the slice | is refused, but never twice in a row |
 //!
 //! `Spent` lasts until the poll of the *task* returns: otherwise, of two futures in a `select`, the second would be
-//! ready in the place of the first, and the task would go on. No future is refused twice in a row. So beside a future
-//! that uses up each slice, a timeout or a cancel is seen at the second poll; and an executor of another crate, which
-//! runs inside of the poll and polls again at once, goes on.
+//! ready in the place of the first, and the task would go on. No future is refused twice in a row. So if one future of
+//! a `select` uses up each slice, a timeout or a cancel in the same `select` is still seen at the second poll. And an
+//! executor of another crate, which runs inside of the poll and polls again at once, goes on.
 //!
 //! `poll_proceed` is tokio's name (`tokio::task::coop`). Tokio counts operations, 128 a poll; here futures look at the
 //! slice as goroutines do, at every 64th operation.
@@ -41,7 +41,7 @@ pub struct Coop {
 }
 
 impl Coop {
-    /// Returns the mark of a new future.
+    /// Creates the `Coop` of a new future.
     #[must_use]
     pub const fn new() -> Self {
         Self { was_refused: AtomicBool::new(false) }
@@ -50,8 +50,8 @@ impl Coop {
     /// Asks whether the future may go on. If this returns `Pending`, the task has been woken, and the future must
     /// return `Pending` now, before it does anything.
     ///
-    /// Call this first in each `poll`. Where no task of this runtime is polled, and no `block_on` of this runtime, the
-    /// future may always go on.
+    /// Call this first in each `poll`. Outside of a task and of a `block_on` of this runtime, the future may always go
+    /// on.
     #[inline(always)]
     pub fn poll_proceed(&self, cx: &Context<'_>) -> Poll<()> {
         let Some(fibre) = current::fibre() else { return Poll::Ready(()) };
@@ -67,8 +67,8 @@ impl Coop {
     fn ask(&self, fibre: &Fibre, cx: &Context<'_>) -> Poll<()> {
         let asked = fibre.worker.is_asked();
         let is_spent = fibre.budget.get() == Budget::Spent || fibre.worker.ask_clock();
-        // A mark may be left from an earlier slice, in which the future went on without asking here. Then the future
-        // goes on once more.
+        // `was_refused` may still be set from an earlier slice, if the future then went on without a call of this
+        // function. In that case the future goes on once more.
         if !is_spent || self.was_refused.load(Relaxed) {
             self.was_refused.store(false, Relaxed);
             return Poll::Ready(());
@@ -84,7 +84,7 @@ impl Coop {
     }
 }
 
-/// A budget of the calling goroutine. The drop restores the budget around this scope.
+/// A budget that the calling goroutine has until this value is dropped. The drop restores the former budget.
 pub(crate) struct Scope {
     fibre: Option<&'static Fibre>,
     around: Budget,

@@ -23,7 +23,7 @@ pub enum OnPanic {
     /// Ends the process, as in Go: `panic: ...` and status 2.
     #[default]
     Abort,
-    /// Ends the goroutine only. The panic hook has run before.
+    /// Ends the goroutine only, after the panic hook has run.
     Unwind,
 }
 

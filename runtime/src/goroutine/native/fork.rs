@@ -1,8 +1,8 @@
 //! Children that the process forks: a child has none of the runtime's threads.
 //!
 //! A fork copies the memory and the calling thread alone. In the child, queues and pools still count workers and other
-//! threads that do not exist there, and locks may be held for ever by threads that were copied in the middle of a step.
-//! So each step that needs another thread ends the child with a fatal error:
+//! threads that do not exist there, and a lock stays locked for ever if another thread held that lock at the fork. So
+//! each step that needs another thread ends the child with a fatal error:
 //!
 //! | step | where |
 //! |---|---|
@@ -25,7 +25,7 @@ use crate::goroutine::native::fibre::current;
 /// thread that forked, before any other thread exists.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Makes later children know that they are children. Called before the runtime starts a thread.
+/// Installs the fork handler that sets `FORKED` in children from now on. Called before the runtime starts a thread.
 pub fn mark_children() {
     static MARKS: OnceLock<()> = OnceLock::new();
     // The simulated machine forks before each execution, and has no threads then.
@@ -50,8 +50,8 @@ pub fn forbid_in_child() {
     }
 }
 
-/// Ends a forked child that waits for a goroutine, unless the caller is a worker: a worker that has been copied may
-/// still run that goroutine.
+/// Ends a forked child that waits for a goroutine, unless the caller is a worker: if a worker forked, the worker exists
+/// in the child too, and may still run that goroutine.
 #[inline(always)]
 pub(crate) fn forbid_wait_in_child() {
     if FORKED.load(Ordering::Relaxed) {
@@ -67,8 +67,8 @@ fn die_unless_worker() {
     }
 }
 
-/// Ends the child. Not by [`fatal`](fn@crate::fatal): standard error's lock may have been held as the process was
-/// forked.
+/// Ends the child. Does not use [`fatal`](fn@crate::fatal): another thread may have held standard error's lock at the
+/// fork.
 #[cold]
 #[inline(never)]
 fn die() -> ! {

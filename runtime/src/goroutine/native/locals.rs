@@ -3,8 +3,8 @@
 //! Values are dropped only while no call of [`LocalKey::with`] is under way. The frames of one goroutine are nested, so
 //! at its end all its calls have returned, except calls in frames of another library's coroutine. Such a coroutine can
 //! be suspended inside `with`, leave its goroutine, and be resumed after the goroutine has ended. So the calls are
-//! counted, and values that are still lent at the end are leaked. (`std`'s `thread_local!` has no such count: a
-//! coroutine that outlives its thread's value reads freed memory.)
+//! counted, and values that a call of `with` still uses when the goroutine ends are leaked. (`std`'s `thread_local!`
+//! has no such count: a coroutine that outlives its thread's value reads freed memory.)
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -122,10 +122,10 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// The value is dropped when the goroutine ends, after its closure. `f` may wait, and the reference stays good: no
     /// other goroutine can get at the value. A destructor of a local may use locals, and makes them anew if they have
-    /// been dropped; after eight rounds of that the other locals are leaked.
+    /// been dropped. After eight rounds of dropping, the locals that are left are leaked.
     ///
-    /// If a call has not returned when the goroutine ends, all values of the goroutine are leaked. That takes frames that
-    /// are not nested: a coroutine of another library that is suspended inside `f`.
+    /// If a call has not returned when the goroutine ends, all values of the goroutine are leaked. That can happen only
+    /// if a coroutine of another library is suspended inside `f`.
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         let lent = match self.find() {
             Some(lent) => lent,
@@ -167,8 +167,8 @@ impl<T> std::fmt::Debug for LocalKey<T> {
     }
 }
 
-/// Calls `f` with the caller's locals. `f` is code of this file: `f` runs no user code, so it does not unwind and does
-/// not come back to a local.
+/// Calls `f` with the caller's locals. `f` is code of this file and runs no user code: so `f` does not unwind, and does
+/// not use any local.
 fn with_locals<R>(f: impl FnOnce(NonNull<Locals>, &mut HashMap<usize, Box<dyn Any>>) -> R) -> R {
     let call = |place: &Cell<Option<NonNull<Locals>>>| {
         let locals = place.get().unwrap_or_else(|| {
@@ -177,7 +177,7 @@ fn with_locals<R>(f: impl FnOnce(NonNull<Locals>, &mut HashMap<usize, Box<dyn An
             new
         });
         // SAFETY: `place` owns these locals, so they are alive, and this thread alone uses them; no other reference to
-        // the map exists, as `f` does not come back to a local.
+        // the map exists, as `f` does not use any local.
         f(locals, unsafe { &mut *locals.as_ref().values.get() })
     };
     match current::fibre() {
@@ -197,8 +197,8 @@ pub(crate) fn clear(fibre: &Fibre) {
     }
 }
 
-/// Drops the locals in `place`. A destructor may use locals, even make new locals. If that never ends, the rest is
-/// leaked after some rounds, as POSIX does with thread-specific data.
+/// Drops the locals in `place`. A destructor may use locals, and even make new locals. If each round of drops makes new
+/// locals, the last are leaked after [`ROUNDS`] rounds, as POSIX does with thread-specific data.
 #[cold]
 fn drop_rounds(place: &Cell<Option<NonNull<Locals>>>) {
     for _ in 0..ROUNDS {

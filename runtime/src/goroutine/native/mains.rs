@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use crate::goroutine::native::fibre::{current, job};
 use crate::sema::{self, Wake};
 
-/// Numbers of main goroutines, for the deadlock report.
+/// The counts of main goroutines, for the deadlock report.
 pub(crate) struct Mains {
     /// Number of main goroutines that have begun and not ended. The callers of `run` wait for them.
     pub(super) running: AtomicUsize,
@@ -17,8 +17,8 @@ pub(crate) struct Mains {
 pub(crate) static MAINS: Mains = Mains { running: AtomicUsize::new(0), exited: AtomicUsize::new(0) };
 
 impl Mains {
-    /// Number of threads that wait in `run` for a main goroutine that has begun. A thread that is on its way into the
-    /// wait or out of the wait is not counted, as that thread may do something else.
+    /// Number of threads that wait in `run` for a main goroutine that has begun. A thread that has not begun to wait,
+    /// or has stopped waiting, is not counted, as that thread may run other code.
     pub(crate) fn callers(&self) -> usize {
         self.running() + self.exited()
     }

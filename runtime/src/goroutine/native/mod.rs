@@ -1,10 +1,10 @@
-//! Goroutines on Unix, except in models. The files of this folder hold the functions that users call; the folders
-//! below:
+//! Goroutines on Unix, except in loom models. The files of this folder hold the functions that users call. The folders
+//! are:
 //!
 //! * [`sched`]: workers, the choice of the next goroutine, timers, the watcher thread;
 //! * [`fibre`]: a goroutine's stack, the code that runs on the stack, and the goroutine's end;
 //! * [`stack`]: memory for stacks, and the report of an overflow;
-//! * [`mod@alarm`]: threads that run users' code when its time comes.
+//! * [`mod@alarm`]: threads that run users' wakers at a given time.
 //!
 //! Most of these files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler
 //! starts workers and the watcher, and the watcher reads schedulers and alarms; all of them report waiting goroutines.

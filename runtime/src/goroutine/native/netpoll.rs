@@ -7,15 +7,15 @@
 //! |---|---|---|
 //! | a worker without work | while it looks for work | no |
 //! | a sleeping worker, at most a single one: the *holder* | in place of its parker | until an event, its timer, or an interrupt by a waker |
-//! | a busy worker | at every 64th choice, and at the first after a tick of the watcher | no |
+//! | a busy worker | at every 64th choice of a goroutine, and at the first choice after a tick of the watcher | no |
 //! | the watcher | each tick, if there is no holder | no |
-//! | a thread of the poller | from the first wait of a thread that is no worker on | yes; the thread is the holder from then on |
+//! | a thread of the poller | always, once a thread that is no worker has waited for an event | yes; the thread is the holder from then on |
 //!
-//! So as a rule there is no thread between the system and the workers. A worker takes the place of the holder, if the
-//! place is free, before the worker sleeps, and leaves the place when the worker wakes. So if all workers of a program
-//! sleep, the last worker that fell asleep is the holder, or found a holder that still sleeps. One exception: the
-//! holder is the worker of a bubble, and ends with the bubble, while other workers sleep. The watcher sees that there
-//! is no holder, though an event is awaited, and wakes a sleeping worker.
+//! So as a rule no further thread stands between the system and the workers. Before a worker sleeps, the worker becomes
+//! the holder, if there is none. When the worker wakes, it is the holder no more. So if all workers of a program sleep,
+//! the last worker that fell asleep is the holder, or found a holder that still sleeps. One exception: the holder is
+//! the worker of a bubble, and ends with the bubble, while other workers sleep. The watcher sees that there is no
+//! holder, though an event is awaited, and wakes a sleeping worker.
 
 use crate::shim::system;
 use crate::shim::system::OnceLock;
@@ -48,7 +48,7 @@ static WAITERS: AtomicUsize = AtomicUsize::new(0);
 ///
 /// # Safety
 ///
-/// `poll` and `interrupt` do not panic, and wait in the system only. A worker calls them outside of all goroutines: a
+/// `poll` and `interrupt` do not panic, and wait only in system calls. A worker calls them outside of all goroutines: a
 /// panic would free the stacks of the goroutines that the worker runs, while other code refers to those stacks.
 pub unsafe fn set_net_poller(poller: &'static dyn NetPoller) {
     _ = POLLER.set(poller);
@@ -57,7 +57,7 @@ pub unsafe fn set_net_poller(poller: &'static dyn NetPoller) {
 /// A caller's wait for an event. While this value lives, a thread polls, no deadlock is reported, and no bubble is at
 /// rest.
 pub struct NetWait {
-    /// The bubble that waits for the event.
+    /// The bubble of the waiting goroutine. None: the caller is in no bubble.
     bubble: Option<&'static Sched>,
 }
 
@@ -68,7 +68,7 @@ impl NetWait {
         fork::forbid_in_child();
         WAITERS.fetch_add(1, Ordering::Relaxed);
         match current::worker() {
-            // Count the event for a bubble. For the scheduler of the process, `is_awaited` tells.
+            // Count the event for a bubble. The scheduler of the process needs no count, as it asks `is_awaited`.
             Some(worker) => {
                 let bubble = Some(worker.sched()).filter(|sched| sched.is_bubble());
                 if let Some(sched) = bubble {
@@ -128,11 +128,11 @@ pub(crate) fn interrupt() {
     }
 }
 
-/// The place of the thread that waits in the poller.
+/// The right to wait in the poller, which a single thread has at a time: the holder.
 pub(crate) struct Holder(&'static dyn NetPoller);
 
 impl Holder {
-    /// Takes the place of the holder. Returns None if no event is awaited, or the place is taken.
+    /// Makes the caller the holder. Returns None if no event is awaited, or if there is a holder.
     pub(crate) fn take() -> Option<Self> {
         if !is_awaited() || BY_THREAD.load(Ordering::Relaxed) {
             return None;
@@ -143,9 +143,8 @@ impl Holder {
     fn take_place() -> Option<Self> {
         let poller = *POLLER.get()?;
         // One holder at a time: any thread that waits in the poller takes an interrupt, whichever thread the interrupt
-        // was meant for.
-        // Acquire, and Release in `drop`, are not needed, as the poller has an order of its own. Make the holder only
-        // if the place was free: a holder that is dropped leaves the place.
+        // was meant for. Acquire, and Release in `drop`, are not needed, as the poller has an order of its own. Make
+        // the `Holder` only if `HELD` was false: the drop of a `Holder` sets `HELD` to false.
         (!HELD.swap(true, Ordering::Acquire)).then(|| Self(poller))
     }
 
@@ -161,7 +160,7 @@ impl Drop for Holder {
     }
 }
 
-/// Starts the thread that polls from now on, because a thread that is no worker waits.
+/// Starts the thread that polls from now on. Called when a thread that is no worker waits.
 #[cold]
 fn poll_by_thread() {
     static STARTED: OnceLock<()> = OnceLock::new();
@@ -173,7 +172,7 @@ fn poll_by_thread() {
                 if let Some(holder) = Holder::take_place() {
                     break holder;
                 }
-                interrupt(); // the worker that holds the place leaves, and does not come back
+                interrupt(); // a worker that is the holder stops polling, and is not the holder again
                 poll_now();
                 system::thread::sleep(Duration::from_micros(100));
             };
@@ -199,7 +198,7 @@ mod tests {
         fn interrupt(&self) {}
     }
 
-    /// While there is a holder, `take_place` returns None, and the place stays with that holder.
+    /// Tests that `take_place` returns None while there is a holder, and that this holder remains.
     #[test]
     fn there_is_one_holder() {
         // SAFETY: the two methods of `Nothing` do nothing.

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | caller | submits the main goroutine, whose closure refers to a [`Frame`] on the caller's stack, and sleeps on `done` |
 //! | 2 | main goroutine | counts itself in [`MAINS`], runs `main`, writes the result into the frame |
-//! | 3 | main's fibre | once the goroutine has been counted off everywhere: releases a permit of `done` |
+//! | 3 | main's fibre | once no count includes the main goroutine any more: releases a permit of `done` |
 //! | 4 | caller | takes the result |
 //!
 //! A main goroutine that calls [`goexit`](crate::goroutine::goexit) has no step 3: the caller waits for ever.
@@ -38,7 +38,7 @@ use crate::sema;
 /// If `main` ends by [`goexit`](crate::goroutine::goexit), this call does not return, and the other goroutines go on,
 /// as in Go; when no goroutine is left, the process ends with a fatal error.
 ///
-/// Several threads may call `run` at a time. On a goroutine, `run` just calls `main`.
+/// Several threads may call `run` at a time. If the caller is a goroutine, `run` only calls `main`.
 ///
 /// A process that [forks](crate::goroutine#what-a-forked-child-may-do) has no workers in the child: the child must
 /// exec, or exit.
@@ -76,7 +76,7 @@ pub fn run<T: Send>(main: impl FnOnce() -> T + Send) -> T {
 struct Frame<F, T> {
     main: Option<F>,
     result: Option<thread::Result<T>>,
-    /// A permit once the main goroutine has ended.
+    /// A semaphore, which gets a permit when the main goroutine has ended.
     done: AtomicU32,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<j
     }
 }
 
-/// A pointer to the caller's frame, on its way to the main goroutine.
+/// A pointer to the caller's frame, which the closure of the main goroutine captures.
 struct Shared<F, T>(*mut Frame<F, T>);
 
 // SAFETY: the frame holds an `F` and a `T`, which are `Send`, and the caller touches neither until the goroutine has

@@ -1,14 +1,16 @@
 //! Goroutines that borrow from the goroutine or the thread that starts them: `std`'s `thread::scope`, for goroutines.
 //!
-//! The borrowed frame stands until all goroutines of the scope have ended. That holds in each of these cases:
+//! The frame from which goroutines borrow stands until all goroutines of the scope have ended. That holds in each of
+//! these cases:
 //!
 //! | case | why the frame stands |
 //! |---|---|
 //! | the closure of `scope` panics, or calls `goexit` | the unwinding is caught, and goes on after the wait |
 //! | a goroutine never ends | the wait never ends either |
-//! | a [`ScopedJoinHandle`] is leaked | the count does not depend on the handle |
+//! | a [`ScopedJoinHandle`] is leaked | the scope counts its goroutines, not the handles |
 //!
-//! An async task has no such scope: a waiting future can be leaked or dropped.
+//! There is no such scope for async tasks: the future that waits for the tasks could be leaked or dropped before they
+//! end.
 
 use crate::shim::system::atomic::{AtomicU32, AtomicUsize, Ordering};
 use crate::shim::system::thread;
@@ -27,7 +29,7 @@ use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
 
-/// A scope of goroutines that may borrow: see [`scope`].
+/// A scope in which goroutines may borrow: see [`scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     state: State,
     // Both lifetimes are invariant: if one could be shortened, a goroutine could borrow a value that ends before the
@@ -38,11 +40,11 @@ pub struct Scope<'scope, 'env: 'scope> {
 
 /// The state that the goroutines of a scope share with the scope's owner, in the owner's frame.
 struct State {
-    /// Number of goroutines that have not ended; and one more for the owner, until the owner waits.
+    /// The number of goroutines that have not ended, plus 1 until the owner begins to wait.
     pending: AtomicUsize,
-    /// A permit once all goroutines have ended: the last goroutine releases the permit, if the owner waits.
+    /// A semaphore. If the owner waits, the last goroutine to end releases a permit.
     done: AtomicU32,
-    /// Number of panics, of goroutines with a handle, that no join has returned.
+    /// The number of goroutines started by [`Scope::spawn`] that have panicked, and whose panic no `join` has returned.
     panics: AtomicUsize,
     /// The payload of the first panic of a goroutine without a handle.
     payload: Mutex<Option<Box<dyn Any + Send>>>,
@@ -67,7 +69,8 @@ pub struct ScopedJoinHandle<'scope, T> {
 /// # Panics
 ///
 /// If `f` panics, with that panic; else with the panic of a goroutine started by [`Scope::go`]; else if a goroutine
-/// started by [`Scope::spawn`] has panicked and was not joined. In each case all goroutines have ended before.
+/// started by [`Scope::spawn`] has panicked and was not joined. In each case all goroutines have ended before the
+/// panic.
 ///
 /// # Examples
 ///
@@ -116,8 +119,8 @@ where
         payload: Mutex::new(None),
     };
     let scope = Scope { state, scope: PhantomData, env: PhantomData };
-    // Catch the panic, instead of a guard that waits in its destructor: a goroutine that panics may not switch, and
-    // would keep its worker from the goroutines that it waits for.
+    // Catch the panic, and wait after that. A destructor that waits would run during the unwinding. A goroutine that
+    // unwinds may not switch, and so would keep the worker from the goroutines for which the destructor waits.
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     scope.state.wait();
     let payload = scope.state.payload.lock().take();
@@ -137,8 +140,8 @@ where
 impl State {
     /// Waits for the goroutines. Called by the owner, once.
     fn wait(&self) {
-        // Acquire: the owner sees what the goroutines have done. If the owner is not the last, the last goroutine
-        // releases a permit.
+        // Acquire: the owner sees the writes of the goroutines. If goroutines are left, the last of them releases a
+        // permit.
         if self.pending.fetch_sub(1, Ordering::Acquire) != 1 {
             fork::forbid_wait_in_child();
             current::note_wait("scope", std::ptr::null());
@@ -147,7 +150,7 @@ impl State {
     }
 }
 
-/// The share of a goroutine in the scope's count. Dropped when the goroutine has ended, and uses the scope no more.
+/// A goroutine's share in [`State::pending`]. Dropped by the goroutine, as the last use of the scope.
 ///
 /// The state is behind a pointer and not a reference, as the owner's frame may end before the drop returns.
 struct Pending(NonNull<State>);
@@ -169,9 +172,8 @@ impl Drop for Pending {
         let state = self.0.as_ptr();
         // SAFETY: the state stands, as this goroutine is counted, so the addresses of its fields can be taken.
         let (pending, done) = unsafe { (&raw const (*state).pending, &raw const (*state).done) };
-        // Release: the owner sees what the goroutine has done. Acquire: the last goroutine hands on what the others
-        // did.
-        // SAFETY: `pending` is alive until the subtraction.
+        // Release, so that the owner sees the writes of this goroutine. Acquire, so that the last goroutine hands on
+        // the writes of the others. SAFETY: `pending` is alive until the subtraction.
         if unsafe { (*pending).fetch_sub(1, Ordering::AcqRel) } == 1 {
             // SAFETY: `done` is alive: the owner's frame stands until the permit is there. From then on the release
             // uses `done` as an address only.
@@ -180,8 +182,8 @@ impl Drop for Pending {
     }
 }
 
-/// A closure that frames hold while the values that the closure borrows may end. To the compiler, a plain `F` in an
-/// argument says that the closure's references are alive until the function returns.
+/// A closure that a frame may hold longer than the values live that the closure borrows. From a plain argument of type
+/// `F` the compiler may conclude that the closure's references are valid until the function returns.
 struct MaybeDangling<F>(MaybeUninit<F>);
 
 impl<F> MaybeDangling<F> {
@@ -205,8 +207,8 @@ impl<F> Drop for MaybeDangling<F> {
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Starts a goroutine, which may borrow values that outlive the scope, as [`go`](fn@crate::goroutine::go) does. A
-    /// panic of the goroutine becomes a panic of the scope.
+    /// Starts a goroutine, which may borrow values that outlive the scope, as [`go`](fn@crate::goroutine::go) does. If
+    /// the goroutine panics, [`scope`] panics.
     #[track_caller]
     pub fn go<F: FnOnce() + Send + 'scope>(&'scope self, f: F) {
         box_if_large!(f: F as dyn FnOnce() + Send + 'scope => self.go(f));
@@ -241,8 +243,8 @@ impl<'scope> Scope<'scope, '_> {
 }
 
 impl Builder {
-    /// Starts a goroutine of `scope`, as [`Scope::go`] does, with a name, a stack size, a place. [`Builder::on_panic`]
-    /// has no effect.
+    /// Starts a goroutine of `scope`, as [`Scope::go`] does, with this builder's name, stack size and placement.
+    /// [`Builder::on_panic`] has no effect.
     ///
     /// # Panics
     ///
@@ -266,7 +268,7 @@ impl Builder {
         });
     }
 
-    /// Starts a goroutine of `scope`, as [`Scope::spawn`] does, with a name, a stack size, a place.
+    /// Starts a goroutine of `scope`, as [`Scope::spawn`] does, with this builder's name, stack size and placement.
     /// [`Builder::on_panic`] has no effect.
     ///
     /// # Panics

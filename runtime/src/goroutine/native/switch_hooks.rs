@@ -8,8 +8,8 @@
 //! | goes on | `enter(Entering::Resumes)` | after the switch |
 //! | has ended, or a task's poll has ended | `leave(Leaving::Ends)` | after the destructors of the goroutine's locals |
 //!
-//! The fibre of a goroutine keeps whether switches are observed, as of the goroutine's begin. So without hooks and
-//! reports a switch costs a look at a byte that is at hand, and a branch that is not taken.
+//! When a goroutine begins, its fibre notes whether switches are observed. So without hooks and reports a switch reads
+//! one byte of the fibre, and has a branch that is not taken.
 
 use crate::shim::system;
 use crate::shim::system::OnceLock;
@@ -26,7 +26,7 @@ static OBSERVERS: AtomicU8 = AtomicU8::new(0);
 const HOOKS: u8 = 1;
 const STALLS: u8 = 2;
 
-/// The sets of hooks: room for some libraries, with a set each.
+/// The hooks that [`add_switch_hooks`] has added: room for those of four libraries.
 static HOOKS_SET: [OnceLock<SwitchHooks>; 4] = [const { OnceLock::new() }; 4];
 
 system::thread_local! {
@@ -59,7 +59,7 @@ pub enum Leaving {
     /// The goroutine waits or yields.
     Waits,
     /// The goroutine has ended, or the poll of a task has ended. The goroutine's locals have been dropped. Locals that
-    /// a hook uses now are dropped after all hooks; their destructors do not switch.
+    /// a hook uses now are dropped after all hooks; their destructors cannot switch to other goroutines.
     Ends,
 }
 
@@ -77,11 +77,11 @@ impl std::error::Error for TooManySwitchHooks {}
 
 /// Adds functions that are called whenever a goroutine gets a worker, and whenever the goroutine gives the worker up.
 ///
-/// Hooks are for values that a library keeps in a `thread_local!` and means for one flow of control. A hook moves such
-/// a value into a [`goroutine_local!`](crate::goroutine_local) when the goroutine leaves, and back when the goroutine
-/// goes on. Call this function once for the process, before the goroutines start that need the hooks: a goroutine that
-/// runs already is not affected. Hooks of the first caller enter first and leave last. Without hooks a switch costs one
-/// look more.
+/// Hooks are for values that a library keeps in a `thread_local!`, although the values are meant for one flow of
+/// control. A hook moves such a value into a [`goroutine_local!`](crate::goroutine_local) when the goroutine leaves,
+/// and back when the goroutine goes on. Call this function once for the process, before the goroutines start that need
+/// the hooks: a goroutine that runs already is not affected. The hooks of the first caller are called first at `enter`,
+/// and last at `leave`. In programs without hooks a switch reads one byte more.
 ///
 /// A hook runs on the goroutine's stack. A hook must not wait, lock a contended mutex of this library, start goroutines, or
 /// panic: each of these ends the process with a `fatal error`, as the goroutine is between two states.
@@ -124,8 +124,8 @@ pub(crate) fn observe_stalls() {
     OBSERVERS.fetch_or(STALLS, Ordering::Relaxed);
 }
 
-/// Returns whether switches are observed. Relaxed: a program adds hooks before it starts goroutines, and their start
-/// orders the addition before this look.
+/// Returns whether switches are observed. The load is Relaxed: a program adds hooks before it starts goroutines, and
+/// the start of a goroutine orders that addition before this load.
 #[inline(always)]
 pub(crate) fn is_observed() -> bool {
     OBSERVERS.load(Ordering::Relaxed) != 0
@@ -143,7 +143,7 @@ pub(crate) fn is_in_hook() -> bool {
     is_observed() && IN_HOOK.get()
 }
 
-/// Ends the process if the caller is in a hook. `deed` is what the caller is about to do.
+/// Ends the process if the caller is in a hook. `deed` names the step that the caller is about to take.
 #[cold]
 fn forbid_in_hook(deed: &str) {
     if IN_HOOK.get() {

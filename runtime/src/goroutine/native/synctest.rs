@@ -17,8 +17,8 @@
 //! self-contained: the process shares their buckets, so a release by another thread may have taken a waiter of the
 //! bubble out of a bucket, and the clock may jump before that thread readies the waiter.
 //!
-//! When main has ended time stops, and `test` waits for the other goroutines. Goroutines that can never run again are
-//! leaks: `test` panics, and names these goroutines and their waits.
+//! When the function given to `test` has ended, time stops, and `test` waits for the other goroutines. Goroutines that
+//! can never run again are leaks: `test` panics, and names these goroutines and their waits.
 //!
 //! Source: Go's `testing/synctest` and `runtime/synctest.go` (1.27).
 //!
@@ -52,7 +52,7 @@ use crate::goroutine::native::time;
 
 /// Runs `f` in a new bubble, and returns its result when all goroutines of the bubble have ended. The calling thread waits.
 ///
-/// `f` does not borrow: a test that panics because `f` waits for ever leaves `f` in the wait.
+/// `f` must be `'static`: if `f` waits for ever, this function panics, and leaves `f` in that wait.
 ///
 /// # Panics
 ///
@@ -61,9 +61,9 @@ use crate::goroutine::native::time;
 /// * `deadlock: all goroutines in bubble are blocked`, if `f` waits for an event that can no longer come;
 /// * `deadlock: main bubble goroutine has exited but blocked goroutines remain`, with a list of them, if `f` leaves
 ///   goroutines behind that wait for an event that can no longer come, or for a time after the end of `f`;
-/// * if the caller is a goroutine (of a bubble, too), or if `f` calls `goexit`.
+/// * if the caller is a goroutine, even in another bubble; or if `f` calls `goexit`.
 ///
-/// The goroutines that are left stay as they are, and their thread with them.
+/// Goroutines that are left behind stay in their waits, and the thread of the bubble's worker stays, too.
 ///
 /// # Examples
 ///
@@ -113,7 +113,7 @@ where
     }
 }
 
-/// Waits until every other goroutine of the bubble waits, and no goroutine can run before the clock jumps.
+/// Waits until every other goroutine of the bubble waits, and none of them can run before the clock jumps.
 ///
 /// # Panics
 ///
@@ -140,7 +140,7 @@ pub fn wait() {
 }
 
 /// Sleeps, then waits for the other goroutines: [`sleep`](crate::goroutine::sleep) and [`wait`]. For a test that sleeps
-/// until the same instant as the code under test, and is to look afterwards.
+/// until the same instant as the code under test, and must go on after that code.
 ///
 /// # Panics
 ///

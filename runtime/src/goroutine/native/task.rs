@@ -1,8 +1,8 @@
 //! Stackless goroutines: `Send` futures on the same workers.
 //!
-//! A task that is ready stands in a worker's ring, as a goroutine that has not started does. Other workers may steal
-//! the task there every time: so tasks spread over the workers whatever they waited for. Between polls a task has no
-//! stack.
+//! A ready task is queued in a worker's ring, like a goroutine that has not started. Each time the task is ready, other
+//! workers may steal the task from the ring: so tasks spread over the workers, whatever they waited for. Between polls
+//! a task has no stack.
 //!
 //! A poll runs on a goroutine's stack. So a task that blocks (locks a mutex of ours the blocking way) blocks no worker:
 //! until the task is unblocked it is a stackful goroutine, pinned to its worker.
@@ -34,21 +34,21 @@ use crate::sema::{WaitError, WaitLimit};
 /// The task's memory is the future and some hundred bytes. A panic of the future ends the process, as with
 /// [`go`](crate::goroutine::go).
 ///
-/// The task stays until the future is ready or panics, also if nothing keeps the task's waker: a task that waits for
+/// The task exists until the future is ready or panics, even if no waker of the task is left: a task that waits for
 /// ever is like a goroutine that waits for ever.
 ///
 /// # Giving way
 ///
 /// A task whose futures are always ready has the time slice of a goroutine. When the slice is over, and other work
-/// waits for the worker, the next future of this project that the task polls returns `Pending` before it does anything,
-/// and has woken the task: sends, receives, selects, locks, permits, wait groups, contexts, handles, sleeps. So a
+/// waits for the worker, the next future of this project that the task polls does nothing but wake the task and return
+/// `Pending`. That applies to sends, receives, selects, locks, permits, wait groups, contexts, handles and sleeps. So a
 /// single poll of such a future (`now_or_never`) may find the future pending although it could be ready. No future is
 /// refused twice in a row.
 ///
 /// These rules hold for tasks of this runtime and for [`block_on`], and not for tasks of other executors, which have
 /// their own rules. Tokio does the same with a budget of 128 operations (`tokio::task::coop`). Futures of other crates
-/// do not ask: a task that awaits nothing else, or computes, is not interrupted. A `sleep_async(Duration::ZERO).await`
-/// in the task's loop asks.
+/// do not look at the slice: a task that awaits only such futures, or computes, is not interrupted. Such a task can
+/// give way by a `sleep_async(Duration::ZERO).await` in its loop.
 ///
 /// # Examples
 ///
@@ -72,7 +72,8 @@ pub fn go_async<F: Future<Output = ()> + Send + 'static>(future: F) {
     });
 }
 
-/// Runs a future as [`go_async`] does, and returns a handle for the result. The future is not dropped with the handle.
+/// Runs a future as [`go_async`] does, and returns a handle for the result. Dropping the handle does not drop the
+/// future.
 ///
 /// # Examples
 ///
@@ -113,15 +114,15 @@ where
     runnable.schedule();
 }
 
-/// The parts of a task. Written out, not an `async` block, which would hold the future twice, before and in the block's
-/// await.
+/// The parts of a task, as a future. A struct, as an `async` block would hold the user's future twice: as a captured
+/// variable, and in the await.
 struct Body<F, D> {
     /// The future, until `ended` is true.
     future: ManuallyDrop<F>,
     done: Option<D>,
     ended: bool,
-    /// The task's own waker, from the first poll that returned `Pending`. This reference keeps the task until the
-    /// task's end, even if nothing can wake the task: else `async-task` would drop the future with the last waker, and
+    /// The task's own waker, from the first poll that returned `Pending`. This waker keeps the task until the task's
+    /// end, even if nothing can wake the task. Otherwise `async-task` would drop the future with the last waker, and
     /// `join` would return.
     own_waker: Option<Waker>,
     _live: Live,
@@ -155,7 +156,7 @@ fn die_of(payload: Box<dyn Any + Send>) {
     drop_payload(payload);
 }
 
-/// Drops a result that another panic has overtaken.
+/// Drops a result that is not returned, because a later step has panicked.
 #[cold]
 fn forget_result<T>(result: thread::Result<T>) {
     match result {
@@ -168,7 +169,7 @@ fn forget_result<T>(result: thread::Result<T>) {
     }
 }
 
-/// Counts the task's end by a drop, whatever the reason of the end.
+/// A guard whose drop counts the end of a task, whatever the reason of the end.
 struct Live(&'static Sched);
 
 impl Drop for Live {
@@ -216,8 +217,8 @@ impl<F: Future, D: FnOnce(thread::Result<F::Output>)> Future for Body<F, D> {
 
 /// Runs a future on the calling goroutine or thread, which waits whenever the future waits.
 ///
-/// A goroutine that has run for long gives way here before the first poll, also if the future is ready; and while it
-/// polls futures that are always ready, as a task does ([`go_async`]).
+/// A goroutine that has run for long gives way before the first poll, even if the future is ready. A future that polls
+/// futures which are always ready gives way at the end of the time slice, as in a task (see [`go_async`]).
 ///
 /// # Examples
 ///
@@ -235,8 +236,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// Runs a future as [`block_on`] does, but gives up at a [`WaitLimit`]: a deadline, a [`Cancel`](crate::sema::Cancel),
-/// or both. The future is polled at least once. The limit is looked at when the future waits; a future that is always
-/// ready goes on.
+/// or both. The future is polled at least once. The limit is checked only when the future waits: a future that never
+/// waits is not ended.
 ///
 /// # Errors
 ///
@@ -258,7 +259,7 @@ pub fn block_on_limited<F: Future>(future: F, limit: &WaitLimit<'_>) -> Result<F
     block_on_what("block_on", future.as_mut(), limit)
 }
 
-/// Runs a future as [`block_on_limited`] does, for a caller that keeps the future. `what` names the wait.
+/// Runs a future as [`block_on_limited`] does, for a caller that keeps the future. `what` names the wait in reports.
 pub(crate) fn block_on_what<F: Future>(
     what: &'static str,
     mut future: Pin<&mut F>,
@@ -284,7 +285,7 @@ pub(crate) fn block_on_what<F: Future>(
         } else {
             signal.0.wait_limited(limit)?;
         }
-        // Give way here: a future that wakes itself never waits above.
+        // Give way here: if the future wakes itself, this goroutine never waits in the call above.
         current::safepoint();
     }
 }

@@ -8,10 +8,10 @@
 //! | [`Timer::recv_async`], [`Ticker::recv_async`], `recv(timer)` in a `select_async!` | an alarm | a waker in [`State::tasks`] |
 //! | the call of [`after_func`] | an alarm | `stop` cancels the alarm |
 //!
-//! Nothing runs for a timer or ticker for which no receive waits: such a timer is a time in memory, and a receive
-//! compares that time with the clock. So no value is stored anywhere, and no receive returns a time from before a
-//! `stop` or `reset`. (As of Go 1.23 a timer is in a heap only while a receive waits for the timer, and `stop` and
-//! `reset` discard the value in the timer's channel.)
+//! While no receive waits for a timer or ticker, nothing runs for that timer: a timer is a time in memory, and a
+//! receive compares that time with the clock. So no value is stored anywhere, and no receive returns a time from before
+//! a `stop` or `reset`. (In Go since 1.23, too, a timer is in a heap only while a receive waits for the timer. There
+//! `stop` and `reset` discard the value in the timer's channel.)
 //!
 //! Source: Go's `time/sleep.go`, `time/tick.go` and `runtime/time.go`, 1.27.
 
@@ -37,7 +37,7 @@ use crate::goroutine::native::sched::stall;
 use crate::panics::Panics;
 use crate::sema::Cancel;
 
-/// Returns the time: in a bubble of [`synctest`](crate::goroutine::synctest) the bubble's, else `std`'s
+/// Returns the present time: in a bubble of [`synctest`](crate::goroutine::synctest) the bubble's time, else `std`'s
 /// `Instant::now()`.
 ///
 /// Code that makes deadlines from this time can be tested in a bubble.
@@ -80,12 +80,13 @@ pub fn sleep(d: Duration) {
         return G::yield_now(); // the sleep would be over before it begins, and no other goroutine would have run
     }
     current::note_wait("sleep", std::ptr::null());
-    // No other thread knows this G, so no thread readies it. A sleep past the end of time has no end.
+    // No other thread knows this G, so no thread readies it. If the clock cannot count the deadline, the sleep never
+    // ends.
     G::current().park_unprofiled(now().checked_add(d), || ());
 }
 
-/// Returns a future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`]. A
-/// time that the clock cannot count is for ever.
+/// Returns a future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`]. If
+/// the clock cannot count so far, the future is never ready.
 ///
 /// # Examples
 ///
@@ -104,7 +105,7 @@ pub fn sleep_async(d: Duration) -> SleepAsync {
 /// The future of [`sleep_async`].
 #[derive(Debug)]
 pub struct SleepAsync {
-    /// The time when the future is ready. None: never.
+    /// The time when the future is ready. None: the future is never ready.
     when: Option<Instant>,
     timer: Option<alarms::Key>,
     coop: Coop,
@@ -143,12 +144,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 // ---- calls at a time --------------------------------------------------------------------------------------------------
 
-/// Calls `f` in a goroutine of its own after `d`, unless the call is stopped before. Go's `time.AfterFunc`; as `f` can
-/// be called once only, the call cannot be set anew.
+/// Calls `f` in a goroutine of its own after `d`, unless the call is stopped before. Go's `time.AfterFunc`, but without
+/// a `Reset`, as `f` can be called only once.
 ///
 /// The goroutine is started when the time has come; until then [`num_goroutine`](crate::goroutine::num_goroutine) does
 /// not count the goroutine. No deadlock is reported before the call has been made or stopped. A call that is set in a
-/// bubble of [`synctest`](crate::goroutine::synctest) is not made if the bubble ends before.
+/// bubble of [`synctest`](crate::goroutine::synctest) is not made if the bubble ends before that time.
 ///
 /// # Examples
 ///
@@ -167,15 +168,16 @@ pub fn after_func<F: FnOnce() + Send + 'static>(d: Duration, f: F) -> AfterFunc 
     }
     let call =
         Arc::new(Call { f: Mutex::new(Some(Box::new(f) as Box<dyn FnOnce() + Send>)), of_bubble: bubble::is_here() });
-    // A call at the end of time is never made.
+    // If the clock cannot count the call's time, the call is never made.
     let alarm = now().checked_add(d).map(|when| alarms::set(when, Waker::from(call.clone())));
     AfterFunc(Some((call, alarm)))
 }
 
-/// A call to come: made by [`after_func`]. Dropping this handle does not stop the call.
+/// A handle for a call that [`after_func`] has set. Dropping this handle does not stop the call.
 pub struct AfterFunc(Option<(Arc<Call>, Option<alarms::Key>)>);
 
-/// A call to come, stored in an alarm, and in the handle that can stop the call.
+/// A call that [`after_func`] has set. The alarm that makes the call and the [`AfterFunc`] that can stop the call share
+/// this value.
 struct Call {
     /// The function, until it is started or stopped.
     f: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -187,7 +189,7 @@ impl AfterFunc {
     /// Keeps the call from happening, drops the function, and returns true. Returns false if the call's goroutine
     /// has been started, or if the call was stopped before.
     ///
-    /// A call that is under way is not waited for. A goroutine that has run for long gives way here.
+    /// This function does not wait for a call that is under way. A goroutine that has run for long gives way here.
     ///
     /// # Panics
     ///
@@ -221,7 +223,7 @@ impl Call {
 impl Wake for Call {
     fn wake(self: Arc<Self>) {
         if let Some(f) = self.take() {
-            // A goroutine drops a function that is not called, too: the destructor is user code.
+            // Start a goroutine even to drop a function that is not called: the destructor is user code.
             if self.of_bubble && !bubble::is_here() { api::go(move || drop(f)) } else { api::go(f) }
         }
     }
@@ -238,7 +240,8 @@ impl Wake for Call {
 /// | `timer.Stop()`, `timer.Reset(d)` | [`stop`](Timer::stop), [`reset`](Timer::reset) |
 ///
 /// One receive gets the time at which the timer has fired; every other receive waits until the timer is set anew and
-/// fires again. As of Go 1.23, no receive that begins after a `stop` or `reset` gets a time from before.
+/// fires again. As in Go since 1.23, a receive that begins after a `stop` or `reset` never gets a time from before that
+/// call.
 ///
 /// A timer allocates nothing, and costs nothing while no receive waits for the timer. A timer may be shared between
 /// threads and goroutines: by reference, or in an `Arc` (`recv(*timer)` in a `select!`).
@@ -272,8 +275,8 @@ pub struct Timer(Times);
 /// | `case at := <-ticker.C:` in a `select` | `recv(ticker) -> at => ..` in [`select!`](crate::select); in a [`Select`](crate::chan::Select) `future(ticker.recv_async(), ..)` |
 /// | `ticker.Stop()`, `ticker.Reset(d)` | [`stop`](Ticker::stop), [`reset`](Ticker::reset) |
 ///
-/// Each tick is for one receive. As of Go 1.23, no receive that begins after a `stop` or `reset` gets a tick from
-/// before. A ticker costs nothing while no receive waits for the ticker.
+/// A single receive gets each tick. As in Go since 1.23, a receive that begins after a `stop` or `reset` never gets a
+/// tick from before that call. A ticker costs nothing while no receive waits for the ticker.
 ///
 /// # Examples
 ///
@@ -328,14 +331,14 @@ pub fn tick(period: Duration) -> Ticker {
 }
 
 impl Timer {
-    /// Creates a timer that fires after `d`. A timer past the end of time never fires.
+    /// Creates a timer that fires after `d`. If the clock cannot count that time, the timer never fires.
     #[must_use]
     pub fn new(d: Duration) -> Self {
         Self(Times::new(d, None))
     }
 
-    /// Waits until the timer fires, and returns the time for which the timer was set. Go's `<-timer.C`: if the timer is
-    /// stopped, or another receive has got the time, this call waits until the timer is set anew.
+    /// Waits until the timer fires, and returns the time for which the timer was set. Go's `<-timer.C`. If the timer is
+    /// stopped, or another receive has got the time, this call waits until the timer is set anew and fires.
     ///
     /// A goroutine that has run for long gives way first.
     pub fn recv(&self) -> Instant {
@@ -346,8 +349,8 @@ impl Timer {
         &self.0
     }
 
-    /// Returns a future that receives as [`recv`](Timer::recv) does, for async tasks. A future that is dropped has received
-    /// nothing.
+    /// Returns a future that receives as [`recv`](Timer::recv) does, for async tasks. A future that is dropped while
+    /// pending has received nothing.
     pub fn recv_async(&self) -> TimerFuture<'_> {
         TimerFuture::new(&self.0)
     }
@@ -359,7 +362,7 @@ impl Timer {
     ///
     /// # Panics
     ///
-    /// If the waker of a task that waits for the timer panics; all such tasks have been woken before.
+    /// If the waker of a task that waits for the timer panics. The other waiting tasks have been woken all the same.
     pub fn stop(&self) -> bool {
         self.0.change(State::stop)
     }
@@ -393,8 +396,8 @@ impl Ticker {
     /// Waits for the next tick, and returns the time for which that tick was set. Go's `<-ticker.C`: while the ticker
     /// is stopped, this call waits.
     ///
-    /// A goroutine that has run for long gives way first: so a goroutine whose work takes longer than the period does
-    /// not keep its neighbours out.
+    /// A goroutine that has run for long gives way first. So a goroutine whose work takes longer than the period does
+    /// not keep the worker from other goroutines.
     pub fn recv(&self) -> Instant {
         chan::recv_time(&self.0, "ticker")
     }
@@ -403,8 +406,8 @@ impl Ticker {
         &self.0
     }
 
-    /// Returns a future that receives as [`recv`](Ticker::recv) does, for async tasks. A future that is dropped has taken no
-    /// tick.
+    /// Returns a future that receives as [`recv`](Ticker::recv) does, for async tasks. A future that is dropped while
+    /// pending has taken no tick.
     pub fn recv_async(&self) -> TimerFuture<'_> {
         TimerFuture::new(&self.0)
     }
@@ -440,11 +443,11 @@ impl Ticker {
 /// The times at which a timer or a ticker fires, and the waits for these times.
 pub(crate) struct Times {
     state: Mutex<State>,
-    /// Ends the waits of goroutines and threads at a change of the state: the waiters look at the state anew.
+    /// Ends the waits of goroutines and threads when the state changes, so that the waiters look at the state anew.
     changed: Cancel,
 }
 
-// A panic leaves these types whole: no user code runs under the lock.
+// A panic leaves the state of these types consistent: no user code runs under the lock.
 impl UnwindSafe for Times {}
 impl RefUnwindSafe for Times {}
 
@@ -456,16 +459,15 @@ struct State {
     when: Option<Instant>,
     /// The time between two ticks. None: this is a timer.
     period: Option<Duration>,
-    /// Wakers of futures that wait, by the number that each future has been given. A change of the state wakes all of
-    /// them.
+    /// The wakers of waiting futures, by [`TimerFuture::number`]. A change of the state wakes all of them.
     tasks: BTreeMap<u64, Waker>,
     /// The number of the last future that has waited.
     last_task: u64,
 }
 
 impl State {
-    /// Receives, if the time has come. The next tick is set from the time of this tick, so that ticks do not drift;
-    /// ticks that were missed are left out.
+    /// Receives the timer's time or the next tick, if that time has come. A ticker's following tick is computed from
+    /// the time of this tick, so that ticks do not drift; ticks that were missed are left out.
     fn receive(&mut self, now: Instant) -> Option<Instant> {
         let when = self.due().filter(|&when| when <= now)?;
         match self.period {
@@ -511,8 +513,8 @@ impl Times {
         lock(&self.state).due()
     }
 
-    /// Returns the cancel that takes the claim of a registered wait when the state has changed. A waiter looks at the
-    /// state after it has registered, so the waiter misses no change.
+    /// Returns the cancel that ends registered waits, by taking their claims, when the state has changed. A waiter
+    /// registers with this cancel before the waiter looks at the state, and so misses no change.
     pub(crate) fn changed(&self) -> &Cancel {
         &self.changed
     }
@@ -542,8 +544,8 @@ impl std::fmt::Debug for Times {
 
 /// A future that receives from a timer or a ticker: made by [`Timer::recv_async`] and [`Ticker::recv_async`].
 ///
-/// A future that is dropped before it was ready has received nothing. While a future waits an alarm is set, so no
-/// deadlock is reported.
+/// A future that is dropped while pending has received nothing. While a future waits for a timer that is set, there is
+/// an alarm, so no deadlock is reported.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct TimerFuture<'a> {
     times: &'a Times,
@@ -588,7 +590,8 @@ impl Future for TimerFuture<'_> {
         let due = state.due();
         drop(state);
         drop(listed);
-        // A change from now on wakes the task, which then polls again: an alarm for an outdated time does no harm.
+        // Set the alarm without the lock. If the time changes meanwhile, the change wakes the task, which polls again:
+        // an alarm for the outdated time does no harm.
         this.alarm = due.map(|due| alarms::set(due, cx.waker().clone()));
         Poll::Pending
     }

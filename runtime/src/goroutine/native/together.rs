@@ -1,23 +1,23 @@
 //! Goroutines that stay on one worker because they talk to each other.
 //!
 //! A fibre has a mark, `together`, which [`together`] sets, and which a goroutine that is started under the mark
-//! inherits. The end of the goroutine takes the mark back.
+//! inherits. When a goroutine ends, the mark of its fibre is cleared.
 
 use crate::goroutine::native::fibre::current;
 
-/// Runs `f`, and keeps the goroutines that `f` starts, and those that these start, on the caller's worker.
+/// Runs `f`. The goroutines that `f` starts, and the goroutines that these start in turn, stay on the caller's worker.
 ///
 /// For goroutines that mostly talk to each other: the publisher and the subscribers of a topic, actors in a ring,
-/// clients of a server. Goroutines that have started do not move, and a family of goroutines is spread over idle
-/// workers as it begins (see [`Placement`](crate::goroutine::Placement)), because the runtime cannot tell the family
-/// from a pool whose members compute. Four publishers and eight subscribers take 0.90 us for each value when they are
-/// spread over two workers, and 0.26 us together.
+/// clients of a server. Without `together`, such a family of goroutines is spread over idle workers when the goroutines
+/// begin (see [`Placement`](crate::goroutine::Placement)), because the runtime cannot tell the family from a pool of
+/// goroutines that compute; and goroutines that have started do not move. Four publishers and eight subscribers take
+/// 0.90 us for each value when they are spread over two workers, and 0.26 us together.
 ///
 /// Not for goroutines that compute: all of them share a processor, for as long as they live. Nor for very many
-/// goroutines that are started at once: each has a stack from its start on, where a goroutine that any worker may take
-/// has a stack when the goroutine begins.
+/// goroutines that are started at once: each gets a stack in the call that starts it, while a goroutine that any worker
+/// may take gets a stack only when the goroutine begins.
 ///
-/// | started | stays |
+/// | goroutines started | stay on the caller's worker |
 /// |---|---|
 /// | by [`go`](fn@crate::goroutine::go), [`spawn`](crate::goroutine::spawn), [`scope`](fn@crate::goroutine::scope), wait groups, error groups | yes |
 /// | with a [`Placement::Worker`](crate::goroutine::Placement::Worker) | on that worker; the goroutines that such a goroutine starts go anywhere |
@@ -25,7 +25,7 @@ use crate::goroutine::native::fibre::current;
 /// | by a timer, or inside of [`blocking`](fn@crate::goroutine::blocking) and `compute` | no |
 /// | async tasks | no: they move between workers |
 ///
-/// On a thread that runs no goroutine, `together` only calls `f`.
+/// If the caller is no goroutine, `together` only calls `f`.
 ///
 /// Go has no such call: there, goroutines move.
 ///

@@ -34,9 +34,10 @@ crate::goroutine_local! {
 
 /// A subscriber whose spans belong to goroutines, not to the threads on which they take turns.
 ///
-/// Wraps another subscriber. Install this subscriber for the process, before goroutines start. Spans of threads and, by
-/// their `Instrument`, of async tasks are as without `PerGoroutine`. A subscriber that is only set for a scope
-/// (`set_default`, `with_default`) stays the thread's, as `tracing` keeps that subscriber in a thread-local.
+/// Wraps another subscriber. Install this subscriber for the process, before goroutines start. `PerGoroutine` changes
+/// nothing for spans of threads, nor for spans of async tasks, which use `Instrument`. A subscriber that is only set
+/// for a scope (`set_default`, `with_default`) stays the thread's, as `tracing` keeps that subscriber in a
+/// thread-local.
 ///
 /// The wrapped subscriber is called at switches as a [hook](add_switch_hooks): the subscriber must not wait.
 ///
@@ -116,7 +117,8 @@ fn leave(why: Leaving) {
     }
     let dispatch = get_default(Dispatch::clone);
     switching(|| spans.iter().rev().for_each(|span| dispatch.exit(span)));
-    // A goroutine that has ended has leaked the guards of its spans.
+    // Keep the spans of a goroutine that waits. If a goroutine has ended and spans are left, their guards were leaked:
+    // forget these spans.
     if why == Leaving::Waits {
         WAITING.with(|waiting| waiting.replace(Some((dispatch, spans))));
     }

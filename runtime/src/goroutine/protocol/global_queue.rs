@@ -1,7 +1,7 @@
 //! The work that any worker of a scheduler may do: work that found no room in a ring, or came from outside.
 //!
-//! A lock guards all of this work. `len` is a hint, read without the lock; [`idle`](crate::goroutine::protocol::idle)
-//! ensures that no wake-up is lost.
+//! A lock guards the queue. `len` is a hint, read without the lock. The protocol in
+//! [`idle`](crate::goroutine::protocol::idle) ensures that no wake-up is lost.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::shim::{AtomicUsize, Mutex, Ordering};
 /// The queue: see the top of this file.
 pub(crate) struct GlobalQueue<W> {
     works: CachePadded<Mutex<VecDeque<W>>>,
-    /// Number of works. Written under the lock, read without.
+    /// The number of queued works. Written under the lock, read without the lock.
     len: CachePadded<AtomicUsize>,
 }
 
@@ -43,7 +43,7 @@ impl<W: Copy> GlobalQueue<W> {
         self.len.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes one worker's share: at least one piece of work, if there is any, and at most `most`.
+    /// Takes the share of one of `workers` workers: at least one piece of work, if there is any, and at most `most`.
     pub(crate) fn pop(&self, most: usize, workers: usize) -> impl Iterator<Item = W> + use<W> {
         let mut works = self.works.lock();
         let share = (works.len() / workers.max(1) + 1).min(most).min(works.len());

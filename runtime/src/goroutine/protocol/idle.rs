@@ -10,29 +10,30 @@
 //! other side writes, with a sequentially consistent fence between (on the waker's side in [`Idle::wake`] and
 //! [`Idle::wake_any`]). So the sleeper finds the work or the waker finds the sleeper: no wake-up is lost.
 //!
-//! Work for any worker makes no wake-up while a worker is *searching*: a searcher is awake, and looks for work
-//! everywhere before it sleeps, after it has ceased to be a searcher. That is the same pair with `searching` in the
-//! place of `asleep`. If the worker finds work in this last look, whatever work, it is a searcher again
-//! ([`Idle::abort`]). A searcher that finds work and was the last searcher wakes another worker instead: where
-//! there was one piece of work there may be more. If the searcher was not the last, the fence is that of another
-//! searcher, whose step off `searching` comes after (Release in [`Idle::end_search`]).
+//! Work for any worker makes no wake-up while a worker is *searching*: a searcher is awake. Before a searcher sleeps,
+//! the worker ceases to be a searcher, and then looks for work everywhere once more. That is the same Dekker pair with
+//! `searching` in the place of `asleep`. If the worker finds any work in this last look, the worker is a searcher again
+//! ([`Idle::abort`]). If the last searcher finds work and ends its search, the worker wakes another worker: where there
+//! was one piece of work there may be more. If a searcher that ends its search was not the last, the pair's fence is
+//! that of a remaining searcher, which ends its search later (Release in [`Idle::end_search`]).
 //!
-//! A searcher that has seen fresh work, which is not to be taken yet, and no other work *naps*: it sleeps for a short
-//! while, and does not look at fresh work before. While a worker naps, more fresh work makes no wake-up
-//! ([`Idle::wake_any_for_fresh`]). Other work wakes a sleeper, which may be the napping worker. Whatever ends the nap
-//! makes the worker a searcher in the same step, under the lock. So the pair is the waker's push, fence and look at
-//! `napping` against the end of the nap and the fence with which that search ends.
+//! A searcher *naps*, that is, sleeps for a short while, if all the work that the searcher has seen is fresh, and so
+//! not to be stolen yet. Before a nap, the last look leaves fresh work out. While a worker naps, more fresh work makes
+//! no wake-up ([`Idle::wake_any_for_fresh`]). Other work wakes a sleeper, which may be the napping worker. The step
+//! that ends the nap, under the lock, also makes the worker a searcher. So the Dekker pair is: on one side the waker's
+//! push, fence and look at `napping`; on the other side the end of the nap, and the fence at the end of the search that
+//! follows.
 //!
-//! A sleeper may be listed for work of its own only, as the scheduler has more workers than it is to use. When that
-//! changes, [`Idle::wake_own_only`] wakes all of these sleepers. A worker reads once more whether it may do any work
-//! after it has been listed. The lock orders that: a worker that `wake_own_only` does not find in the list reads what
-//! was written before `wake_own_only`.
+//! If a scheduler has more workers than `set_max_procs` allows, the surplus workers are listed for work of their own
+//! only. When the limit changes, [`Idle::wake_own_only`] wakes all of these sleepers. After a worker has been listed,
+//! the worker reads once more whether it may do any work. The lock orders that: a worker that `wake_own_only` does not
+//! find in the list reads the limit that was written before `wake_own_only`.
 //!
 //! The list, and the counts that tell whether the scheduler is at rest, are under a lock: to sleep and to wake cost
 //! microseconds anyway. A sleeper counts as awake until step 3: work that the sleeper might find in step 2 is still to
-//! be done. A thread that takes a sleeper off the list counts that sleeper as awake, before the thread's own share in
-//! the counts can end. So `awake == 0` means that nothing is left that could wake a worker, except the clock (`timed`)
-//! and the world outside (`outside`: blocking calls, sockets).
+//! be done. A thread that takes a sleeper off the list counts that sleeper as awake before the thread itself can cease
+//! to count, as a worker that is awake or as a source outside. So `awake == 0` means that nothing is left that could
+//! wake a worker, except the clock (`timed`) and the world outside (`outside`: blocking calls, sockets).
 
 use crossbeam_utils::CachePadded;
 
@@ -41,7 +42,8 @@ use crate::shim::{AtomicBool, AtomicU32, Cell, Instant, Mutex, Ordering, Parker,
 
 /// The sleeping workers of one scheduler, and the number of workers that are awake.
 pub(crate) struct Idle {
-    /// Number of listed sleepers that do any work. Written under the lock; read by wakers without the lock.
+    /// The number of listed sleepers that may do work for any worker. Written under the lock; read by wakers without
+    /// the lock.
     sleeping: AtomicU32,
     /// Number of workers that look for work at this moment.
     searching: AtomicU32,
@@ -55,9 +57,9 @@ pub(crate) struct Idle {
 struct State {
     sleepers: Vec<*const Sleeper>,
     awake: u32,
-    /// Number of sleepers that will wake by themselves, for something that matters.
+    /// The number of sleepers that will wake by themselves for more than to trim memory: for a timer, for instance.
     timed: u32,
-    /// Number of other sources of work: blocking calls, sockets.
+    /// The number of sources of work outside of the scheduler: blocking calls, sockets.
     outside: u32,
 }
 
@@ -75,14 +77,13 @@ unsafe impl Send for State {}
 pub(crate) struct Sleeper {
     asleep: AtomicBool,
     parker: Parker,
-    /// True if the sleeper will wake by itself, for something that matters. Under the lock of `Idle`, as all cells
-    /// here.
+    /// True if the sleeper counts in `State::timed`. All cells of this struct are used under the lock of `Idle`.
     timed: Cell<bool>,
-    /// True if the sleeper does work that any worker can do.
+    /// True if the sleeper may do work for any worker. False: only work of its own.
     any: Cell<bool>,
     /// True if the sleeper naps.
     naps: Cell<bool>,
-    /// True if the sleeper has looked once more and found nothing, and counts as awake no more.
+    /// True if the sleeper found no work in step 2, and counts as asleep.
     asleep_for_good: Cell<bool>,
     /// True if the sleeper has been a searcher since it was taken off the list.
     to_search: Cell<bool>,
@@ -95,9 +96,9 @@ unsafe impl Sync for Sleeper {}
 /// The reason why a sleep ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Woken {
-    /// There is work for this worker, or was.
+    /// There is work for this worker, or there was.
     ForWork,
-    /// There is work for any worker, or was, or a nap is over: the worker is searching now.
+    /// There is work for any worker, or there was; or a nap is over. The worker is a searcher now.
     ToSearch,
     /// The time is up.
     ByClock,
@@ -164,8 +165,8 @@ impl Idle {
         Self { sleeping, searching, napping, workers: CachePadded::new(workers), state }
     }
 
-    /// Announces a worker that is about to be started, if there are fewer than `limit`: returns the number of workers
-    /// before.
+    /// Counts a worker that is about to be started, if there are fewer than `limit` workers, and returns the former
+    /// number of workers.
     pub(crate) fn expect(&self, limit: usize) -> Option<usize> {
         let _state = self.state.lock();
         let before = self.workers();
@@ -176,18 +177,18 @@ impl Idle {
         Some(before)
     }
 
-    /// Takes back [`expect`](Self::expect): the thread could not be started.
+    /// Undoes [`expect`](Self::expect), as the thread could not be started.
     pub(crate) fn stays_away(&self) {
         let _state = self.state.lock();
         self.workers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts a worker that was expected, and now joins, awake.
+    /// Counts as awake a worker that was expected and now joins.
     pub(crate) fn join(&self) {
         self.state.lock().awake += 1;
     }
 
-    /// Removes a worker, awake. Only workers of a bubble leave.
+    /// Removes a worker that counts as awake. Only workers of a bubble leave.
     pub(crate) fn leave(&self) {
         let mut state = self.state.lock();
         state.awake -= 1;
@@ -205,7 +206,7 @@ impl Idle {
         self.state.lock().outside += 1;
     }
 
-    /// Takes a source off the count. The source has brought its work, and brings no more.
+    /// Ends the count of a source outside of the scheduler. The source has brought its work, and brings no more.
     pub(crate) fn external_ends(&self) {
         self.state.lock().outside -= 1;
     }
@@ -215,10 +216,10 @@ impl Idle {
         self.state.lock().outside
     }
 
-    /// Returns the source of the work that the only worker of a scheduler may still run before the scheduler's clock
-    /// jumps. `has_work` returns whether work is queued.
+    /// Returns whether the only worker of a bubble's scheduler may still get work before the bubble's clock jumps, and
+    /// from where. `has_work` returns whether work is queued.
     ///
-    /// The order of the two looks matters: a source outside queues its work, and ends after that. So if
+    /// Looks at `outside` first, then calls `has_work`. A source outside queues its work before the source ends. So if
     /// the source has ended, `has_work` sees that work: the lock makes the source's stores visible.
     #[cfg_attr(not(unix), allow(dead_code))]
     pub(crate) fn left(&self, has_work: impl FnOnce() -> bool) -> Left {
@@ -242,11 +243,11 @@ impl Idle {
         self.state.lock().awake
     }
 
-    /// Returns whether a worker beside the caller's runs a goroutine. Go: not if
+    /// Returns whether another worker than the caller's runs a goroutine. Go's counterpart is false if
     /// `gomaxprocs <= npidle + nmspinning + 1`.
     ///
-    /// Three Relaxed loads, which are not one snapshot: a hint. A sleeping worker that takes no shared work
-    /// (`set_max_procs` has taken it out) counts as running.
+    /// Three Relaxed loads, which are not one snapshot: a hint. A surplus worker (see `set_max_procs`) counts as
+    /// running even while that worker sleeps.
     pub(crate) fn others_run(&self) -> bool {
         let quiet = self.sleeping.load(Ordering::Relaxed) + self.searching.load(Ordering::Relaxed);
         self.workers() > quiet as usize + 1
@@ -269,25 +270,26 @@ impl Idle {
         self.searching.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the search of a searcher that has found work. Returns true if this was the last searcher: then another
-    /// worker must search instead.
+    /// Ends the search of a searcher that has found work. Returns true if this was the last searcher: then the caller
+    /// must wake another worker to search.
     #[must_use]
     pub(crate) fn end_search(&self) -> bool {
         // The last searcher goes on to `wake_any`, which has the fence. Release: if this is not the last searcher, the
-        // steps that the caller did before, as the end of a nap, come before the fence of the searcher that is left.
+        // caller's earlier steps, such as the end of a nap, come before the fence of the searcher that is left.
         self.searching.fetch_sub(1, Ordering::Release) == 1
     }
 
     // ---- sleeping -----------------------------------------------------------------------------------------------
 
-    /// Lists the sleeper: step 1. A searcher is none from now on. `timed`: the sleeper will wake by itself for
-    /// something that matters. `any`: the sleeper can be woken for work that is not its own.
+    /// Lists the sleeper: step 1. If `searching` is true, the worker is a searcher, and ceases to be a searcher here.
+    /// If `timed` is true, the sleeper will wake by itself, for a timer, for instance. If `any` is true, the sleeper
+    /// may be woken for work for any worker.
     pub(crate) fn prepare(&self, sleeper: &Sleeper, timed: bool, any: bool, searching: bool) {
         self.list(sleeper, timed, any, false, searching);
     }
 
-    /// Lists a searcher that has seen fresh work only, and will search again soon. Otherwise as
-    /// [`prepare`](Self::prepare).
+    /// Lists a searcher that has seen fresh work only, and that naps and then searches again. Otherwise does the same
+    /// as [`prepare`](Self::prepare).
     pub(crate) fn prepare_nap(&self, sleeper: &Sleeper, timed: bool) {
         self.list(sleeper, timed, true, true, true);
     }
@@ -310,7 +312,7 @@ impl Idle {
         full_fence();
     }
 
-    /// Takes a sleeper for which there was work after all off the list: step 3. With `searched` the sleeper was a
+    /// Takes a sleeper that has found work in step 2 off the list: step 3. If `searched` is true, the sleeper was a
     /// searcher until step 1, and is a searcher again, to end its search as any searcher does.
     pub(crate) fn abort(&self, sleeper: &Sleeper, searched: bool) -> Woken {
         match self.unlist(sleeper, Woken::ForWork) {
@@ -322,7 +324,7 @@ impl Idle {
         }
     }
 
-    /// Sleeps until a waker or the deadline comes: step 3.
+    /// Sleeps until a waker unparks the sleeper, or until `deadline`: step 3.
     pub(crate) fn sleep(&self, sleeper: &Sleeper, deadline: Option<Instant>) -> Woken {
         self.sleep_by(sleeper, || sleeper.parker.park(deadline))
     }
@@ -347,7 +349,8 @@ impl Idle {
         if park() { self.why(sleeper) } else { self.unlist(sleeper, Woken::ByClock) }
     }
 
-    /// Takes the sleeper off the list for its own reason, unless a waker has taken it off for another reason.
+    /// Takes the sleeper off the list and returns `reason`. If a waker has taken the sleeper off before, returns the
+    /// waker's reason.
     fn unlist(&self, sleeper: &Sleeper, reason: Woken) -> Woken {
         let mut state = self.state.lock();
         if self.remove(&mut state, sleeper) {
@@ -365,14 +368,16 @@ impl Idle {
         if sleeper.to_search.replace(false) { Woken::ToSearch } else { Woken::ForWork }
     }
 
-    /// Takes a sleeper off the list and counts the sleeper as awake. Returns false if another thread has done so.
+    /// Takes a sleeper off the list and counts the sleeper as awake. Returns false if another thread has taken the
+    /// sleeper off before.
     fn remove(&self, state: &mut State, sleeper: *const Sleeper) -> bool {
         let Some(at) = state.sleepers.iter().position(|&s| s == sleeper) else { return false };
         self.take(state, at);
         true
     }
 
-    /// Takes the sleeper at place `at` off the list, and counts the sleeper as awake (again); after a nap as a searcher.
+    /// Takes the sleeper at place `at` off the list, and counts the sleeper as awake. If the sleeper naps, makes the
+    /// sleeper a searcher, too.
     fn take(&self, state: &mut State, at: usize) -> *const Sleeper {
         let sleeper = state.sleepers.swap_remove(at);
         // SAFETY: the sleeper was listed, so it is alive, and the lock is held, by the caller's borrow of `state`.
@@ -399,7 +404,7 @@ impl Idle {
 
     // ---- waking -------------------------------------------------------------------------------------------------
 
-    /// Wakes this worker for work that no other worker can do: waker, steps 2 and 3.
+    /// Wakes the worker of `sleeper`, if asleep, for work that no other worker can do: the waker's steps 2 and 3.
     #[inline]
     pub(crate) fn wake(&self, sleeper: &Sleeper) {
         full_fence();
@@ -408,7 +413,7 @@ impl Idle {
         }
     }
 
-    /// Wakes a worker for work that any worker can do: waker, steps 2 and 3.
+    /// Wakes a worker for work that any worker can do, unless a worker is searching: the waker's steps 2 and 3.
     #[inline]
     pub(crate) fn wake_any(&self) -> Wanted {
         self.wake_one(false)
@@ -433,14 +438,14 @@ impl Idle {
         }
     }
 
-    /// Returns whether a worker looks for work, or will look before it sleeps for longer.
+    /// Returns whether a worker searches, or if `is_fresh`, naps and will search after the nap.
     #[inline]
     fn is_looked_for(&self, is_fresh: bool) -> bool {
-        // Read in this order: the end of a nap first counts the search, then uncounts the nap.
+        // Read `napping` before `searching`: the end of a nap first adds to `searching`, then subtracts from `napping`.
         is_fresh && self.napping.load(Ordering::Relaxed) != 0 || self.searching.load(Ordering::Relaxed) != 0
     }
 
-    /// Wakes all sleepers that do work of their own only: from now on they may do any work.
+    /// Wakes all sleepers that do work of their own only, so that they see whether they may do any work now.
     pub(crate) fn wake_own_only(&self) {
         let mut state = self.state.lock();
         let mut at = 0;
@@ -522,7 +527,7 @@ mod model {
     const TO_SEARCH: &str = "a sleeper is woken to search";
     const TO_SEARCH_IN_ABORT: &str = "a sleeper that finds work is to search";
 
-    /// A queue of work: the number of pieces not taken.
+    /// A queue of work, as the number of pieces that are left.
     struct Queue(AtomicU32);
 
     impl Queue {
@@ -576,7 +581,7 @@ mod model {
         woken
     }
 
-    /// Work for one worker: that worker is never asleep for ever while there is such work.
+    /// Tests that a worker does not sleep for ever while there is work for that worker.
     #[test]
     fn a_wake_up_for_one_worker_is_not_lost() {
         check(4, &[FINDS_WORK, FINDS_WORK_UNLISTED, SLEPT, WOKEN_IN_TIME], || {
@@ -601,8 +606,8 @@ mod model {
         });
     }
 
-    /// A sleep with a deadline, which has always passed, against a waker: every unpark is answered, and the counts are
-    /// right in the end.
+    /// A sleep whose deadline has always passed runs against a waker: every unpark is consumed by a park, and the
+    /// counts are right in the end.
     #[test]
     fn the_clock_against_a_waker() {
         const BY_CLOCK: &str = "the clock wakes it";
@@ -678,8 +683,7 @@ mod model {
         });
     }
 
-    /// A clock that jumps when nothing can run does not jump past work that a source outside has brought before its
-    /// end.
+    /// A bubble's clock does not jump past work that a source outside has brought before the source ended.
     #[test]
     fn what_ends_outside_has_left_its_work() {
         const STILL_OUTSIDE: &str = "a source outside is left";
@@ -747,7 +751,8 @@ mod model {
         });
     }
 
-    /// Fresh work does not end a nap, whose time is always over in a model; the worker looks afterwards.
+    /// Fresh work does not end a nap, but the worker looks for that work after the nap. (In a model the time of a nap
+    /// is always over.)
     #[test]
     fn fresh_work_of_a_nap_is_found_after_it() {
         const IN_A_NAP: &str = "fresh work comes during a nap";
@@ -925,7 +930,8 @@ mod model {
         });
     }
 
-    /// A worker that may do work of its own only learns that it may do any work, in whatever step of its sleep it is.
+    /// A worker that may do work of its own only learns when the worker may do any work, whatever step of the sleep the
+    /// worker is in.
     #[test]
     fn a_worker_that_is_taken_out_is_let_in_again() {
         const KNOWS: &str = "the worker knows when it goes to sleep";

@@ -1,12 +1,12 @@
-//! Wake-ups from other threads: a stack that many threads push on, and that one thread takes away whole.
+//! Wake-ups from other threads: a stack onto which many threads push, and whose links one thread takes all at once.
 //!
 //! ```text
 //!  top ──▶ third ──▶ second ──▶ first ──▶ null        take_all: swaps null in, turns the list round
 //! ```
 //!
-//! The links are in the pushed items, so a push allocates nothing. No thread takes a single link off. So no harm is
-//! done if the top is taken, and pushed again, between a pusher's two steps: the same link is on top again, and the new
-//! link points to that link.
+//! The links are in the pushed items, so a push allocates nothing. No thread takes a single link off, so the ABA
+//! problem does no harm: if the top is taken and pushed again between a pusher's load and compare-exchange, the same
+//! link is on top again, and the pusher's link points to that link.
 //!
 //! *No wake-up is lost*, if the taker also sleeps. The steps are a Dekker pair with a full fence on each side; both
 //! fences are in `idle.rs`:
@@ -17,7 +17,7 @@
 //! | P2: a full fence, then looks whether the sleeper sleeps: `Idle::wake` | S2: a full fence: `Idle::prepare`; then `is_empty` |
 //!
 //! If S2 does not see P1, the sleeper's fence is before the pusher's in the order of all sequentially consistent
-//! operations, so P2 sees S1. The accesses themselves may be of any ordering.
+//! operations, so P2 sees S1. The accesses themselves may have any ordering.
 
 use std::{mem, ptr};
 
@@ -25,7 +25,7 @@ use crate::shim::{AtomicPtr, Cell, Ordering, mark};
 
 /// A link of the list in an inbox, part of the pushed item.
 pub(crate) struct Link {
-    /// The next link. The pusher's before the push, the drainer's after.
+    /// The next link. Used by the pusher before the push, and by the drainer after the push.
     next: Cell<*mut Link>,
 }
 
@@ -84,7 +84,7 @@ impl Inbox {
         Self { top: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// Puts a link in. The drainer sees the writes that the caller made before.
+    /// Puts a link in. The drainer sees the writes that the caller made before this call.
     ///
     /// # Safety
     ///
@@ -98,7 +98,7 @@ impl Inbox {
         unsafe { self.push_between(link, link) };
     }
 
-    /// Puts the links of a chain in, in one step; and empties the chain. Does nothing if the chain is empty.
+    /// Puts the links of a chain in, in one step, and empties the chain. Does nothing if the chain is empty.
     pub(crate) fn push_all(&self, chain: &mut Chain) {
         let Chain { top, bottom } = mem::replace(chain, Chain::new());
         if !top.is_null() {
@@ -110,7 +110,8 @@ impl Inbox {
 
     /// # Safety
     ///
-    /// Both links are the ends of one chain, for whose links the caller keeps the contract of [`push`](Self::push).
+    /// The two links are the ends of one chain. For each link of that chain the caller keeps the contract of
+    /// [`push`](Self::push).
     #[inline]
     unsafe fn push_between(&self, highest: *mut Link, lowest: *mut Link) {
         let mut top = self.guess_top();
@@ -132,8 +133,8 @@ impl Inbox {
 
     /// Returns a guess at the top, which need not be right. Relaxed: no thread looks into the link because of a guess.
     ///
-    /// In a model any guess is as good, and no load is better: loom remembers only the last access to an atomic. So if
-    /// another thread's load comes in between, loom does not try the interleavings in which a load comes later.
+    /// In a model the guess is null, without a load: loom remembers only the last access to an atomic, and with a load
+    /// here would leave out some interleavings of the other accesses.
     #[inline]
     fn guess_top(&self) -> *mut Link {
         if cfg!(sudog_loom) { ptr::null_mut() } else { self.top.load(Ordering::Relaxed) }
@@ -142,25 +143,25 @@ impl Inbox {
     /// Takes all links out, in the order in which they were pushed. Links that are not taken from the [`Drain`] are
     /// lost.
     ///
-    /// This is no look before sleeping: that is [`is_empty`](Self::is_empty).
+    /// Not for the look before sleeping, which is [`is_empty`](Self::is_empty).
     #[inline]
     pub(crate) fn take_all(&self) -> Drain {
-        // The usual case, an empty inbox, costs no write to a line that the pushers want.
+        // As a rule the inbox is empty: then do not write to the cache line to which the pushers write.
         if !cfg!(sudog_loom) && self.guess_top().is_null() {
             return Drain { first: ptr::null_mut() };
         }
         Drain::of_stack(self.top.swap(ptr::null_mut(), Ordering::Acquire))
     }
 
-    /// Returns whether the inbox was empty: the sleeper's half of the Dekker pair, after the sleeper's fence. Relaxed:
-    /// a worker that finds links takes them, and acquires them by that.
+    /// Returns whether the inbox was empty: the look in S2 of the Dekker pair, after the sleeper's fence. A Relaxed
+    /// load is enough: a worker that sees links takes the links by `take_all`, which has the Acquire.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.top.load(Ordering::Relaxed).is_null()
     }
 }
 
-/// The links that were in an inbox. Each link belongs to the caller again as it is returned.
+/// The links that were in an inbox, as an iterator. The caller owns each link that the iterator returns.
 #[must_use = "what is in it is in the inbox no more"]
 pub(crate) struct Drain {
     first: *mut Link,
@@ -379,8 +380,8 @@ mod models {
         });
     }
 
-    /// The drainer takes a link, and sends the link again: to a pusher that has seen the link on top nothing has
-    /// changed.
+    /// The drainer takes a link, and sends the link again. A pusher that saw this link on top before sees the same link
+    /// on top again.
     #[test]
     fn a_link_that_comes_back_deceives_no_pusher() {
         const BEFORE: &str = "the pusher is through before the first look";
@@ -414,8 +415,8 @@ mod models {
 
     const SEEN: &str = "the sleeper sees what was pushed";
 
-    /// A pusher that does not see the sleeper asleep has been seen by the sleeper. A wake-up that is lost is a
-    /// deadlock.
+    /// Tests that a pusher sees that the sleeper is asleep, or the sleeper sees the pushed link. A wake-up that is lost
+    /// is a deadlock.
     #[test]
     fn the_pusher_sees_the_sleeper_or_is_seen() {
         let test = concat!(module_path!(), "::the_pusher_sees_the_sleeper_or_is_seen");

@@ -3,14 +3,14 @@
 //!
 //! | step | by | |
 //! |---|---|---|
-//! | `push` | any thread | the first push since the last `note_read` sends the owner a note |
+//! | `push` | any thread | queues work; the first push since the last `note_read` also sends the owner a note |
 //! | `take` | the owner, when it finds the note in its inbox | |
 //!
-//! A lock guards all works: placing is rare, and starts a goroutine anyway.
+//! A lock guards all works. The lock costs little: placing is rare, and starts a goroutine anyway.
 //!
-//! The note is a link in the owner's inbox, which the owner looks at before each choice: so placed work waits no longer
-//! than a wake-up would. The note is sent under the lock: a second pusher counts on the note that the first pusher
-//! sends.
+//! The note is a link in the owner's inbox. The owner empties the inbox before each choice: so placed work waits no
+//! longer than a readied goroutine does. The note is sent under the lock, as a second pusher relies on the note that
+//! the first pusher sends.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -21,7 +21,7 @@ use crate::shim::{AtomicU32, Mutex, Ordering};
 /// The work placed on one worker: see the top of this file.
 pub(crate) struct PinnedWork<W> {
     state: Mutex<State<W>>,
-    /// Number of works, as a hint. Written under the lock.
+    /// The number of works, as a hint. Written under the lock, read without the lock.
     len: AtomicU32,
     note: Link,
 }
@@ -38,8 +38,8 @@ impl<W> State<W> {
     }
 }
 
-// SAFETY: the note belongs to the thread that has set `noted`, until that thread has pushed the note; then to the inbox.
-// The works are under the lock.
+// SAFETY: the thread that has set `noted` owns the note until that thread has pushed the note; then the inbox owns the
+// note. The works are under the lock.
 unsafe impl<W: Send> Sync for PinnedWork<W> {}
 
 impl<W> PinnedWork<W> {

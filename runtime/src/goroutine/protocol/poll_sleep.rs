@@ -2,20 +2,20 @@
 //!
 //! | sleeper | waker |
 //! |---|---|
-//! | 1. `polling = true` | 1. unparks the parker, which is ready then |
+//! | 1. `polling = true` | 1. unparks the sleeper's parker: from then on the parker is ready |
 //! | 2. looks whether the parker is ready | 2. reads `polling` |
 //! | 3. unless the parker is ready: polls, until an event or an interrupt | 3. if `polling` is true: interrupts the poller |
 //!
 //! Steps 1 and 2 are a Dekker pair, with a sequentially consistent fence between 1 and 2 on both sides: the sleeper
-//! finds its parker ready, or the waker finds the sleeper polling. An interrupt stays until a sleeper takes it, so
-//! an interrupt that comes between 2 and 3 of the sleeper ends the poll at once. An interrupt that comes too late ends
-//! the next poll, for nothing.
+//! finds its parker ready, or the waker finds the sleeper polling. An interrupt stays until a sleeper takes it, so an
+//! interrupt that comes between 2 and 3 of the sleeper ends the poll at once. An interrupt that comes too late ends the
+//! next poll without a reason, which does no harm.
 //!
 //! Go: `netpollBreak` of `runtime/netpoll_epoll.go` (1.27).
 
 use crate::shim::{AtomicBool, Ordering, Parker, full_fence};
 
-/// A flag that is true while a worker sleeps in the poller.
+/// The state of a worker that may sleep in the poller: see the top of this file.
 pub(crate) struct PollSleep {
     polling: AtomicBool,
 }
@@ -34,7 +34,7 @@ impl PollSleep {
             poll();
         }
         self.polling.store(false, Ordering::Relaxed);
-        // The parker is ready, so `park` returns at once. `park` has the Acquire.
+        // If the parker is ready, `park` returns at once. `park` also has the Acquire that pairs with the unpark.
         parker.is_ready() && parker.park(None)
     }
 

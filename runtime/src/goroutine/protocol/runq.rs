@@ -15,14 +15,14 @@
 //! | `push` stores tail | Release | thief's load of tail | the thief sees the slots, and the memory that the work points to |
 //! | taker moves head | Release | owner's load of head in `push` | the taker has read the slots before the owner writes them anew |
 //! | thief loads head, then tail | Acquire, Acquire | any move of head | tail is never behind head; see `is_empty` |
-//! | slots | Relaxed | | ordered by the above; atomic because a thief may read a word that the owner writes, and then discards that word |
+//! | slots | Relaxed | | ordered by tail and head. Atomic, because a thief may read a word while the owner writes that word; the thief then discards the word |
 //!
-//! A taker reads the slots first and moves the head after. The owner does not write to a slot before it has seen the
+//! A taker first reads the slots, and then moves the head. The owner does not write to a slot before it has seen the
 //! head move past that slot. So if the compare-exchange finds the head unmoved, the words that were read are the words
 //! that were queued.
 //!
 //! *Ageing*: goroutines that talk to each other wake each other all the time, and should stay on one worker. A thief
-//! notes the tail when it first passes by. Later the thief takes only work that was put in before and is still there.
+//! notes the tail when it first looks at the ring. Later the thief takes only work that was put in before that look.
 
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
@@ -31,11 +31,11 @@ use crossbeam_utils::CachePadded;
 
 use crate::shim::{AtomicUsize, Ordering, mark};
 
-/// A goroutine or task to run. To the queues a work is a word that is not zero.
+/// A goroutine or task to run, as a word that is not zero. The queues do not look into the word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Work(pub(crate) NonZeroUsize);
 
-/// The largest number of works that are taken at once.
+/// The largest number of works that a taker takes at once.
 pub(crate) const BATCH: usize = 128;
 
 /// Room for the works that are taken at once.
@@ -43,8 +43,8 @@ pub(crate) type Batch = [MaybeUninit<Work>; BATCH];
 
 /// The queue: see the top of this file. The owner is the one thread that may put work in.
 pub(crate) struct Ring<const N: usize = 256> {
-    // Indices are words so that on 64 bits they never wrap around: a head with an unchanged value has not moved, even
-    // for a taker that slept meanwhile. (Go's have 32 bits.)
+    // Indices are of type `usize`, so that on 64-bit systems an index never wraps around: a head that has the same
+    // value has not moved, however long the taker slept meanwhile. (Go's indices have 32 bits.)
     head: CachePadded<AtomicUsize>,
     tail: CachePadded<AtomicUsize>,
     slots: [AtomicUsize; N],
@@ -115,8 +115,8 @@ impl<const N: usize> Ring<N> {
         None
     }
 
-    /// Takes the older half, rounded up, to make room, and returns the number of works taken: 0 if the ring is empty,
-    /// or if a thief has just made room.
+    /// Takes the older half of the works, rounded up, to make room. Returns the number of works taken: 0 if the ring is
+    /// empty, or if a thief has just made room.
     ///
     /// # Safety
     ///
@@ -133,9 +133,9 @@ impl<const N: usize> Ring<N> {
         0
     }
 
-    /// Takes up to half of the queued work, rounded up, oldest first, and no work that was put in since
-    /// [`tail`](Self::tail) returned `older_than`. For thieves. Returns the number of works taken; 0 only if there is
-    /// no work of that age.
+    /// Takes up to half of the queued work, rounded up, oldest first, but only work that was put in before
+    /// [`tail`](Self::tail) returned `older_than`. For thieves. Returns the number of works taken: 0 only if there is
+    /// no such work.
     pub(crate) fn steal(&self, older_than: u32, out: &mut Batch) -> usize {
         let mut head = self.head.load(Ordering::Acquire);
         loop {
@@ -146,7 +146,8 @@ impl<const N: usize> Ring<N> {
                 head = self.head.load(Ordering::Acquire);
                 continue;
             }
-            // Negative if the head has passed `older_than`. Modulo 2^32, for an age is only a hint.
+            // The difference is negative if the head has passed `older_than`. Modulo 2^32 is enough, as the age is only
+            // a hint.
             let aged = older_than.wrapping_sub(head as u32).cast_signed().max(0) as usize;
             let n = queued.div_ceil(2).min(aged);
             if n == 0 {
@@ -169,35 +170,35 @@ impl<const N: usize> Ring<N> {
         self.tail.load(Ordering::Relaxed) as u32
     }
 
-    /// Returns the index where the next work is taken, or was taken, if a thief has been there since. All queued work
-    /// is younger. For the owner.
+    /// Returns the index of the oldest work, or an earlier index if a thief has taken work meanwhile. No queued work is
+    /// older. For the owner.
     #[cfg(not(sudog_loom))]
     #[inline]
     pub(crate) fn head(&self) -> u16 {
         self.head.load(Ordering::Relaxed) as u16
     }
 
-    /// Returns whether work is queued that was put in before [`tail`](Self::tail) returned `tail`, of which the caller
-    /// has kept 16 bits. For the owner. A thief may have taken that work by the time the caller looks.
+    /// Returns whether work is queued that was put in before [`tail`](Self::tail) returned an index whose lower 16 bits
+    /// are `tail`. For the owner. A thief may take that work before the caller does.
     ///
-    /// If the head has passed `tail` by almost 2^16, the answer is wrong, until the owner has taken `N` more.
+    /// If the head has passed `tail` by almost 2^16, the answer is wrong, until `N` more works have been taken.
     #[cfg(not(sudog_loom))]
     #[inline]
     pub(crate) fn holds_older_than(&self, tail: u16) -> bool {
-        // Such work is in one of the `N` slots after the head. Relaxed: thieves move the head forward only. An outdated
-        // head means that the owner finds the ring empty, or newer work, once.
+        // There is such work if `tail` is at most `N` after the head. Relaxed: thieves only move the head forward. If
+        // the head is outdated, the owner finds the ring empty, or newer work, once.
         let ahead = tail.wrapping_sub(self.head());
         ahead.wrapping_sub(1) < N as u16
     }
 
-    /// Returns the number of works that can be put in, at least. For the owner.
+    /// Returns the number of works for which there is room. Thieves may make more room meanwhile. For the owner.
     #[cfg(not(sudog_loom))]
     pub(crate) fn room(&self) -> usize {
         N - self.len()
     }
 
-    /// Returns the number of works queued at some moment during the call, if the caller is the owner; else about that
-    /// number.
+    /// Returns the number of works that were queued at some moment during the call. For callers that are not the owner,
+    /// the number is only a hint.
     #[cfg(not(sudog_loom))]
     pub(crate) fn len(&self) -> usize {
         // Acquire, as in `is_empty`: the tail is not behind the head.
@@ -207,7 +208,7 @@ impl<const N: usize> Ring<N> {
 
     /// Returns whether the ring was empty at some moment during the call.
     ///
-    /// The last look before sleeping must come after a full fence, and the look for sleepers after a `push` too.
+    /// The last look before sleeping must come after a full fence. So must, after a `push`, the look for sleepers.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Acquire, so that the tail is of the same time or later. If work had been queued when the head was read, the
@@ -216,7 +217,8 @@ impl<const N: usize> Ring<N> {
         head == self.tail.load(Ordering::Relaxed)
     }
 
-    /// Takes `n` works from `head` on, or returns the head if it has moved. `out` may be written to in both cases.
+    /// Takes `n` works, from index `head` on. If the head is not at `head` any more, returns the present head as the
+    /// error. `out` may be written to in both cases.
     ///
     /// # Safety
     ///
@@ -229,11 +231,12 @@ impl<const N: usize> Ring<N> {
             // names.
             out.write(unsafe { self.read(head.wrapping_add(i)) });
         }
-        // Acquire for a thief that fails and tries again from the head that this returns.
+        // Acquire on failure: a thief tries again from the head that is returned.
         self.head.compare_exchange(head, head.wrapping_add(n), Ordering::Release, Ordering::Acquire).map(drop)
     }
 
-    /// Returns the work in the slot of `index`: newer work than that of `index`, if the head has passed `index`.
+    /// Returns the work in the slot of `index`. If the head has passed `index`, that may be newer work in the same
+    /// slot.
     ///
     /// # Safety
     ///
@@ -251,7 +254,7 @@ impl<const N: usize> Ring<N> {
         &self.slots[index & (N - 1)]
     }
 
-    /// Returns a ring that looks as if a lot of work had been through the ring.
+    /// Returns an empty ring whose head and tail are `index`, as if much work had been through the ring.
     #[cfg(test)]
     fn starting_at(index: usize) -> Self {
         let ring = Self::new();

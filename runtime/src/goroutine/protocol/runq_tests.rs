@@ -1,4 +1,4 @@
-//! The ring alone, and against thieves: models under loom, a stress test on the machine.
+//! Tests of the ring, without thieves and with thieves: models under loom, and a stress test on the machine.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn taken(n: usize, out: &Batch) -> Vec<usize> {
     out[..n].iter().map(|work| unsafe { work.assume_init() }.0.get()).collect()
 }
 
-/// Steals with an age limit that excludes no queued work.
+/// Steals with an age limit that leaves out no queued work.
 fn steal<const N: usize>(ring: &Ring<N>) -> Vec<usize> {
     let mut out = batch();
     let n = ring.steal(ring.tail(), &mut out);
@@ -113,7 +113,7 @@ mod alone {
                 assert_eq!(pop(&ring), Some(i));
             }
             assert!(!holds_older(full));
-            // Younger work comes and goes, until the head has passed the mark by almost 2^16.
+            // Push and pop younger work, until the head has passed the noted tail by almost 2^16.
             for _ in 0..(1 << 16) - 16 - 1 {
                 assert_eq!((push(&ring, 1), pop(&ring), holds_older(full)), (Ok(()), Some(1), false));
             }
@@ -261,7 +261,7 @@ mod models {
         must_reach(states, || builder.check(run));
     }
 
-    /// Slots are used again while a thief may still look at them.
+    /// The owner uses slots again while a thief may still look at these slots.
     fn push_and_pop<const LAST: usize>(world: &World<2>) -> (Vec<usize>, usize) {
         let (mut got, mut n) = (Vec::new(), 1);
         while n <= LAST {
@@ -325,7 +325,7 @@ mod models {
             let popped = Arc::new(std::sync::atomic::AtomicBool::new(false));
             let other = thread::spawn({
                 let world = world.clone();
-                // No step of the model: tells whether the main thread is before its pop, or after.
+                // An atomic of `std`, which is no step of the model: tells whether the main thread has done its pop.
                 let popped = popped.clone();
                 move || {
                     let before = popped.load(Ordering::Relaxed);
@@ -344,7 +344,7 @@ mod models {
         must_reach(states, || loom::model(run));
     }
 
-    /// Looks at the ring as idle workers do before they sleep.
+    /// Tests the look at the ring that idle workers take before they sleep.
     #[test]
     fn what_is_never_empty_never_looks_empty() {
         beside_a_push_and_a_pop(1, &[BEFORE, BETWEEN, AFTER], |world| assert!(!world.ring.is_empty()));

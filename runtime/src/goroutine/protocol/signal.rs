@@ -3,19 +3,19 @@
 //!
 //! | waker | waiter |
 //! |---|---|
-//! | 1. does the deed that the future waits for | 1. takes the permit |
+//! | 1. makes the change that the future waits for | 1. takes the permit |
 //! | 2. `woken.swap(true)` | 2. `woken.swap(false)` |
 //! | 3. if step 2 found false: releases a permit | 3. polls |
 //!
-//! `woken` is true from a waker's step 2 to the waiter's, and there is one permit for that time. Each waker is followed
-//! by a poll that sees the waker's step 1: all changes of `woken` are read-modify-writes, so a waker's step 2 that
-//! finds true is in the release sequence that the waiter's step 2 reads from. So the waiter's step 2 is Acquire, and
-//! the waker's step 2 is Release.
+//! `woken` is true from a waker's step 2 to the waiter's step 2, and one permit is released for that time. After each
+//! waker's step 2 comes a poll that sees the waker's step 1. All changes of `woken` are read-modify-writes, so even a
+//! waker's step 2 that finds true is part of the release sequence from which the waiter's step 2 reads. So the waiter's
+//! step 2 is Acquire, and the waker's step 2 is Release.
 //!
-//! With a plain store in the place of the waiter's step 2 this is lost, even if both are sequentially consistent: the
-//! store comes after the waker's step 2 in the order of all such operations, but reads nothing from that step. The poll
-//! may then miss the waker's step 1, and the waker has left the wake-up to a permit that is gone: the future is never
-//! polled again.
+//! With a store in the place of the waiter's swap this does not hold, even if the store and the waker's swap are
+//! sequentially consistent: the store comes after the waker's step 2 in the order of all such operations, but reads
+//! nothing from that step. Then the poll may miss the waker's step 1. The waker has released no permit, as `woken` was
+//! true, and the permit of the earlier waker is taken: the future is never polled again.
 
 use crate::sema::{self, WaitError, WaitLimit};
 use crate::shim::{AtomicBool, AtomicU32, Ordering};
@@ -37,7 +37,7 @@ impl Signal {
         self.woken.swap(false, Ordering::Acquire);
     }
 
-    /// Waits as [`Signal::wait`], but gives up at a limit. Then neither step has been done.
+    /// Waits as [`Signal::wait`] does, but gives up at a limit. If so, neither step 1 nor step 2 has been done.
     #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
     pub(crate) fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         sema::semacquire_limited(&self.permits, sema::Order::Fifo, limit)?;
@@ -48,7 +48,7 @@ impl Signal {
     /// Wakes the waiter: the waker's steps 2 and 3.
     pub(crate) fn wake(&self) {
         if !self.woken.swap(true, Ordering::Release) {
-            // Do not switch: a waker has others to wake.
+            // Do not switch to another goroutine: the caller may have more wakers to call.
             crate::goroutine::without_switching(|| sema::semrelease(&self.permits, sema::Wake::Normal));
         }
     }
@@ -62,11 +62,11 @@ mod model {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Polls a future that is ready when two wakers have done their part. Each waker wakes the future; a wake-up that
+    /// Polls a future that is ready when two wakers have done their step 1. Each waker wakes the future; a wake-up that
     /// is lost is a deadlock.
     ///
-    /// The model runs under both conventions, because one convention has fences that hide the fault of the store that
-    /// the top of this file warns of, with SeqCst.
+    /// The model runs under both of `under_both`'s conventions, because the fences of one convention hide the fault of
+    /// the SeqCst store of which the top of this file warns.
     #[test]
     fn each_wake_is_followed_by_a_poll_that_sees_what_came_before_it() {
         under_both(|| {

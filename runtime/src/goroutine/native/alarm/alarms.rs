@@ -38,10 +38,10 @@ use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::{bubble, clock, sysmon};
 use crate::panics::drop_payload;
 
-/// The time for which a leader without alarms stays.
+/// The time after which a leader without alarms ends.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// The name of an alarm.
+/// The key by which [`cancel`] finds an alarm.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Key {
     Here(Place),
@@ -49,7 +49,7 @@ pub(crate) enum Key {
     Bubble(bubble::Key),
 }
 
-/// The shard of an alarm, and the place in that shard.
+/// The shard of an alarm, and the alarm's key in that shard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     shard: usize,
@@ -61,7 +61,7 @@ type InShard = (Instant, u64);
 
 /// The alarms that some of the workers set; the first shard also has those of other threads.
 struct Shard {
-    /// The alarms in the order of time.
+    /// The alarms, in the order in which they are due.
     alarms: BTreeMap<InShard, Waker>,
     next: u64,
 }
@@ -87,7 +87,7 @@ static ALARMS: [CachePadded<Mutex<Shard>>; SHARDS] =
     [const { CachePadded::new(Mutex::new(Shard { alarms: BTreeMap::new(), next: 0 })) }; SHARDS];
 static STATE: Mutex<State> =
     Mutex::new(State { led: false, until: None, threads: 0, waking: 0, begun: 0, seen: 0, look: None });
-/// Notified when an alarm is due before the leader would look.
+/// Notified when a new alarm is due before the leader would wake.
 static CHANGED: Condvar = Condvar::new();
 
 /// Locks the state. No user code runs under this lock.
@@ -169,8 +169,7 @@ pub(crate) fn threads() -> usize {
     lock().threads
 }
 
-/// Starts another thread if an alarm is due and all threads are held up by their wakers. Called by the watcher at each
-/// look.
+/// Starts another thread if an alarm is due and all threads still run wakers. Called by the watcher at each look.
 pub(crate) fn supervise(now: Instant) {
     let mut state = lock();
     let held_up = !state.led && state.begun == state.seen;
@@ -184,7 +183,7 @@ pub(crate) fn supervise(now: Instant) {
 /// watcher before it sleeps.
 pub(crate) fn next_look(now: Instant) -> Option<Instant> {
     let mut state = lock();
-    // An alarm that is due at the end of time needs no look.
+    // If the clock cannot count the time of the look, no look is needed.
     state.look = state.first().and_then(|(first, _)| first.max(now).checked_add(clock::TICK));
     state.look
 }
@@ -204,7 +203,7 @@ fn start(mut state: MutexGuard<'static, State>) {
     }
 }
 
-/// Runs a thread that begins as the leader.
+/// The main function of a thread that begins as the leader.
 fn lead() {
     let mut state = lock();
     loop {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::goroutine::native::alarm::alarms;
 
-/// A timer that is set. A forgotten `Alarm` goes off all the same.
+/// A timer that [`alarm`] has set. The timer goes off even if this value is dropped.
 #[derive(Debug)]
 pub struct Alarm(alarms::Key);
 

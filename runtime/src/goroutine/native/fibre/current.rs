@@ -1,4 +1,4 @@
-//! The worker that this thread is, the goroutine that runs on this thread, and the steps by which a goroutine waits.
+//! The calling thread's worker and running goroutine, and the steps by which a goroutine waits.
 
 use crate::shim::system;
 use crate::shim::system::atomic::AtomicU64;
@@ -30,7 +30,7 @@ system::thread_local! {
         const { Current { worker: Cell::new(None), fibre: Cell::new(None), fixed: Cell::new(0) } };
 }
 
-/// Returns the worker that the calling thread is.
+/// Returns the worker whose thread the caller is. None: the thread is no worker.
 #[inline]
 pub(crate) fn worker() -> Option<&'static Worker> {
     CURRENT.with(|here| here.worker.get())
@@ -46,11 +46,11 @@ pub(crate) fn fibre() -> Option<&'static Fibre> {
     CURRENT.with(|here| here.fibre.get())
 }
 
-/// Returns the active set (of `sudog-csp`) that the calling goroutine belongs to: the set that the goroutine has set,
-/// else null. Null for a thread.
+/// Returns the pointer that the calling goroutine has passed to [`set_active_set`]: the set of `sudog-csp` to which the
+/// goroutine belongs. Null if the goroutine has set none, or if the caller is a thread.
 ///
-/// A goroutine-local would cost a hash lookup at each wait on a channel, and an allocation in each goroutine that
-/// waits.
+/// This is no goroutine-local, which would cost a hash lookup at each wait on a channel, and an allocation in each
+/// goroutine that waits.
 #[inline]
 #[must_use]
 pub fn active_set() -> *const () {
@@ -89,7 +89,7 @@ pub(crate) fn running() -> Option<Running> {
     Some(Running { guard: fibre.extent.guard(), size: fibre.extent.size(), name, id: fibre.id.get() })
 }
 
-/// Returns whether the calling goroutine has so many bytes of stack left, or the caller is a thread.
+/// Returns whether the calling goroutine has `bytes` bytes of stack left. True if the caller is a thread.
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) fn has_room(bytes: usize) -> bool {
     fibre().is_none_or(|fibre| fibre.has_room(bytes))
@@ -103,9 +103,9 @@ pub(crate) fn stack_addresses() -> Option<std::ops::Range<usize>> {
 
 /// A goroutine that waits, or may wait.
 ///
-/// A `FibreRef` is only an identity: it may outlive the goroutine, and the fibre. Only two kinds of code look into the
-/// fibre: `ready`, whose caller vouches that the fibre is alive, and callers that have found the fibre to be the
-/// running one.
+/// A `FibreRef` is only an identity, and may outlive the goroutine and the fibre. Two kinds of code look into the
+/// fibre: `ready`, whose caller guarantees that the fibre is alive, and code that has found this fibre to be the
+/// running fibre.
 #[derive(Clone, Copy)]
 pub(crate) struct FibreRef(NonNull<Fibre>);
 
@@ -120,7 +120,7 @@ pub(crate) fn current() -> Option<FibreRef> {
 /// process.
 #[inline]
 pub(crate) fn switchable() -> Option<&'static Fibre> {
-    // A goroutine does not switch while the thread panics: other goroutines would look as if they panicked.
+    // A goroutine does not switch while the thread panics: `thread::panicking` would be true in the other goroutines.
     CURRENT.with(|here| here.fibre.get().filter(|_| here.fixed.get() == 0 && !thread::panicking()))
 }
 
@@ -151,8 +151,8 @@ impl FibreRef {
         park_in_place(self.running(), None);
     }
 
-    /// Returns the fibre. Panics unless that fibre runs on this thread: a `G` can be left where another goroutine of
-    /// this thread finds the `G`.
+    /// Returns the fibre. Panics unless that fibre runs on this thread: safe code may hand a goroutine's `G` to another
+    /// goroutine.
     #[inline]
     fn running(self) -> &'static Fibre {
         match fibre() {
@@ -161,7 +161,7 @@ impl FibreRef {
         }
     }
 
-    /// Returns whether this is a goroutine of the caller's own worker.
+    /// Returns whether this goroutine's worker is the caller's worker.
     ///
     /// # Safety
     ///
@@ -196,8 +196,8 @@ impl FibreRef {
     }
 }
 
-/// Readies goroutines. Hands those of another worker over together, so that this worker looks into its inbox once, and
-/// not while the next goroutine comes in.
+/// A batch of goroutines to ready. The batch hands goroutines of another worker over together, so that the other worker
+/// looks into its inbox once, and not while the next goroutine comes in.
 pub(crate) struct ReadyBatch {
     /// The worker of the goroutines in the chain.
     home: Option<&'static Worker>,
@@ -217,7 +217,8 @@ impl ReadyBatch {
     ///
     /// # Safety
     ///
-    /// The contract of [`FibreRef::ready`] holds. The batch is dropped, and the caller does not switch before that.
+    /// The contract of [`FibreRef::ready`] holds. The batch is dropped, and the caller does not switch to another
+    /// goroutine before that.
     #[inline]
     pub(crate) unsafe fn ready(&mut self, goroutine: FibreRef) {
         // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
@@ -266,7 +267,7 @@ fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
     fibre.suspend();
 }
 
-/// Waits for `ready` without switching: the whole worker waits.
+/// Waits for `ready` without switching to another goroutine: the whole worker waits.
 #[cold]
 fn park_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
     stall::in_place(|| wait_in_place(fibre, deadline))
@@ -288,7 +289,8 @@ fn wait_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult
     ParkResult::Unparked
 }
 
-/// Lets the other goroutines of this worker go first. Called at the end of a release that has handed over.
+/// Lets the other goroutines of this worker run first. Called, for instance, at the end of a release that has handed
+/// its permit to a waiter.
 #[inline]
 pub(crate) fn give_way() {
     if let Some(fibre) = switchable() {
@@ -298,8 +300,8 @@ pub(crate) fn give_way() {
 
 /// Yields to other goroutines: `gosched`. Returns false if the caller is not a goroutine, or may not switch.
 ///
-/// Always inline: after a switch the processor predicts the return for another stack, and the misprediction costs more
-/// than the switch.
+/// Always inlined: the processor mispredicts each return that follows a switch to another stack, which costs more than
+/// the switch.
 #[inline(always)]
 pub(crate) fn yield_now() -> bool {
     let Some(fibre) = switchable() else { return false };
@@ -307,7 +309,7 @@ pub(crate) fn yield_now() -> bool {
     true
 }
 
-/// Lets other goroutines run if the calling goroutine has run for long. Part of calls into the runtime.
+/// Lets other goroutines run if the calling goroutine has run for long. Part of many calls into the runtime.
 #[inline(always)]
 pub(crate) fn safepoint() {
     if let Some(fibre) = fibre()
@@ -317,7 +319,8 @@ pub(crate) fn safepoint() {
     }
 }
 
-/// Returns whether the watcher has asked for a [`safepoint`]. Serves calls that are too frequent to be counted.
+/// Returns whether the watcher has asked for a [`safepoint`]. For calls that are so frequent that even [`safepoint`]
+/// costs too much.
 #[inline(always)]
 pub(crate) fn safepoint_is_asked_for() -> bool {
     fibre().is_some_and(|fibre| fibre.worker.is_asked())
@@ -332,17 +335,18 @@ fn look_at_clock(fibre: &Fibre) {
     }
 }
 
-/// Returns whether round number `iter` of spinning may help.
+/// Returns whether a caller that waits may spin for round number `iter`.
 ///
-/// Spinning may help a caller that is a thread, or counts as a thread. Spinning may help a goroutine if another worker
-/// runs a goroutine and, except in the first round, the caller's worker has no other goroutine to run.
+/// A thread may spin, and so may a goroutine that may not switch. Another goroutine may spin if another worker runs a
+/// goroutine and, except in the first round, the caller's worker has no other goroutine to run.
 #[inline]
 pub(crate) fn may_spin(iter: u32) -> bool {
     // A goroutine that cannot switch lets no other goroutine of its worker run, whether that goroutine spins or sleeps.
     switchable().is_none_or(|fibre| fibre.worker.sched().others_run() && (iter == 0 || !fibre.worker.has_work()))
 }
 
-/// Returns whether a worker of the caller's scheduler sleeps. True if the caller is a thread, or counts as a thread.
+/// Returns whether a worker of the caller's scheduler sleeps. True if the caller is a thread, or a goroutine that may
+/// not switch.
 #[must_use]
 pub(crate) fn any_worker_sleeps() -> bool {
     switchable().is_none_or(|fibre| fibre.worker.sched().any_sleeps())
@@ -355,8 +359,7 @@ pub fn on_goroutine() -> bool {
     fibre().is_some()
 }
 
-/// Runs `f` with switching forbidden: a call in `f` that blocks then blocks the whole worker, as such a call blocks a
-/// thread.
+/// Runs `f` without switching to other goroutines: a call in `f` that blocks the goroutine blocks the whole worker.
 ///
 /// For code that relies on strictly nested frames on a thread. An example is a scope that a library keeps in a
 /// thread-local, by saving the outer scope and restoring that scope later. Other goroutines of this worker run only
@@ -400,7 +403,7 @@ pub(crate) fn id() -> u64 {
     fibre().map_or(0, |fibre| fibre.id.get())
 }
 
-/// Returns number and name of the calling goroutine, as reports print them.
+/// Returns the number and the name of the calling goroutine, as reports print them.
 #[cold]
 pub(crate) fn describe() -> Option<String> {
     fibre().map(Fibre::describe)

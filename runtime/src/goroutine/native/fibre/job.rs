@@ -6,8 +6,9 @@
 //!  └──────┴────────┴─────────┴───────────────────────────────┘
 //! ```
 //!
-//! A job is [`Work`] with bit 0 clear. With bit 0 set, the work is an async task that wants to be polled. Both are
-//! `Send`, so they may go from worker to worker. A stack is bound to the work when the work runs.
+//! A [`Work`] is a pointer. If bit 0 is clear, the pointer is to a job; if bit 0 is set, to an async task that is to be
+//! polled. Jobs and tasks are `Send`, so they may move from worker to worker. Work gets a stack when a worker runs the
+//! work.
 
 use std::any::Any;
 use std::fmt::Write as _;
@@ -29,10 +30,10 @@ use crate::goroutine::protocol::inbox::Link;
 use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
 
-/// The number of words of closure that a job holds itself.
+/// The size, in words, of the largest closure that a job holds without a box.
 const WORDS: usize = 5;
 
-/// See the top of this file.
+/// A goroutine that has not started: see the top of this file.
 #[repr(C)]
 pub(crate) struct Job {
     /// The link in an inbox. The first field, so that a pointer to the link is a pointer to the job. Also the link in
@@ -45,7 +46,7 @@ pub(crate) struct Job {
 
 /// The part of a job that depends on the type of the closure.
 pub(crate) struct Vtable {
-    /// Takes the closure out, frees the job, and runs the closure. Never unwinds.
+    /// Takes the closure out of the job, frees the job, and runs the closure. Never unwinds.
     run: unsafe fn(NonNull<Job>, &'static Worker),
     /// The name of the type, which has the path of the function that started the goroutine.
     origin: fn() -> &'static str,
@@ -59,22 +60,22 @@ impl Vtable {
         const { &Self { run: run::<F>, origin: std::any::type_name::<F> } }
     }
 
-    /// Returns the code that started a goroutine: the type of the closure, without our own functions around that
+    /// Returns the type name of the user's closure that the goroutine runs, without this project's closures around that
     /// closure.
     pub(crate) fn origin(&self) -> &'static str {
         closure_of_the_user((self.origin)())
     }
 }
 
-/// Strips the functions that this project and the standard library have put around a closure: the name
-/// `sudog_runtime::..::spawn<T, app::serve::{{closure}}>::{{closure}}` becomes `app::serve::{{closure}}`.
+/// Strips from a type name the functions that this project and the standard library have put around the user's closure:
+/// the name `sudog_runtime::..::spawn<T, app::serve::{{closure}}>::{{closure}}` becomes `app::serve::{{closure}}`.
 fn closure_of_the_user(name: &'static str) -> &'static str {
     const OURS: [&str; 7] =
         ["sudog_runtime::", "sudog_sync::", "sudog_csp::", "sudog_net::", "core::", "alloc::", "std::"];
     let is_ours = |name: &str| OURS.iter().any(|prefix| name.starts_with(prefix));
     let mut rest = name;
     while is_ours(rest) {
-        // In all of our functions the closure is the last argument of the last function.
+        // In all names of our functions the closure is the last generic argument of the last function.
         match last_argument(rest) {
             Some(argument) if !argument.starts_with("dyn ") => rest = argument,
             _ => return name,
@@ -148,7 +149,7 @@ macro_rules! box_if_large {
     };
 }
 
-/// Packs the closure of a goroutine that a user starts.
+/// Packs the closure of a new goroutine into a job.
 #[inline]
 pub(crate) fn pack<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
 where
@@ -163,7 +164,8 @@ where
 ///
 /// # Safety
 ///
-/// The closure runs on a thread to which it may be moved, and runs before the values that it borrows end.
+/// The closure may be moved to the thread that runs it, and the values that the closure borrows live until the run has
+/// ended.
 #[inline]
 pub(crate) unsafe fn pack_unchecked<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
 where
@@ -201,7 +203,7 @@ impl<T> Expose for NonNull<T> {
     }
 }
 
-/// Packs an async task that wants to be polled.
+/// Packs an async task that is to be polled.
 pub(crate) fn pack_task(task: Runnable) -> Work {
     let raw = task.into_raw().addr_and_expose();
     debug_assert_eq!(raw.get() & 1, 0);
@@ -224,7 +226,7 @@ pub(crate) unsafe fn unpack(work: Work) -> Unpacked {
     }
 }
 
-/// Returns the size of stack that a piece of work asks for.
+/// Returns the stack size that the builder of a goroutine has set. None: the default size.
 #[inline]
 pub(crate) fn stack_size(work: Work) -> Option<usize> {
     if work.0.get() & 1 != 0 {
@@ -235,7 +237,7 @@ pub(crate) fn stack_size(work: Work) -> Option<usize> {
     unsafe { (*job).details.as_ref() }.and_then(|details| details.stack_size)
 }
 
-/// Links an unused job in front of a list.
+/// Writes `next` into an unused job, as the link of a list of spare jobs.
 #[inline]
 pub(crate) fn link_spare(job: NonNull<Job>, next: Option<NonNull<Job>>) {
     // SAFETY: `job` is memory for an unused job, whose first word has no other user.

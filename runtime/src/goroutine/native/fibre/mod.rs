@@ -7,21 +7,22 @@
 //!  └───────┴─────────────────────────────────┴───────────────────────────────┴────────┘
 //! ```
 //!
-//! The control block is at the high end of the stack, so that a blocked goroutine costs one page. A fibre belongs to
-//! one worker as long as it exists, and runs one goroutine after another. When a goroutine has ended and the next piece
-//! of work has not started yet, the fibre runs that work at once. Otherwise the fibre goes to its worker's list of
-//! spare fibres, and keeps its stack.
+//! The control block [`Fibre`] is at the high end of the stack, so that a blocked goroutine costs one page. A fibre
+//! belongs to one worker as long as it exists, and runs one goroutine after another. When a goroutine has ended and the
+//! next piece of work has not started yet, the fibre runs that work at once. Otherwise the fibre goes to its worker's
+//! list of spare fibres, and keeps its stack.
 //!
 //! | state | the fibre is | next state |
 //! |---|---|---|
 //! | `Spare` | in the list of spare fibres | `Running`, with work in its `work` |
 //! | `Running` | running on its worker | `Parked`, `Queued` (the goroutine yields) or `Spare` |
-//! | `Parked` | where a waker finds the fibre, and perhaps in the timers | `Queued`, by `ready` or by the timer |
+//! | `Parked` | known to the queue in which the goroutine waits, and perhaps in the worker's timers | `Queued`, by `ready` or by the timer |
 //! | `Queued` | in the run queue of its worker | `Running` |
 //!
-//! Only the thread of the fibre's worker touches the fields, except `link` and `worker`. (The deadlock report reads
-//! them, too, while no worker can wake.) That is why no field is atomic, and why a goroutine may unlock a queue before
-//! the goroutine switches away: a waker can only put the goroutine into the inbox, which this thread reads later.
+//! Only the thread of the fibre's worker touches the fields, except `link` and `worker`. (The deadlock report reads the
+//! fields, too, while no worker can wake.) So no field is atomic. And a goroutine that is about to wait may unlock the
+//! queue of waiters before the switch to another goroutine: a waker only puts the fibre into the worker's inbox, which
+//! the worker's thread reads after the switch.
 
 pub(crate) mod current;
 pub(crate) mod job;
@@ -75,13 +76,13 @@ pub(crate) struct Fibre {
     pub(crate) state: Cell<State>,
     /// The reason why the goroutine goes on.
     pub(crate) unparked: Cell<ParkResult>,
-    /// Set by a `ready` that comes while the goroutine is not parked, as after a deadline.
+    /// True if a `ready` has come while the goroutine was not parked, for instance after a deadline.
     pub(crate) token: Cell<bool>,
     /// The tail of the worker's ring when the fibre came into the run queue: see `Ring::holds_older_than`.
     pub(crate) behind: Cell<u16>,
     /// The budget left to the futures of the poll that runs here: see [`coop`](crate::goroutine::native::coop).
     pub(crate) budget: Cell<Budget>,
-    /// True if the stack is of the usual size: the fibre may be used again.
+    /// True if the stack is of the default size: then other goroutines may use the fibre again.
     pub(crate) usual: bool,
     /// True if the fibre has run since the stack was last trimmed.
     pub(crate) used: Cell<bool>,
@@ -96,8 +97,8 @@ pub(crate) struct Fibre {
     /// The work that a spare fibre runs when resumed. None: the fibre ends.
     pub(crate) work: Cell<Option<Work>>,
     pub(crate) id: Cell<u64>,
-    /// The active set of `sudog-csp` that the goroutine belongs to, or null. Written by the goroutine only, which
-    /// resets the field to null before the goroutine ends.
+    /// The set of `sudog-csp` to which the goroutine belongs, or null: see `set_active_set`. Written by the goroutine
+    /// only, which resets the field to null before the goroutine ends.
     pub(crate) active_set: Cell<*const ()>,
     pub(crate) name: Cell<Option<Arc<str>>>,
     /// The vtable of the closure that the goroutine runs; while no goroutine runs, that of a task.
@@ -117,13 +118,14 @@ pub(crate) enum State {
     Queued,
 }
 
-/// A note of a wait, for reports. Three words: with a longer note the header of a stack would take a cache line more.
+/// A note of the goroutine's wait, for reports. Three words: with a longer note, [`Fibre`] would take another cache
+/// line.
 #[derive(Clone, Copy)]
 pub(crate) struct Wait {
     what: *const u8,
     /// The length of `what`.
     len: u32,
-    /// The coarse clock at the begin of the wait, in milliseconds. Wraps after 49 days.
+    /// The value of the coarse clock when the wait began, in milliseconds. Wraps after 49 days.
     since: u32,
     /// Points to the id of the goroutine that holds the awaited resource, or null if that goroutine is not known.
     pub(crate) holder: *const AtomicU64,
@@ -143,7 +145,8 @@ impl Wait {
         unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(self.what, self.len as usize)) }
     }
 
-    /// Returns the coarse clock at the begin of the wait, in milliseconds. `now` is the present value of that clock.
+    /// Returns the value of the coarse clock when the wait began, in milliseconds. `now` is the present value of that
+    /// clock.
     pub(crate) fn since(&self, now: u64) -> u64 {
         now - u64::from((now as u32).wrapping_sub(self.since)).min(now)
     }
@@ -173,7 +176,7 @@ impl Fibre {
         self.vtable.get().origin()
     }
 
-    /// Returns the goroutine's name, for another thread. Called by the fibre's worker.
+    /// Returns a clone of the goroutine's name, which another thread may use. Called by the fibre's worker.
     pub(crate) fn shared_name(&self) -> Option<Arc<str>> {
         let name = self.name.take();
         self.name.set(name.clone());
@@ -269,7 +272,8 @@ impl Fibre {
         switch_hooks::enters(self, Entering::Begins);
         self.run_begun(work);
         switch_hooks::leaves(self, Leaving::Ends);
-        // A hook may have used locals. Clear these, too; their destructors must not switch, as hooks must not.
+        // A hook may have used locals: clear these, too. Their destructors, like hooks, must not switch to other
+        // goroutines.
         current::without_switching(|| locals::clear(self));
     }
 
@@ -306,7 +310,7 @@ impl Fibre {
 
     /// Switches to the worker's loop, and returns when the loop resumes this fibre. Called by the fibre itself only.
     ///
-    /// Always inline, as each return after a switch is mispredicted.
+    /// Always inlined, as the processor mispredicts each return after a switch.
     #[inline(always)]
     pub(crate) fn suspend(&'static self) {
         #[cfg(debug_assertions)]
@@ -351,15 +355,15 @@ impl Fibre {
         drop(routine);
     }
 
-    /// Returns whether the caller, which runs on this fibre, has `bytes` bytes of stack left. Returns false on a stack
-    /// of another library's coroutine, about which nothing is known.
+    /// Returns whether the caller, which runs on this fibre, has `bytes` bytes of stack left. Returns false if the
+    /// caller runs on the stack of another library's coroutine, whose size is not known.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let here = 0_u8;
         let here = (&raw const here).addr();
         self.extent.addresses().contains(&here) && here.saturating_sub(self.extent.guard().end) >= bytes
     }
 
-    /// Gives the memory that deep calls took back to the system. Called on a spare fibre only.
+    /// Returns to the system the stack memory that deep calls have touched. Called on a spare fibre only.
     pub(crate) fn trim(&self) {
         if self.used.replace(false) {
             // SAFETY: the stack is alive. The fibre is spare, so the only frames in use are those of `body` and of its
@@ -383,7 +387,7 @@ impl Fibre {
     }
 }
 
-/// An item of the timers of the fibre's worker.
+/// The fibre as an item in the timer heap of its worker.
 impl HeapItem for &'static Fibre {
     fn set_position(self, position: u32) {
         self.timer.set(position);

@@ -3,9 +3,9 @@
 //!
 //! | kept | how many | given back |
 //! |---|---|---|
-//! | fibres | all that have ended, last in, first out | half of those not needed for a second, above 64 |
-//! | the memory of their stacks | with the fibres | the part that deep calls took, after a second |
-//! | jobs | 256 | above that, at once |
+//! | fibres | all whose goroutine has ended; the last kept is used first | of those above 64 that were not needed for a second, half |
+//! | the memory of the fibres' stacks | with the fibres | the part that deep calls have touched, after a second |
+//! | jobs | 256 | at once, if 256 are kept already |
 
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(crate) const TRIM: Duration = Duration::from_secs(1);
 /// The numbers of spare fibres and of spare jobs that a worker always keeps.
 const SPARE_FIBRES: usize = 64;
 const SPARE_JOBS: u32 = 256;
-/// The number of fibres that one trim looks at: a millisecond's work.
+/// The largest number of fibres that a trim looks at, which takes a millisecond.
 const TRIM_AT_ONCE: usize = 1024;
 
 impl Worker {
@@ -55,7 +55,7 @@ impl Worker {
         }
     }
 
-    /// Keeps a fibre that has nothing to run.
+    /// Puts a fibre that has nothing to run into the list of spare fibres.
     #[inline]
     pub(crate) fn spare(&self, fibre: &'static Fibre) {
         fibre.state.set(State::Spare);
@@ -80,8 +80,8 @@ impl Worker {
         fibre.finish();
     }
 
-    /// Gives back memory that has not been used for a while: half of the fibres not needed since the last time, and the
-    /// memory that deep calls took in the stacks of the others.
+    /// Gives back memory that has not been used for a while: half of the fibres that were not needed since the last
+    /// trim, and the memory that deep calls have touched in the stacks of the other spare fibres.
     #[cold]
     pub(crate) fn trim(&self, now: Instant) {
         let own = &*self.own;
@@ -154,8 +154,8 @@ impl Worker {
         }
     }
 
-    /// Iterates over all fibres, the youngest first. May be called by the owner; or by any thread while all workers of
-    /// the scheduler sleep and cannot wake.
+    /// Iterates over all fibres of this worker, the youngest first. May be called by the worker's thread, or by any
+    /// thread while all workers of the scheduler sleep and cannot wake.
     pub(crate) fn fibres(&self) -> impl Iterator<Item = &'static Fibre> {
         std::iter::successors(self.own.fibres.get(), |fibre| fibre.older.get())
     }

@@ -1,4 +1,5 @@
-//! A check for debug builds: does a goroutine wait inside a call that `std` relies on to be nested?
+//! A check for debug builds that no goroutine waits in an initialiser of which `std` assumes that the thread runs no
+//! other code meanwhile.
 //!
 //! A goroutine must not wait in the initialiser of a `thread_local!`, of a `LazyLock`, a `OnceLock` or a `Once`
 //! (docs/goroutines.md, "What std assumes about threads"). Nothing tells the library that an initialiser runs, but the
@@ -11,14 +12,15 @@ use std::sync::OnceLock;
 
 use crate::fatal::say;
 
-/// Part of the name of a function that runs an initialiser, and the type that the initialiser belongs to.
+/// Part of the name of a function of `std` that runs an initialiser, and the type whose initialiser that is.
 const INITIALISERS: [(&str, &str); 4] = [
     ("std::sys::thread_local::", "a std::thread_local!"),
     ("std::sync::lazy_lock::", "a std::sync::LazyLock"),
     ("std::sync::once_lock::", "a std::sync::OnceLock"),
     ("std::sync::once::", "a std::sync::Once"),
 ];
-/// The name of a function below all frames of a goroutine. Further below are the frames of the worker.
+/// Part of the name of the function that calls a goroutine's closure. The frames of its callers are not the
+/// goroutine's.
 const BOTTOM: &str = "sudog_runtime::goroutine::native::fibre::job::run";
 
 /// Ends the process if the check is on and the caller is in an initialiser. Called by a goroutine that is about to be

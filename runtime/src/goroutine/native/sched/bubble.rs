@@ -1,20 +1,20 @@
-//! The clock of a bubble. A bubble is a scheduler with a single worker, whose time stands still while a goroutine of
-//! the bubble can run.
+//! The clock of a bubble. A bubble is a scheduler with a single worker. The bubble's time stands still while a
+//! goroutine of the bubble can run.
 //!
 //! | when the worker has nothing to run | then |
 //! |---|---|
-//! | a source of work outside is left (a blocking call) | the worker looks again, after a nap |
+//! | a source of work outside of the bubble is left, such as a blocking call | the worker looks again, after a nap |
 //! | the last such source has ended since the worker found nothing | the work that the source has brought runs: see [`Idle::left`] |
 //! | a goroutine waits in [`wait`] | that goroutine runs |
-//! | a timer or an alarm is set, and main has not ended | the clock jumps to the first of them |
+//! | a timer or an alarm is set, and main has not ended | the clock jumps to the time of the first that is due |
 //! | else | the bubble is at rest: [`synctest`](crate::goroutine::synctest) reports the goroutines that are left |
 //!
 //! A bubble's worker is a thread of its own, so the state of the bubble is in that thread: [`HERE`]. Only alarms are
 //! elsewhere: a context may be dropped, and its alarm cancelled, on any thread.
 //!
 //! The thread ends with the bubble if all goroutines have ended. The next bubble uses the scheduler and the worker
-//! again, which a late waker may still touch. If goroutines are left, the thread stays for them, as an ordinary worker
-//! by the system's clock: they wait as threads do that nothing wakes.
+//! again, which a late waker may still touch. If goroutines are left, the thread stays, as an ordinary worker by the
+//! system's clock, and these goroutines wait like threads that are never woken.
 //!
 //! [`Idle::left`]: crate::goroutine::protocol::idle::Idle::left
 //!
@@ -99,8 +99,8 @@ impl Bubble {
         worker.drop_timers();
     }
 
-    /// Ends a bubble whose goroutines are at rest: from now on the time of this thread is the system's. Each alarm that
-    /// outlives the bubble is due after as much of the system's time as was left of the bubble's.
+    /// Ends a bubble whose goroutines are at rest: from now on this thread's time is the system's time. An alarm that
+    /// outlives the bubble becomes an alarm by the system's clock, and is due when the time that was left has passed.
     fn ends(&self) {
         let Some(now) = HERE.with(|here| here.now.take()) else { return };
         // Hold this lock to the end: a thread that cancels an alarm meanwhile, or that an alarm wakes, then finds the
@@ -113,7 +113,7 @@ impl Bubble {
         let begun = system::now();
         for (place, waker) in ours {
             let left = place.1.unwrap_or(now).saturating_duration_since(now);
-            // An alarm at the end of time is never due.
+            // If the clock cannot count the alarm's time, the alarm is due in 100 years.
             let when = begun.checked_add(left).unwrap_or_else(|| begun + FAR);
             let waker = Waker::from(Arc::new(Moved { place, waker }));
             moved.insert(place, alarms::set_by_system(when, waker));
@@ -156,11 +156,11 @@ pub(crate) struct AtRest<T> {
 /// The workers of bubbles that have ended.
 static SPARE: Mutex<Vec<&'static Worker>> = Mutex::new(Vec::new());
 
-/// Runs `main` in a new bubble, on a thread for that bubble, until the bubble is at rest.
+/// Runs `main` in a new bubble, on a thread of the bubble's own, until the bubble is at rest.
 ///
 /// # Panics
 ///
-/// Panics if the system has no thread.
+/// Panics if the system gives no thread.
 pub(crate) fn run<T, F>(main: F) -> AtRest<T>
 where
     T: Send + 'static,
@@ -200,7 +200,7 @@ fn run_boxed(main: Main) -> String {
     left
 }
 
-/// Runs a bubble from beginning to end, on the bubble's thread. `tell` is given [`AtRest::left`].
+/// Runs a bubble from beginning to end, on the bubble's thread. Calls `tell` with [`AtRest::left`].
 fn live(main: Main, tell: impl FnOnce(String)) {
     let _stack = overflow::prepare_thread();
     let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -248,7 +248,7 @@ fn live(main: Main, tell: impl FnOnce(String)) {
 
 // ---- waiting for the others -----------------------------------------------------------------------------------------
 
-/// Blocks the calling goroutine until no other goroutine of the bubble can run without the clock.
+/// Blocks the calling goroutine until no other goroutine of the bubble can run before the clock jumps.
 #[track_caller]
 pub(crate) fn wait() {
     assert!(is_here(), "goroutine is not in a bubble");
@@ -311,8 +311,9 @@ pub(crate) fn settle(worker: &'static Worker, has_work: impl FnOnce() -> bool) -
     })
 }
 
-/// Returns the deadline by the system's clock, for a goroutine that waits until `deadline` and keeps its worker. No
-/// goroutine of the bubble can run meanwhile, so the bubble's clock jumps, unless something outside is awaited.
+/// Converts a deadline of the bubble's clock to the system's clock, for a goroutine that waits until `deadline` without
+/// switching to others. No goroutine of the bubble can run meanwhile, so the bubble's clock jumps, unless a source
+/// outside of the bubble is left.
 #[inline]
 pub(crate) fn of_the_system(deadline: Instant) -> Instant {
     if is_here() { pass_time(deadline) } else { deadline }
@@ -330,15 +331,16 @@ fn pass_time(deadline: Instant) -> Instant {
 
 // ---- alarms ---------------------------------------------------------------------------------------------------------
 
-/// The bubble, the time when the alarm is due (None: before all times), and a number that tells equal times apart.
+/// The key of an alarm in [`ALARMS`]: the bubble, the time when the alarm is due (None: a bound before all times), and
+/// a number that tells alarms of equal times apart.
 type Place = (u64, Option<Instant>, u64);
 
-/// The name of an alarm of a bubble.
+/// The bubble of an alarm, the time when the alarm is due, and the number of the alarm.
 pub(crate) type Key = (u64, Instant, u64);
 
 static ALARMS: Mutex<BTreeMap<Place, Waker>> = Mutex::new(BTreeMap::new());
 
-/// The keys under which the alarms of ended bubbles are now.
+/// The alarms that have outlived their bubbles: for each old place, the key among the system's alarms.
 static MOVED: Mutex<BTreeMap<Place, alarms::Key>> = Mutex::new(BTreeMap::new());
 
 /// Locks the moved alarms. No user code runs under this lock. A thread that takes this lock and that of `lock`, or
@@ -365,8 +367,8 @@ pub(crate) fn set_alarm(when: Instant, waker: Waker) -> Key {
 pub(crate) fn cancel_alarm((name, when, number): Key) {
     let place = (name, Some(when), number);
     let waker = lock().remove(&place);
-    // Look in this order: the end of a bubble holds the second lock while it moves alarms from the first map to the
-    // second.
+    // Look into the bubble's alarms first, then into `MOVED`: the end of a bubble holds the lock of `MOVED` while
+    // alarms move there.
     let moved = if waker.is_none() { lock_moved().remove(&place) } else { None };
     if let Some(key) = moved {
         alarms::cancel(key);

@@ -3,14 +3,15 @@
 //! | step | by | |
 //! |---|---|---|
 //! | 1 | goroutine | notes its wait for a mutex whose holder is known |
-//! | 2 | watcher | [`PAUSE`] later starts a thread that looks, if none is looking |
+//! | 2 | watcher | [`PAUSE`] later starts a thread that looks for cycles, unless such a thread runs |
 //! | 3 | that thread | makes a dump, and looks for goroutines each of which waits for a mutex that the next holds |
-//! | 4 | that thread | if there are some, makes another dump of them, and reports cycles in the second dump whose waits are in both |
+//! | 4 | that thread | if there are some, makes a second dump of these goroutines, and reports the cycles of the second dump whose waits are in both dumps |
 //!
 //! A dump is not of a single moment. But each goroutine of a reported cycle waited when its worker answered the first
-//! dump, and was in the same wait when its worker answered the second dump: so between the dumps all of them waited.
-//! And such a goroutine has held each mutex that it holds in the second dump since before, as the goroutine has done
-//! nothing but wait. Step 1 notes the last wait that closes a cycle. If a worker has not answered there is another look.
+//! dump, and was in the same wait when its worker answered the second dump: so between the dumps all of them waited. A
+//! goroutine that only waits locks no mutex: so each mutex that the goroutine holds in the second dump was held at the
+//! first dump, too. The wait that closes a cycle is noted in step 1 like any other. If a worker has not answered, there
+//! is another look.
 //!
 //! Such waits may still end: another goroutine unlocks a mutex of the cycle, as Go's mutexes allow, or a context ends a
 //! wait. So the report does not end the process. Waits with a deadline are left out. Mutexes know their holders in
@@ -34,12 +35,13 @@ use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::{GoroutineInfo, GoroutineState};
 use crate::goroutine::native::sched::stall;
 
-/// The time from a wait to the look for cycles. Far above the steps of the clock of waits.
+/// The time from a wait to the look for cycles. Much longer than the steps of the coarse clock of waits.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// True if a goroutine has begun to wait for a mutex whose holder is known, and no look has been arranged since.
 static NOTED: AtomicBool = AtomicBool::new(false);
-/// The number of threads that look, or that have looked and have not been joined. Written by the watcher only.
+/// The number of threads that look for cycles, or that have ended and have not been joined. Written by the watcher
+/// only.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
 /// Notes a wait for a mutex whose holder is known. Step 1.
@@ -48,16 +50,16 @@ pub(crate) fn note() {
     NOTED.store(true, Ordering::Relaxed);
 }
 
-/// Returns the number of threads that look.
+/// Returns the number of threads that look for cycles, for the deadlock report.
 pub(super) fn threads() -> usize {
     LOOKING.load(Ordering::Relaxed)
 }
 
-/// The watcher's state: the next look, and the thread of the last look.
+/// The watcher's state of the search for cycles: the time of the next look, and the thread of the last look.
 #[derive(Default)]
 pub(super) struct Looks {
     due: Option<Instant>,
-    /// The thread that looks.
+    /// The thread that looks for cycles.
     thread: Option<thread::JoinHandle<()>>,
 }
 
@@ -68,8 +70,8 @@ impl Looks {
             self.due = Some(now + PAUSE);
         }
         if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
-            // The panic message of a thread that panicked has been printed. Come again: a proof of a deadlock may have
-            // met the thread on the thread's way out.
+            // Ignore a panic of the thread, whose message has been printed. Then have the watcher tick again: an
+            // attempt to prove a deadlock may have failed because this thread had not ended.
             _ = thread.join();
             LOOKING.store(0, Ordering::Relaxed);
             return Some(now + TICK);
@@ -125,8 +127,8 @@ fn look() {
     }
 }
 
-/// Returns the wait of a goroutine, if the wait has lasted for some time, and only an unlock ends the wait, as far as
-/// is known.
+/// Returns the wait of a goroutine, if the wait has lasted for some time and, as far as is known, only an unlock can
+/// end the wait.
 fn wait_of(info: &GoroutineInfo) -> Option<Wait> {
     let waits = info.state == GoroutineState::Waiting && !info.has_deadline && info.waited >= PAUSE / 4;
     (waits && info.holder.is_some()).then_some((info.id, info.since))
@@ -192,7 +194,7 @@ mod tests {
     #[test]
     fn cycles_are_found() {
         assert!(ids(&[]).is_empty());
-        // A chain to a goroutine that does not wait, and a chain to a goroutine that is not there.
+        // A chain to a goroutine that does not wait, and a chain to a goroutine that is not in the list.
         assert!(ids(&[(1, Some(2)), (2, Some(3)), (3, None), (4, Some(9))]).is_empty());
         assert_eq!(ids(&[(1, Some(1))]), [[1]]);
         assert_eq!(ids(&[(1, Some(2)), (2, Some(1))]), [[1, 2]]);

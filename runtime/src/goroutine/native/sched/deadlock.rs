@@ -1,7 +1,7 @@
 //! The proof that all goroutines are asleep for ever.
 //!
 //! Go's `checkdead` looks at Go's own threads alone, and gives up in programs with C code. Here any thread of the
-//! process may hold a lock of this library, so more must be known: that no worker is awake, no timer is set, no
+//! process may hold a lock of this library, so the proof needs more facts: that no worker is awake, no timer is set, no
 //! blocking call is under way, no work is queued, and that *every* thread of the process belongs to this library, or
 //! waits in `run` for a main goroutine. The last fact is read from `/proc/self/task`; where there is no such directory,
 //! nothing is proven, and nothing reported.
@@ -47,9 +47,9 @@ fn prove(scheds: &[&'static Sched]) -> Option<Report> {
         if netpoll::is_awaited() || scheds.iter().any(|sched| queued(&&**sched)) || !all_threads_are_ours(scheds) {
             return;
         }
-        // Look after the threads were counted: an alarm may have been set since the first look, and its thread may have
-        // been counted before that thread exists. And a bubble may have ended, with its thread, since `scheds` was
-        // made.
+        // Look again after the count of threads. An alarm may have been set since the first look, and the thread for
+        // that alarm may have been counted as ours before that thread existed. And a bubble may have ended, with its
+        // thread, since `scheds` was made.
         if alarms::are_set() || !Sched::are_all(scheds) {
             return;
         }
@@ -76,7 +76,7 @@ impl Report {
     }
 }
 
-/// Runs `f` if all schedulers are at rest, with the locks of all of them held. Only this thread takes two of these
+/// Holds the locks of all schedulers, and runs `f` if all schedulers are at rest. Only this thread takes two of these
 /// locks.
 fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
     match scheds {

@@ -33,14 +33,14 @@ use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::sema::{self, Wake};
 
-/// The time that a dump waits for the next chunk.
+/// The time for which a dump waits for the next chunk before the dump gives up.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// The time after which workers that have not answered are asked again: a choice after a chunk forgets that they were
-/// asked.
+/// The time after which workers that have not answered are asked again: a worker's choice after a chunk clears the
+/// request.
 const AGAIN: Duration = Duration::from_millis(1);
 /// The greatest number of fibres that a worker describes between two choices.
 const CHUNK: usize = 256;
-/// The time, about, that a worker describes fibres between two choices.
+/// The time, roughly, for which a worker describes fibres between two choices.
 const CHUNK_TIME: Duration = Duration::from_millis(2);
 /// The number of bytes of stack that a goroutine must have left to capture a backtrace.
 const ROOM: usize = 16 << 10;
@@ -51,10 +51,10 @@ const ROOM: usize = 16 << 10;
 pub struct Dump {
     /// Goroutines that have begun, in the order of their ids.
     pub goroutines: Vec<GoroutineInfo>,
-    /// Number of goroutines that have not begun, and of async tasks. Goroutines of a worker in `silent_workers` count, too.
+    /// The number of goroutines that have not begun, of async tasks, and of goroutines on `silent_workers`.
     pub others: usize,
-    /// Workers that have not answered in 200 ms: a goroutine there computes, or blocks the thread, perhaps by a dump
-    /// where the goroutine may not switch.
+    /// The workers that have not answered in 200 ms, because a goroutine there computes, or blocks the thread. A
+    /// goroutine that makes a dump where the goroutine may not switch blocks its thread, too.
     pub silent_workers: Vec<usize>,
 }
 
@@ -98,13 +98,14 @@ impl fmt::Display for Dump {
 /// Describes the goroutines of the process: Go's `pprof.Lookup("goroutine")`, and Go's output on `SIGQUIT`.
 ///
 /// Each worker describes its own goroutines between two of their turns, so the program goes on meanwhile, and the parts
-/// of the dump are of slightly different moments. Goroutines of [bubbles](crate::goroutine::synctest) are not listed. A
-/// calling goroutine waits while a thread makes the dump.
+/// of the dump are of slightly different moments. Goroutines of [bubbles](crate::goroutine::synctest) are not listed.
+/// If the caller is a goroutine, the goroutine waits while another thread makes the dump.
 ///
-/// Where [stalls are reported](crate::goroutine#environment), which is the default in builds with debug assertions, and
-/// after [`add_switch_hooks`](crate::goroutine::add_switch_hooks), each goroutine that has begun since has the place of
-/// the call that started the goroutine. Such a goroutine also has its stack, unless the goroutine runs or has less than
-/// 16 KiB of stack left. (Elsewhere both would cost each goroutine and each wait some instructions.)
+/// Switches of goroutines are observed where [stalls are reported](crate::goroutine#environment), which is the default
+/// in builds with debug assertions, and after [`add_switch_hooks`](crate::goroutine::add_switch_hooks). The dump then
+/// has, for each goroutine that has begun since, the place of the call that started the goroutine, and the goroutine's
+/// stack, unless the goroutine runs or has less than 16 KiB of stack left. (Without observation, goroutines and waits
+/// are some instructions cheaper.)
 ///
 /// # Examples
 ///
@@ -126,7 +127,7 @@ pub fn dump() -> Dump {
     if current::current().is_none() {
         return ask(Wanted::All);
     }
-    // Do not use a thread of `blocking`: all of those may be taken, which is when a dump is wanted.
+    // Do not use a thread of `blocking`: a dump is wanted most when all of these threads are taken.
     let sched = Sched::here();
     let shared = Arc::new((Mutex::new(None), AtomicU32::new(0)));
     let theirs = shared.clone();
@@ -176,9 +177,9 @@ struct Request {
 
 struct Answers {
     goroutines: Vec<GoroutineInfo>,
-    /// Number of chunks that workers have described.
+    /// The number of chunks that workers have described so far.
     chunks: u64,
-    /// Workers that have not described all of their fibres.
+    /// The workers that have not yet described all of their fibres.
     missing: Vec<&'static Worker>,
 }
 
@@ -194,7 +195,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a dump: steps 1 and 3. Called by a thread that is no worker, or by a worker that cannot switch.
+/// Makes a dump: steps 1 and 3. Called by a thread that is no worker, or on a worker whose goroutine cannot switch.
 pub(super) fn ask(wanted: Wanted) -> Dump {
     let sched = Sched::process(); // before any lock, as this refuses in a forked child
     clock::refresh(system::now());
@@ -207,7 +208,7 @@ pub(super) fn ask(wanted: Wanted) -> Dump {
     // Release: a worker that reads the number also finds the request.
     NUMBER.store(number, Ordering::Release);
     if let Some(worker) = current::worker().filter(|worker| ptr::eq(worker.sched(), sched)) {
-        // The loop of this worker cannot answer, as the caller keeps the loop from going on: answer in its place.
+        // The loop of the caller's worker cannot answer while this call runs: answer here.
         let infos =
             worker.fibres().filter_map(GoroutineInfo::of).filter(|info| request.wanted.includes(info)).collect();
         request.take_answer(worker, infos, true);
@@ -294,7 +295,7 @@ impl Progress {
         !self.is_done.get() || self.number.get() != NUMBER.load(Ordering::Acquire)
     }
 
-    /// Returns whether the worker is to describe a chunk now. After each chunk the first answer is no.
+    /// Returns whether the worker is to describe a chunk now. The first call after each chunk returns false.
     pub(crate) fn is_due(&self) -> bool {
         self.is_wanted() && !self.pauses.replace(false)
     }
@@ -357,8 +358,8 @@ fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Backtrace>
     worker.own.dump.stack.take()
 }
 
-/// Shows the stack and suspends again for as long as this fibre is resumed only for that. Called by an observed fibre
-/// after each switch.
+/// Captures the stack and suspends this fibre again, as long as the fibre is resumed only to show its stack. Called by
+/// an observed fibre after each switch.
 pub(crate) fn show_stack_if_asked(fibre: &'static Fibre, switch: impl Fn()) {
     let progress = &fibre.worker.own.dump;
     while progress.is_showing.get() {

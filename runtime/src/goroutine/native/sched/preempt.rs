@@ -1,17 +1,18 @@
 //! The clock of a worker: goroutines that wait with a deadline, and the time slice of the running goroutine.
 //!
-//! A slice begins at the first choice that is not `next`, and is measured from the first call after that choice which
-//! reads the clock. The slice ends only if another goroutine is there to have the next slice, and ends later if an idle
-//! worker may take that goroutine: see `waits_for_thief`.
+//! A slice begins when the worker chooses a goroutine other than `next`, and is measured from the first call after that
+//! choice which reads the clock. The slice ends only if another goroutine is ready on this worker. If an idle worker
+//! may take that goroutine, the slice ends later: see `waits_for_thief`.
 //!
 //! | reads the clock, and fires timers that are due | when |
 //! |---|---|
-//! | a call into the runtime | the first after the watcher has asked; then the next, the second after that, the fourth after that, ..; each 64th of a slice |
-//! | a yield, if timers are set | each; each 16th, if yields follow each other fast |
-//! | a choice (timers only) | the first after the watcher has asked; each 64th; each that finds nothing else |
+//! | a call into the runtime | the first call after the watcher has asked; then the next, the second after that, the fourth after that, ..; each 64th call of a slice |
+//! | a yield, if timers are set | each yield; each 16th, if yields follow each other fast |
+//! | a choice of the next goroutine (timers only) | the first choice after the watcher has asked; each 64th; each that finds no other goroutine |
 //!
-//! The watcher asks every 10 ms, whatever the worker does. So a timer is late by 10 ms at most, and by the time between
-//! two calls or choices; beside goroutines that yield, by the time between two yields.
+//! The watcher asks every 10 ms, whatever the worker does. So a timer is late by at most 10 ms plus the time between
+//! two calls or choices. If the goroutines of the worker yield, a timer is late by at most the time between two yields
+//! that read the clock.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -27,31 +28,33 @@ use crate::goroutine::native::switch_hooks;
 use crate::shim::system;
 use crate::{Instant, ParkResult};
 
-/// The time for which a goroutine runs beside others before a call into the runtime makes the goroutine give way.
+/// The time after which a call into the runtime makes a goroutine give way to others.
 const SLICE: Duration = Duration::from_micros(100);
-/// The slice beside goroutines that have not started, while another worker is idle. That worker may have to be woken
-/// first, and takes only work that has waited for [`AGE`](super::worker::AGE).
+/// The slice if only goroutines that have not started wait for the worker, while another worker is idle. The idle
+/// worker may have to be woken first, and takes only work that has waited for [`AGE`](super::worker::AGE).
 const LONG_SLICE: Duration = Duration::from_millis(1);
 
 /// The greatest number of calls of a slice between two looks at the clock.
 const MOST_CALLS: u32 = 64;
-/// The greatest number of yields beside timers between two looks at the clock, if the yields follow each other fast.
+/// The greatest number of yields between two looks at the clock, if timers are set and the yields follow each other
+/// fast.
 const MOST_YIELDS: u32 = 16;
 /// Two yields that have read the clock follow each other fast if they are less than this time apart.
 const FAST: Duration = Duration::from_micros(50);
 
-/// The pace at which calls and yields read the clock. To read the clock takes longer than most calls and yields.
+/// The pace at which calls and yields read the clock. Not each of them does: reading the clock takes longer than most
+/// calls and yields.
 pub(crate) struct Pace {
     /// The number of calls since the slice began, or since the last look.
     calls: Cell<u32>,
     /// The number of calls from a look to the next look: 1 when the watcher has asked, and twice as many after each
     /// look.
     every_calls: Cell<u32>,
-    /// The number of yields beside timers since the last yield that looked.
+    /// The number of yields, while timers are set, since the last yield that read the clock.
     yields: Cell<u32>,
-    /// The number of such yields from a look to the next look: twice as many after each look that comes fast.
+    /// The number of such yields from a look to the next look. Doubled after each look that follows the last look fast.
     every_yields: Cell<u32>,
-    /// The time of the last look by a yield.
+    /// The time when a yield last read the clock.
     looked: Cell<Option<Instant>>,
 }
 
@@ -79,8 +82,8 @@ impl Pace {
         calls >= self.every_calls.get()
     }
 
-    /// Has the next call look at the clock, and the next yield. Called when the watcher has asked. Goroutines may
-    /// compute for long between two calls, so the next looks come soon after, too.
+    /// Has the next call and the next yield look at the clock. Called when the watcher has asked. Goroutines may
+    /// compute for long between two calls, so the looks after that come soon, too.
     pub(crate) fn look_soon(&self) {
         self.every_calls.set(1);
         self.every_yields.set(1);
@@ -92,7 +95,7 @@ impl Pace {
         self.every_calls.set((2 * self.every_calls.get()).min(MOST_CALLS));
     }
 
-    /// Counts a yield. Returns the time if the yield is to look for timers.
+    /// Counts a yield. Returns the present time if the yield is to look for timers that are due.
     fn count_yield(&self) -> Option<Instant> {
         let yields = self.yields.get() + 1;
         self.yields.set(yields);
@@ -118,7 +121,7 @@ impl Worker {
         self.timers(|timers| timers.insert(when, fibre));
     }
 
-    /// Takes a fibre out of the timers.
+    /// Takes a fibre out of the worker's timers, if the fibre is there.
     pub(crate) fn disarm(&self, fibre: &'static Fibre) {
         if fibre.has_timer() {
             self.timers(|timers| timers.remove(fibre));
@@ -160,8 +163,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether the running goroutine's slice is over, and another goroutine is there to have the next slice.
-    /// Counts as a call.
+    /// Returns whether the running goroutine's slice is over and another goroutine is ready. Counts as a call.
     #[inline]
     pub(crate) fn is_slice_over(&'static self) -> bool {
         self.count_call() && self.ask_clock()
@@ -179,8 +181,8 @@ impl Worker {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Has the next choice look for timers and for work from outside, as after a request of the watcher. Called when a
-    /// task gives way. (A goroutine that gives way looks for both itself, as the goroutine is queued.)
+    /// Has the next choice look for timers and for work from outside, as if the watcher had asked. Called when a task
+    /// gives way. (A goroutine that gives way needs no such call: the queueing of the yielder looks for both.)
     pub(crate) fn ask_again(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
@@ -209,18 +211,19 @@ impl Worker {
         if self.is_timer_due(now) {
             self.fire_timers();
         }
-        // Once in a tick of the watcher, end the turn before the slice is over, so that a goroutine that has just
-        // become due does not wait for the next tick.
+        // Once in each tick of the watcher, end the goroutine's turn even before the slice is over, so that a goroutine
+        // whose timer has just become due does not wait for the next tick.
         let gives_way = (over || asked) && self.has_work() && !self.waits_for_thief(now);
         if gives_way && current::fibre().is_some() && current::current().is_none() {
-            // This is inside `without_switching`. Have the next call asked, too: else a round of two calls, of which
-            // each 64th is the call inside, would never give way.
+            // The caller is inside `without_switching`, and cannot give way. So let the next call look at the clock,
+            // too: in a loop of two calls, each 64th call might always be the call inside.
             self.asked.store(true, Ordering::Relaxed);
         }
         gives_way
     }
 
-    /// Returns whether the slice goes on for a while, as a thief may take the work. Wakes a thief then.
+    /// Returns whether the slice goes on for a while because another worker, a thief, may take the queued work. If so,
+    /// wakes a thief.
     ///
     /// This is so if all that waits on this worker has not started, and another worker has nothing to do. If this
     /// worker began such work, the work would stay on this worker: two goroutines that compute would share a worker,

@@ -1,21 +1,23 @@
-//! The rule by which a searcher gives its processor to a worker that waits for that processor.
+//! The rule by which a searcher, a worker that looks for work, gives its processor to a worker that waits for that
+//! processor.
 //!
 //! The system likes to run a woken thread on the processor of the waker. There the woken worker waits for as long as
 //! the waker searches, in vain, for work that only the woken worker can bring: 50 us for each message. So each worker
-//! notes the processor that the worker runs on. If another worker is awake, and its note names the searcher's
-//! processor, then that worker does not run, as the searcher runs there:
+//! notes the processor on which the worker runs. If another worker is awake, and its note names the searcher's
+//! processor, then that worker waits for the processor, as the searcher runs there:
 //!
-//! | the last yield | the searcher |
+//! | the searcher's last yield | the searcher |
 //! |---|---|
 //! | gave the processor to a worker, or to no thread | yields the processor |
 //! | took more than [`LONG_YIELD`]: another program had the processor | sleeps instead, until [`PAUSE`] times that time has passed |
 //!
-//! The second row is there because a yield may cost milliseconds: Linux 6.18 takes the rest of the slice from a thread
-//! that yields. While another program has the processor of a searcher, that searcher still counts as searching. So work
-//! for any worker wakes no other worker, as when the system takes the processor from the searcher.
+//! The second row is there because a yield may cost milliseconds: Linux 6.18 takes the rest of the time slice from a
+//! thread that yields. While another program has the searcher's processor, the searcher still counts as searching. So
+//! meanwhile work for any worker wakes no other worker. The same happens if the system takes the processor away without
+//! a yield.
 //!
-//! Notes are hints. After an old note a searcher yields to no thread, which takes less than a microsecond, or searches
-//! for as long as without the rule.
+//! Notes are hints. If a note is outdated, a searcher yields though no thread waits, which takes less than a
+//! microsecond, or does not yield, as if there were no such rule.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -26,14 +28,14 @@ use crate::shim::{self, system};
 
 /// The time between two looks at the notes of other workers.
 const LOOK: Duration = Duration::from_micros(1);
-/// Number of other workers that a look reads. The next look goes on behind them.
+/// The number of other workers whose notes a look reads. The next look begins after these workers.
 const OTHERS: usize = 8;
-/// The length from which a yield counts as long: another program has had the processor.
+/// A yield that takes longer counts as long: another program has had the processor.
 const LONG_YIELD: Duration = Duration::from_micros(500);
 /// The time after a long yield for which the worker does not yield again, as a multiple of the length of that yield. So
 /// long yields take at most a sixteenth of the worker's time.
 const PAUSE: u32 = 16;
-/// The longest pause, should the process have been stopped during a yield.
+/// The longest pause: a limit for the case that the process was stopped during a yield.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The number of a processor, noted by the worker that runs there and read by the others.
@@ -76,7 +78,7 @@ pub(crate) enum Advice {
 /// A worker's memory of earlier looks and yields.
 pub(crate) struct Courtesy {
     looked: Cell<Option<Instant>>,
-    /// Number of other workers that the looks have read: the next look begins there.
+    /// The number of notes that the looks have read so far: the next look begins there.
     read: Cell<usize>,
     /// The time until which the worker sleeps instead of yielding.
     pause: Cell<Option<Instant>>,
@@ -87,8 +89,8 @@ impl Courtesy {
         Self { looked: Cell::new(None), read: Cell::new(0), pause: Cell::new(None) }
     }
 
-    /// Looks, once in [`LOOK`], whether another worker wants the caller's processor. `others` are the notes of all
-    /// other workers, from some index on, each with true if the worker is awake.
+    /// Looks, once in [`LOOK`], whether another worker wants the caller's processor. `others` iterates, from the given
+    /// index on, over the notes of all other workers, each with true if that worker is awake.
     pub(crate) fn look<'a, I>(&self, note: &Note, now: Instant, others: impl FnOnce(usize) -> I) -> Advice
     where
         I: Iterator<Item = (&'a Note, bool)>,
@@ -112,7 +114,7 @@ impl Courtesy {
         if self.pause.get().is_some_and(|end| now < end) { Advice::Sleep } else { Advice::Yield }
     }
 
-    /// Yields the processor, and returns the time after that.
+    /// Yields the processor, and returns the time after the yield.
     pub(crate) fn yield_processor(&self, now: Instant) -> Instant {
         system::thread::yield_now();
         let then = system::now();

@@ -1,13 +1,13 @@
-//! The number of workers, unless the program sets the number.
+//! The default number of workers, for programs that do not set the number.
 //!
 //! The number is as in Go 1.25 and later: a worker for each processor that this thread may run on, but no more workers
 //! than the cgroup's quota of processor time allows; and two at least, whatever the quota, where there are two
 //! processors.
 //!
-//! `std` reads the quota of cgroup v2 or v1, and takes the smallest from the process's own group up to the root, where
-//! Go looks at the own group only. `std` rounds a quota of 2.5 processors down, where Go rounds up. Down is right here:
-//! more workers than quota are stopped together for a part of each period, and a goroutine whose worker is stopped
-//! cannot go on elsewhere.
+//! `std` reads the quota of cgroup v2 or v1, and takes the smallest quota of all groups from the process's own group up
+//! to the root. Go looks at the own group only. `std` rounds a quota of 2.5 processors down, where Go rounds up.
+//! Rounding down is right here: if there are more workers than the quota allows, the system stops all of them for a
+//! part of each period, and a goroutine whose worker is stopped cannot go on elsewhere.
 //!
 //! `SUDOG_MAXPROCS` overrides all of that, as `GOMAXPROCS` does in Go. Go ignores a value that is no positive number;
 //! in this runtime such a value is a fatal error.
@@ -37,8 +37,8 @@ fn parse(value: &OsStr) -> Option<usize> {
     value.parse().ok().map(NonZeroUsize::get)
 }
 
-/// Returns the number of workers, from `std`'s answer, which knows the quota, and from the number of processors, which
-/// does not.
+/// Returns the number of workers. `parallelism` is `std`'s answer, which respects the quota; `cpus` is the number of
+/// processors, whatever the quota.
 fn by_machine(parallelism: Option<NonZeroUsize>, cpus: u32) -> usize {
     match parallelism.map_or(1, NonZeroUsize::get) {
         // The quota is below 2. With a single worker, a call that blocks that worker's thread would block all

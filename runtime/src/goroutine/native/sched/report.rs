@@ -32,7 +32,8 @@ pub struct GoroutineInfo {
     pub waited: Duration,
     /// The time at which the wait began, on the clock of waits.
     pub(super) since: Duration,
-    /// The goroutine that holds the mutex waited for. Mutexes know their holders in builds with debug assertions.
+    /// The id of the goroutine that holds the awaited mutex. Mutexes know their holders only in builds with debug
+    /// assertions.
     pub holder: Option<u64>,
     /// True if the wait ends at a deadline, whatever happens.
     pub has_deadline: bool,
@@ -98,7 +99,7 @@ impl GoroutineInfo {
         Some(info)
     }
 
-    /// Returns the number, and the name if the goroutine has a name, as reports print them.
+    /// Returns the goroutine's number, and the name if there is a name, as reports print them.
     fn title(&self) -> String {
         match &self.name {
             Some(name) => format!("{} {name:?}", self.id),
@@ -175,14 +176,13 @@ pub(super) fn groups(goroutines: &[GoroutineInfo]) -> Vec<GoroutineGroup<'_>> {
     groups
 }
 
-/// The number of goroutines of a kind that show their stacks in a report: most of a report's time goes into the names
-/// of functions.
+/// The number of similar goroutines whose stacks a report shows. Stacks are costly: most of a report's time goes into
+/// looking up the names of functions.
 const ALIKE: u32 = 3;
 
 /// Reports goroutines. Each awaited mutex has the name of its holder, if the holder is among the goroutines. Of
 /// goroutines that were started by the same call, wait for the same kind of thing, and have the same holder, the first
-/// [`ALIKE`] show their stacks.
-/// `are_all`: a holder that is not among the goroutines has ended.
+/// [`ALIKE`] show their stacks. If `are_all` is true, a holder that is not among `goroutines` has ended.
 pub(super) fn list(goroutines: &[GoroutineInfo], are_all: bool) -> String {
     let by_id: HashMap<u64, &GoroutineInfo> = goroutines.iter().map(|info| (info.id, info)).collect();
     let mut alike: HashMap<_, u32> = HashMap::new();
@@ -270,7 +270,7 @@ mod tests {
             at /src/dump.rs:1:2\n   2: sudog_sync::mutex::Mutex<T>::lock\n   3: app::serve\n             at /app.rs:3:4\n   \
             4: core::ops::function::FnOnce::call_once\n   5: sudog_runtime::goroutine::native::fibre::job::run\n   6: corosensei::on\n";
         assert_eq!(frames_of_the_user(stack), "      app::serve\n          at /app.rs:3:4\n");
-        // Without symbols there is nothing to tell frames by.
+        // Without symbols, frames of the user cannot be told from others: all are printed.
         assert_eq!(frames_of_the_user("   0: <unknown>\n   1: <unknown>\n"), "      <unknown>\n      <unknown>\n");
         assert_eq!(frames_of_the_user(""), "");
     }

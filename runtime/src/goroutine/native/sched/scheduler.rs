@@ -20,18 +20,19 @@ use crate::goroutine::protocol::runq::Work;
 /// The greatest number of workers of a scheduler.
 pub(crate) const MAX_WORKERS: usize = 256;
 
-/// Schedulers are never freed, so that a late wake-up does no harm.
+/// A scheduler: see the top of this file. Schedulers are never freed, so that a late wake-up does no harm.
 pub(crate) struct Sched {
     pub(crate) idle: Idle,
     global: GlobalQueue<Work>,
     /// The workers, by their indices. Null: that worker has not joined yet.
     workers: [AtomicPtr<Worker>; MAX_WORKERS],
-    /// Number of indices that are taken.
+    /// The number of indices that workers have been given.
     indices: AtomicUsize,
-    /// Number of workers that do any work.
+    /// The number of workers that may do shared work: those with a smaller index. The others run only goroutines of
+    /// their own.
     procs: AtomicUsize,
     is_bubble: bool,
-    /// Goroutines and tasks made and ended by threads that are no workers of this scheduler.
+    /// The numbers of goroutines and tasks made and ended by threads that are no workers of this scheduler.
     made: AtomicU64,
     ended: AtomicU64,
 }
@@ -40,14 +41,14 @@ pub(crate) struct Sched {
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Searches {
-    /// Searches that found no work until their time was over.
+    /// The number of searches that found no work until their time was over.
     pub vain: u64,
-    /// Yields of the processor to another worker.
+    /// The number of times that a searcher has yielded the processor to another worker.
     pub yields: u64,
 }
 
 static PROCESS: Sched = Sched::new(false);
-/// The schedulers that the watcher looks at: that of the process, and those of bubbles under way.
+/// The schedulers that the watcher looks at: that of the process, and those of the bubbles that have not ended.
 static LIVE: Mutex<Vec<&'static Sched>> = Mutex::new(Vec::new());
 
 /// Locks the list of live schedulers. Nothing panics under this lock, but for a failed allocation.
@@ -69,7 +70,7 @@ impl Sched {
         }
     }
 
-    /// The scheduler of the process.
+    /// Returns the scheduler of the process.
     pub(crate) fn process() -> &'static Self {
         static STARTED: OnceLock<()> = OnceLock::new();
         fork::forbid_in_child();
@@ -80,13 +81,13 @@ impl Sched {
         &PROCESS
     }
 
-    /// The scheduler of the calling worker; for other threads, that of the process.
+    /// Returns the scheduler of the calling worker. On other threads, returns the scheduler of the process.
     #[inline]
     pub(crate) fn here() -> &'static Self {
         current::worker().map_or_else(Self::process, Worker::sched)
     }
 
-    /// Creates a scheduler for a bubble, and returns its worker.
+    /// Creates a scheduler for a bubble, and returns the scheduler's only worker.
     pub(crate) fn of_bubble() -> &'static Worker {
         let sched = Box::leak(Box::new(Self::new(true)));
         sched.new_worker()
@@ -108,7 +109,7 @@ impl Sched {
         live().clone()
     }
 
-    /// Returns whether these are the schedulers that the watcher looks at.
+    /// Returns whether `scheds` are exactly the schedulers that the watcher looks at now.
     pub(crate) fn are_all(scheds: &[&'static Self]) -> bool {
         let live = live();
         live.len() == scheds.len() && live.iter().zip(scheds).all(|(a, b)| ptr::eq(*a, *b))
@@ -120,7 +121,7 @@ impl Sched {
 
     // ---- workers --------------------------------------------------------------------------------------------------
 
-    /// Creates a worker, for a thread to become.
+    /// Creates a worker. The caller starts the thread that runs as this worker.
     fn new_worker(&'static self) -> &'static Worker {
         let index = self.indices.fetch_add(1, Ordering::Relaxed);
         let worker = &*Box::leak(Box::new(Worker::new(self, index)));
@@ -149,7 +150,7 @@ impl Sched {
         unsafe { self.workers.get(index)?.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Returns the number of workers that do any work.
+    /// Returns the number of workers that may do shared work.
     #[inline]
     pub(crate) fn procs(&self) -> usize {
         self.procs.load(Ordering::Relaxed)
@@ -160,13 +161,14 @@ impl Sched {
             return self.procs(); // a bubble has one worker
         }
         let before = self.procs.swap(n, Ordering::Relaxed);
-        // Wake the workers that were taken out, and that may be in again.
+        // Wake the workers that did no shared work and that now may.
         self.idle.wake_own_only();
         self.wake_for_work();
         before
     }
 
-    /// Returns whether another worker may do the awaited work while the caller's worker spins.
+    /// Returns whether another worker runs a goroutine, which may bring what the caller waits for while the caller
+    /// spins.
     pub(crate) fn others_run(&self) -> bool {
         self.idle.others_run()
     }
@@ -176,13 +178,14 @@ impl Sched {
         self.idle.any_sleeps()
     }
 
-    /// Wakes a sleeping worker, or starts a worker, if there is work that no worker has looked for.
+    /// Wakes a sleeping worker, or starts a worker, unless a worker searches for work already. Called when there is
+    /// work for any worker.
     #[inline]
     pub(crate) fn wake_for_work(&'static self) {
         self.start_worker_if(self.idle.wake_any());
     }
 
-    /// [`wake_for_work`](Self::wake_for_work), for work that has just been made by a worker that runs.
+    /// Does the same as [`wake_for_work`](Self::wake_for_work), for work that a running worker has just made.
     #[inline]
     pub(crate) fn wake_for_fresh_work(&'static self) {
         self.start_worker_if(self.idle.wake_any_for_fresh());
@@ -196,19 +199,20 @@ impl Sched {
         }
     }
 
-    /// Returns whether a worker has nothing to do, or is about to come. A hint.
+    /// Returns whether a worker has nothing to do, or has been started and not come yet. A hint.
     pub(crate) fn has_idle_worker(&self) -> bool {
         self.idle.any_is_idle() || self.workers().count() < self.idle.workers()
     }
 
-    /// Starts workers up to this index. Returns false if the scheduler may not have so many, or cannot start so many.
+    /// Starts workers until there is a worker with this index. Returns false if the scheduler may not have so many
+    /// workers, or cannot start so many.
     pub(crate) fn start_up_to(&'static self, index: usize) -> bool {
         while self.worker(index).is_none() {
             if index >= self.procs() {
                 return false;
             }
-            // Wait for workers that have been started but have not come yet. Look in this order: no room to start a
-            // worker; then all have come; then no worker has this index.
+            // Wait for workers that have been started but have not come yet. Check in this order: no worker can be
+            // started; then all started workers have come; then no worker has this index.
             let all_are_there = || self.workers().count() == self.idle.workers();
             if !self.start_worker() && all_are_there() && self.worker(index).is_none() {
                 return false;
@@ -259,8 +263,8 @@ impl Sched {
         }
     }
 
-    /// Queues work for one worker, and wakes that worker once, after the last piece: a worker that is woken may take the
-    /// processor of the caller, which has more to place.
+    /// Queues work for one worker, and wakes that worker once, after the last piece. A worker that is woken earlier
+    /// might take the processor from the caller, which still has work to place.
     pub(crate) fn place(worker: &'static Worker, works: impl IntoIterator<Item = Work>) {
         let mut any = false;
         for work in works {
@@ -282,7 +286,7 @@ impl Sched {
         !self.global.is_empty()
     }
 
-    /// Takes this worker's share of the global queue: at least one piece, at most `most` pieces.
+    /// Takes a worker's share of the global queue: at most `most` pieces of work, and at least one if there is any.
     pub(crate) fn pop_global(&self, most: usize) -> impl Iterator<Item = Work> + use<> {
         self.global.pop(most, self.idle.workers())
     }
@@ -293,7 +297,7 @@ impl Sched {
 
     /// Returns the number of goroutines and tasks of this scheduler that have been made and have not ended.
     pub(crate) fn live(&self) -> usize {
-        // Read the ends first, so that the difference is not below 0.
+        // Read the numbers of ended goroutines first, so that the difference is not below 0.
         let ended = self.workers().map(|w| w.ended.load(Ordering::Acquire)).sum::<u64>();
         let ended = ended + self.ended.load(Ordering::Acquire);
         let made = self.workers().map(|w| w.made.load(Ordering::Acquire)).sum::<u64>();
@@ -319,7 +323,7 @@ impl Sched {
     pub(crate) fn count_end(&'static self) {
         match current::worker() {
             Some(worker) if ptr::eq(worker.sched(), self) => worker.count_end(),
-            // Release, as this is an end: a thread that sees the end also sees that the goroutine was made.
+            // Release, so that a thread that reads this count of an end also sees that the goroutine was made.
             _ => _ = self.ended.fetch_add(1, Ordering::Release),
         }
     }

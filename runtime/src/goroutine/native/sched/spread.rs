@@ -1,21 +1,21 @@
 //! The choice of the workers on which a family of goroutines starts.
 //!
-//! A goroutine stays on the worker that started that goroutine. In Go's commonest idiom all goroutines of a worker pool
-//! start, and wait for the first job, within a microsecond: without further measures all of them would stay on their
-//! creator's worker for good. Pairs, on the other hand, run best on a single worker.
+//! A goroutine stays on the worker on which the goroutine first runs. In a worker pool, Go's commonest idiom, all
+//! goroutines begin to wait for the first job within a microsecond: without further measures all of them would stay on
+//! their creator's worker for good. Pairs, on the other hand, run best on a single worker.
 //!
 //! So a worker *spreads* the goroutines of its ring that have not started when two things hold:
 //!
-//! 1. A family starts: [`FAMILY`] goroutines in a row have blocked in their first run, with none ending and none
-//!    readied on this worker in between. Fork-join never looks so, as its goroutines end; nor does a pair, or a chain
-//!    of goroutines that ready each other.
+//! 1. A family starts: [`FAMILY`] goroutines in a row have blocked in their first run, and no goroutine of this worker
+//!    has ended or been readied in between. Fork-join programs do not do so, as their goroutines end; nor does a pair,
+//!    or a chain of goroutines that ready each other.
 //! 2. This worker has at least two more goroutines than an idle worker.
 //!
 //! Then the oldest goroutines go to idle workers, until each idle worker has its share. The goroutines are placed (see
 //! `placed`) rather than left to thieves: a thief would take the next family's goroutines, too. Only idle workers get
 //! any goroutines: a placed goroutine cannot be stolen, and on a busy worker would wait for as long as a goroutine
-//! computes. Not more workers get any than there are processors: goroutines of a family talk to each other, and a
-//! message to a worker that waits for its processor takes many times as long.
+//! computes. No more workers get goroutines than there are processors: goroutines of a family talk to each other, and a
+//! message to a worker that waits for a processor takes many times as long.
 //!
 //! | field of `Own`, or of `Worker` | meaning | written by |
 //! |---|---|---|
@@ -36,18 +36,18 @@ use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::shim;
 
-/// The number of goroutines in a row, each blocked in its first run, that are a family. With 1, pairs are split; with
-/// 2, two producers and two consumers; with 4, a pool of four stays together.
+/// The number of goroutines in a row that must block in their first run to count as a family. The value 1 would split
+/// pairs; 2 would split two producers and two consumers; 4 would keep a pool of four together.
 const FAMILY: u32 = 3;
-/// The time for which a family waits for threads that have just been started: each thread takes some 50 us to come.
-/// Else the first family of a process, often the only family, would find no worker to go to.
+/// The time for which a family waits for worker threads that have just been started: each thread takes some 50 us until
+/// it runs. Without this wait the first family of a process, often the only family, would find no worker to go to.
 const PATIENCE: Duration = Duration::from_micros(500);
 
 /// The number of goroutines that have been spread: for tests.
 static SPREAD: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the number of goroutines that have been spread over idle workers so far. Goroutines are spread when several
-/// of them in a row, a family, have blocked in their first run. For tests.
+/// Returns the number of goroutines that have been spread over idle workers so far. The goroutines of a worker are
+/// spread when several in a row have blocked in their first run. For tests.
 #[must_use]
 pub fn spread_so_far() -> usize {
     SPREAD.load(Ordering::Relaxed)
@@ -59,15 +59,16 @@ struct Shares {
     mine: usize,
     /// The number of goroutines that are left in the ring.
     left: usize,
-    /// The number of goroutines to share, with those that the workers have already; and the number of workers that
-    /// share them. These are the workers still to come, and the caller, unless the caller has more than a share
-    /// already.
+    /// The number of goroutines to share, including those that the sharing workers have already; and the number of
+    /// sharing workers. These are the idle workers whose turn is still to come, and the caller, unless the caller has
+    /// more than a share already.
     load: usize,
     workers: usize,
 }
 
 impl Shares {
-    /// Divides among `workers` idle workers, which have `theirs` goroutines together.
+    /// Prepares the division: the caller has `mine` goroutines, the ring `queued`, and the `workers` idle workers have
+    /// `theirs` together.
     const fn new(mine: usize, queued: usize, workers: usize, theirs: usize) -> Self {
         let all = mine + queued + theirs;
         if mine <= all / (workers + 1) {
@@ -91,7 +92,7 @@ impl Worker {
     /// Counts a goroutine that blocks, if it blocks in its first run.
     #[inline]
     pub(crate) fn count_block(&self, fibre: &Fibre) {
-        // Goroutines that stay together are not a family that could be spread.
+        // Do not count goroutines that are to stay together: they must not be spread.
         if fibre.fresh.replace(false) && !fibre.together.get() {
             self.own.first_blocks.set(self.own.first_blocks.get() + 1);
         }
@@ -102,12 +103,12 @@ impl Worker {
         self.own.first_blocks.get() >= FAMILY
     }
 
-    /// Returns the number of goroutines of this worker, with those that are on their way to the worker.
+    /// Returns the number of goroutines of this worker, including those in `placed`.
     fn population(&self) -> usize {
         self.population.load(Ordering::Relaxed) as usize + self.placed.len()
     }
 
-    /// Places goroutines of the ring on idle workers that have fewer, by the rules at the top of this file.
+    /// Places goroutines of the ring on idle workers that have fewer goroutines, by the rules at the top of this file.
     #[cold]
     pub(crate) fn spread(&'static self) {
         let queued = self.ring.len();

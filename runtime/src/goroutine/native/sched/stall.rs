@@ -2,7 +2,7 @@
 //!
 //! | report | when | by |
 //! |---|---|---|
-//! | a goroutine holds its worker | the goroutine has run for 100 ms without a switch, and another goroutine could run there | the watcher |
+//! | a goroutine holds its worker | the goroutine has run for 100 ms without a switch, while another goroutine could run on that worker | the watcher |
 //! | the stack of that goroutine | at its next call into the runtime | the goroutine itself |
 //! | all threads for blocking calls are taken | a call has to wait for a thread | the caller |
 //!
@@ -11,15 +11,15 @@
 //! | not set | as with `1` in builds with debug assertions, else none |
 //! | `0`, or empty | none |
 //! | `1` | the three above |
-//! | `20ms` | the three above, with 20 ms in the first row. The watcher sees steps of 10 ms |
+//! | `20ms` | the three above, with 20 ms in the first row, measured in steps of 10 ms |
 //! | anything else | ends the process |
 //!
 //! Reports are lines on standard error. A goroutine is reported once for each stall. Goroutines that the same code has
 //! started are reported once in [`SELDOM`].
 //!
-//! The stack is that of the next call, not of the moment: to walk a running stack the watcher would have to interrupt
-//! the thread by a signal, which also interrupts the thread's system calls. A report that is on by default would so
-//! change the behaviour that it reports.
+//! The report shows the stack at the next call, not at the moment of the report: to walk a running stack the watcher
+//! would have to interrupt the thread by a signal, which also interrupts the thread's system calls. So a report that is
+//! on by default would change the behaviour of the program.
 
 use crate::shim::system::atomic::{AtomicBool, Ordering};
 use crate::shim::system::{Mutex, MutexGuard, OnceLock};
@@ -38,7 +38,7 @@ use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
 
 const VARIABLE: &str = "SUDOG_STALLS";
-/// The time for which a goroutine may run without a switch while others wait, unless the variable sets another.
+/// The time for which a goroutine may run without a switch while others wait, unless `SUDOG_STALLS` sets another time.
 const LONG: Duration = Duration::from_millis(100);
 /// The time from a report to the next report of goroutines that the same code has started.
 const SELDOM: Duration = Duration::from_secs(10);
@@ -54,7 +54,7 @@ pub(crate) struct Stall {
     queued: AtomicBool,
     /// True if the running goroutine has been reported, and is to show its stack.
     reported: AtomicBool,
-    /// True while the running goroutine waits where a goroutine may not switch.
+    /// True while the running goroutine waits without switching to another goroutine.
     waits_in_place: AtomicBool,
 }
 
@@ -79,7 +79,7 @@ impl Stall {
     }
 }
 
-/// Runs `wait`, in which a thread waits, or a goroutine that may not switch waits.
+/// Calls `wait`, in which the whole thread waits: the caller is no goroutine, or a goroutine that may not switch.
 #[inline]
 pub(crate) fn in_place<T>(wait: impl FnOnce() -> T) -> T {
     if switch_hooks::is_observed() { in_place_observed(wait) } else { wait() }
@@ -107,7 +107,7 @@ pub(crate) fn is_reported() -> bool {
 }
 
 /// Returns the time for which a goroutine may run without a switch while others wait; `None`: no reports are made.
-/// Reads the variable once.
+/// Reads `SUDOG_STALLS` once.
 fn threshold() -> Option<Duration> {
     static THRESHOLD: OnceLock<Option<Duration>> = OnceLock::new();
     *THRESHOLD.get_or_init(|| match std::env::var_os(VARIABLE) {
@@ -118,7 +118,7 @@ fn threshold() -> Option<Duration> {
     })
 }
 
-/// Parses the value of the variable. Returns `None` if the value means nothing.
+/// Parses the value of `SUDOG_STALLS`. Returns `None` if the value is not valid.
 #[allow(clippy::option_option)]
 fn parse(value: &OsStr) -> Option<Option<Duration>> {
     match value.to_str()? {
@@ -179,7 +179,7 @@ pub(crate) struct Turn {
     pub(crate) is_reported: bool,
 }
 
-/// The code that started the reported goroutines, with the time of the report. Used by the watcher only.
+/// The time of the last report for each code that has started reported goroutines. Used by the watcher only.
 #[derive(Default)]
 pub(crate) struct Reports(HashMap<&'static str, Instant>);
 

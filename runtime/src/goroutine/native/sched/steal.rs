@@ -2,19 +2,19 @@
 //! sleeps.
 //!
 //! If all the work that the worker found was too young to be stolen, the worker naps: it sleeps for [`NAP`], and looks
-//! again. Work that goroutines start during the nap wakes neither this worker nor another worker. Else a goroutine that
-//! starts others and waits for each of them would keep a worker busy with looking.
+//! again. Work that goroutines start during the nap wakes neither this worker nor another worker. Otherwise a goroutine
+//! that starts other goroutines and waits for each would keep a second worker busy with looking.
 //!
-//! Stealing is *aged*: a thief remembers the tail of each ring and, `AGE` later, takes only work that stood before that
-//! tail. So a family of goroutines that start each other and wait for each other stays on its worker, where a switch
-//! costs nanoseconds, and work for which that worker has no time is shared.
+//! Stealing is *aged*: a thief remembers the tail of each ring and, `AGE` later, takes only work that was queued before
+//! that tail. So goroutines that start each other and wait for each other stay on one worker, where a switch costs
+//! nanoseconds, and other workers take the work for which that worker has no time.
 //!
-//! Work ages while its worker runs. A worker that does not run, because another program has the processor, would have
-//! started the work soon. The thief itself may have that processor: if the other processors are busy, the system likes
-//! to run a woken thread at once where the waker ran. Without this rule two goroutines that talk to each other, beside
-//! a busy neighbour, are split for good, as goroutines that have started do not move. A worker that sits in a system
-//! call does not run either, so work that is ten milliseconds old is stolen all the same. Go's watcher takes the P of a
-//! system call after that time at the latest.
+//! Work ages only while the work's worker runs. If that worker does not run, because another thread has the processor,
+//! the worker would have started the work soon. The other thread may be the thief: if the other processors are busy,
+//! the system likes to run a woken thread at once where the waker ran. Without this rule, beside a busy program, two
+//! goroutines that talk to each other would be split for good, as goroutines that have started do not move. A worker
+//! that sits in a system call does not run either, so work that is ten milliseconds old is stolen all the same. Go's
+//! watcher takes the P away from a thread in a system call after ten milliseconds at the latest, too.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
@@ -36,7 +36,7 @@ const POLL: Duration = Duration::from_micros(5);
 /// The reason why a worker does not look for work any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
-    /// There is work, or was.
+    /// There is work, or there was until another worker took that work.
     Work,
     /// The worker's bubble is at rest.
     AtRest,
@@ -62,8 +62,8 @@ enum Found {
 }
 
 impl Worker {
-    /// Returns when there may be work, when the clock says so, or when the worker's bubble is at rest. The worker is not
-    /// a searcher then: a worker that runs goroutines and counts as searching would keep all others asleep.
+    /// Waits until there may be work, until a timer is due, or until the worker's bubble is at rest. After this call
+    /// the worker is no searcher: a worker that runs goroutines but counts as searching would keep all others asleep.
     #[cold]
     pub(crate) fn wait_for_work(&'static self) -> Rest {
         fork::forbid_in_child();
@@ -90,7 +90,7 @@ impl Worker {
             sched.idle.begin_search();
         }
         if !is_enabled && self.own.searching.replace(false) {
-            // The worker was woken to search, and `set_max_procs` has taken the worker out since then: have another
+            // The worker was woken to search, and `set_max_procs` has made the worker surplus since then: have another
             // worker search.
             let _ = sched.idle.end_search();
             sched.wake_for_work();
@@ -208,8 +208,8 @@ impl Worker {
         self.next_timer().is_some_and(|when| when <= now)
     }
 
-    /// Steals work that other workers have had in their rings for longer than `AGE`. Returns `None` until `AGE` after
-    /// the last look, as there is nothing new to say.
+    /// Steals work that other workers have had in their rings for longer than `AGE`. Returns `None`, without a look, if
+    /// the last look was less than `AGE` ago.
     fn steal(&'static self, now: Instant) -> Option<Found> {
         let own = &*self.own;
         // SAFETY: only the owner uses `seen`, and no function called below uses `seen`, so this reference is the only
@@ -272,7 +272,7 @@ impl Seen {
         Self { tail: victim.ring.tail(), when: now, ran: victim.clock.time() }
     }
 
-    /// Returns whether the work that was seen then may be stolen now.
+    /// Returns whether the work that this look at the victim's ring saw may be stolen at `now`.
     fn is_old(&self, victim: &Worker, now: Instant) -> bool {
         let age = now.saturating_duration_since(self.when);
         if age < AGE || age >= OLD_AGE {

@@ -1,11 +1,11 @@
-//! The watcher: a thread that sees events that the workers do not see. Go's `sysmon`.
+//! The watcher: a thread that notices conditions that the workers cannot notice themselves. Go's `sysmon`.
 //!
 //! Every [`TICK`] the watcher asks each worker that is awake to look at the clock. At the worker's next choice, or at
 //! the next call of the running goroutine into the runtime, timers that are due fire, and the goroutine gives way to
-//! others ([`preempt`]). For queued work the watcher wakes a worker. When all workers sleep, the watcher makes the look
-//! that [`run`] has registered, the proof of a deadlock, and then sleeps itself. The watcher reports goroutines that do
-//! not give way ([`stall`]), starts the looks for goroutines that wait for each other ([`cycle`]), and makes sure that
-//! no waker holds up the [`alarms`]. No user code runs on the watcher.
+//! others ([`preempt`]). If work is queued, the watcher wakes a worker. When all workers sleep, the watcher calls the
+//! function that [`run`] has registered, which tries to prove a deadlock, and then sleeps itself. The watcher reports
+//! goroutines that do not give way ([`stall`]), starts the looks for goroutines that wait for each other ([`cycle`]),
+//! and makes sure that no waker holds up the [`alarms`]. No user code runs on the watcher.
 //!
 //! [`cycle`]: crate::goroutine::native::sched::cycle
 //! [`preempt`]: crate::goroutine::native::sched::preempt
@@ -30,10 +30,10 @@ use crate::goroutine::native::sched::stall::{self, Reports, Turn};
 static DOZING: AtomicBool = AtomicBool::new(false);
 static LOCK: Mutex<()> = Mutex::new(());
 static ROUSED: Condvar = Condvar::new();
-/// The look to make when all workers sleep.
+/// The function to call when all workers sleep: see [`look_at_rest`].
 static AT_REST: OnceLock<Look> = OnceLock::new();
 
-/// A look at the schedulers that the watcher looks at.
+/// A function that is called with all schedulers that the watcher looks at.
 pub(crate) type Look = fn(&[&'static Sched]);
 
 /// Starts the watcher, unless the watcher has been started.
@@ -47,7 +47,7 @@ pub(crate) fn start() {
     });
 }
 
-/// Has the watcher make this look when all workers sleep. Only the first call counts.
+/// Has the watcher call `look` when all workers sleep. Only the first call has an effect.
 pub(crate) fn look_at_rest(look: Look) {
     AT_REST.get_or_init(|| look);
 }
@@ -56,8 +56,8 @@ fn lock() -> MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Rouses the watcher. Called by a worker that is awake, perhaps after all workers slept, and that has been counted as
-/// awake before the call; see the end of [`watch`].
+/// Rouses the watcher, if the watcher sleeps. Called by a worker that has woken, after the worker has been counted as
+/// awake: see the end of [`watch`].
 #[inline]
 pub(crate) fn rouse() {
     if DOZING.load(Ordering::Relaxed) {
@@ -74,7 +74,7 @@ fn rouse_slow() {
 }
 
 fn watch() {
-    // The turn of each worker at the last look. Workers are never freed, so the address of a worker is its name.
+    // The turn of each worker at the last look, by the worker's address: workers are never freed.
     let mut turns: HashMap<usize, Turn> = HashMap::new();
     let mut stalls = Reports::default();
     let mut looks = Looks::default();
@@ -111,8 +111,9 @@ fn watch() {
             if netpoll::lacks_holder() {
                 scheds.iter().for_each(|sched| sched.wake_for_work()); // a woken worker will hold the poller
             }
-            // Look only at the second quiet look, so that a thread that is about to be counted has been counted. Look
-            // at each later look, too: the last alarm may have gone off since, and woken no worker.
+            // Call `look` only at the second quiet tick, so that a thread that was about to be counted has been
+            // counted. Call `look` at each later quiet tick, too: the last alarm may have gone off since, and woken no
+            // worker.
             if quiet >= 2
                 && let Some(look) = AT_REST.get()
             {
@@ -133,7 +134,8 @@ fn watch() {
             quiet = 0;
             continue;
         }
-        // An alarm that is going off keeps the report back, and does not rouse the watcher when the waker has run.
+        // While an alarm's waker runs, no deadlock is reported, and the end of the waker does not rouse the watcher. So
+        // tick again.
         let is_going_off = quiet >= 2 && alarms::are_set();
         // The same holds for alarms: the first alarm of a shard is announced under the lock of `alarms`, before the
         // caller that has set the alarm reads `DOZING`.

@@ -1,11 +1,12 @@
-//! The timers of a worker: a heap of four children a node, soonest first, from which any item can be taken out.
+//! The timers of a worker: a heap in which each node has four children, the soonest timer is first, and any item can be
+//! removed.
 //!
 //! ```text
 //!  entries:  0 │ 1  2  3  4 │ 5 .. 8 │ 9 .. 12 │ ...       the children of i are 4i + 1 ..= 4i + 4
 //! ```
 //!
-//! Each item knows its place, so that a wait which ends before the deadline can take the timer out in O(log n). Four
-//! children, as in Go: half as deep as with two, and the four are neighbours in memory.
+//! Each item knows its position, so that a wait which ends before its deadline can remove the timer in O(log n). With
+//! four children, as in Go, the heap is half as deep as with two, and the four are neighbours in memory.
 //!
 //! Only a heap that has grown larger than ever before allocates.
 
@@ -22,8 +23,8 @@ pub(crate) trait HeapItem: Copy {
     fn position(self) -> u32;
 }
 
-/// A heap of timers: see the top of this file. Of items that are due at the same time, the first put in is the first
-/// out.
+/// A heap of timers: see the top of this file. Items that are due at the same time come out in the order in which they
+/// were put in.
 pub(crate) struct TimerHeap<T: HeapItem> {
     entries: Vec<Entry<T>>,
     /// The number of items that have ever been put in.
@@ -70,7 +71,7 @@ impl<T: HeapItem> TimerHeap<T> {
         self.sift_up(self.entries.len() - 1, entry);
     }
 
-    /// Takes an item out. Returns false if the item is in no heap, as it has been taken out before.
+    /// Removes an item. Returns false if the item is in no heap, because the item has been removed before.
     pub(crate) fn remove(&mut self, item: T) -> bool {
         let position = item.position();
         if position != NONE {
@@ -79,7 +80,7 @@ impl<T: HeapItem> TimerHeap<T> {
         position != NONE
     }
 
-    /// Takes out the first of the items that are due by `now`.
+    /// Removes and returns the first item, if that item is due at `now`.
     #[inline]
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<T> {
         if self.next()? > now {

@@ -7,14 +7,14 @@
 //! | `yielder` | the goroutine that has just yielded: in `run_queue` after the next choice | the owner | the owner |
 //! | `ring` | goroutines not started, async tasks to be polled | the owner | the owner; thieves, once the work is old |
 //! | `inbox` | started goroutines that were readied elsewhere | any thread | the owner |
-//! | `placed` | goroutines not started that asked for this worker elsewhere, or that another worker has spread | any thread | the owner |
+//! | `placed` | goroutines not started that other threads have placed on this worker (see [`Placement`](crate::goroutine::Placement)), or that another worker has spread | any thread | the owner |
 //! | `timers` | goroutines that wait with a deadline | the owner | the owner |
 //! | the scheduler's global queue | work that found no room in a ring, or came from outside | any thread | any worker |
 //!
-//! Order of choice: `next`, on the rest of the time slice of the goroutine that readied `next`; then the oldest of
-//! `run_queue` and `ring`. Together these two are one queue, as Go's `runq` is: a fibre that is queued notes the tail
-//! of the ring, and has a turn when the head of the ring has passed that tail. Goroutines whose timers have fired go
-//! first.
+//! The worker first chooses `next`, which gets the rest of the time slice of the goroutine that readied `next`; then
+//! the oldest entry of `run_queue` and `ring`. These two together are one queue, as Go's `runq` is: a fibre that enters
+//! `run_queue` notes the tail of the ring, and has a turn when the head of the ring has passed that tail. Goroutines
+//! whose timers have fired go before all others.
 //!
 //! A goroutine that yields is queued at the next choice, when the inbox has been emptied, the timers that are due have
 //! fired, and this worker's share of the global queue is in the ring. So each goroutine that was ready on this worker
@@ -58,7 +58,7 @@ use crate::{Instant, ParkResult};
 
 /// The time for which an idle worker looks for work before it sleeps.
 pub(crate) const SPIN: Duration = Duration::from_micros(50);
-/// The age at which work may be stolen. The work's worker must have run for at least three quarters of that time: see
+/// The age at which work may be stolen, if the work's worker has run for at least three quarters of that time: see
 /// `Seen::is_old`.
 pub(crate) const AGE: Duration = Duration::from_micros(10);
 /// The age at which work is stolen whether its worker has run or not.
@@ -68,13 +68,13 @@ pub(crate) const NAP: Duration = Duration::from_micros(200);
 /// Poll timers, network and the global queue at every 64th choice.
 const GLOBAL_POLL_INTERVAL: u32 = 64;
 
-/// Adds 1. Not an RMW: only the worker that owns the number writes.
+/// Adds 1 to `number`. Needs no read-modify-write, as only the worker that owns the number writes.
 #[inline]
 pub(crate) fn count(number: &AtomicU64) {
     number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// See the top of this file. Workers are never freed, so that a late wake-up does no harm.
+/// A worker: see the top of this file. Workers are never freed, so that a late wake-up does no harm.
 pub(crate) struct Worker {
     pub(crate) ring: Ring,
     pub(crate) inbox: CachePadded<Inbox>,
@@ -85,9 +85,9 @@ pub(crate) struct Worker {
     pub(crate) index: usize,
     /// The watcher's request to look at the clock. Set at each of the watcher's ticks while the worker is awake.
     pub(crate) asked: AtomicBool,
-    /// The facts that the watcher needs about a goroutine that does not give way.
+    /// The facts that the watcher needs to report a goroutine that does not give way.
     pub(crate) stall: Stall,
-    /// The processor time of the worker's thread.
+    /// A clock of the processor time that the worker's thread has used.
     pub(crate) clock: ThreadClock,
     /// The processor of the worker's thread at the last search, wake-up, or look at the slow sources.
     pub(crate) processor: CachePadded<Note>,
@@ -95,12 +95,14 @@ pub(crate) struct Worker {
     pub(crate) vain_searches: AtomicU64,
     /// Number of times that a search has yielded the processor. Written by the owner only.
     pub(crate) yields: AtomicU64,
-    /// The number of choices made. By this number the watcher sees that a goroutine holds the worker.
+    /// The number of choices made. While a goroutine holds the worker, this number stands still, which the watcher
+    /// sees.
     pub(crate) turns: CachePadded<AtomicU32>,
-    /// Goroutines and tasks made and ended here. Written by the owner only.
+    /// The numbers of goroutines and tasks made and ended on this worker. Written by the owner only.
     pub(crate) made: AtomicU64,
     pub(crate) ended: AtomicU64,
-    /// Goroutines that have started here and not ended: see `spread`. Written by the owner only.
+    /// The number of goroutines that have started on this worker and not ended: see `spread`. Written by the owner
+    /// only.
     pub(crate) population: AtomicU32,
     /// True while the worker has no work, and looks for work or sleeps. Written by the owner only.
     pub(crate) looking: CachePadded<AtomicBool>,
@@ -113,25 +115,26 @@ pub(crate) struct Own {
     pub(crate) run_queue: FibreQueue,
     /// The goroutine that has yielded, until `pick` queues it.
     pub(crate) yielder: Cell<Option<&'static Fibre>>,
-    /// The choice of `pick`, when the fibre that called `pick` could not run that choice itself.
+    /// A choice that `pick` has made for a fibre that cannot run the chosen goroutine itself: the worker's loop runs
+    /// the choice.
     pub(crate) chosen: Cell<Option<Chosen>>,
     pub(crate) timers: UnsafeCell<TimerHeap<&'static Fibre>>,
-    /// The begin of the time slice. Read from the clock at the first call that asks.
+    /// The time when the time slice began. Set at the first call that reads the clock.
     pub(crate) slice: Cell<Option<Instant>>,
     pub(crate) pace: Pace,
-    /// The youngest of all fibres.
+    /// The youngest fibre of this worker: the head of the list of all fibres.
     pub(crate) fibres: Cell<Option<&'static Fibre>>,
     pub(crate) spare: Cell<Option<&'static Fibre>>,
     pub(crate) spares: Cell<usize>,
-    /// The fewest spares since the last trimming.
+    /// The smallest number of spare fibres since the last trim.
     pub(crate) least_spares: Cell<usize>,
     pub(crate) trimmed: Cell<Option<Instant>>,
     pub(crate) jobs: Cell<Option<NonNull<Job>>>,
     pub(crate) job_count: Cell<u32>,
     ids: Cell<(u64, u64)>,
-    /// See `spread`.
+    /// The number of goroutines in a row that have blocked in their first run: see `spread`.
     pub(crate) first_blocks: Cell<u32>,
-    /// Choices until the next look at the others' populations.
+    /// The number of choices until the next look at the populations of the other workers.
     pub(crate) spread_pause: Cell<u32>,
     /// The number of workers that this worker has waited for: see `await_workers`.
     pub(crate) awaited: Cell<usize>,
@@ -157,7 +160,7 @@ unsafe impl Send for Worker {}
 pub(crate) struct Seen {
     pub(crate) tail: u32,
     pub(crate) when: Instant,
-    /// The time that the ring's worker had run on its thread.
+    /// The processor time that the thread of the ring's worker had used.
     pub(crate) ran: Option<Duration>,
 }
 
@@ -169,7 +172,7 @@ pub(crate) enum Chosen {
     Dump,
 }
 
-/// First in, first out, linked through the fibres.
+/// A queue of fibres, first in, first out, linked through [`Fibre::next`].
 pub(crate) struct FibreQueue {
     first: Cell<Option<&'static Fibre>>,
     last: Cell<Option<&'static Fibre>>,
@@ -185,7 +188,7 @@ impl FibreQueue {
         self.first.get().is_none()
     }
 
-    /// The fibre that `pop` would take.
+    /// Returns the fibre that `pop` would take.
     #[inline]
     fn first(&self) -> Option<&'static Fibre> {
         self.first.get()
@@ -290,7 +293,7 @@ impl Worker {
         sysmon::rouse();
     }
 
-    /// Makes the calling thread this worker, for ever.
+    /// Makes the calling thread this worker, and runs goroutines for ever.
     pub(crate) fn run_thread(&'static self) -> ! {
         self.looking.store(true, Ordering::Relaxed); // the worker has nothing to do yet
         self.enter_thread();
@@ -331,7 +334,7 @@ impl Worker {
     #[inline(always)]
     fn pick(&'static self) -> Option<Chosen> {
         let own = &*self.own;
-        // A plain load and store: the owner alone writes, the watcher reads.
+        // A load and a store are enough: the owner alone writes, and the watcher only reads.
         let tick = self.turns.load(Ordering::Relaxed).wrapping_add(1);
         self.turns.store(tick, Ordering::Relaxed);
         if !self.inbox.is_empty() {
@@ -345,8 +348,9 @@ impl Worker {
         }
         let mut next = own.next.take();
         if let Some(fibre) = next {
-            // The goroutine inherits the slice of the goroutine that readied it. Queue the goroutine when that slice is
-            // over: else two goroutines that ready each other would keep all others out.
+            // The chosen goroutine inherits the slice of the goroutine that readied this one. Queue the chosen
+            // goroutine if that slice is over: otherwise two goroutines that ready each other would keep all others
+            // out.
             if self.is_slice_over() {
                 self.queue(fibre);
                 next = None;
@@ -367,14 +371,14 @@ impl Worker {
         own.run_queue.pop().map(Chosen::Fibre).or_else(|| self.poll_local_sources())
     }
 
-    /// Queues a fibre behind all that is queued on this worker.
+    /// Queues a fibre behind all work that is queued on this worker.
     #[inline]
     fn queue(&self, fibre: &'static Fibre) {
         fibre.behind.set(self.ring.tail() as u16);
         self.own.run_queue.push(fibre);
     }
 
-    /// Queues the goroutine that has yielded, if there is one, behind all that is ready.
+    /// Queues the goroutine that has yielded, if there is one, behind all work that is ready.
     #[inline]
     fn queue_yielder(&'static self) {
         let Some(yielder) = self.own.yielder.get() else { return };
@@ -408,8 +412,8 @@ impl Worker {
         unsafe { self.ring.pop() }
     }
 
-    /// Returns the next choice, if that choice is work for a stack of the usual size. Leaves any other choice, as a
-    /// started goroutine, to the worker's loop. Called by a fibre that has ended a goroutine.
+    /// Makes the next choice, and returns the chosen work if that is work for a stack of the default size. Leaves any
+    /// other choice, such as a started goroutine, to the worker's loop. Called by a fibre whose goroutine has ended.
     #[inline]
     pub(crate) fn pick_work(&'static self) -> Option<Work> {
         match self.pick()? {
@@ -421,14 +425,15 @@ impl Worker {
         }
     }
 
-    /// Looks at every source of work that `pick` does not, so that nothing waits for ever; and trims spare stacks.
+    /// Looks at all sources of work at which `pick` does not look, so that no work waits for ever. Also trims spare
+    /// stacks.
     #[cold]
     fn poll_slow_sources(&'static self) {
         _ = self.processor.take();
         let asked = self.is_asked();
         if asked && self.own.next.get().is_none() {
-            // A slice begins. Have the first call of that slice look at the clock. (If `next` is set, `is_slice_over`
-            // does so.)
+            // A slice begins: have the first call of that slice look at the clock. (If `next` is set, no slice begins,
+            // and `is_slice_over` looks at the clock.)
             self.asked.store(false, Ordering::Relaxed);
             self.own.pace.look_soon();
         }
@@ -447,7 +452,7 @@ impl Worker {
         }
     }
 
-    /// Looks for work in the timers, when the queues are empty.
+    /// Looks for goroutines whose timers are due. Called when the queues are empty.
     #[cold]
     fn poll_local_sources(&'static self) -> Option<Chosen> {
         self.fire_timers();
@@ -530,7 +535,7 @@ impl Worker {
         self.sched().wake_for_work();
     }
 
-    /// Readies a goroutine of this worker. With `front` the goroutine runs next.
+    /// Readies a goroutine of this worker. If `front` is true, the goroutine runs next.
     #[inline]
     pub(crate) fn ready_local(&'static self, fibre: &'static Fibre, front: bool) {
         if fibre.state.get() != State::Parked {
@@ -592,8 +597,8 @@ impl Worker {
         }
     }
 
-    /// Binds work to this worker, as work with a stack is not stolen, and returns the work's fibre. The work is queued
-    /// behind all that is ready; if `front` is true, the work runs next.
+    /// Gives the work a fibre of this worker, and returns that fibre. From then on the work cannot be stolen. The fibre
+    /// is queued behind all that is ready; if `front` is true, the fibre runs next.
     pub(crate) fn start_on(&'static self, work: Work, front: bool) -> &'static Fibre {
         let fibre = self.fibre_for(job::stack_size(work));
         fibre.work.set(Some(work));
@@ -602,8 +607,8 @@ impl Worker {
         fibre
     }
 
-    /// Takes this worker's share of the global queue, as far as the ring has room, unless `set_max_procs` has taken the
-    /// worker out.
+    /// Moves this worker's share of the global queue into the ring, as far as the ring has room, unless `set_max_procs`
+    /// has made this worker surplus.
     #[cold]
     fn take_global(&'static self) {
         if !self.is_enabled() {
@@ -617,8 +622,8 @@ impl Worker {
         }
     }
 
-    /// Returns whether this worker may do work that others could do too. False if `set_max_procs` has taken the worker
-    /// out.
+    /// Returns whether this worker may do work that others could do too. False if `set_max_procs` has made this worker
+    /// surplus.
     #[inline]
     pub(crate) fn is_enabled(&self) -> bool {
         self.index < self.sched.procs()
@@ -634,7 +639,8 @@ impl Worker {
         self.own.next.get().is_some() || self.own.yielder.get().is_some() || !self.own.run_queue.is_empty()
     }
 
-    /// Returns whether anything is queued on this worker. "Can the yield be skipped" must look at every queue.
+    /// Returns whether any work is queued for this worker. Looks at every queue, as a goroutine may skip a yield only
+    /// if all are empty.
     pub(crate) fn has_work(&self) -> bool {
         self.has_started_work() || self.has_shared_work() || self.sched().has_global_work()
     }

@@ -1,4 +1,4 @@
-//! The kernel's side of stacks: mappings, protections, guards.
+//! The system calls for stacks: mappings, protections, guards.
 
 use std::fmt::Display;
 use std::io;
@@ -18,7 +18,7 @@ pub(crate) fn guard_len() -> usize {
     GUARD.next_multiple_of(page())
 }
 
-/// Maps memory. Where the system makes the difference (`NORESERVE`), the memory counts as used only once touched.
+/// Maps memory. Where `MAP_NORESERVE` has an effect, the memory counts as used only once the memory is touched.
 pub(crate) fn map(len: usize, protection: libc::c_int) -> io::Result<NonNull<u8>> {
     #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd"))]
     const KIND: libc::c_int = libc::MAP_NORESERVE;
@@ -32,7 +32,7 @@ pub(crate) fn map(len: usize, protection: libc::c_int) -> io::Result<NonNull<u8>
     if at == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // Fails where the kernel has no huge pages, and is not needed there.
+    // Ignore an error: `madvise` fails where the kernel has no huge pages, and is not needed there.
     #[cfg(target_os = "linux")]
     // SAFETY: `at` and `len` are those of the mapping made above.
     unsafe {
@@ -70,8 +70,8 @@ pub(crate) unsafe fn set_protection(at: NonNull<u8>, len: usize, protection: lib
 pub(crate) unsafe fn discard(at: NonNull<u8>, len: usize) {
     // On systems other than Linux, DONTNEED is only a hint.
     const DISCARD: libc::c_int = if cfg!(target_os = "linux") { libc::MADV_DONTNEED } else { libc::MADV_FREE };
-    // Fails if the memory is locked (`mlockall`), which means that the memory is to stay.
-    // SAFETY: the memory is the caller's, and not in use, by the contract of `discard`.
+    // Ignore an error: the call fails if the memory is locked (`mlockall`), and then the memory is to stay. SAFETY: the
+    // memory is the caller's, and not in use, by the contract of `discard`.
     unsafe { libc::madvise(at.as_ptr().cast(), len, DISCARD) };
 }
 
@@ -146,8 +146,8 @@ unsafe fn install_markers(at: NonNull<u8>, len: usize) -> bool {
     unsafe { libc::madvise(at.as_ptr().cast(), len, MADV_GUARD_INSTALL) == 0 }
 }
 
-/// Returns whether the kernel has guard markers, and these trap. An emulator may take any advice for a hint, and report
-/// success.
+/// Returns whether the kernel has guard markers that trap. An emulator may treat each `madvise` as a hint, and report
+/// success without making markers.
 #[cfg(target_os = "linux")]
 pub(crate) fn markers_work() -> bool {
     static WORK: OnceLock<bool> = OnceLock::new();

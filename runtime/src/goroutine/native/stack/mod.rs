@@ -16,7 +16,8 @@
 //!   `PROT_NONE`. Then each stack costs two mappings, and `vm.max_map_count` (65,530 by default) allows 32,000 stacks.
 //!   A guard of one page would stop Rust, whose functions touch each page of their frames in turn from the top. A guard
 //!   of four pages also stops C code, whose functions as a rule do not touch each page, as long as the C frames are
-//!   below 16 KiB. Markers are made for several slots in one call: for as many as have been taken, and 128 at most.
+//!   below 16 KiB. Markers are made for several slots in one call: for as many slots as have been taken so far, but 128
+//!   at most.
 //! * **One page** of 4 KiB is all that a goroutine touches that needs no more than 2,944 bytes of stack. The page also
 //!   holds the header, for the caller's control block, and the *colour*. The colour shifts header and stack by a
 //!   multiple of 128 bytes, eight in turn: at equal offsets in their pages, the data that many goroutines use most
@@ -38,12 +39,12 @@ use crate::shim::{AtomicU32, Mutex, Ordering};
 
 pub(crate) mod memory;
 
-/// The size of a stack unless the program sets another: usable bytes, header and colour included.
+/// The size of a stack unless the program sets another size: the usable bytes, including header and colour.
 ///
 /// Builds with debug assertions have the size that `std` gives a thread. Without optimisation each move of a value is a
-/// copy with a place of its own in a frame, so frames are several times as large: `tx.send(value).unwrap()` has six
-/// places for `value`. Memory still comes page by page, as the stack is touched. (The unit tests use the size of other
-/// builds.)
+/// copy to another place in a frame, so frames are several times as large: the frame of `tx.send(value).unwrap()` has
+/// six copies of `value`. Memory still comes page by page, as the stack is touched. (The unit tests use the size of
+/// other builds.)
 pub(crate) const DEFAULT_SIZE: usize =
     if cfg!(all(debug_assertions, target_pointer_width = "64", not(test))) { 2 << 20 } else { 256 << 10 };
 /// The bytes of [`PooledStack::header`].
@@ -52,17 +53,20 @@ pub(crate) const HEADER: usize = 256;
 pub(crate) const HEADER_ALIGN: usize = 64;
 
 const MIN_SIZE: usize = 16 << 10;
-/// The largest size. A larger size is a mistake: a negative number, say, or a count of bits.
+/// The largest size of a stack. A caller that asks for more has made a mistake, such as a negative number or a number
+/// of bits.
 const MAX_SIZE: usize = if cfg!(target_pointer_width = "64") { 1 << 36 } else { 1 << 28 };
 /// The bytes that [`Extent::trim`] leaves, rounded up to pages.
 const KEEP: usize = 16 << 10;
 const COLOUR_STEP: usize = 128;
 const COLOURS: u32 = 8;
 const _: () = assert!(HEADER.is_multiple_of(HEADER_ALIGN) && COLOUR_STEP.is_multiple_of(HEADER_ALIGN));
-/// The bytes of addresses to reserve, and the fewest that are worth having. 4 TiB are 16 million stacks.
+/// The length of the address region to reserve, and the shortest region that is worth having. 4 TiB are 16 million
+/// stacks.
 const RESERVE: usize = if cfg!(target_pointer_width = "64") { 1 << 42 } else { 1 << 29 };
 const RESERVE_MIN: usize = 1 << 26;
-/// The bytes of stacks that become writable at a time: 128 stacks of the usual size; at least one stack.
+/// The bytes of stacks that become writable at a time: 128 stacks of the default size, and at least one stack of
+/// another size.
 const GROW: usize = 128 * DEFAULT_SIZE;
 
 static POOL: Pool = Pool::new(RESERVE, markers_work);
@@ -70,7 +74,7 @@ static POOL: Pool = Pool::new(RESERVE, markers_work);
 /// The size of the pool's stacks: fixed when the first stack is taken.
 static SIZE: OnceLock<usize> = OnceLock::new();
 
-/// Returns the size of a stack for which no other size is asked.
+/// Returns the size of a stack for which the caller names no size.
 fn default_size() -> usize {
     *SIZE.get_or_init(|| DEFAULT_SIZE.next_multiple_of(page()))
 }
@@ -89,7 +93,8 @@ pub(crate) fn set_default_size(size: usize) -> io::Result<bool> {
 ///
 /// # Errors
 ///
-/// `InvalidInput` for an absurd size; else the system's error, with the request that failed.
+/// `InvalidInput` for an absurd size. If the system refuses a request, the system's error, with the name of that
+/// request.
 pub(crate) fn take(size: Option<usize>) -> io::Result<PooledStack> {
     match size.map(round).transpose()? {
         Some(size) if size != default_size() => own(size, markers_work()),
@@ -114,7 +119,7 @@ fn round(size: usize) -> io::Result<usize> {
     Ok(size.max(MIN_SIZE).next_multiple_of(page()))
 }
 
-/// Makes a stack in a mapping of its own.
+/// Makes a stack in a mapping of its own, outside of the pool.
 fn own(size: usize, markers: bool) -> io::Result<PooledStack> {
     static COLOUR: AtomicU32 = AtomicU32::new(0);
     let low = map(size + guard_len(), libc::PROT_READ | libc::PROT_WRITE)
@@ -128,7 +133,7 @@ fn own(size: usize, markers: bool) -> io::Result<PooledStack> {
     Ok(stack)
 }
 
-/// A stack to run a coroutine on. The drop gives back the memory, and the place in the pool.
+/// A stack to run a coroutine on. The drop gives the memory back to the system, and the slot back to the pool.
 pub(crate) struct PooledStack {
     extent: Extent,
     header: NonNull<u8>,
@@ -160,7 +165,7 @@ unsafe impl Stack for PooledStack {
 }
 
 impl PooledStack {
-    /// Makes the owner of a stack.
+    /// Creates the value that owns the stack at `low`.
     ///
     /// # Safety
     /// At `low` begin a guard and then `size` bytes of writable memory. They belong to the caller, and from now on to
@@ -183,14 +188,14 @@ impl PooledStack {
         self.header
     }
 
-    /// Returns the place of the stack.
+    /// Returns the addresses of the stack, as an [`Extent`].
     #[inline]
     pub(crate) fn extent(&self) -> Extent {
         self.extent
     }
 }
 
-/// The place of a stack, for code that does not own that stack.
+/// The addresses of a stack, for code that does not own that stack.
 #[derive(Clone, Copy)]
 pub(crate) struct Extent {
     low: NonNull<u8>,
@@ -217,7 +222,8 @@ impl Extent {
         self.size
     }
 
-    /// Gives all but the uppermost 16 KiB back to the system: for an idle stack that has been used deeply.
+    /// Returns the memory of the stack to the system, except the uppermost 16 KiB: for an idle stack that has been used
+    /// deeply.
     ///
     /// # Safety
     /// - The stack is alive.
@@ -259,7 +265,7 @@ struct State {
     slots: u32,
     /// The number of slots that are writable.
     writable: u32,
-    /// The number of slots that have a guard for certain. At least `used`.
+    /// The number of slots that are known to have a guard. At least `used`.
     guarded: u32,
     /// True if the kernel has refused to make several guards in one call.
     one_by_one: bool,
@@ -357,7 +363,7 @@ impl State {
     }
 }
 
-/// Reserves addresses for slots, and returns the number of slots.
+/// Reserves addresses for slots. Returns the lowest address, and the number of slots.
 fn reserve(most: usize) -> io::Result<(NonNull<u8>, u32)> {
     let mut len = most.min(address_limit() / 4).max(RESERVE_MIN);
     loop {
@@ -371,8 +377,8 @@ fn reserve(most: usize) -> io::Result<(NonNull<u8>, u32)> {
     }
 }
 
-/// Returns the bytes of addresses that this process may have, as set by `ulimit -v`. The limit is needed because a
-/// caller that only halves its request until the request succeeds may get nearly all addresses.
+/// Returns the bytes of addresses that this process may have, as set by `ulimit -v`. [`reserve`] needs the limit:
+/// without the limit, halving the request until a request succeeds might take nearly all addresses.
 #[cfg(target_os = "linux")]
 fn address_limit() -> usize {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };

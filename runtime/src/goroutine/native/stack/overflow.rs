@@ -35,7 +35,7 @@ const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 /// The handlers. Written before the handler of this file is installed, and so before that handler can run.
 static HANDLERS: OnceLock<Handlers> = OnceLock::new();
 
-/// Installs the handler. The first call of the process counts, and every call returns when the handler is installed.
+/// Installs the handler. Only the first call of the process does so; every call returns when the handler is installed.
 ///
 /// `describe` returns the goroutine that runs on the calling thread. The handler calls `describe`, which must be
 /// async-signal-safe, as a `const` thread-local without a destructor is.
@@ -64,8 +64,8 @@ fn installed(signal: libc::c_int) -> libc::sigaction {
 }
 
 /// Reports an overflow, or calls the handler that was there before. Async-signal-safe throughout: no allocation, no
-/// lock, nothing of `std`'s I/O. Must get along with `std`'s alternate stack, of which the kernel leaves the handler
-/// some 5 KiB.
+/// lock, nothing of `std`'s I/O. Must fit into `std`'s alternate stack, in which the kernel leaves some 5 KiB for the
+/// handler.
 unsafe extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, ucontext: *mut libc::c_void) {
     let Some(handlers) = HANDLERS.get() else { return };
     // SAFETY: `info` is the siginfo of a fault, from the kernel, and so has an address.
@@ -77,8 +77,8 @@ unsafe extern "C" fn handler(signal: libc::c_int, info: *mut libc::siginfo_t, uc
     let before = &handlers.before[usize::from(signal == SIGNALS[1])];
     match before.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {
-            // The fault recurs on return, and finds the old handler; the kernel does not let a fault be ignored.
-            // SAFETY: `before` is the action that was in force for `signal`.
+            // When this handler returns, the fault recurs and runs the old action; the kernel does not let a fault be
+            // ignored. SAFETY: `before` is the action that was in force for `signal`.
             unsafe { libc::sigaction(signal, before, null_mut()) };
         }
         f if before.sa_flags & libc::SA_SIGINFO != 0 => {
@@ -166,10 +166,10 @@ impl Text {
     }
 }
 
-/// The alternate signal stack of a thread, as no handler can run on a stack that has overflowed.
+/// The alternate signal stack of a thread. The handler needs such a stack, as the thread's stack may have overflowed.
 pub(crate) struct AltStack {
-    /// The memory, with a guard at the low end. None if the thread had an alternate stack, or there is no memory for an
-    /// alternate stack. Stored as a pointer, which is not `Send`, as the memory belongs to this thread.
+    /// The memory, with a guard at the low end. None if the thread had an alternate stack already, or if there is no
+    /// memory for an alternate stack. A pointer, so that `AltStack` is not `Send`: the memory belongs to this thread.
     memory: Option<(NonNull<u8>, usize)>,
 }
 
