@@ -31,7 +31,7 @@ pub struct Ring {
 /// The result of a reading.
 pub struct Part {
     pub events: Vec<Words>,
-    /// The number of further events, which were lost.
+    /// The number of lost events, which are not in `events`.
     pub lost: u64,
 }
 

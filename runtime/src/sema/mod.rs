@@ -89,14 +89,15 @@ pub enum Order {
     Lifo,
 }
 
-/// The use that a release makes of the permit if there is a waiter.
+/// The way in which a release passes its permit on, if there is a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wake {
     /// Adds the permit to the counter and wakes the first waiter, which must still take the permit: a newcomer may be
     /// faster.
     #[default]
     Normal,
-    /// Gives the permit to the first waiter, which owns it on waking up; a releaser that is a goroutine yields.
+    /// Gives the permit to the first waiter, which owns the permit when it wakes up. If the releaser is a goroutine, it
+    /// yields to other goroutines.
     Handoff,
     /// Gives the permit to the first waiter, as [`Wake::Handoff`] does, but the releaser goes on: a handoff as before
     /// Go 1.14.
@@ -332,9 +333,9 @@ pub fn semrelease_many(count: &AtomicU32, n: u32) {
     Global::table().release_many(count, n);
 }
 
-/// Gives `n` permits: one to each of the first `n` waiters, as a handoff does, but without yielding; if there are fewer
-/// waiters, the rest to the counter. For semaphores whose permits are meant for the present waiters, such as a wait
-/// group's.
+/// Gives a permit to each of the first `n` waiters, as a handoff does, but without yielding. If there are fewer than
+/// `n` waiters, adds the remaining permits to the counter. For semaphores whose permits are meant for the present
+/// waiters, such as a wait group's.
 ///
 /// A counter that would exceed `u32::MAX` ends the process. Once the last permit has been given the counter is not used
 /// any more: the acquirer of that permit may free it. A goroutine that has run for long yields at the end.

@@ -2,7 +2,7 @@
 //!
 //! | state of a ticket | the ticket's node | next |
 //! |---|---|---|
-//! | `LISTED` | is in the list; the holder has something left to do before it waits (unlock a mutex) | `PARKED`, set by the holder; `NOTIFIED` |
+//! | `LISTED` | is in the list; the ticket's holder has something left to do before it waits (unlock a mutex) | `PARKED`, set by the holder; `NOTIFIED` |
 //! | `PARKED` | is in the list, or just unlinked by a notifier; the holder is parked, or about to park | the holder is readied |
 //! | `NOTIFIED` | is in no list; the notifier does not use the node any more | |
 //!
@@ -36,9 +36,9 @@ const NOTIFIED: u32 = 2;
 
 /// A list of waiters for a signal. Waiting allocates nothing: a waiter's node is on the waiter's stack.
 ///
-/// A notification reaches the tickets that are held when the notification comes. The notifier must know of a ticket by
-/// synchronising with the ticket's holder, as a rule through a mutex: the holder takes the ticket while it owns the
-/// mutex, and unlocks before it waits.
+/// A notification reaches the tickets that are held when the notification comes. To be sure to reach a ticket, the
+/// notifier must have synchronised with the ticket's holder, usually through a mutex: the holder takes the ticket while
+/// it owns the mutex, and unlocks before it waits.
 ///
 /// # Examples
 ///
@@ -98,7 +98,8 @@ pub(super) struct Node {
 pub struct Ticket<'a> {
     list: &'a NotifyList,
     node: &'a Node,
-    /// The result of the wait, if the wait has ended: notified, or the reason why not.
+    /// The result of the wait, if the wait has ended: `Ok` if the holder was notified, or the limit that ended the
+    /// wait.
     over: Cell<Option<Result<(), WaitError>>>,
 }
 
@@ -111,7 +112,7 @@ impl NotifyList {
         }
     }
 
-    /// Takes a ticket, and runs `f` with the ticket. `f` should wait.
+    /// Takes a ticket, and runs `f` with the ticket. `f` should wait for a notification: see [`Ticket::wait`].
     ///
     /// If `f` does not wait, the ticket is given up when `f` ends; a signal that has come for that ticket goes to the
     /// next ticket.
@@ -302,7 +303,7 @@ impl Ticket<'_> {
     ///
     /// # Errors
     ///
-    /// Returns the limit that came first. No notification was or will be for this ticket then.
+    /// Returns the limit that came first. No notification has been or will be given to this ticket.
     #[inline]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if let Some(over) = self.over.get() {

@@ -22,15 +22,16 @@ pub struct Sudog {
     pub addr: usize,
     /// A hash of the address, never 0: the sudog's priority as a node. Computed before the bucket's lock is taken.
     pub priority_seed: u32,
-    /// The treap: smaller addresses in `child[0]`, larger ones in `child[1]`.
+    /// The children in the treap: `child[0]` has the smaller addresses, `child[1]` the larger addresses.
     pub child: [Cell<Link>; 2],
     pub parent: Cell<Link>,
     /// The priority seed in the head of a treap's ring, 1 in the head of a list's ring; 0 in all other sudogs.
     pub priority: Cell<u32>,
-    /// The ring: the head's `prev` is the last waiter. A sudog that is alone is its own neighbour.
+    /// The next waiter in the ring of the waiters for `addr`. The head's `prev` is the last waiter. In a ring with a
+    /// single sudog, the sudog is its own neighbour.
     pub next: Cell<Link>,
     pub prev: Cell<Link>,
-    /// The wait in the mutex profile.
+    /// The state of this wait in the mutex profile.
     pub(crate) wait: QueuedWait,
     pub outcome: Cell<WaitOutcome>,
 }

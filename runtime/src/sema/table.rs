@@ -31,7 +31,8 @@ use crate::{AtomicU32, G, Instant, fatal, goroutine};
 /// The number of buckets of Go's table: a prime, against regular strides of addresses. (In a model, 1.)
 pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 
-/// The table in which acquirers wait that found a semaphore empty. The functions of [`sema`](super) use a global table.
+/// A table in which acquirers wait if they have found a semaphore without permits. The functions of [`sema`](super) use
+/// a global table.
 ///
 /// A separate table is for models, measurements and isolation: all calls on the same semaphore must use the same table.
 /// [`queue`](super::queue) lists the queues that a table's buckets can have: by default treaps, with the feature
@@ -72,7 +73,7 @@ pub(super) struct Bucket<Q> {
 pub struct WaitLimit<'a> {
     /// The time at which the waiter gives up.
     pub deadline: Option<Instant>,
-    /// The handle by which the waiter gives up once the handle is cancelled.
+    /// The handle whose cancellation makes the waiter give up.
     pub cancel: Option<&'a Cancel>,
 }
 
@@ -141,7 +142,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         self.acquire_for(count, order, QueuedWait::for_lock());
     }
 
-    /// [`SemTable::acquire`], for a lock or for another wait.
+    /// Acquires as [`SemTable::acquire`] does. `wait` tells the mutex profile whether the wait is for a lock.
     #[inline]
     pub(super) fn acquire_for(&self, count: &AtomicU32, order: Order, wait: QueuedWait) {
         if !take(count) {
@@ -180,7 +181,8 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         self.acquire_limited_for(count, order, limit, stand_by, QueuedWait::for_lock())
     }
 
-    /// [`SemTable::acquire_standing_by`], for a lock or for another wait.
+    /// Acquires as [`SemTable::acquire_standing_by`] does. `wait` tells the mutex profile whether the wait is for a
+    /// lock.
     #[inline]
     pub(super) fn acquire_limited_for(
         &self,
@@ -201,7 +203,8 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         self.acquire_async_for(count, order, QueuedWait::for_lock())
     }
 
-    /// [`SemTable::acquire_async`], for a lock or for another wait.
+    /// Returns a future as [`SemTable::acquire_async`] does. `wait` tells the mutex profile whether the wait is for a
+    /// lock.
     pub(super) fn acquire_async_for<'a>(
         &'a self,
         count: &'a AtomicU32,
@@ -242,7 +245,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
                 if n == 1 { bucket.wake_one(addr) } else { bucket.wake_many(addr, n) }
             }
         }
-        // Also without permits: resetting a timer for which no goroutine waits calls this function.
+        // Make a safepoint even if `n` is 0: resetting a timer for which no goroutine waits calls this function.
         goroutine::safepoint();
     }
 
@@ -373,8 +376,8 @@ impl<Q: BucketQueue> Bucket<Q> {
         WakeBatch::new(self, addr, n).run();
     }
 
-    /// Gives a permit to the first waiter, past `count`; without a waiter, adds the permit to `count` and returns
-    /// false.
+    /// Gives a permit to the first waiter directly, without adding it to `count`. If there is no waiter, adds the
+    /// permit to `count`, and returns false.
     #[cold]
     fn grant_one(&self, count: &AtomicU32) -> bool {
         let mut queue = self.lock();
@@ -398,7 +401,7 @@ impl<Q: BucketQueue> Bucket<Q> {
     }
 }
 
-/// A bucket with any type of queue: a cancel has waiters of all tables on its list.
+/// A bucket without the type of its queue, because the list of a cancel contains waiters of all tables.
 pub(super) trait CancelIn {
     /// Unlinks a waiter because of a cancel. Returns true if the waiter was still queued; the caller must ready it
     /// then.

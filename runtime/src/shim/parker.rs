@@ -2,7 +2,7 @@
 
 use super::{AtomicU32, Instant, Ordering, futex};
 
-/// Neither side has acted.
+/// Neither `park` nor `unpark` has been called.
 const EMPTY: u32 = 0;
 /// The thread sleeps on the word, or is about to.
 const PARKED: u32 = 1;
