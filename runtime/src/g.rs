@@ -243,7 +243,8 @@ impl G {
             }
             let old = match &state.waker {
                 Some(old) if old.will_wake(waker) => return false,
-                // This is the second round: the lock has been taken anew, and the clone was made outside the lock.
+                // Store the clone: this is the second round, which has taken the lock anew, after the clone was made
+                // outside the lock.
                 _ if new.is_some() => std::mem::replace(&mut state.waker, new.take()),
                 _ => {
                     drop(state);

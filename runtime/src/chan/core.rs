@@ -148,7 +148,7 @@ impl<T> Core<T> {
         unsafe { ptr::copy_nonoverlapping(from, peer.slot().cast(), 1) };
         if peer.is_task() {
             let age = age.unwrap_or_else(|| locked.ticket());
-            // SAFETY: `peer` is a receiver that was taken out here, and has not been woken yet.
+            // SAFETY: `peer` is a receiver that this call has taken out of its queue, and has not woken yet.
             unsafe { locked.hold(peer, age) };
         }
         Some(peer)
@@ -276,7 +276,8 @@ impl<T> Core<T> {
         locked.unlock();
         if let Some(next) = next {
             crate::shim::mark("a place that is given up goes to the next sender");
-            // SAFETY: `next` was taken out here, is woken once, and is not used afterwards.
+            // SAFETY: this call has taken `next` out of its queue, wakes `next` once, and does not use `next`
+            // afterwards.
             unsafe { next.wake() };
         }
     }
@@ -334,7 +335,8 @@ impl<T> Core<T> {
         if let Some(peer) = unsafe { self.hand_over(&mut locked, from, Some(ticket)) } {
             crate::shim::mark("a value that is given back goes to the next receiver");
             locked.unlock();
-            // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+            // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
+            // afterwards.
             unsafe { peer.wake() };
         } else {
             crate::shim::mark("a value that is given back stays in the channel");
@@ -357,7 +359,8 @@ impl<T> Core<T> {
             locked.unlock();
             let Take::Got(peer) = taken else { break };
             if let Some(peer) = peer {
-                // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+                // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
+                // afterwards.
                 panics.catch(|| unsafe { peer.wake() });
             }
             // SAFETY: after `Got` there is a value, and this drops the value once.

@@ -345,8 +345,8 @@ macro_rules! end {
 
         impl<T> Clone for $End<T> {
             fn clone(&self) -> Self {
-                // Relaxed: see the top of this file. The count cannot overflow: each end is also counted by its `Arc`,
-                // which aborts earlier.
+                // Use Relaxed: see the head of this file. The count cannot overflow: each end is also counted by its
+                // `Arc`, which aborts earlier.
                 self.0.$count.fetch_add(1, Ordering::Relaxed);
                 Self(self.0.clone())
             }

@@ -299,7 +299,8 @@ impl<T> Receiving<T> {
                         // SAFETY: after `Got` the slot has a value, which is read once.
                         let value = unsafe { self.slot().read() };
                         if let Some(peer) = peer {
-                            // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+                            // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use
+                            // `peer` afterwards.
                             unsafe { peer.wake() };
                         }
                         return Poll::Ready(Some(value));
@@ -409,7 +410,8 @@ impl<'a, P: SendPort> SendFuture<'a, P> {
             Offer::Sent(peer) => {
                 // SAFETY: `send_reserved` has moved the value out of the slot.
                 unsafe { self.slot.is_gone() };
-                // SAFETY: `peer` and `next` were taken out just now, are woken once, and are not used afterwards.
+                // SAFETY: `send_reserved` has taken `peer` and `next` out of their queues. Both are woken once, and not
+                // used afterwards.
                 unsafe { wake_all([peer, next]) };
             }
             Offer::Closed => {}
@@ -441,7 +443,8 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
                         unsafe { this.slot.is_gone() };
                         this.wait.stage.set(Stage::Over);
                         if let Some(peer) = peer {
-                            // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+                            // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use
+                            // `peer` afterwards.
                             unsafe { peer.wake() };
                         }
                         return this.over();

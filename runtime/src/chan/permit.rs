@@ -74,7 +74,8 @@ impl<'a, P: SendPort> Permit<'a, P> {
         };
         locked.unlock();
         let Offer::Sent(peer) = offer else { return P::sent(Err(ManuallyDrop::into_inner(value))) };
-        // SAFETY: `peer` and `next` were taken out just now, are woken once, and are not used afterwards.
+        // SAFETY: `send_reserved` has taken `peer` and `next` out of their queues. Both are woken once, and not used
+        // afterwards.
         unsafe { wake_all([peer, next]) };
         P::sent(Ok(()))
     }

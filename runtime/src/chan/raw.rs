@@ -237,7 +237,7 @@ fn back_off(_tries: u32) {
 impl<'a> Locked<'a> {
     #[inline]
     pub(super) fn unlock(self) {
-        // Release: publishes all that was done under the lock.
+        // Use Release, to publish all that was done under the lock.
         self.raw.word.store(self.word, Ordering::Release);
         #[cfg(sudog_loom)]
         self.raw.model.unlock();
@@ -261,7 +261,7 @@ impl<'a> Locked<'a> {
     /// - The waiter is in no queue.
     /// - The waiter stays alive and in place until its outcome is no longer `Queued`, and, if the outcome is `Done` or
     ///   `Closed`, until its G has been readied.
-    /// - The waiter's G, slot and claim stay alive and in place for as long.
+    /// - The waiter's G, slot and claim stay alive and in place as long as the waiter.
     pub(super) unsafe fn enqueue(&mut self, dir: Dir, waiter: &Waiter) {
         waiter.outcome.set(Outcome::Queued);
         waiter.set_dir(dir);
@@ -285,7 +285,8 @@ impl<'a> Locked<'a> {
         let peer = std::iter::from_fn(|| unsafe { queue.pop() }).find(|waiter| {
             // SAFETY: the waiter was queued until now, and cannot leave before it has had the lock.
             let waiter = unsafe { waiter.as_ref() };
-            // A waiter whose claim is taken already is in no queue now, and learns that under the lock.
+            // If the claim is taken already, the waiter is in no queue from now on. The waiter finds that out under the
+            // lock.
             let taken = waiter.claim();
             if !taken {
                 shim::mark("a waiter whose claim is taken is passed over");
@@ -349,7 +350,7 @@ impl<'a> Locked<'a> {
     pub(super) fn take_held(&mut self) -> Option<*mut ()> {
         // SAFETY: the lock is held, and a waiter that is `Held` is alive until it has had the lock.
         let waiter = unsafe { self.raw.held.first()?.as_ref() };
-        // SAFETY: the waiter was found among those that are `Held`.
+        // SAFETY: the waiter was found in the list of the waiters that are `Held`.
         unsafe { self.release_held(waiter) };
         Some(waiter.slot)
     }
@@ -428,7 +429,7 @@ impl Peer {
     ///
     /// # Safety
     ///
-    /// This is the only call for this peer, and the caller uses nothing of the peer afterwards.
+    /// `wake` is called once for each peer, and the caller uses nothing of the peer afterwards.
     #[inline]
     pub(super) unsafe fn wake(self) {
         // SAFETY:

@@ -38,7 +38,8 @@ impl<T> Core<T> {
         locked.unlock();
         match taken {
             Take::Got(peer) => {
-                // SAFETY: after `Got` the slot has a value. `peer` was taken out here, and is not used afterwards.
+                // SAFETY: after `Got` the slot has a value. this call has taken `peer` out of its queue, and does not
+                // use `peer` afterwards.
                 unsafe { wake_with(peer, slot.as_mut_ptr()) };
                 // SAFETY: after `Got` the slot has a value, which is read once.
                 Ok(unsafe { slot.as_ptr().read() })
@@ -77,7 +78,8 @@ impl<T> Core<T> {
         match unsafe { self.take(&mut locked, to) } {
             Take::Got(peer) => {
                 locked.unlock();
-                // SAFETY: after `Got` there is a value at `to`. `peer` was taken out here, and is not used afterwards.
+                // SAFETY: after `Got` there is a value at `to`. this call has taken `peer` out of its queue, and does
+                // not use `peer` afterwards.
                 unsafe { wake_with(peer, to) };
                 Ok(())
             }
@@ -154,7 +156,7 @@ impl<T> Core<T> {
 ///
 /// # Safety
 ///
-/// - `peer` was taken out by the caller, and is not used after this.
+/// - The caller has taken `peer` out of its queue, and does not use `peer` after this call.
 /// - `value` has a value. If this call panics, that value has been dropped.
 #[inline]
 unsafe fn wake_with<T>(peer: Option<Peer>, value: *mut T) {

@@ -16,9 +16,9 @@ pub(super) enum NotSent {
     TimedOut,
 }
 
-// Without optimisation, each move of a value is a copy, and each copy has its own place in the function's frame. So a
-// value is moved to a slot once, when the call begins, and is moved out of the slot when the send is refused. The
-// functions in between use a pointer to the slot.
+// Without optimisation, each move of a value is a copy, and each copy takes room in the function's frame. So a value is
+// moved to a slot when the call begins, and is moved out of the slot only if the send fails. All functions in between
+// use a pointer to the slot.
 impl<T> Core<T> {
     /// Sends without waiting. Go's `select` with one send and a `default`. `refused` makes the error from the reason
     /// and the value.
@@ -32,7 +32,8 @@ impl<T> Core<T> {
         match unsafe { self.try_offer(slot.as_ptr()) } {
             Ok(peer) => {
                 if let Some(peer) = peer {
-                    // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+                    // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
+                    // afterwards.
                     unsafe { peer.wake() };
                 }
                 Ok(())
@@ -113,7 +114,8 @@ impl<T> Core<T> {
             Offer::Sent(peer) => {
                 locked.unlock();
                 if let Some(peer) = peer {
-                    // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+                    // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
+                    // afterwards.
                     unsafe { peer.wake() };
                 }
                 Ok(())

@@ -59,7 +59,7 @@ pub(super) fn start() {
     for entry in &mut rings.all {
         entry.before = entry.ring.written();
     }
-    // Release: a thread that sees the store reads the same clock.
+    // Use Release, so that a thread that sees the store reads the same clock.
     ON.store(true, Release);
 }
 
@@ -75,7 +75,7 @@ pub(super) fn stop() -> Recording {
     let mut recording = Recording { events: Vec::new(), dropped: HOMELESS.load(Relaxed) };
     for part in parts {
         recording.dropped += part.lost;
-        // An event that was being recorded when the recording began has an earlier time.
+        // Drop events with an earlier time than the recording: these were being recorded when the recording began.
         let ours = part.events.into_iter().filter(|words| words[0] >= started.ticks());
         recording.events.extend(ours.map(|words| unpack(words, &scale)));
     }

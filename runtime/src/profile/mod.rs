@@ -157,7 +157,7 @@ impl Profile {
         // Merge stacks that differ only in the runtime's own frames.
         let mut by_stack = HashMap::<Vec<Frame>, Charges>::new();
         if !has_room(ROOM) {
-            // A goroutine with a small stack: names are looked up on a thread.
+            // Look up the names on another thread, because this goroutine's stack is too small.
             let sites: Vec<_> = sites.collect();
             let on_thread = || Self::new(name, sites.into_iter());
             return thread::scope(|s| s.spawn(on_thread).join()).unwrap_or_else(|panic| resume_unwind(panic));

@@ -129,7 +129,7 @@ impl Cancel {
     /// [`Cancel::cancel_and_go_on`] afterwards. For the crates of this project.
     #[doc(hidden)]
     pub fn end_later_waits(&self) {
-        // Release: a waiter that sees the flag also sees the canceller's earlier writes.
+        // Use Release, so that a waiter that sees the flag also sees the canceller's earlier writes.
         self.cancelled.store(true, Ordering::Release);
     }
 

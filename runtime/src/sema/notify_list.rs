@@ -140,7 +140,8 @@ impl NotifyList {
     /// A goroutine that has run for long yields here, after the notification.
     #[inline]
     pub fn notify_one(&self) {
-        // The taking of each ticket that this call must notify happens before this call.
+        // Each ticket that this call must notify was taken before this call (in the order of happens-before), so this
+        // load counts it.
         if self.list.count() > 0 {
             self.notify_first();
         }
@@ -226,8 +227,9 @@ impl NotifyList {
 unsafe fn notify(node: NonNull<Node>, ready: impl FnOnce(*const G)) {
     // SAFETY: `node` is alive until it is notified, as the caller has unlinked it, by the contract of this function.
     let state: *const AtomicU32 = unsafe { &raw const (*node.as_ptr()).state };
-    // Release: after the notification the holder sees the notifier's earlier writes. Acquire: the notifier sees the
-    // holder's `g`, if the holder has parked. A parked holder does not change the state any more, and need not read it.
+    // The Release lets the holder see the notifier's earlier writes after the notification. The Acquire lets the
+    // notifier see the holder's `g`, if the holder has parked. A parked holder does not change the state any more, and
+    // need not read it.
     // SAFETY: `state` is a field of `node`, which is alive until it is notified; if the holder has not parked, the
     // exchange is the last access.
     let parked = unsafe {
@@ -344,8 +346,8 @@ impl Ticket<'_> {
     fn sleep(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
         let g = G::current();
         self.node.g.set(&raw const g);
-        // Release: a notifier that reads PARKED sees `g`. Acquire: a holder that was notified sees the notifier's
-        // earlier writes.
+        // The Release lets a notifier that reads PARKED see `g`. The Acquire lets a holder that was notified see the
+        // notifier's earlier writes.
         if self.node.state.compare_exchange(LISTED, PARKED, Ordering::Release, Ordering::Acquire).is_err() {
             return Ok(());
         }
@@ -368,11 +370,12 @@ impl Ticket<'_> {
         listed
     }
 
-    /// Leaves the list; or passes on the signal that has come for this ticket, whose holder has not waited.
+    /// Takes the node out of the list. If a signal has come for this ticket, whose holder has not waited, passes that
+    /// signal on.
     #[cold]
     fn give_up(&self) {
         if !self.leave() {
-            // Acquire: the notifier has finished using the node.
+            // Use Acquire: after this load the notifier's use of the node has ended.
             while self.node.state.load(Ordering::Acquire) != NOTIFIED {
                 shim::yield_now();
             }

@@ -136,7 +136,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         Self { buckets: std::array::from_fn(bucket) }
     }
 
-    /// Takes a permit, and waits for a permit if there is none: [`semacquire_mutex`](super::semacquire_mutex).
+    /// Takes a permit, and waits for a permit if there is none: see [`semacquire_mutex`](super::semacquire_mutex).
     #[inline]
     pub fn acquire(&self, count: &AtomicU32, order: Order) {
         self.acquire_for(count, order, QueuedWait::for_lock());
@@ -152,7 +152,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         }
     }
 
-    /// Takes a permit unless the limit comes first: [`semacquire_limited`](super::semacquire_limited).
+    /// Takes a permit, and gives up waiting at the limit: see [`semacquire_limited`](super::semacquire_limited).
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         if take(count) { Ok(()) } else { acquire_slow(self.bucket(key(count)), count, order, limit, stand_by, wait) }
     }
 
-    /// Returns a future that takes a permit: [`semacquire_mutex_async`](super::semacquire_mutex_async).
+    /// Returns a future that takes a permit: see [`semacquire_mutex_async`](super::semacquire_mutex_async).
     pub fn acquire_async<'a>(&'a self, count: &'a AtomicU32, order: Order) -> Acquire<'a, Q> {
         self.acquire_async_for(count, order, QueuedWait::for_lock())
     }
@@ -214,7 +214,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         Acquire::new(self.bucket(key(count)), count, order, wait)
     }
 
-    /// Gives a permit: [`semrelease`](super::semrelease).
+    /// Gives a permit: see [`semrelease`](super::semrelease).
     #[inline]
     pub fn release(&self, count: &AtomicU32, wake: Wake) {
         let (bucket, addr) = (self.bucket(key(count)), key(count));
@@ -235,7 +235,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         }
     }
 
-    /// Gives `n` permits: [`semrelease_many`](super::semrelease_many).
+    /// Gives `n` permits: see [`semrelease_many`](super::semrelease_many).
     #[inline]
     pub fn release_many(&self, count: &AtomicU32, n: u32) {
         let (bucket, addr) = (self.bucket(key(count)), key(count));
@@ -249,7 +249,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         goroutine::safepoint();
     }
 
-    /// Gives `n` permits to the waiters: [`semgrant_many`](super::semgrant_many).
+    /// Gives `n` permits to the waiters: see [`semgrant_many`](super::semgrant_many).
     #[inline]
     pub fn grant_many(&self, count: &AtomicU32, n: u32) {
         let bucket = self.bucket(key(count));
@@ -261,7 +261,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         goroutine::safepoint();
     }
 
-    /// Returns the number of waiters of this semaphore: [`waiters`](super::waiters).
+    /// Returns the number of waiters of this semaphore: see [`waiters`](super::waiters).
     #[must_use]
     pub fn waiters(&self, count: &AtomicU32) -> usize {
         self.bucket(key(count)).lock().len(key(count))
@@ -269,7 +269,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
 
     #[inline]
     fn bucket(&self, addr: usize) -> &Bucket<Q> {
-        // Go's hash. Two semaphores in one aligned 8 bytes always share a bucket.
+        // Use Go's hash. Two semaphores in the same aligned 8 bytes always share a bucket.
         &self.buckets[(addr >> 3) % N]
     }
 }
@@ -309,7 +309,8 @@ pub(super) fn sleep_at_once(_woken: &dyn Fn() -> bool) {}
 /// Takes a permit if there is one.
 #[inline]
 pub(super) fn take(count: &AtomicU32) -> bool {
-    // SeqCst: the slow path's test is one side of the Dekker pair; elsewhere Acquire is enough, and costs the same.
+    // Use SeqCst, because the slow path's test is one side of the Dekker pair. Elsewhere Acquire would be enough, and
+    // costs the same.
     let mut permits = count.load(Ordering::SeqCst);
     while permits > 0 {
         match count.compare_exchange_weak(permits, permits - 1, Ordering::SeqCst, Ordering::SeqCst) {
@@ -320,7 +321,8 @@ pub(super) fn take(count: &AtomicU32) -> bool {
     false
 }
 
-/// Adds permits that any acquirer may take. Release (in SeqCst) makes the releaser's writes visible to the acquirer.
+/// Adds permits that any acquirer may take. The SeqCst access includes a Release, which makes the releaser's writes
+/// visible to the acquirer.
 #[inline]
 pub(super) fn add(count: &AtomicU32, n: u32) {
     if count.fetch_add(n, Ordering::SeqCst) > u32::MAX - n {
@@ -328,7 +330,7 @@ pub(super) fn add(count: &AtomicU32, n: u32) {
     }
 }
 
-/// Unlocks, then readies a waiter that the caller has unlinked under this lock.
+/// Unlocks the bucket, and then readies the waiter `s`, which the caller has unlinked under this lock.
 #[inline]
 fn ready<Q>(queue: Guard<'_, Q>, s: SudogPtr, addr: usize) {
     let mut released = Released::new();
@@ -354,7 +356,7 @@ impl<Q: BucketQueue> Bucket<Q> {
         self.queue.lock_and_count()
     }
 
-    /// Does step 2 of the releaser.
+    /// Does step 2 of the releaser: see the table at the head of this file.
     #[inline]
     fn has_waiters(&self) -> bool {
         self.queue.count() != 0
@@ -395,7 +397,8 @@ impl<Q: BucketQueue> Bucket<Q> {
         }
     }
 
-    /// Gives a permit as [`Bucket::grant_one`] does; then the caller yields.
+    /// Gives a permit as [`Bucket::grant_one`] does. If a waiter has got the permit, yields to other goroutines;
+    /// otherwise makes a safepoint.
     pub(super) fn hand_off(&self, count: &AtomicU32) {
         if self.grant_one(count) { goroutine::give_way() } else { goroutine::safepoint() }
     }

@@ -24,7 +24,7 @@ impl Parker {
 
     /// Blocks until `unpark` (returns true, and the parker can be used again) or until `deadline` (returns false).
     pub fn park(&self, deadline: Option<Instant>) -> bool {
-        // Acquire on failure pairs with the Release in `unpark`: the waiter sees the waker's earlier writes.
+        // The Acquire on failure pairs with the Release in `unpark`: the waiter sees the waker's earlier writes.
         let seen = self.0.compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Acquire);
         if seen != Err(READY) {
             loop {
@@ -37,7 +37,7 @@ impl Parker {
                 }
             }
         }
-        // Relaxed: the only `unpark` of this round has happened, so no other thread writes to the word.
+        // Relaxed is enough: the only `unpark` of this round has happened, so no other thread writes to the word.
         self.0.store(EMPTY, Ordering::Relaxed);
         true
     }

@@ -71,7 +71,7 @@ pub fn yield_now() {
 #[inline]
 pub fn num_cpus() -> u32 {
     static CPUS: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: every thread that asks gets the same answer, and no other data depends on it.
+    // Relaxed is enough: every thread that asks gets the same answer, and no other data depends on the answer.
     match CPUS.load(Ordering::Relaxed) {
         0 => {
             let cpus = ask_num_cpus().max(1);

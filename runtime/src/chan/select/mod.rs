@@ -155,7 +155,7 @@ fn wait_select(
 /// cannot be ready.
 #[inline]
 fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Polled> {
-    // A single case needs a single lock anyway.
+    // Skip this step for a single case, which needs a single lock anyway.
     if polls.len() < 2 {
         return None;
     }
@@ -202,7 +202,7 @@ impl Polled {
     #[inline]
     fn wake(self) -> Chosen {
         if let Some(peer) = self.peer {
-            // SAFETY: the poll has taken `peer` out. `peer` is woken once, and is not used afterwards.
+            // SAFETY: the poll has taken `peer` out of its queue. `peer` is woken once, and is not used afterwards.
             unsafe { peer.wake() };
         }
         self.chosen
