@@ -32,7 +32,7 @@ use crate::shim::{self, Instant, Mutex, Parker};
 ///
 /// # Examples
 ///
-/// Without a queue, to show the contract alone; real code links the `G` into a queue.
+/// This example has no queue, to show the contract alone. Real code links the `G` into a queue.
 ///
 /// ```
 /// use sudog::low_level::{G, ParkResult};
@@ -73,8 +73,8 @@ struct TaskState {
 pub enum ParkResult {
     /// [`G::ready`] has been called.
     Unparked,
-    /// The deadline passed first. A `ready` may still come, and the caller must wait for that `ready` unless the
-    /// queue's lock shows that no waker can have found this G.
+    /// The deadline has passed before a `ready`. A `ready` may still come. The caller must wait for that `ready`,
+    /// unless the caller sees, under the queue's lock, that no waker has found this G.
     TimedOut,
 }
 
@@ -210,7 +210,7 @@ impl G {
         self.leave_or_await(self.park_spinning(deadline, commit), leave)
     }
 
-    /// Completes the `park` of a waiter that is in a queue: see [`G::park_queued`].
+    /// Does the part of [`G::park_queued`] that follows the `park`, whose result is `parked`.
     #[inline]
     pub(crate) fn leave_or_await(&self, parked: ParkResult, leave: impl FnOnce() -> bool) -> ParkResult {
         if parked == ParkResult::TimedOut {

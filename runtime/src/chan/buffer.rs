@@ -81,7 +81,8 @@ pub(super) struct Node<T> {
 }
 
 impl<T> Node<T> {
-    /// Makes room for a value. The caller does this before it takes the lock, because the allocator may be user code.
+    /// Makes a node without a value. The caller calls this before it takes the channel's lock, because the allocator
+    /// may be user code.
     pub(super) fn new() -> Box<Self> {
         Box::new(Self { value: MaybeUninit::uninit(), ticket: 0, next: ptr::null_mut() })
     }

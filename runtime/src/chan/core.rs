@@ -8,8 +8,8 @@
 //! | 4 | waits | waits |
 //!
 //! Receivers wait only while there is no value, and senders wait only while there is no room. So values are received in
-//! the order in which they were sent. A peer is a waiter that a send, a receive or a close has taken out of its queue.
-//! The peer is woken after the unlock.
+//! the order in which they were sent. A call and the waiter that it takes out of a queue are *peers* of each other. The
+//! waiter is woken after the unlock.
 //!
 //! Once the channel is closed, only `close` takes the blocked senders out of their queues. Their sends fail, even if
 //! there is room.
@@ -25,9 +25,9 @@
 //! | sends to a buffer, or reserves | a place | from the time when the task is polled | the task sends ([`Core::send_reserved`]), or has a permit | the place goes to the next sender ([`Core::give_up_place`]) |
 //! | sends without a buffer | nothing: a receiver takes the task's value at once | never | the task has sent | the task has sent |
 //!
-//! Two invariants hold for the waiters whose claims (`Claim`) are free. A receiver waits only if there is no value in
-//! the channel and no sender waits with a value. A sender waits only if there is no room, and a reserver only if there
-//! is no free place.
+//! Two invariants hold for the waiters whose claims (`Claim`) are not taken. A receiver waits only if there is no value
+//! in the channel and no sender waits with a value. A sender waits only if there is no room, and a reserver only if
+//! there is no free place.
 //!
 //! Values move by copying bytes, so no code of `T` runs under the lock.
 

@@ -182,7 +182,7 @@ impl Raw {
         n
     }
 
-    /// Unlinks a waiter that gives up. Returns false if the waiter is in the queue no more: a peer has taken the
+    /// Unlinks a waiter that gives up. Returns false if the waiter has left the queue before: a peer has taken the
     /// waiter, or has dropped the waiter from the queue because its claim was taken.
     ///
     /// # Safety

@@ -43,7 +43,8 @@ pub(super) enum Dir {
 
 pub(super) type Link = Option<NonNull<Waiter>>;
 
-/// A waiter in a queue; a select has a waiter for each of its cases.
+/// An entry in a queue of a channel: a waiting send, receive or reservation. A select has a waiter for each of its
+/// cases.
 pub(super) struct Waiter {
     pub(super) g: *const G,
     /// The address of a sender's value, or of the room for a receiver's value.
@@ -51,7 +52,7 @@ pub(super) struct Waiter {
     /// The claim of the waiter's select: a peer must take the claim before it takes the waiter. Null if the waiter
     /// belongs to no select: then a peer takes the waiter just by unlinking the waiter.
     claim: *const Claim,
-    /// The number that is stored in the claim when this waiter is taken.
+    /// The index of the waiter's case, which is stored in the claim when this waiter is taken.
     case: u32,
     /// True if `g` is a task. A task may be dropped after it was readied, so a value that the task is given belongs to
     /// the channel until the task is polled.

@@ -42,7 +42,7 @@ mod rings;
 use std::fmt;
 use std::time::Duration;
 
-/// A step of a contender.
+/// An event: a step of a contender for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
     /// The time since [`start`]. Of two events in a causal order the effect is not earlier than the cause, as far as
@@ -55,9 +55,9 @@ pub struct Event {
     pub kind: Kind,
     /// The lock: the address of the lock's semaphore.
     pub addr: usize,
-    /// A number that is the same in all events of one wait in a semaphore table. So a [`Kind::Handoff`] identifies its
-    /// waiter: the waiter that most recently went to sleep with this number. In the events of a mutex the number is 0;
-    /// in events that a program records itself, the program's own value.
+    /// A number that is the same in all events of one wait in a semaphore table. So the number in a [`Kind::Handoff`]
+    /// identifies the waiter that was given the permit: the waiter that most recently went to sleep with this number.
+    /// In the events of a mutex the number is 0; in events that a program records itself, the program's own value.
     pub waiter: usize,
 }
 
@@ -149,7 +149,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// The number of events that a thread's ring holds: half a megabyte.
+/// The number of events that a thread's ring holds. A ring takes half a megabyte.
 #[cfg(not(sudog_loom))]
 pub const CAPACITY: usize = 1 << 14;
 

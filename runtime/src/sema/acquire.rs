@@ -1,4 +1,5 @@
-//! The acquirer's slow path. `table.rs` lists the steps of acquirer and releaser side by side.
+//! The slow path of an acquire: there is no permit at first. `table.rs` lists the steps of acquirer and releaser side
+//! by side.
 //!
 //! | step of the waiter | afterwards |
 //! |---|---|

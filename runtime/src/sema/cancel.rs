@@ -23,7 +23,8 @@ use crate::chan::Claim;
 use crate::shim::{AtomicBool, Cell, Ordering};
 use crate::{G, goroutine};
 
-/// A handle that ends every limited wait that refers to the handle: waits under way, and later waits.
+/// A handle that ends waits. A wait refers to the handle by its [`WaitLimit`](super::WaitLimit); a cancel ends all
+/// these waits, those under way and later ones.
 ///
 /// A handle may serve any number of waits, on any semaphores. A cancelled handle stays cancelled.
 ///
@@ -76,11 +77,11 @@ enum Waiter {
     Other(*const dyn CancelledWait, *const G),
 }
 
-/// A waiter in a queue that is not the runtime's own. For the crates of this project.
+/// A waiter in a queue of another crate. For the crates of this project.
 #[doc(hidden)]
 pub trait CancelledWait {
-    /// Takes the waiter out of the queue, under the queue's lock. Returns false if the waiter is not in the queue: it
-    /// has not joined yet, or the peer that has taken it out readies it.
+    /// Takes the waiter out of the queue, under the queue's lock. Returns false if the waiter is not in the queue: the
+    /// waiter has not joined the queue yet, or a peer has taken the waiter out and readies it.
     fn leave(&self) -> bool;
 }
 

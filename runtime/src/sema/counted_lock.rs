@@ -35,7 +35,8 @@ const LOCKED: u32 = 1;
 const SLEEPERS: u32 = 2;
 /// The amount by which a waiter increases the word: the lowest bit of the count.
 const ONE: u32 = 4;
-/// The number of checks of the word before a thread assumes that the holder was preempted.
+/// The number of times that a thread checks the word before the thread assumes that the holder was preempted, and
+/// sleeps.
 #[cfg(not(sudog_loom))]
 const SPINS: u32 = 100;
 #[cfg(sudog_loom)]

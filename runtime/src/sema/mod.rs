@@ -79,7 +79,7 @@ use crate::profile::QueuedWait;
 use crate::{AtomicU32, Instant};
 use table::sleep_at_once;
 
-/// The place at which a waiter joins the queue of its address.
+/// The end of the queue at which a waiter joins the other waiters of its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
     /// The back: the usual place.
@@ -355,8 +355,8 @@ pub fn semgrant_many(count: &AtomicU32, n: u32) {
     Global::table().grant_many(count, n);
 }
 
-/// Returns the number of waiters of the semaphore at `count` at this moment. For tests and diagnostics: the answer is
-/// outdated on arrival, and finding the answer takes a walk along the queue under the bucket's lock.
+/// Returns the number of waiters of the semaphore at `count` at this moment. For tests and diagnostics: the answer may
+/// be outdated when it is returned, and the call walks along the queue under the bucket's lock.
 ///
 /// # Examples
 ///

@@ -94,7 +94,7 @@ pub(super) struct Node {
     prev: Cell<Option<NonNull<Node>>>,
 }
 
-/// A place in a [`NotifyList`]: the holder of the ticket gets the notifications that come from now on.
+/// A place in a [`NotifyList`]. The holder of the ticket gets the notifications that come after the ticket was taken.
 pub struct Ticket<'a> {
     list: &'a NotifyList,
     node: &'a Node,

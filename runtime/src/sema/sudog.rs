@@ -1,4 +1,4 @@
-//! Sudog: a G in a queue, the entry that a waiter keeps on its own stack.
+//! Sudog: the entry of a G in a queue. A waiter keeps its sudog on its own stack.
 //!
 //! | field | read and written |
 //! |---|---|
@@ -39,7 +39,7 @@ pub struct Sudog {
 /// The state or the result of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitOutcome {
-    /// The sudog is not in a queue, and nothing has happened to it.
+    /// The sudog is in no queue, and no wait of the sudog has ended.
     Idle,
     /// The sudog is in a queue: the G that unlinks it sets one of the other values.
     Queued,
@@ -73,7 +73,7 @@ impl Sudog {
         }
     }
 
-    /// Notes in the mutex profile that the waiter is queued no more. Called by the waiter, without the bucket's lock.
+    /// Tells the mutex profile that the waiter has left the queue. Called by the waiter, without the bucket's lock.
     #[inline]
     pub(super) fn end_wait(&self) {
         self.wait.end(self.addr, matches!(self.outcome.get(), WaitOutcome::Woken | WaitOutcome::Granted));

@@ -1,4 +1,4 @@
-//! WakeBatch: wakes several waiters in one release.
+//! `WakeBatch`: the part of a release that wakes several waiters.
 
 use std::task::Waker;
 
@@ -21,7 +21,7 @@ const BATCH: usize = 32;
 pub(super) struct WakeBatch<'a, Q: BucketQueue> {
     bucket: &'a Bucket<Q>,
     addr: usize,
-    /// The counter, if the waiters are granted permits and not just woken.
+    /// The counter, if each waiter is given a permit; `None` if the waiters are just woken.
     grants: Option<&'a AtomicU32>,
     left: u32,
     released: Released,

@@ -81,7 +81,7 @@ pub(super) fn sleep<T>(block: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The states that a call has reached.
+/// The states that the closure of a call of [`during`] has reached.
 #[derive(Debug)]
 pub struct CallStates(Vec<&'static str>);
 

@@ -21,7 +21,7 @@ use std::{env, process};
 use loom::sync::atomic;
 pub use loom::sync::atomic::Ordering;
 
-/// The side of a SeqCst access on which its fence stands.
+/// A convention: the position of the fence that stands for the sequential consistency of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sc {
     /// The fence stands after each store and read-modify-write.

@@ -48,7 +48,8 @@ pub use two_level::TwoLevelList;
 use super::sudog::Link;
 use super::{Order, Sudog, SudogPtr, WaitOutcome};
 
-/// A queue for the waiters of a bucket. Sealed: a queue is trusted with addresses of waiters' stacks.
+/// A queue for the waiters of a bucket. The trait is sealed, because a queue is trusted with pointers to the stacks of
+/// waiters.
 ///
 /// # Safety
 ///
