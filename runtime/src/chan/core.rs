@@ -84,7 +84,7 @@ pub(super) enum Take {
 impl<T> Core<T> {
     /// # Panics
     ///
-    /// If `capacity` is too large, or there is not enough memory.
+    /// Panics if `capacity` is too large, or there is not enough memory.
     #[track_caller]
     pub(super) fn new(capacity: usize) -> Self {
         let Some(ring) = Ring::new(capacity) else { panic!("makechan: size out of range") };

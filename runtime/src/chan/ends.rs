@@ -32,7 +32,7 @@ use crate::shim::{AtomicUsize, Ordering};
 ///
 /// # Panics
 ///
-/// `makechan: size out of range`, if `capacity` is too large, or there is not enough memory.
+/// Panics with `makechan: size out of range` if `capacity` is too large, or there is not enough memory.
 ///
 /// # Examples
 ///
@@ -74,7 +74,7 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// The channel is closed or no receiver is left, also if that happens while the send waits. The error contains the
+    /// The channel is closed, or no receiver is left; this may happen while the send waits. The error contains the
     /// value.
     #[inline]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {

@@ -124,7 +124,7 @@ impl<T> Chan<T> {
     ///
     /// # Panics
     ///
-    /// `makechan: size out of range`, if `capacity` is too large, or there is not enough memory.
+    /// Panics with `makechan: size out of range` if `capacity` is too large, or there is not enough memory.
     #[track_caller]
     #[must_use]
     pub fn new(capacity: usize) -> Self {
@@ -160,8 +160,8 @@ impl<T> Chan<T> {
     ///
     /// # Panics
     ///
-    /// `close of closed channel`; `close of nil channel`. If the waker of a waiting task panics, that panic is resumed
-    /// here after all waiters have been woken.
+    /// Panics with `close of closed channel` or `close of nil channel`. If the waker of a waiting task panics, that
+    /// panic is resumed here after all waiters have been woken.
     #[track_caller]
     pub fn close(&self) {
         let Some(core) = self.shared() else { panic!("close of nil channel") };
@@ -246,7 +246,7 @@ macro_rules! methods {
             ///
             /// # Panics
             ///
-            /// `send on closed channel`, also if the channel is closed while the send waits.
+            /// Panics with `send on closed channel` if the channel is closed, or is closed while the send waits.
             #[inline]
             #[track_caller]
             pub fn send(&self, value: T) {

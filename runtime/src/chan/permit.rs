@@ -49,7 +49,8 @@ impl<'a, P: SendPort> Permit<'a, P> {
     ///
     /// # Panics
     ///
-    /// `send on closed channel`, if the channel is a [`Chan`](super::Chan) or a view of a `Chan`.
+    /// Panics with `send on closed channel` if the channel has been closed, and is a [`Chan`](super::Chan) or a view of
+    /// a `Chan`.
     #[track_caller]
     pub fn send(mut self, value: P::Item) -> P::Sent {
         let port = self.port;

@@ -120,7 +120,7 @@ pub trait SendPort: Sealed {
     ///
     /// # Panics
     ///
-    /// If `result` is an error, and the channel is a Go channel.
+    /// Panics if `result` is an error, and the channel is a Go channel.
     #[doc(hidden)]
     #[track_caller]
     fn sent(result: Result<(), Self::Item>) -> Self::Sent;

@@ -112,7 +112,7 @@ kinds! {
     StarvingEnter = "starving-enter",
     /// A contender ended starvation mode.
     StarvingExit = "starving-exit",
-    /// In starvation mode, a thread or goroutine that was about to sleep took the permit that was meant for a waiter.
+    /// A thread or goroutine that was about to sleep took, in starvation mode, the permit that was meant for a waiter.
     /// This happens only if the mutex uses a semaphore that cannot hand off.
     StolenToken = "stolen-token",
     /// A contender asked for the lock.

@@ -135,7 +135,7 @@ impl<'a, R> Select<'a, R> {
     ///
     /// # Panics
     ///
-    /// `reflect.Select: too many cases (max 65536)`, if the select has 65536 cases already.
+    /// Panics with `reflect.Select: too many cases (max 65536)` if the select has 65536 cases already.
     #[track_caller]
     pub fn recv<P>(&mut self, port: P, then: impl FnOnce(P::Received) -> R + 'a) -> &mut Self
     where
@@ -150,7 +150,7 @@ impl<'a, R> Select<'a, R> {
     ///
     /// # Panics
     ///
-    /// `reflect.Select: too many cases (max 65536)`, if the select has 65536 cases already.
+    /// Panics with `reflect.Select: too many cases (max 65536)` if the select has 65536 cases already.
     #[track_caller]
     pub fn send<P>(&mut self, port: P, value: P::Item, then: impl FnOnce(P::Sent) -> R + 'a) -> &mut Self
     where
@@ -165,7 +165,7 @@ impl<'a, R> Select<'a, R> {
     ///
     /// # Panics
     ///
-    /// `reflect.Select: too many cases (max 65536)`, if the select has 65536 cases already.
+    /// Panics with `reflect.Select: too many cases (max 65536)` if the select has 65536 cases already.
     #[cfg(all(unix, not(sudog_loom)))]
     #[track_caller]
     pub fn future<F>(&mut self, future: F, then: impl FnOnce(F::Output) -> R + 'a) -> &mut Self
@@ -200,8 +200,8 @@ impl<'a, R> Select<'a, R> {
     ///
     /// # Panics
     ///
-    /// If the chosen case is a send on a closed [`Chan`](crate::chan::Chan), or if the function of the chosen case
-    /// panics.
+    /// Panics if the chosen case is a send on a closed [`Chan`](crate::chan::Chan), or if the function of the chosen
+    /// case panics.
     #[track_caller]
     pub fn wait(&mut self) -> R {
         match self.wait_limited(&WaitLimit::default()) {

@@ -22,7 +22,7 @@ impl<'s> Order<'s> {
     ///
     /// # Panics
     ///
-    /// If there are more cases than indices, or if the room is too small.
+    /// Panics if there are more cases than indices, or if the room is too small.
     #[inline]
     pub(super) fn shuffle(cases: &[CaseRef<'_>], polls: &'s mut [u16]) -> &'s [u16] {
         Self::shuffle_those(cases, polls, |_, case| case.channel.is_some())
@@ -51,7 +51,7 @@ impl<'s> Order<'s> {
     ///
     /// # Panics
     ///
-    /// If the room is too small for the cases.
+    /// Panics if the room is too small for the cases.
     #[inline]
     pub(super) fn new(cases: &[CaseRef<'_>], polls: &'s [u16], locks: &'s mut [u16]) -> Self {
         let n = polls.len();
