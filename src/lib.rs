@@ -1,7 +1,7 @@
 //! Go's concurrency for Rust: goroutines, channels, `select`, `sync` and `context`. Threads, goroutines and async tasks
 //! share the same channels and locks.
 //!
-//! A worker pool whose work ends with a context:
+//! An example: a pool of workers that stop working when a context ends:
 //!
 //! ```
 //! # #[cfg(unix)] {
@@ -29,24 +29,26 @@
 //! # }
 //! ```
 //!
-//! The modules are Go's packages, and each function and type is in one of them:
+//! Most modules are counterparts of Go's packages. Each function and type is in one of these modules:
 //!
-//! * the crate itself: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; async tasks;
-//! * [`sync`]: [`sync::Mutex`] with its guard and [`sync::GoMutex`] bare, `RwMutex`, `Cond`, `WaitGroup`, `Once`, `Pool`,
-//!   `Map`, atomics; and the traits and semaphores beneath, to be exchanged by a type parameter;
+//! * the crate root: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; and functions for async
+//!   tasks;
+//! * [`sync`]: [`sync::Mutex`], whose guard unlocks, and [`sync::GoMutex`], which has no guard, `RwMutex`, `Cond`,
+//!   `WaitGroup`, `Once`, `Pool`, `Map`, atomics; and the traits and semaphores of which the locks are made, which a
+//!   type parameter can exchange;
 //! * [`chan`]: channels and [`select!`](chan::select);
-//! * `csp` (feature `csp`): not Go's: channels whose fibres are reclaimed when no partner can come;
+//! * `csp` (feature `csp`): not in Go: channels whose fibres are reclaimed when no partner can come any more;
 //! * [`context`]: deadlines and cancellation, handed down from call to call;
 //! * [`time`]: sleep, timers, tickers;
 //! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`; and Go's semaphore, [`runtime::sema`];
 //! * `signal` (feature `signal`): signals of the system as values of a channel, Go's `os/signal`;
 //! * `net` (feature `net`, Linux): sockets, Go's `net`;
 //! * [`x`]: counterparts of packages in `golang.org/x`: weighted semaphores, error groups, single flights, rate limits;
-//! * [`synctest`]: tests of code that waits for the clock, without waiting;
-//! * `locks` (feature `locks`): not Go's: spin locks, semaphores over a waiting array, and capacitors, which bound how
+//! * [`synctest`]: tests of code that waits for the clock, by a clock of their own, so that no test really waits;
+//! * `locks` (feature `locks`): not in Go: spin locks, semaphores over a waiting array, and capacitors, which bound how
 //!   often a waiter is overtaken;
-//! * [`low_level`]: not Go's either: the parts of which the locks are made, and the events that they report;
-//! * [`guide`]: Go's names beside ours, and how to choose a semaphore and a policy.
+//! * [`low_level`]: not in Go either: the parts of which the locks are made, and the events that the locks report;
+//! * [`guide`]: Go's names beside this crate's names, and how to choose a semaphore and a policy.
 //!
 //! | feature | adds |
 //! |---|---|
@@ -62,8 +64,8 @@
 //! | `tracing` | `runtime::PerGoroutine` |
 //! | `full` | all of these but `event` |
 //!
-//! None is on by default. Without features a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`, `seize` and, on Unix,
-//! `async-task`, `corosensei` and `libc`.
+//! No feature is on by default. Without features a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`,
+//! `seize` and, on Unix, `async-task`, `corosensei` and `libc`.
 
 #[cfg(feature = "locks")]
 pub use sudog_locks as locks;
@@ -73,7 +75,8 @@ pub use sudog_csp as csp;
 /// Network I/O: Go's package `net`.
 #[cfg(all(target_os = "linux", feature = "net", not(any(sudog_loom, sudog_sim))))]
 pub use sudog_net as net;
-/// Tests of code that waits for the clock, without waiting: Go's package `testing/synctest`.
+/// Tests of code that waits for the clock, by a clock of their own, so that no test really waits: Go's package
+/// `testing/synctest`.
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::goroutine::synctest;
 #[cfg(all(unix, not(sudog_loom)))]
@@ -106,7 +109,7 @@ pub mod runtime {
     pub use sudog_runtime::sema;
 }
 
-/// Go's channels and `select`; and channels whose ends are counted.
+/// Go's channels and `select`; and channels that close when their last sender or last receiver is dropped.
 pub mod chan {
     #[cfg(feature = "stream")]
     pub use sudog_runtime::chan::RecvStream;
@@ -119,7 +122,7 @@ pub mod chan {
     };
 }
 
-/// Go's package `sync`, and the parts of which it is made.
+/// Go's package `sync`, and the parts of which its locks are made.
 pub mod sync {
     #[cfg(not(sudog_loom))]
     pub use sudog_sync::{
@@ -134,7 +137,7 @@ pub mod sync {
     };
 }
 
-/// Go's package `time`, as far as goroutines wait by it.
+/// The part of Go's package `time` by which goroutines wait: sleep, timers, tickers.
 #[cfg(all(unix, not(sudog_loom)))]
 pub mod time {
     pub use sudog_runtime::goroutine::{

@@ -3,7 +3,7 @@
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write;
 
-/// Prints `fatal error: MESSAGE` to standard error, and the caller's goroutine; with `RUST_BACKTRACE=1` also the
+/// Prints `fatal error: MESSAGE` and the caller's goroutine to standard error; with `RUST_BACKTRACE=1` also the
 /// caller's stack. Then aborts the process, as Go's `fatal` does.
 ///
 /// This is not a panic: no code can recover, because the structure that detected the misuse is already damaged (an

@@ -1,8 +1,8 @@
 //! G: a thread, a goroutine or an async task that can wait.
 //!
-//! Go's runtime calls a goroutine a *g*; Go's semaphores, channels and timers know nothing else. Here too, every call
+//! Go's runtime calls a goroutine a *g*; Go's semaphores, channels and timers deal only with *g*s. Here too, every call
 //! that blocks does so through a [`G`], and every wake-up goes through [`G::ready`]. A G is of one of three kinds, and
-//! no queue can tell them apart:
+//! a queue treats all three alike:
 //!
 //! | kind | waits by | is woken by |
 //! |---|---|---|
@@ -28,11 +28,11 @@ use crate::panics::Panics;
 use crate::profile::Blocked;
 use crate::shim::{self, Instant, Mutex, Parker};
 
-/// The current thread or goroutine, for as long as this value is on its stack, or an async task: a waiter.
+/// A waiter: the thread or goroutine that has made this value on its stack, or an async task.
 ///
 /// # Examples
 ///
-/// Without a queue, to show the contract alone; real code links the `G` into a queue.
+/// This example has no queue, to show the contract alone. Real code links the `G` into a queue.
 ///
 /// ```
 /// use sudog::low_level::{G, ParkResult};
@@ -59,7 +59,8 @@ enum Kind {
     Task(TaskWait),
 }
 
-/// The meeting place of a task and its waker. User code (a `Waker`'s clone, wake and drop) runs outside this lock.
+/// The state that is shared by a task and the code that readies the task. User code (a `Waker`'s clone, wake and drop)
+/// runs outside this lock.
 struct TaskWait(Mutex<TaskState>);
 
 struct TaskState {
@@ -72,8 +73,8 @@ struct TaskState {
 pub enum ParkResult {
     /// [`G::ready`] has been called.
     Unparked,
-    /// The deadline passed first. A `ready` may still come, and the caller must wait for that `ready` unless the
-    /// queue's lock shows that no waker can have found this G.
+    /// The deadline has passed before a `ready`. A `ready` may still come. The caller must wait for that `ready`,
+    /// unless the caller sees, under the queue's lock, that no waker has found this G.
     TimedOut,
 }
 
@@ -81,8 +82,8 @@ impl G {
     /// Returns a G for the calling goroutine, or else for the calling thread. Allocates nothing where `std`'s locks do
     /// not (at least on Linux).
     ///
-    /// A goroutine that may not switch now counts as its thread. This is the case while that thread is panicking, and
-    /// inside [`without_switching`](goroutine::without_switching).
+    /// If a goroutine may not switch to another goroutine now, the result is a G for its thread. This is the case while
+    /// that thread is panicking, and inside [`without_switching`](goroutine::without_switching).
     #[inline]
     #[must_use]
     pub fn current() -> Self {
@@ -93,7 +94,8 @@ impl G {
         Self { kind, _thread: PhantomData }
     }
 
-    /// Returns true if the caller waits as a goroutine: the caller is a goroutine, and may switch now.
+    /// Returns true if the caller waits as a goroutine: the caller is a goroutine, and may switch to another goroutine
+    /// now.
     #[inline]
     #[must_use]
     pub fn is_goroutine() -> bool {
@@ -104,7 +106,7 @@ impl G {
         goroutine::current().is_some()
     }
 
-    /// Returns a G for an async task: to be [polled](G::poll_ready), not parked.
+    /// Returns a G for an async task. The task [polls](G::poll_ready) this G, and never parks it.
     #[inline]
     #[must_use]
     pub fn task() -> Self {
@@ -120,8 +122,8 @@ impl G {
     /// `commit` before it switches away, and loses no `ready` by that: a waker on another thread can only put the
     /// goroutine into the inbox of its worker, and the thread that runs `commit` reads that inbox after the switch.
     ///
-    /// `commit` may panic or wait: this G has not parked then. `commit` may wait only as long as no waker can have
-    /// found this G.
+    /// This G parks only after `commit` has returned. So `commit` may panic; and `commit` may wait, but only as long as
+    /// no waker can have found this G.
     ///
     /// # Panics
     ///
@@ -133,7 +135,8 @@ impl G {
         self.park_unprofiled(deadline, commit)
     }
 
-    /// Parks as [`G::park`] does, for a wait that is not in the block profile, or whose caller has begun a [`Blocked`].
+    /// Parks as [`G::park`] does, but does not record the wait in the block profile: the wait does not belong there, or
+    /// the caller has begun a [`Blocked`].
     #[inline]
     pub(crate) fn park_unprofiled(&self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
         match &self.kind {
@@ -162,7 +165,8 @@ impl G {
 
     /// Parks as [`G::park`] does, but a thread calls `stand_by` after `commit`, before sleeping. `stand_by` asks the
     /// parker whether this G has been readied, and returns when the G has been readied or when the thread is to sleep.
-    /// A goroutine gives its worker to others at once. Not in the block profile: the caller has begun a [`Blocked`].
+    /// A goroutine does not call `stand_by`, but gives its worker to other goroutines at once. This call does not
+    /// record the wait in the block profile: the caller has begun a [`Blocked`].
     #[inline]
     pub(crate) fn park_standing_by(
         &self,
@@ -180,9 +184,10 @@ impl G {
         }
     }
 
-    /// Parks, as [`G::park`] does, a waiter that is in a queue. At the deadline `leave` takes the waiter out of the
-    /// queue, under the queue's lock, and returns true; or `leave` returns false, because a waker has taken the waiter
-    /// out. Then this function waits for that waker's `ready`, and returns [`ParkResult::Unparked`].
+    /// Parks a waiter that is in a queue, as [`G::park`] does. At the deadline this function calls `leave`, which takes
+    /// the waiter out of the queue, under the queue's lock, and returns true. If a waker has already taken the waiter
+    /// out, `leave` returns false. Then this function waits for that waker's `ready`, and returns
+    /// [`ParkResult::Unparked`].
     #[inline]
     pub fn park_queued(
         &self,
@@ -205,7 +210,7 @@ impl G {
         self.leave_or_await(self.park_spinning(deadline, commit), leave)
     }
 
-    /// Completes the `park` of a waiter that is in a queue: see [`G::park_queued`].
+    /// Does the part of [`G::park_queued`] that follows the `park`, whose result is `parked`.
     #[inline]
     pub(crate) fn leave_or_await(&self, parked: ParkResult, leave: impl FnOnce() -> bool) -> ParkResult {
         if parked == ParkResult::TimedOut {
@@ -219,8 +224,8 @@ impl G {
         ParkResult::Unparked
     }
 
-    /// Returns true if the task has been readied since the task's last wait began. If false, `waker` will be woken when
-    /// the task is readied.
+    /// Returns true if the task has been readied since the task's last wait began. If this returns false, `waker` will
+    /// be woken when the task is readied.
     ///
     /// After this function has returned true, the G can wait again.
     ///
@@ -238,7 +243,8 @@ impl G {
             }
             let old = match &state.waker {
                 Some(old) if old.will_wake(waker) => return false,
-                // This is the second round: the lock has been taken anew, and the clone was made outside the lock.
+                // Store the clone: this is the second round, which has taken the lock anew, after the clone was made
+                // outside the lock.
                 _ if new.is_some() => std::mem::replace(&mut state.waker, new.take()),
                 _ => {
                     drop(state);
@@ -255,9 +261,9 @@ impl G {
     /// Waits for a `ready` that is under way, without switching to another goroutine. For a waiter that is being
     /// dropped.
     ///
-    /// The caller must have seen, under the queue's lock, that a waker has unlinked this G, while no return of
-    /// [`G::park`] or [`G::poll_ready`] has consumed that waker's `ready`. The waker runs on another thread, or has
-    /// finished.
+    /// The caller must have seen, under the queue's lock, that a waker has unlinked this G. That waker's `ready` must
+    /// not yet have been consumed by a return of [`G::park`] or [`G::poll_ready`]. The waker runs on another thread, or
+    /// has finished.
     pub fn await_ready(&self) {
         match &self.kind {
             Kind::Thread(parker) => {
@@ -275,15 +281,15 @@ impl G {
     /// Makes a parked G, or a G that is about to park, run again. The caller's earlier writes are visible to the G
     /// afterwards.
     ///
-    /// A goroutine of the caller's own worker is the next to run there.
+    /// If the G is a goroutine of the caller's own worker, this worker runs that goroutine next.
     ///
     /// # Safety
     ///
     /// - `g` points to a live G.
     /// - This is the only `ready` for the current `park` of `g`: the caller has unlinked `g` from the place where other
     ///   wakers find it.
-    /// - Since the G became reachable by its wakers, its goroutine or thread has waited for nothing else, for example
-    ///   in the `commit` of that `park`: this call would end that other wait.
+    /// - Since the time from which wakers can find the G, its goroutine or thread has not waited for anything else, for
+    ///   example in the `commit` of that `park`. Otherwise this call would end that other wait.
     /// - The caller does not use `g`, or anything that lives with `g`, after this call begins: the waiter may return
     ///   and free `g` before this call ends.
     #[inline]
@@ -330,9 +336,10 @@ impl G {
         None
     }
 
-    /// Readies a G as [`G::ready`] does, where the G has been given the resource for which the G waited. If the caller and
-    /// the G are goroutines of the same worker, the G runs at once, on the rest of the caller's time slice; otherwise the
-    /// caller yields to the other goroutines of its worker. A caller that is a thread just goes on.
+    /// Readies a G as [`G::ready`] does, and then yields, because the G has been given the resource for which the G
+    /// waited. If the caller and the G are goroutines of the same worker, the G runs at once, on the rest of the
+    /// caller's time slice. Otherwise the caller yields to the other goroutines of its worker. A caller that is a
+    /// thread just goes on.
     ///
     /// Go: `readyWithTime` and `goyield` at the end of `semrelease1`.
     ///
@@ -346,11 +353,11 @@ impl G {
         goroutine::give_way();
     }
 
-    /// Readies a G as [`G::ready`] does, where the G has been given the resource for which the G waited, and is to run
-    /// before the caller. If the G is a goroutine of the caller's own worker, the G runs at once, on the rest of the
-    /// caller's time slice, and the caller goes to the end of the run queue. If the slice is over, the goroutines in
-    /// the run queue have their turn first. If the G is a thread, or belongs to another worker, the caller goes on. For
-    /// the crates of this project.
+    /// Readies a G as [`G::ready`] does, and lets the G run before the caller, because the G has been given the
+    /// resource for which the G waited. If the G is a goroutine of the caller's own worker, the G runs at once, on the
+    /// rest of the caller's time slice, and the caller goes to the end of the run queue. If the caller's time slice is
+    /// over, the goroutines in the run queue run before the G. If the G is a thread, or belongs to another worker, the
+    /// caller goes on. For the crates of this project.
     ///
     /// # Safety
     ///
@@ -382,7 +389,8 @@ impl G {
     }
 }
 
-/// A batch of Gs to be readied. Goroutines of another worker are readied together, when the batch is dropped, or full.
+/// A batch of Gs to be readied. Goroutines that belong to another worker are collected, and are readied together when
+/// the batch is full or is dropped.
 ///
 /// The batch leaves the wakers of tasks to the caller: a waker is user code, which might wait for a G that has not been
 /// readied yet.
@@ -413,9 +421,9 @@ impl ReadyBatch {
     }
 }
 
-/// Wakes a task by a waker, which is user code. A panic of the waker goes on to the caller that readies the task;
-/// unless the caller is a destructor that runs because of a panic (a mutex guard's, for example): a second panic would
-/// end the process.
+/// Wakes a task by a waker, which is user code. A panic of the waker goes on to the caller that readies the task. But
+/// if the caller is a destructor that runs because of a panic (for example the destructor of a mutex guard), the
+/// waker's panic is dropped, because a second panic would end the process.
 #[inline]
 fn wake(waker: Waker) {
     if std::thread::panicking() { wake_in_a_panic(waker) } else { waker.wake() }
@@ -428,8 +436,9 @@ fn wake_in_a_panic(waker: Waker) {
     panics.resume(); // the thread is panicking: this drops the payload
 }
 
-/// Polls `ready` for a short while: pauses, unless there is only one processor, then yields, as there may be more
-/// threads than processors. A sleep and its wake-up cost 5 us or more; a failed spin takes about as long.
+/// Polls `ready` for a short while. Between the first polls the thread pauses, unless there is only one processor;
+/// between the later polls the thread yields, as there may be more threads than processors. A sleep and its wake-up
+/// cost 5 us or more; a failed spin takes about as long.
 #[cold]
 fn spin_until(ready: impl Fn() -> bool) {
     const PAUSES: u32 = 100;

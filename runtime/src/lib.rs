@@ -41,8 +41,9 @@ pub use g::{G, ParkResult};
 pub use shim::futex;
 pub use shim::{AtomicU32, AtomicU64, Instant};
 
-/// Notes, for the deadlock report, the object for which the calling goroutine, if there is one, is about to wait, and
-/// the place of the id of the goroutine that holds that object.
+/// Notes for the deadlock report that the calling goroutine, if the caller is a goroutine, is about to wait for an
+/// object. `what` names the object. `holder` is the address where the id of the goroutine that holds the object is
+/// stored.
 ///
 /// # Safety
 ///
@@ -61,8 +62,8 @@ pub fn goroutine_id() -> u64 {
     goroutine::id()
 }
 
-/// Makes a safepoint: a goroutine that has run for long yields here to others, if the call in which the goroutine is
-/// allows that.
+/// Makes a safepoint: a goroutine that has run for long yields here to other goroutines, if the enclosing call allows a
+/// yield.
 #[doc(hidden)]
 #[inline]
 pub fn safepoint() {
@@ -70,7 +71,7 @@ pub fn safepoint() {
 }
 
 /// Returns whether the watcher has asked the worker of the calling goroutine for a [`safepoint`]. Cheaper than a
-/// safepoint, for calls that are too frequent to make a safepoint each.
+/// safepoint: for calls that are so frequent that a safepoint in each call would be too slow.
 #[doc(hidden)]
 #[inline]
 #[must_use]

@@ -4,7 +4,7 @@ use crate::shim::system::thread;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// The first panic of several pieces of user code, all of which must run.
+/// A store for the first panic of several pieces of user code, all of which must run.
 ///
 /// The unwinding of a goroutine ([`Goexit`](crate::goroutine)) counts as a panic, too.
 #[derive(Default)]
@@ -45,7 +45,7 @@ fn resume(payload: Box<dyn Any + Send>) {
     drop_payload(payload);
 }
 
-/// Drops a panic's payload, whose destructor may panic in turn.
+/// Drops a panic's payload. If the payload's destructor panics in turn, catches that panic, and leaks its payload.
 pub fn drop_payload(payload: Box<dyn Any + Send>) {
     if let Err(another) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
         std::mem::forget(another); // leaked: the new payload's destructor may panic, too

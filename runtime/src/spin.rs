@@ -6,10 +6,10 @@
 //! all three, a thread only the first. Threads are served better by another strategy, `policy::Threads` of
 //! `sudog-sync`: see `docs/performance.md`.
 //!
-//! Unlike in Go, a goroutine spins for a round even if the worker has others to run. In Go, a readied goroutine moves
-//! to the processor of the goroutine that readies it; contenders for a mutex soon run on the same processor, in turn, and
-//! never meet. Here they stay on their workers, where a sleep and a wake-up by another worker cost more than a short
-//! critical section. Thirty pauses are less than a microsecond.
+//! Unlike in Go, a goroutine spins for one round even if its worker has other goroutines to run. In Go, a readied
+//! goroutine moves to the processor of the goroutine that readies it; contenders for a mutex soon run on the same
+//! processor, in turn, and never meet. Here the goroutines stay on their workers, where a sleep and a wake-up by
+//! another worker cost more than a short critical section. Thirty pauses are less than a microsecond.
 
 use crate::shim::{num_cpus, pause};
 use crate::{G, goroutine};

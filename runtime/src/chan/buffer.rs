@@ -1,6 +1,7 @@
-//! The storage of a channel's values: a ring of `capacity` slots, and a list of values beside the ring.
+//! The storage of a channel's values: a `Ring` of `capacity` slots, and the list `Returned` of the values beside the
+//! ring.
 //!
-//! Everything here is used under the channel's lock, except for the drop.
+//! The methods of both are called under the channel's lock, except while the channel is made or dropped.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -9,7 +10,7 @@ use std::ptr;
 use super::raw::MAX_LEN;
 use crate::shim::Cell;
 
-/// A ring of values. The channel's word counts the values, not the ring.
+/// A ring of values. The ring does not store the number of its values: the channel's word counts them (`raw.rs`).
 pub(super) struct Ring<T> {
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
     /// The index of the oldest value. Changed under the channel's lock.
@@ -40,7 +41,7 @@ impl<T> Ring<T> {
     /// # Safety
     ///
     /// - The lock is held, and a slot is free.
-    /// - `from` has a value, which belongs to the ring from now on.
+    /// - `from` has a value, which the ring owns after this call.
     #[inline]
     pub(super) unsafe fn push(&self, from: *const T) {
         let at = self.tail.get();
@@ -66,9 +67,9 @@ impl<T> Ring<T> {
     }
 }
 
-/// Values beside the ring. A receiver gave such a value back, because its future was dropped before it could return the
-/// value; or, in a channel without capacity, a permit sent the value. These values are received before those of the
-/// ring, the oldest first.
+/// The values beside the ring. There are two kinds: a value that a receiver has given back, because its future was
+/// dropped before the future could return the value; and, in a channel without capacity, a value that a permit has
+/// sent. These values are received before those of the ring, the oldest first.
 pub(super) struct Returned<T> {
     first: Cell<*mut Node<T>>,
 }
@@ -80,7 +81,8 @@ pub(super) struct Node<T> {
 }
 
 impl<T> Node<T> {
-    /// Makes room for a value. The caller does this before it takes the lock, because the allocator may be user code.
+    /// Makes a node without a value. The caller calls this before it takes the channel's lock, because the allocator
+    /// may be user code.
     pub(super) fn new() -> Box<Self> {
         Box::new(Self { value: MaybeUninit::uninit(), ticket: 0, next: ptr::null_mut() })
     }
@@ -96,12 +98,12 @@ impl<T> Returned<T> {
         self.first.get().is_null()
     }
 
-    /// Moves the value at `from` into a new node, and puts the node at the position of its age.
+    /// Moves the value at `from` into `node`, and inserts the node into the list, which is ordered by `ticket`.
     ///
     /// # Safety
     ///
     /// - The lock is held.
-    /// - `from` has a value, which belongs to the list from now on.
+    /// - `from` has a value, which the list owns after this call.
     pub(super) unsafe fn insert(&self, mut node: Box<Node<T>>, from: *const T, ticket: u64) {
         // SAFETY: `from` has a value, by the contract of this function. The node is new, so the two do not overlap.
         unsafe { ptr::copy_nonoverlapping(from, node.value.as_mut_ptr(), 1) };
@@ -123,8 +125,8 @@ impl<T> Returned<T> {
         }
     }
 
-    /// Moves the oldest value to `to`. Frees the node, and thus runs the allocator under the lock: the only place where
-    /// that happens.
+    /// Moves the oldest value to `to`, and frees the value's node. This is the only call that runs the allocator under
+    /// the channel's lock.
     ///
     /// # Safety
     ///

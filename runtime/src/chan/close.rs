@@ -1,14 +1,15 @@
 //! Closing a channel.
 //!
-//! `close` sets the flag when it takes the lock for the first time. From then on no send succeeds, no G begins to wait,
-//! and no receive looks at the blocked senders. `close` takes all waiters out, in batches of [`BATCH`], and wakes them
-//! without the lock.
+//! `close` sets the flag `CLOSED` when it takes the lock for the first time. From then on no send succeeds, no G begins
+//! to wait, and no receive looks at the blocked senders. `close` takes all waiters out of their queues, in batches of
+//! [`BATCH`], and wakes each batch without the lock.
 //!
-//! A receiver that a close wakes tries to receive again: a task may still hold a value, which belongs to the channel.
+//! A receiver that a close wakes tries to receive again, because a task may still hold a value that belongs to the
+//! channel (see the head of `core.rs`).
 //!
-//! All waiters of a batch have been readied before the first waker of a task is called. A waker is user code, which may
-//! drop another task that waits here, and the drop of such a task waits for the `ready` of a peer that has taken the
-//! task. At that time the other task is still in its queue, or has been readied.
+//! All waiters of a batch have been readied before the first waker of a task is called. The reason: a waker is user
+//! code, and may drop another task that waits here. That drop waits for the task's `ready`, if the task has been taken
+//! out of its queue. By the rule above, the task is then still in its queue, or has been readied.
 
 use std::task::Waker;
 
@@ -18,7 +19,8 @@ use super::waiters::Outcome;
 use crate::g::ReadyBatch;
 use crate::panics::Panics;
 
-/// The maximum number of waiters that are taken out under one hold of the lock. Their wakers need room on the stack.
+/// The maximum number of waiters that `wake_some` takes out of their queues under one hold of the lock. The number is
+/// limited because the waiters' wakers are stored on the stack.
 const BATCH: usize = 32;
 
 impl<T> Core<T> {
@@ -40,8 +42,8 @@ impl<T> Core<T> {
     }
 }
 
-/// Takes a batch of waiters out, unlocks, and wakes the batch. Returns false if no waiters are left: no new waiters can
-/// join.
+/// Takes a batch of waiters out of their queues, unlocks, and wakes the batch. Returns false if no waiters are left.
+/// The close is complete then, because no waiter joins a closed channel.
 fn wake_some(mut locked: Locked<'_>, panics: &mut Panics) -> bool {
     let mut peers = [const { None }; BATCH];
     let mut n = 0;

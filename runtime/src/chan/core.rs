@@ -2,29 +2,32 @@
 //!
 //! | under the lock | send ([`Core::offer`]) | receive ([`Core::take`]) |
 //! |---|---|---|
-//! | 1 | closed: fails | a value is there: takes the oldest value; then gives the free place to the first waiter for a place ([`Core::refill`]) |
-//! | 2 | a receiver waits: gives the value to that receiver | closed: takes a value that a task holds; if there is no such value, fails |
+//! | 1 | closed: fails | a value is there: takes the oldest value; then gives the freed slot to a waiting sender or reserver ([`Core::refill`]) |
+//! | 2 | a receiver waits: gives the value to that receiver | closed: takes a value that a task holds (see below); if there is no such value, fails |
 //! | 3 | room: puts the value into the ring | a sender waits: takes its value |
 //! | 4 | waits | waits |
 //!
 //! Receivers wait only while there is no value, and senders wait only while there is no room. So values are received in
-//! the order in which they were sent. A peer that was taken out of a queue is woken after the unlock.
+//! the order in which they were sent. A call and the waiter that it takes out of a queue are *peers* of each other. The
+//! waiter is woken after the unlock.
 //!
-//! Once the channel is closed, only `close` takes the blocked senders out. Their sends fail, even if there is room.
+//! Once the channel is closed, only `close` takes the blocked senders out of their queues. Their sends fail, even if
+//! there is room.
 //!
 //! # Tasks
 //!
-//! A task that has been readied may be dropped before it is polled. So a value or a place that a peer gives to a task
-//! is provisional:
+//! A task that has been readied may be dropped before it is polled. So a value or a place (see `permit.rs`) that is
+//! given to a waiting task is provisional:
 //!
-//! | a task that | is given | the value belongs to the channel | when the task is polled | when the task is dropped |
+//! | a task that | is given | the channel owns the value | when the task is polled | when the task is dropped |
 //! |---|---|---|---|---|
-//! | receives | a value, which the task holds in its slot (`Outcome::Held`) | until the task is polled or dropped; a receiver that finds the channel closed and empty takes the value | the task has received the value; or tries to receive again, if the value has been taken away | the value goes to the next receiver, or stays in the channel ([`Core::give_back`]) |
-//! | sends to a buffer, or reserves | a place | not before the task is polled | the task sends ([`Core::send_reserved`]), or has a permit | the place goes to the next sender ([`Core::give_up_place`]) |
-//! | sends without a buffer | nothing: a receiver takes its value | at once | the task has sent | the task has sent |
+//! | receives | a value, which the task holds in its slot (`Outcome::Held`) | until the task is polled or dropped, or until another receiver finds the channel closed and empty and takes the value from the task | the task has received the value; or tries to receive again, if the value has been taken away | the value goes to the next receiver, or stays in the channel ([`Core::give_back`]) |
+//! | sends to a buffer, or reserves | a place | from the time when the task is polled | the task sends ([`Core::send_reserved`]), or has a permit | the place goes to the next sender ([`Core::give_up_place`]) |
+//! | sends without a buffer | nothing: a receiver takes the task's value at once | never | the task has sent | the task has sent |
 //!
-//! Invariants, of waiters whose claims are not taken: a receiver waits only if no value is there and no sender waits
-//! with a value; a sender or a reserver waits only if there is no room or place for it.
+//! Two invariants hold for the waiters whose claims (`Claim`) are not taken. A receiver waits only if there is no value
+//! in the channel and no sender waits with a value. A sender waits only if there is no room, and a reserver only if
+//! there is no free place.
 //!
 //! Values move by copying bytes, so no code of `T` runs under the lock.
 
@@ -43,10 +46,10 @@ pub struct Core<T> {
     pub(super) raw: Raw,
     ring: Ring<T>,
     returned: Returned<T>,
-    /// The number of sending ends, if ends are counted.
+    /// The number of [`Sender`](super::Sender)s, if the ends of this channel are counted.
     pub(super) send_ends: AtomicUsize,
     pub(super) recv_ends: AtomicUsize,
-    /// A value that is dropped with the channel.
+    /// A value that is dropped together with the channel: see [`Chan::keeping`](super::Chan::keeping).
     pub(super) kept: Option<Box<dyn Send + Sync>>,
 }
 
@@ -62,7 +65,8 @@ impl<T> RefUnwindSafe for Core<T> {}
 
 /// The result of a send under the lock.
 pub(super) enum Offer {
-    /// The value has been moved out. If the value went to a receiver, the caller must wake that receiver.
+    /// The value has been sent. If the value went to a waiting receiver, this is that receiver, which the caller must
+    /// wake.
     Sent(Option<Peer>),
     Full,
     Closed,
@@ -70,8 +74,8 @@ pub(super) enum Offer {
 
 /// The result of a receive under the lock.
 pub(super) enum Take {
-    /// The value is there. The caller must wake the peer, if there is a peer: the blocked sender whose value this was,
-    /// or a waiter for the place that became free.
+    /// A value has been received. The caller must wake the peer, if there is a peer: the blocked sender whose value
+    /// this was, or the sender or reserver that has been given the freed slot.
     Got(Option<Peer>),
     Empty,
     Closed,
@@ -80,7 +84,7 @@ pub(super) enum Take {
 impl<T> Core<T> {
     /// # Panics
     ///
-    /// If `capacity` is too large, or there is not enough memory.
+    /// Panics if `capacity` is too large, or there is not enough memory.
     #[track_caller]
     pub(super) fn new(capacity: usize) -> Self {
         let Some(ring) = Ring::new(capacity) else { panic!("makechan: size out of range") };
@@ -94,13 +98,13 @@ impl<T> Core<T> {
         }
     }
 
-    /// Steps 1 to 3 of a send.
+    /// Does steps 1 to 3 of a send: see the table at the head of this file.
     ///
     /// # Safety
     ///
     /// - `locked` is the lock of this channel.
-    /// - `from` has a value. After `Sent` the value has been moved out; otherwise the value still belongs to the
-    ///   caller.
+    /// - `from` has a value. If this returns `Sent`, the value has been moved out; otherwise the caller still owns the
+    ///   value.
     #[inline]
     pub(super) unsafe fn offer(&self, locked: &mut Locked<'_>, from: *const T) -> Offer {
         if locked.word & CLOSED != 0 {
@@ -120,13 +124,13 @@ impl<T> Core<T> {
         Offer::Full
     }
 
-    /// Gives a value to the first receiver that waits, which the caller must wake. `age` is the ticket of a value that
-    /// was handed over before.
+    /// Gives a value to the first receiver that waits, and returns that receiver, which the caller must wake. `age` is
+    /// the value's ticket, if the value was handed to another receiver before.
     ///
     /// # Safety
     ///
     /// - `locked` is the lock of this channel.
-    /// - `from` has a value. After `Some` the value has been moved out.
+    /// - `from` has a value. If this returns `Some`, the value has been moved out.
     #[inline]
     unsafe fn hand_over(&self, locked: &mut Locked<'_>, from: *const T, age: Option<u64>) -> Option<Peer> {
         // SAFETY: the contract of `hand_over_some` is the contract of this function.
@@ -144,18 +148,18 @@ impl<T> Core<T> {
         unsafe { ptr::copy_nonoverlapping(from, peer.slot().cast(), 1) };
         if peer.is_task() {
             let age = age.unwrap_or_else(|| locked.ticket());
-            // SAFETY: `peer` is a receiver that was taken out here, and has not been woken yet.
+            // SAFETY: `peer` is a receiver that this call has taken out of its queue, and has not woken yet.
             unsafe { locked.hold(peer, age) };
         }
         Some(peer)
     }
 
-    /// Steps 1 to 3 of a receive.
+    /// Does steps 1 to 3 of a receive: see the table at the head of this file.
     ///
     /// # Safety
     ///
     /// - `locked` is the lock of this channel.
-    /// - `to` has room for a value. After `Got` the value is there.
+    /// - `to` has room for a value. If this returns `Got`, `to` has a value.
     #[inline]
     pub(super) unsafe fn take(&self, locked: &mut Locked<'_>, to: *mut T) -> Take {
         if locked.state().len() > 0 {
@@ -185,7 +189,8 @@ impl<T> Core<T> {
         Take::Empty
     }
 
-    /// Takes a value that a task holds, from a channel that is closed and has no other value.
+    /// Takes a value away from a task that holds the value (`Outcome::Held`). The channel is closed and has no other
+    /// value.
     ///
     /// # Safety
     ///
@@ -202,8 +207,8 @@ impl<T> Core<T> {
         Take::Got(None)
     }
 
-    /// Gives a place that has become free to the first waiter for a place: a sender, whose value moves into the ring,
-    /// or a reserver. The caller must wake the returned peer.
+    /// Gives room that has become free to the sender or reserver that has waited longest. A sender's value moves into
+    /// the ring; a reserver gets a place. The caller must wake the returned peer.
     #[inline]
     pub(super) fn refill(&self, locked: &mut Locked<'_>) -> Option<Peer> {
         if locked.word & (SENDERS | RESERVERS) == 0 { None } else { self.refill_some(locked) }
@@ -232,13 +237,14 @@ impl<T> Core<T> {
         })
     }
 
-    /// Sends a value to a reserved place. Returns the peers that the caller must wake: a receiver, and a sender that
-    /// was given the place instead. Returns `Full` if the channel has no capacity and no receiver waits.
+    /// Sends a value to a place that the caller has reserved. If a receiver waits, that receiver gets the value, and
+    /// the place goes to the next sender or reserver. The caller must wake both returned peers. Returns `Full` if the
+    /// channel has no capacity and no receiver waits.
     ///
     /// # Safety
     ///
     /// - The contract of `offer`.
-    /// - The caller has a reserved place, and does not have the place after this call.
+    /// - The caller has a reserved place. This call ends the reservation.
     pub(super) unsafe fn send_reserved(&self, locked: &mut Locked<'_>, from: *const T) -> (Offer, Option<Peer>) {
         locked.reserve(false);
         if locked.word & CLOSED != 0 {
@@ -270,17 +276,18 @@ impl<T> Core<T> {
         locked.unlock();
         if let Some(next) = next {
             crate::shim::mark("a place that is given up goes to the next sender");
-            // SAFETY: `next` was taken out here, is woken once, and is not used afterwards.
+            // SAFETY: this call has taken `next` out of its queue, wakes `next` once, and does not use `next`
+            // afterwards.
             unsafe { next.wake() };
         }
     }
 
-    /// Puts a value that a permit has sent beside the ring: the channel has no capacity, and no receiver waits.
+    /// Keeps a permit's value in the list beside the ring, because the channel has no capacity and no receiver waits.
     ///
     /// # Safety
     ///
     /// - `locked` is the lock of this channel.
-    /// - `from` has a value, which belongs to the channel from now on.
+    /// - `from` has a value, which the channel owns after this call.
     pub(super) unsafe fn keep(&self, locked: &mut Locked<'_>, node: Box<Node<T>>, from: *const T) {
         let ticket = locked.ticket();
         // SAFETY: the lock is held, and `from` has a value, by the contract of this function.
@@ -288,9 +295,9 @@ impl<T> Core<T> {
         locked.word += ONE;
     }
 
-    /// Finishes the receive of a task that was readied. The value that the task holds, in the slot `to`, belongs to the
-    /// task from now on. A task that holds no value tries to receive again: the channel is closed, and another value
-    /// may be there.
+    /// Finishes the receive of a task that was readied. If the task holds a value in the slot `to`, the task owns that
+    /// value from now on. If the task holds no value, the channel is closed, and the task tries to receive another
+    /// value.
     ///
     /// # Safety
     ///
@@ -306,8 +313,8 @@ impl<T> Core<T> {
         unsafe { self.take(locked, to) }
     }
 
-    /// Undoes the receive of a task that was readied and will return nothing: a value that the task holds goes to the
-    /// next receiver, or stays in the channel.
+    /// Undoes the receive of a task that was readied, but will not return a value. If the task holds a value, that
+    /// value goes to the next receiver, or stays in the channel.
     ///
     /// # Safety
     ///
@@ -328,7 +335,8 @@ impl<T> Core<T> {
         if let Some(peer) = unsafe { self.hand_over(&mut locked, from, Some(ticket)) } {
             crate::shim::mark("a value that is given back goes to the next receiver");
             locked.unlock();
-            // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+            // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
+            // afterwards.
             unsafe { peer.wake() };
         } else {
             crate::shim::mark("a value that is given back stays in the channel");
@@ -351,7 +359,8 @@ impl<T> Core<T> {
             locked.unlock();
             let Take::Got(peer) = taken else { break };
             if let Some(peer) = peer {
-                // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+                // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
+                // afterwards.
                 panics.catch(|| unsafe { peer.wake() });
             }
             // SAFETY: after `Got` there is a value, and this drops the value once.

@@ -1,11 +1,11 @@
-//! Counted ends, as Rust's own channels have them: the channel is closed when the last of one kind is dropped.
+//! Channels with counted ends, as in `std`: dropping the last [`Sender`] or the last [`Receiver`] closes the channel.
 //!
 //! | dropped | effect |
 //! |---|---|
 //! | the last [`Sender`] | the channel is closed: receivers get the values that are left, then an error |
-//! | the last [`Receiver`] | the channel is closed: sends fail, and return their values, also those that wait; values that are left are dropped |
+//! | the last [`Receiver`] | the channel is closed: all sends, also those that wait, fail and return their values; the values that are left in the channel are dropped |
 //!
-//! The counts order a close after the use of the ends: all that the user of an end did before its drop happens before
+//! The counts order the close after every use of an end: all that a thread does before it drops its end happens before
 //! the close. Each drop decrements the count with Release, and the last drop also with Acquire. A clone is made from an
 //! existing end, so the count is not 0, and the increment orders nothing.
 
@@ -27,12 +27,12 @@ use crate::panics::Panics;
 use crate::sema::WaitLimit;
 use crate::shim::{AtomicUsize, Ordering};
 
-/// Makes a channel with counted ends. The channel keeps `capacity` values for later receivers; with 0, a send waits for
-/// its receiver.
+/// Makes a channel with counted ends. The channel keeps up to `capacity` values for later receivers. If `capacity` is
+/// 0, a send waits until a receiver takes its value.
 ///
 /// # Panics
 ///
-/// `makechan: size out of range`, if there cannot be so many values.
+/// Panics with `makechan: size out of range` if `capacity` is too large, or there is not enough memory.
 ///
 /// # Examples
 ///
@@ -55,10 +55,11 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(core.clone()), Receiver(core))
 }
 
-/// The sending end of a [`channel`]. Clones are counted.
+/// The sending end of a [`channel`]. When the last clone is dropped, the channel is closed.
 pub struct Sender<T>(Arc<Core<T>>);
 
-/// The receiving end of a [`channel`]. Clones are counted; each value goes to a single receiver.
+/// The receiving end of a [`channel`]. Each value goes to a single receiver. When the last clone is dropped, the
+/// channel is closed.
 pub struct Receiver<T>(Arc<Core<T>>);
 
 impl<T> Sender<T> {
@@ -67,24 +68,24 @@ impl<T> Sender<T> {
         &self.0
     }
 
-    /// Sends, and waits for room or for a receiver.
+    /// Sends a value. Waits until there is room for the value, or until a receiver takes the value.
     ///
     /// A goroutine that has run for long gives way here, before the send.
     ///
     /// # Errors
     ///
-    /// The channel is closed or no receiver is left, also if that happens while the send waits. The error contains the
+    /// The channel is closed, or no receiver is left; this may happen while the send waits. The error contains the
     /// value.
     #[inline]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
         self.0.send(value, None, |_, value| SendError(value))
     }
 
-    /// Sends if the send need not wait.
+    /// Sends a value, if that is possible without waiting.
     ///
     /// # Errors
     ///
-    /// The reason why the value was not sent, with the value.
+    /// The error tells why the value was not sent, and contains the value.
     #[inline]
     pub fn try_send(&self, value: T) -> Result<(), TrySendError<T>> {
         self.0.try_send(value, |why, value| match why {
@@ -98,7 +99,7 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// The reason why the value was not sent, with the value.
+    /// The error tells why the value was not sent, and contains the value.
     pub fn send_limited(&self, value: T, limit: &WaitLimit<'_>) -> Result<(), SendLimitedError<T>> {
         limited::send(Some(&self.0), value, limit).map_err(|error| match error {
             Unsent::Closed(value) => SendLimitedError::Closed(value),
@@ -106,40 +107,40 @@ impl<T> Sender<T> {
         })
     }
 
-    /// Sends as [`send`](Self::send) does, but gives up at a deadline.
+    /// Sends as [`send`](Self::send) does, but gives up at `deadline`.
     ///
     /// # Errors
     ///
-    /// The reason why the value was not sent, with the value.
+    /// The error tells why the value was not sent, and contains the value.
     pub fn send_until(&self, value: T, deadline: Instant) -> Result<(), SendLimitedError<T>> {
         self.send_limited(value, &WaitLimit::until(deadline))
     }
 
-    /// Sends as [`send`](Self::send) does, but gives up after a time.
+    /// Sends as [`send`](Self::send) does, but gives up after `timeout`.
     ///
     /// # Errors
     ///
-    /// The reason why the value was not sent, with the value.
+    /// The error tells why the value was not sent, and contains the value.
     pub fn send_timeout(&self, value: T, timeout: Duration) -> Result<(), SendLimitedError<T>> {
         self.send_limited(value, &limited::within(timeout))
     }
 
-    /// Sends as [`send`](Self::send) does, as a future, for async tasks. If the channel has a buffer, a future that is
-    /// dropped before it was ready has sent nothing. Without a buffer, its value may have been received: see
+    /// Returns a future that sends as [`send`](Self::send) does, for async tasks. If the channel has a buffer, a future
+    /// that is dropped before it is ready has sent nothing. If not, a receiver may have taken the value: see
     /// [`SendFuture`].
     pub fn send_async(&self, value: T) -> SendFuture<'_, Self> {
         SendFuture::new(self, value)
     }
 
-    /// Reserves a place for a value, as a future, for async tasks. The future returns a [`Permit`], whose
+    /// Returns a future that reserves a place for a value, for async tasks. The future returns a [`Permit`], whose
     /// [`send`](Permit::send) does not wait. So a task that gives up before it has the permit has sent nothing, and
-    /// still has its value. tokio's `reserve`.
+    /// still has its value. The counterpart of tokio's `reserve`.
     ///
-    /// In a channel with a buffer, a place is a slot that no other sender fills. A channel without a buffer lends a
-    /// single place at a time: if no receiver waits, a value that is sent by a permit stays there until a receiver
-    /// takes the value. So unlike `send`, the permit does not tell that the value has been received.
+    /// In a channel with a buffer, a place is a slot that no other sender fills. A channel without a buffer has a
+    /// single place: if no receiver waits, a value that is sent by a permit stays in that place until a receiver takes
+    /// the value. So when the permit's `send` returns, the value may not have been received yet.
     ///
-    /// A closed channel gives a permit, whose send fails.
+    /// If the channel is closed, the future returns a permit whose `send` fails.
     ///
     /// # Examples
     ///
@@ -185,23 +186,23 @@ impl<T> Receiver<T> {
         &self.0
     }
 
-    /// Receives, and waits for a value.
+    /// Receives a value. Waits until there is a value.
     ///
     /// A goroutine that has run for long gives way here, before the receive.
     ///
     /// # Errors
     ///
-    /// The channel is closed, or no sender is left, and all values have been received.
+    /// All values have been received, and the channel is closed or no sender is left.
     #[inline]
     pub fn recv(&self) -> Result<T, RecvError> {
         self.0.recv(None, |_| RecvError)
     }
 
-    /// Receives if a value is there, or if a sender waits with a value.
+    /// Receives a value, if the channel has a value, or a sender waits with a value.
     ///
     /// # Errors
     ///
-    /// The reason why there is no value.
+    /// The error tells why there is no value.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         self.0.try_recv(|why| match why {
@@ -215,7 +216,7 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// The reason why there is no value. No value has been taken then.
+    /// The error tells why there is no value. The call has taken no value.
     pub fn recv_limited(&self, limit: &WaitLimit<'_>) -> Result<T, RecvLimitedError> {
         limited::recv(Some(&self.0), limit).map_err(|error| match error {
             Unreceived::Closed => RecvLimitedError::Closed,
@@ -223,37 +224,37 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// Receives as [`recv`](Self::recv) does, but gives up at a deadline.
+    /// Receives as [`recv`](Self::recv) does, but gives up at `deadline`.
     ///
     /// # Errors
     ///
-    /// The reason why there is no value.
+    /// The error tells why there is no value.
     pub fn recv_until(&self, deadline: Instant) -> Result<T, RecvLimitedError> {
         self.recv_limited(&WaitLimit::until(deadline))
     }
 
-    /// Receives as [`recv`](Self::recv) does, but gives up after a time.
+    /// Receives as [`recv`](Self::recv) does, but gives up after `timeout`.
     ///
     /// # Errors
     ///
-    /// The reason why there is no value.
+    /// The error tells why there is no value.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvLimitedError> {
         self.recv_limited(&limited::within(timeout))
     }
 
-    /// Receives as [`recv`](Self::recv) does, as a future, for async tasks. A future that is dropped before it was
-    /// ready has taken nothing: a value that the future had just been given goes to another receiver, also if the
-    /// channel has been closed meanwhile.
+    /// Returns a future that receives as [`recv`](Self::recv) does, for async tasks. A future that is dropped before it
+    /// is ready has received nothing: if a sender has just given a value to the future, that value goes to another
+    /// receiver, even if the channel has been closed meanwhile.
     pub fn recv_async(&self) -> RecvFuture<'_, Self> {
         RecvFuture::new(self)
     }
 
-    /// Receives until the channel is closed, or no sender is left, and all values have been received.
+    /// Returns an iterator that receives until no values are left, and the channel is closed or no sender is left.
     pub fn iter(&self) -> Iter<'_, Self> {
         Iter(self)
     }
 
-    /// Receives as long as no receive has to wait.
+    /// Returns an iterator that receives values, and ends when a receive would have to wait.
     pub fn try_iter(&self) -> TryIter<'_, Self> {
         TryIter(self)
     }
@@ -280,15 +281,16 @@ impl<T> IntoIterator for Receiver<T> {
 macro_rules! end {
     ($End:ident, $count:ident) => {
         impl<T> $End<T> {
-            /// Closes the channel: sends fail from now on, also those that wait, and receivers get the values that are
-            /// left. Returns false if the channel was closed already.
+            /// Closes the channel. All sends fail from then on, also those that wait now; receivers still get the
+            /// values that are left. Returns false if the channel was closed already.
             pub fn close(&self) -> bool {
                 self.0.close()
             }
 
-            /// Returns the number of values that wait to be received. The number exceeds the capacity if receivers have
-            /// given values back, or if a permit of a channel without capacity has sent. A value that was given to a
-            /// task counts again if the task gives the value back.
+            /// Returns the number of values in the channel. The number can exceed the capacity for two reasons: a
+            /// future that is dropped gives back the value that a sender has given to it; and a permit of a channel
+            /// without capacity leaves its value in the channel. A value that has been given to a task counts only if
+            /// the task gives the value back.
             #[must_use]
             pub fn len(&self) -> usize {
                 self.0.raw.look().len()
@@ -300,27 +302,27 @@ macro_rules! end {
                 self.0.raw.capacity()
             }
 
-            /// Returns whether no value waits to be received. Without capacity that is always so, apart from the
-            /// exceptions that `len` names.
+            /// Returns whether no value is in the channel. A channel without capacity is always empty, apart from the
+            /// exceptions that [`len`](Self::len) names.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
 
-            /// Returns whether there is no room. Without capacity that is always so.
+            /// Returns whether the channel has no room for another value. A channel without capacity is always full.
             #[must_use]
             pub fn is_full(&self) -> bool {
                 self.len() >= self.capacity()
             }
 
-            /// Returns the number of waiters that send or reserve; a select counts once for each case. For tests and
-            /// diagnostics: the answer may be outdated when it is returned.
+            /// Returns the number of waiting calls that send a value or reserve a place. A select counts once for each
+            /// such case. For tests and diagnostics: the answer may be outdated when it is returned.
             #[must_use]
             pub fn waiting_senders(&self) -> usize {
                 self.0.raw.waiting(Dir::Send) + self.0.raw.waiting(Dir::Reserve)
             }
 
-            /// Returns the number of waiters that receive; a select counts once for each case. For tests and
+            /// Returns the number of waiting calls that receive. A select counts once for each such case. For tests and
             /// diagnostics: the answer may be outdated when it is returned.
             #[must_use]
             pub fn waiting_receivers(&self) -> usize {
@@ -334,7 +336,7 @@ macro_rules! end {
                 self.0.raw.look().is_closed()
             }
 
-            /// Returns whether both are ends of the same channel.
+            /// Returns whether `self` and `other` are ends of the same channel.
             #[must_use]
             pub fn same_channel(&self, other: &Self) -> bool {
                 Arc::ptr_eq(&self.0, &other.0)
@@ -343,8 +345,8 @@ macro_rules! end {
 
         impl<T> Clone for $End<T> {
             fn clone(&self) -> Self {
-                // Relaxed: see the top of this file. The count cannot overflow: each end is also counted by its `Arc`,
-                // which aborts earlier.
+                // Use Relaxed: see the head of this file. The count cannot overflow: each end is also counted by its
+                // `Arc`, which aborts earlier.
                 self.0.$count.fetch_add(1, Ordering::Relaxed);
                 Self(self.0.clone())
             }

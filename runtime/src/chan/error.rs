@@ -22,7 +22,7 @@ pub enum TrySendError<T> {
 pub enum SendLimitedError<T> {
     /// The channel is closed, or no receiver is left.
     Closed(T),
-    /// The limit came first.
+    /// The send gave up at its limit.
     GaveUp(GaveUp<T>),
 }
 
@@ -31,12 +31,12 @@ pub enum SendLimitedError<T> {
 pub struct GaveUp<T> {
     /// The value that was not sent.
     pub value: T,
-    /// The limit that came first.
+    /// The limit that ended the wait.
     pub why: WaitError,
 }
 
-/// The error of [`Receiver::recv`](super::Receiver::recv): the channel is closed, or no sender is left, and all values
-/// have been received.
+/// The error of [`Receiver::recv`](super::Receiver::recv): all values have been received, and the channel is closed or
+/// no sender is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecvError;
 
@@ -45,16 +45,16 @@ pub struct RecvError;
 pub enum TryRecvError {
     /// There is no value, and no sender waits.
     Empty,
-    /// The channel is closed, or no sender is left, and all values have been received.
+    /// All values have been received, and the channel is closed or no sender is left.
     Closed,
 }
 
 /// The error of [`Receiver::recv_limited`](super::Receiver::recv_limited).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecvLimitedError {
-    /// The channel is closed, or no sender is left, and all values have been received.
+    /// All values have been received, and the channel is closed or no sender is left.
     Closed,
-    /// The limit came first. No value has been taken.
+    /// The receive gave up at its limit. No value has been taken.
     GaveUp(WaitError),
 }
 
@@ -83,7 +83,7 @@ impl<T> SendLimitedError<T> {
     }
 }
 
-/// Drops the value. `Context::limited` of `sudog-sync` needs only the reason.
+/// Drops the value, and returns the reason, which is all that `Context::limited` of `sudog-sync` needs.
 impl<T> From<GaveUp<T>> for WaitError {
     fn from(error: GaveUp<T>) -> Self {
         error.why

@@ -3,14 +3,14 @@
 //! | stage | the waiter | on poll | on drop |
 //! |---|---|---|---|
 //! | `Apart` | is in no queue | tries, then queues: `Queued` | a send drops its value |
-//! | `Queued` | is in its queue, or taken by a peer that is about to ready the waiter | registers the waker; if readied: `Over` | leaves the queue; a receive gives a value back that it was given, a send gives a place up that it was given |
+//! | `Queued` | is in its queue, or taken by a peer that is about to ready the waiter | registers the waker; if readied: `Over` | leaves the queue. If a receive has been given a value, gives back that value. If a send has been given a place, gives up that place |
 //! | `Over` | is in no queue | panics | nothing |
 //!
-//! A value or a place that a peer gives to a future is provisional until the future is polled: the table is at the top
-//! of `core.rs`.
+//! A value or a place that is given to a waiting future is provisional until the future is polled: see the section
+//! "Tasks" of `core.rs`.
 //!
 //! The waker is registered after the channel has been unlocked, because a waker's `clone` is user code. A `ready` that
-//! comes before the registration leaves a mark in the G.
+//! comes before the registration sets a flag in the G, which the poll then finds.
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -40,7 +40,7 @@ pub(super) struct TaskWaiter {
     pub(super) stage: Cell<Stage>,
     pub(super) g: G,
     pub(super) coop: Coop,
-    /// The waiter, made when it is queued. In a cell, because peers write to the waiter while it is queued.
+    /// The waiter, which `queue` makes. The field is a cell because peers write to the waiter while it is queued.
     waiter: UnsafeCell<MaybeUninit<Waiter>>,
 }
 
@@ -74,8 +74,9 @@ impl TaskWaiter {
         unsafe { (*self.waiter.get()).assume_init_ref() }
     }
 
-    /// Leaves the queue of the waiters that send or reserve. If a peer has given a place, gives the place up. Returns
-    /// true if the waiter has left the queue, or has given up a place: then its value has not been sent.
+    /// Takes the waiter out of its queue, in which it waits to send or to reserve. If a peer has given the waiter a
+    /// place, gives up that place. Returns true if the value has not been sent; false if a receiver has taken the
+    /// value.
     ///
     /// # Safety
     ///
@@ -98,21 +99,22 @@ impl TaskWaiter {
     }
 }
 
-/// The future of a receive: made by [`Chan::recv_async`](super::Chan::recv_async) and the similar functions.
+/// A future that receives a value. Made by [`Chan::recv_async`](super::Chan::recv_async) and the similar functions.
 ///
 /// The future does nothing before its first poll. That poll receives a value, or puts the future into the queue of
 /// receivers.
 ///
 /// A future may be dropped at any time, and a dropped future has received nothing. If a sender has given a value to the
 /// future just before the drop, that value goes to the next receiver, or is the next value to be received. The drop may
-/// take as long as a send that is under way on another thread.
+/// have to wait for a send that is under way on another thread.
 ///
-/// A value that a sender has given to the future belongs to the channel until the future is polled. So the channel,
-/// once closed, is not at its end before that value has been received. A receiver that finds no other value in the
-/// closed channel takes the value from the future, and the future then ends as if the value had never come.
+/// A value that a sender has given to the future belongs to the channel until the future is polled. So a closed channel
+/// does not report its end before that value has been received. A receiver that finds no other value in the closed
+/// channel takes the value away from the future, and the future then ends as if the value had never come.
 ///
 /// A future that has been polled must be polled again when its waker is woken, or be dropped. A leaked future stays in
-/// the queue for ever, and keeps a value until the channel is closed.
+/// the queue for ever. If a sender gives a value to the leaked future, no receiver gets that value before the channel
+/// is closed.
 #[must_use = "a future does nothing unless polled"]
 pub struct RecvFuture<'a, P: RecvPort> {
     port: &'a P,
@@ -155,10 +157,11 @@ impl<P: RecvPort> Drop for RecvFuture<'_, P> {
     }
 }
 
-/// A stream that receives again and again, as a `Stream` of the crate `futures-core`: with the feature `stream`.
+/// A stream of the values that a handle receives: a `Stream` of the crate `futures-core`. With the feature `stream`
+/// only.
 ///
-/// The stream ends when the channel is closed and has no values left. The promises of [`RecvFuture`] about a drop, and
-/// its demands on a poll, hold for the stream, too. The stream owns its handle, which may be a reference.
+/// The stream ends when the channel is closed and has no values left. The rules of [`RecvFuture`] for drops and polls
+/// hold for the stream, too. The stream owns `port`, its handle of the channel, which may be a reference to a handle.
 ///
 /// # Examples
 ///
@@ -217,8 +220,8 @@ impl<P: RecvPort> futures_core::Stream for RecvStream<P> {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<P::Item>> {
         let this = self.as_ref().get_ref();
         let Some(core) = this.port.core() else { return Poll::Pending };
-        /// Resets the stage however the poll ends. A panic of a sender's waker loses the received value, and nothing
-        /// else.
+        /// Resets the stage at the end of the poll, even by a panic. If a sender's waker panics, only the received
+        /// value is lost.
         struct Again<'a, T>(&'a Receiving<T>);
         impl<T> Drop for Again<'_, T> {
             fn drop(&mut self) {
@@ -249,7 +252,7 @@ impl<P: RecvPort> fmt::Debug for RecvStream<P> {
     }
 }
 
-/// A receive that a task waits for: the common part of a future and a stream.
+/// A receive by a task: the common part of [`RecvFuture`] and `RecvStream`.
 struct Receiving<T> {
     wait: TaskWaiter,
     slot: UnsafeCell<MaybeUninit<T>>,
@@ -264,7 +267,7 @@ impl<T> Receiving<T> {
         self.slot.get().cast()
     }
 
-    /// Makes a receive that is over begin anew.
+    /// Resets a finished receive, so that the next poll begins another receive.
     #[cfg(feature = "stream")]
     fn again(&self) {
         if self.wait.stage.get() == Stage::Over {
@@ -272,7 +275,7 @@ impl<T> Receiving<T> {
         }
     }
 
-    /// Receives, or queues.
+    /// Receives a value, or puts the waiter into the queue of receivers.
     ///
     /// # Safety
     ///
@@ -296,7 +299,8 @@ impl<T> Receiving<T> {
                         // SAFETY: after `Got` the slot has a value, which is read once.
                         let value = unsafe { self.slot().read() };
                         if let Some(peer) = peer {
-                            // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+                            // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use
+                            // `peer` afterwards.
                             unsafe { peer.wake() };
                         }
                         return Poll::Ready(Some(value));
@@ -340,7 +344,7 @@ impl<T> Receiving<T> {
     ///
     /// # Safety
     ///
-    /// The channel is the channel of `poll`, which is not called again.
+    /// `core` is the channel that was passed to `poll`, and `poll` is not called again.
     unsafe fn leave(&self, core: &Core<T>) {
         if self.wait.stage.get() == Stage::Queued {
             // SAFETY: the waiter was queued as a receiver of this channel, with this G and this slot, and is not used
@@ -350,18 +354,19 @@ impl<T> Receiving<T> {
     }
 }
 
-/// The future of a send: made by [`Chan::send_async`](super::Chan::send_async) and the similar functions.
+/// A future that sends a value. Made by [`Chan::send_async`](super::Chan::send_async) and the similar functions.
 ///
-/// The future does nothing before its first poll, which sends, or joins the queue. A future may be dropped at any time,
-/// and the value is dropped with the future. The drop may take as long as a receive that is under way on another
-/// thread.
+/// The future does nothing before its first poll. That poll sends the value, or puts the future into the queue of
+/// senders. A future may be dropped at any time, and the unsent value is dropped with the future. The drop may have to
+/// wait for a receive that is under way on another thread.
 ///
-/// If the future is dropped before it was ready, a channel with a buffer has not been sent the value. Without a buffer
-/// a receiver may have taken the value while the future waited to be polled. Where that matters, as in a loop that
-/// sends again, reserve a place first ([`Sender::reserve_async`](super::Sender::reserve_async)).
+/// If the channel has a buffer, a future that is dropped before it is ready has not sent its value. Without a buffer, a
+/// receiver may have taken the value while the future waited to be polled. If that matters, as in a loop that sends
+/// again, reserve a place first ([`Sender::reserve_async`](super::Sender::reserve_async)).
 ///
 /// A future that has been polled must be polled again when its waker is woken, or be dropped. A leaked future stays in
-/// the queue for ever, and keeps a place, or keeps a value until that value is received.
+/// the queue for ever: it keeps a place that it is given, or, without a buffer, keeps its value until a receiver takes
+/// the value.
 #[must_use = "a future does nothing unless polled"]
 pub struct SendFuture<'a, P: SendPort> {
     port: &'a P,
@@ -405,7 +410,8 @@ impl<'a, P: SendPort> SendFuture<'a, P> {
             Offer::Sent(peer) => {
                 // SAFETY: `send_reserved` has moved the value out of the slot.
                 unsafe { self.slot.is_gone() };
-                // SAFETY: `peer` and `next` were taken out just now, are woken once, and are not used afterwards.
+                // SAFETY: `send_reserved` has taken `peer` and `next` out of their queues. Both are woken once, and not
+                // used afterwards.
                 unsafe { wake_all([peer, next]) };
             }
             Offer::Closed => {}
@@ -437,7 +443,8 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
                         unsafe { this.slot.is_gone() };
                         this.wait.stage.set(Stage::Over);
                         if let Some(peer) = peer {
-                            // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+                            // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use
+                            // `peer` afterwards.
                             unsafe { peer.wake() };
                         }
                         return this.over();

@@ -1,4 +1,4 @@
-//! Go's channel: a handle, cloned at will, and its directional views.
+//! Go's channel: the handle [`Chan`], and its views [`SendOnly`] and [`RecvOnly`].
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -26,10 +26,10 @@ use crate::sema::{WaitError, WaitLimit};
 /// A `Chan` is a handle, cheap to clone, and all clones refer to the same channel. Only [`Chan::close`] closes the
 /// channel. When the last handle is dropped, the values that are left are dropped.
 ///
-/// Misuse panics with Go's words: `send on closed channel`, `close of closed channel`, `close of nil channel`.
+/// Misuse panics with Go's messages: `send on closed channel`, `close of closed channel`, `close of nil channel`.
 ///
-/// The capacity is the number of values that the channel keeps for later receivers. Without capacity a send waits for
-/// its receiver: the value goes directly from the sender to the receiver.
+/// The capacity is the number of values that the channel keeps for later receivers. If the capacity is 0, a send waits
+/// until a receiver takes its value: the value goes directly from the sender to the receiver.
 ///
 /// # Examples
 ///
@@ -88,7 +88,7 @@ pub struct SendOnly<T>(Chan<T>);
 /// ```
 pub struct RecvOnly<T>(Chan<T>);
 
-/// A reference to a channel that is no handle: see [`Chan::downgrade`].
+/// A weak reference to a channel, which does not keep the channel alive: see [`Chan::downgrade`].
 #[doc(hidden)]
 pub struct WeakChan<T>(Weak<Core<T>>);
 
@@ -99,8 +99,8 @@ impl<T> WeakChan<T> {
         self.0.upgrade().map(|core| Chan(Some(core)))
     }
 
-    /// Returns whether the last handle has been dropped. The values in the channel, and the value of `keeping`, may not
-    /// have been dropped yet.
+    /// Returns whether the last handle has been dropped. The values in the channel, and the value that
+    /// [`Chan::keeping`] stores, may not have been dropped yet.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.0.strong_count() == 0
@@ -124,7 +124,7 @@ impl<T> Chan<T> {
     ///
     /// # Panics
     ///
-    /// `makechan: size out of range`, if there cannot be so many values.
+    /// Panics with `makechan: size out of range` if `capacity` is too large, or there is not enough memory.
     #[track_caller]
     #[must_use]
     pub fn new(capacity: usize) -> Self {
@@ -132,7 +132,7 @@ impl<T> Chan<T> {
     }
 
     /// Returns Go's nil channel: sends and receives wait for ever, a case of a select with this channel is never ready,
-    /// and a close panics. Also the `Default`.
+    /// and a close panics. `Chan::default()` returns the nil channel, too.
     ///
     /// # Examples
     ///
@@ -153,15 +153,15 @@ impl<T> Chan<T> {
         self.0.as_deref()
     }
 
-    /// Closes the channel: receivers get the values that are left, and then `None`; sends panic, also those that wait
-    /// now. Go's `close`.
+    /// Closes the channel. Receivers get the values that are left, and then `None`. All sends panic, also those that
+    /// wait now. Go's `close`.
     ///
     /// A receiver that gets `None` sees all that the caller has done before the close.
     ///
     /// # Panics
     ///
-    /// `close of closed channel`; `close of nil channel`. A panic of the waker of a waiting task is resumed here, when
-    /// all waiters have been woken.
+    /// Panics with `close of closed channel` or `close of nil channel`. If the waker of a waiting task panics, that
+    /// panic is resumed here after all waiters have been woken.
     #[track_caller]
     pub fn close(&self) {
         let Some(core) = self.shared() else { panic!("close of nil channel") };
@@ -169,8 +169,8 @@ impl<T> Chan<T> {
         crate::goroutine::safepoint();
     }
 
-    /// Makes a channel as [`Chan::new`] does, with a value that is dropped when the last handle of the channel is
-    /// dropped. For the crates of this project.
+    /// Makes a channel as [`Chan::new`] does, and stores `kept` until the last handle of the channel is dropped. For
+    /// the crates of this project.
     #[doc(hidden)]
     #[must_use]
     pub fn keeping(capacity: usize, kept: Box<dyn Send + Sync>) -> Self {
@@ -179,16 +179,15 @@ impl<T> Chan<T> {
         Self(Some(Arc::new(core)))
     }
 
-    /// Returns a reference to the channel that is no handle: the channel may be dropped meanwhile. For the crates of
-    /// this project.
+    /// Returns a weak reference, which does not keep the channel alive. For the crates of this project.
     #[doc(hidden)]
     #[must_use]
     pub fn downgrade(&self) -> WeakChan<T> {
         WeakChan(self.0.as_ref().map_or_else(Weak::new, Arc::downgrade))
     }
 
-    /// Closes the channel as [`Chan::close`] does, but does nothing if the channel is closed or nil, and does not give
-    /// way. For the crates of this project.
+    /// Closes the channel as [`Chan::close`] does, but does nothing if the channel is closed or nil, and does not yield
+    /// to other goroutines. For the crates of this project.
     #[doc(hidden)]
     pub fn close_and_go_on(&self) {
         if let Some(core) = self.shared() {
@@ -196,9 +195,9 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Sends as [`Chan::try_send`] does, for a caller that holds a lock: does not give way, and wakes no task. `Ok`
-    /// contains the waker of a task that has been given the value; the caller must wake that waker. `Err` contains the
-    /// value, if there is no room, or the channel is closed. For the crates of this project.
+    /// Sends as [`Chan::try_send`] does, for a caller that holds a lock: the call neither yields nor wakes a task. If a
+    /// task has been given the value, `Ok` contains the task's waker, which the caller must wake. If there is no room,
+    /// or the channel is closed, `Err` contains the value. For the crates of this project.
     #[doc(hidden)]
     pub fn try_send_quietly(&self, value: T) -> Result<Option<Waker>, T> {
         let Some(core) = self.shared() else { return Err(value) };
@@ -219,7 +218,7 @@ impl<T> Chan<T> {
 }
 
 impl<T> RecvOnly<T> {
-    /// Returns [`Chan::nil`] as a view that only receives. Also the `Default`.
+    /// Returns [`Chan::nil`] as a view that only receives. `RecvOnly::default()` returns the same.
     ///
     /// # Examples
     ///
@@ -240,20 +239,21 @@ impl<T> RecvOnly<T> {
 macro_rules! methods {
     (send $Handle:ident) => {
         impl<T> $Handle<T> {
-            /// Sends, and waits for room or for a receiver. Go's `ch <- value`.
+            /// Sends a value. Waits until there is room for the value, or until a receiver takes the value. Go's `ch <-
+            /// value`.
             ///
             /// A goroutine that has run for long gives way here, before the send.
             ///
             /// # Panics
             ///
-            /// `send on closed channel`, also if the channel is closed while the send waits.
+            /// Panics with `send on closed channel` if the channel is closed, or is closed while the send waits.
             #[inline]
             #[track_caller]
             pub fn send(&self, value: T) {
                 match self.shared() {
                     Some(core) => {
-                        // Box the value: the cost of a panic does not matter, but the copies of a value that may be
-                        // large do.
+                        // Box the value. A panic may be slow, but the value may be large, and must not be copied more
+                        // often than needed.
                         if let Err(value) = core.send(value, None, |_, value| Box::new(value)) {
                             send_on_closed(value);
                         }
@@ -264,11 +264,11 @@ macro_rules! methods {
                 }
             }
 
-            /// Sends if the send need not wait. Go's `select` with one send and a `default`.
+            /// Sends a value, if that is possible without waiting. Go's `select` with one send and a `default`.
             ///
             /// # Errors
             ///
-            /// The value, if there is no room, and no receiver waits.
+            /// If there is no room, and no receiver waits, the error is the value.
             ///
             /// # Panics
             ///
@@ -290,7 +290,7 @@ macro_rules! methods {
             ///
             /// # Errors
             ///
-            /// The limit came first. The error tells which limit, and contains the value.
+            /// The call gave up. The error tells at which limit, and contains the value.
             ///
             /// # Panics
             ///
@@ -304,11 +304,11 @@ macro_rules! methods {
                 }
             }
 
-            /// Sends as [`send`](Self::send) does, but gives up at a deadline.
+            /// Sends as [`send`](Self::send) does, but gives up at `deadline`.
             ///
             /// # Errors
             ///
-            /// The deadline came first. The error contains the value.
+            /// The deadline has passed. The error contains the value.
             ///
             /// # Panics
             ///
@@ -318,11 +318,11 @@ macro_rules! methods {
                 self.send_limited(value, &WaitLimit::until(deadline))
             }
 
-            /// Sends as [`send`](Self::send) does, but gives up after a time.
+            /// Sends as [`send`](Self::send) does, but gives up after `timeout`.
             ///
             /// # Errors
             ///
-            /// The time came first. The error contains the value.
+            /// The time has passed. The error contains the value.
             ///
             /// # Panics
             ///
@@ -332,25 +332,25 @@ macro_rules! methods {
                 self.send_limited(value, &limited::within(timeout))
             }
 
-            /// Sends as [`send`](Self::send) does, as a future, for async tasks. If the channel has a buffer, a future
-            /// that is dropped before it was ready has sent nothing. Without a buffer, its value may have been
-            /// received: see [`SendFuture`].
+            /// Returns a future that sends as [`send`](Self::send) does, for async tasks. If the channel has a buffer,
+            /// a future that is dropped before it is ready has sent nothing. If not, a receiver may have taken the
+            /// value: see [`SendFuture`].
             ///
             /// A poll of the future panics as `send` does.
             pub fn send_async(&self, value: T) -> SendFuture<'_, Self> {
                 SendFuture::new(self, value)
             }
 
-            /// Reserves a place for a value, as a future, for async tasks. The future returns a [`Permit`], whose
-            /// [`send`](Permit::send) does not wait. So a task that gives up before it has the permit has sent nothing,
-            /// and still has its value. tokio's `reserve`.
+            /// Returns a future that reserves a place for a value, for async tasks. The future returns a [`Permit`],
+            /// whose [`send`](Permit::send) does not wait. So a task that gives up before it has the permit has sent
+            /// nothing, and still has its value. The counterpart of tokio's `reserve`.
             ///
-            /// In a channel with a buffer, a place is a slot that no other sender fills. A channel without a buffer
-            /// lends a single place at a time: if no receiver waits, a value that is sent by a permit stays there until
-            /// a receiver takes the value. So unlike `send`, the permit does not tell that the value has been received.
+            /// In a channel with a buffer, a place is a slot that no other sender fills. A channel without a buffer has
+            /// a single place: if no receiver waits, a value that is sent by a permit stays in that place until a
+            /// receiver takes the value. So when the permit's `send` returns, the value may not have been received yet.
             ///
-            /// A closed channel gives a permit, whose send panics. There is an example at
-            /// [`Sender::reserve_async`](super::Sender::reserve_async). A nil channel has no place.
+            /// If the channel is closed, the future returns a permit whose `send` panics. A nil channel never has a
+            /// free place. There is an example at [`Sender::reserve_async`](super::Sender::reserve_async).
             pub fn reserve_async(&self) -> ReserveFuture<'_, Self> {
                 ReserveFuture::new(self)
             }
@@ -363,8 +363,8 @@ macro_rules! methods {
     };
     (recv $Handle:ident) => {
         impl<T> $Handle<T> {
-            /// Receives, and waits for a value. Returns `None` if the channel is closed and has no values left. Go's
-            /// `value, ok := <-ch`.
+            /// Receives a value. Waits until there is a value. Returns `None` if the channel is closed and has no
+            /// values left. Go's `value, ok := <-ch`.
             ///
             /// A goroutine that has run for long gives way here, before the receive.
             #[inline]
@@ -378,12 +378,12 @@ macro_rules! methods {
                 }
             }
 
-            /// Receives if a value is there, or if a sender waits with a value. Go's `select` with one receive and a
-            /// `default`.
+            /// Receives a value, if the channel has a value, or a sender waits with a value. Go's `select` with one
+            /// receive and a `default`.
             ///
             /// # Errors
             ///
-            /// The reason why there is no value.
+            /// The error tells why there is no value.
             #[inline]
             pub fn try_recv(&self) -> Result<T, TryRecvError> {
                 let Some(core) = self.shared() else { return Err(TryRecvError::Empty) };
@@ -398,7 +398,7 @@ macro_rules! methods {
             ///
             /// # Errors
             ///
-            /// The limit came first. The error tells which limit. No value has been taken then.
+            /// The call gave up. The error tells at which limit. No value has been taken.
             pub fn recv_limited(&self, limit: &WaitLimit<'_>) -> Result<Option<T>, WaitError> {
                 match limited::recv(self.shared(), limit) {
                     Ok(value) => Ok(Some(value)),
@@ -407,37 +407,38 @@ macro_rules! methods {
                 }
             }
 
-            /// Receives as [`recv`](Self::recv) does, but gives up at a deadline.
+            /// Receives as [`recv`](Self::recv) does, but gives up at `deadline`.
             ///
             /// # Errors
             ///
-            /// The deadline came first.
+            /// The deadline has passed. No value has been taken.
             pub fn recv_until(&self, deadline: Instant) -> Result<Option<T>, WaitError> {
                 self.recv_limited(&WaitLimit::until(deadline))
             }
 
-            /// Receives as [`recv`](Self::recv) does, but gives up after a time.
+            /// Receives as [`recv`](Self::recv) does, but gives up after `timeout`.
             ///
             /// # Errors
             ///
-            /// The time came first.
+            /// The time has passed. No value has been taken.
             pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<T>, WaitError> {
                 self.recv_limited(&limited::within(timeout))
             }
 
-            /// Receives as [`recv`](Self::recv) does, as a future, for async tasks. A future that is dropped before it
-            /// was ready has taken nothing: a value that the future had just been given goes to another receiver, also
-            /// if the channel has been closed meanwhile.
+            /// Returns a future that receives as [`recv`](Self::recv) does, for async tasks. A future that is dropped
+            /// before it is ready has received nothing: if a sender has just given a value to the future, that value
+            /// goes to another receiver, even if the channel has been closed meanwhile.
             pub fn recv_async(&self) -> RecvFuture<'_, Self> {
                 RecvFuture::new(self)
             }
 
-            /// Receives until the channel is closed and has no values left. Go's `for value := range ch`.
+            /// Returns an iterator that receives until the channel is closed and has no values left. Go's `for value :=
+            /// range ch`.
             pub fn iter(&self) -> Iter<'_, Self> {
                 Iter(self)
             }
 
-            /// Receives as long as no receive has to wait.
+            /// Returns an iterator that receives values, and ends when a receive would have to wait.
             pub fn try_iter(&self) -> TryIter<'_, Self> {
                 TryIter(self)
             }
@@ -463,9 +464,10 @@ macro_rules! methods {
     };
     (all $Handle:ident) => {
         impl<T> $Handle<T> {
-            /// Returns the number of values that wait to be received; 0 for a nil channel. Go's `len`. The number
-            /// exceeds the capacity if receivers have given values back, or if a permit of a channel without capacity
-            /// has sent. A value that was given to a task counts again if the task gives the value back.
+            /// Returns the number of values in the channel; 0 for a nil channel. Go's `len`. The number can exceed the
+            /// capacity for two reasons: a future that is dropped gives back the value that a sender has given to it;
+            /// and a permit of a channel without capacity leaves its value in the channel. A value that has been given
+            /// to a task counts only if the task gives the value back.
             #[must_use]
             pub fn len(&self) -> usize {
                 self.shared().map_or(0, |core| core.raw.look().len())
@@ -477,27 +479,27 @@ macro_rules! methods {
                 self.shared().map_or(0, |core| core.raw.capacity())
             }
 
-            /// Returns whether no value waits to be received. Without capacity that is always so, apart from the
-            /// exceptions that `len` names.
+            /// Returns whether no value is in the channel. A channel without capacity is always empty, apart from the
+            /// exceptions that [`len`](Self::len) names.
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 self.len() == 0
             }
 
-            /// Returns whether there is no room. Without capacity that is always so.
+            /// Returns whether the channel has no room for another value. A channel without capacity is always full.
             #[must_use]
             pub fn is_full(&self) -> bool {
                 self.len() >= self.capacity()
             }
 
-            /// Returns the number of waiters that send or reserve; a select counts once for each case. For tests and
-            /// diagnostics: the answer may be outdated when it is returned.
+            /// Returns the number of waiting calls that send a value or reserve a place. A select counts once for each
+            /// such case. For tests and diagnostics: the answer may be outdated when it is returned.
             #[must_use]
             pub fn waiting_senders(&self) -> usize {
                 self.shared().map_or(0, |core| core.raw.waiting(Dir::Send) + core.raw.waiting(Dir::Reserve))
             }
 
-            /// Returns the number of waiters that receive; a select counts once for each case. For tests and
+            /// Returns the number of waiting calls that receive. A select counts once for each such case. For tests and
             /// diagnostics: the answer may be outdated when it is returned.
             #[must_use]
             pub fn waiting_receivers(&self) -> usize {
@@ -522,7 +524,7 @@ macro_rules! methods {
             }
         }
 
-        /// Compares by identity: equal handles refer to the same channel.
+        /// Compares by identity: two handles are equal if they refer to the same channel.
         impl<T> PartialEq for $Handle<T> {
             fn eq(&self, other: &Self) -> bool {
                 self.address() == other.address()

@@ -12,7 +12,8 @@ use crate::sema::WaitLimit;
 #[derive(Debug)]
 pub struct Iter<'a, P>(pub(super) &'a P);
 
-/// An iterator that receives as long as no receive has to wait: see [`Chan::try_iter`](super::Chan::try_iter).
+/// An iterator that receives values, and ends when a receive would have to wait: see
+/// [`Chan::try_iter`](super::Chan::try_iter).
 #[derive(Debug)]
 pub struct TryIter<'a, P>(pub(super) &'a P);
 

@@ -1,4 +1,4 @@
-//! Sending and receiving with every kind of limit, for all handles alike.
+//! Sends and receives that give up at a limit of any kind, for all kinds of handles.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(super) enum Unreceived {
     GaveUp(WaitError),
 }
 
-/// Sends. On a nil channel, waits for the limit.
+/// Sends a value, and gives up at the limit. Without a channel (a nil channel), just waits for the limit.
 pub(super) fn send<T>(core: Option<&Core<T>>, value: T, limit: &WaitLimit<'_>) -> Result<(), Unsent<T>> {
     let gave_up = |value, why| Err(Unsent::GaveUp(GaveUp { value, why }));
     let Some(core) = core else { return gave_up(value, nothing_comes("chan send (nil chan)", limit)) };
@@ -35,7 +35,7 @@ pub(super) fn send<T>(core: Option<&Core<T>>, value: T, limit: &WaitLimit<'_>) -
     })
 }
 
-/// Receives. On a nil channel, waits for the limit.
+/// Receives a value, and gives up at the limit. Without a channel (a nil channel), just waits for the limit.
 pub(super) fn recv<T>(core: Option<&Core<T>>, limit: &WaitLimit<'_>) -> Result<T, Unreceived> {
     let Some(core) = core else { return Err(Unreceived::GaveUp(nothing_comes("chan receive (nil chan)", limit))) };
     if limit.cancel.is_some() {
@@ -47,8 +47,7 @@ pub(super) fn recv<T>(core: Option<&Core<T>>, limit: &WaitLimit<'_>) -> Result<T
     })
 }
 
-/// Returns a limit whose deadline is `d` from now. Without a deadline, if that is further away than the clock can
-/// count.
+/// Returns a limit whose deadline is `d` from now. If the clock cannot represent that time, the limit has no deadline.
 pub(super) fn within(d: Duration) -> WaitLimit<'static> {
     WaitLimit { deadline: now().checked_add(d), cancel: None }
 }

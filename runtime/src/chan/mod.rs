@@ -13,12 +13,14 @@
 //! | `case <-time.After(d):` | `recv(time::after(d)) => ..`, and any other [`Timer`](crate::goroutine::Timer) or [`Ticker`](crate::goroutine::Ticker); or `default(d) => ..` |
 //! | `reflect.Select` | [`Select`] |
 //!
-//! Both kinds of handle use the same channel inside. They differ in the condition that closes the channel, and in the
-//! effect of a send on a closed channel: the send panics in Go's kind, and returns the value from a counted end.
+//! [`Chan`] and the counted ends ([`Sender`], [`Receiver`]) use the same channel inside. They differ in two points. A
+//! `Chan` is closed only by a call of `close`, a counted channel also when the last sender or receiver is dropped. A
+//! send on a closed channel panics with a `Chan`, and returns the value with a `Sender`.
 //!
 //! Threads, goroutines and async tasks wait in the same queues, first come, first served; no waiter allocates to wait.
-//! Each blocking call has the forms `try_`, `_until`, `_timeout`, `_limited` and `_async`. Each value is received, or
-//! comes back to its sender, or is dropped, once: also if a wait ends by its limit, or if its future is dropped.
+//! Each blocking call exists also with the prefix `try_`, and with the suffixes `_until`, `_timeout`, `_limited` and
+//! `_async`. Each value is received, or returned to its sender, or dropped, exactly once. This holds also if a wait
+//! gives up at its limit, or if a future is dropped.
 //!
 //! # Happens-before relations
 //!
@@ -71,7 +73,7 @@ pub use crate::{select, select_async};
 pub(crate) use select::timed::recv as recv_time;
 pub(crate) use waiters::Claim;
 
-/// The items that the macros expand to.
+/// The items that the expansions of `select!` and `select_async!` use.
 #[doc(hidden)]
 pub mod macros {
     use std::time::Duration;
@@ -82,7 +84,7 @@ pub mod macros {
     use crate::Instant;
     use crate::sema::WaitLimit;
 
-    /// The types that `default(limit)` takes.
+    /// The types that `default(limit)` of `select!` accepts.
     pub trait IntoLimit<'a> {
         fn into_limit(self) -> WaitLimit<'a>;
     }
@@ -111,7 +113,7 @@ pub mod macros {
         }
     }
 
-    /// The types that `default(limit)` takes in a task.
+    /// The types that `default(limit)` of `select_async!` accepts.
     pub trait IntoDeadline {
         fn into_deadline(self) -> Option<Instant>;
     }

@@ -1,9 +1,9 @@
-//! Reserving a place in a channel before the value is there: tokio's `reserve`.
+//! Permits: a sender reserves a place in a channel before it has a value to send, as with tokio's `reserve`.
 //!
 //! | capacity | a place is | number of places |
 //! |---|---|---|
 //! | n > 0 | a slot of the buffer, which no other sender fills | n, including the values in the buffer |
-//! | 0 | room for a value beside the channel | 1, including the values that are there |
+//! | 0 | room for a value beside the ring | 1, including the values that are beside the ring |
 //!
 //! A waiter for a place is in the queue `Dir::Reserve`. A task that sends to a buffer waits in the same queue.
 
@@ -24,11 +24,13 @@ use super::waiters::Outcome;
 /// A place for a value in a channel: made by [`Sender::reserve_async`](super::Sender::reserve_async) and the similar
 /// functions.
 ///
-/// A permit that is dropped gives its place to the next sender. While a permit exists, other sends have a place less.
+/// A permit that is dropped gives its place to the next sender. While a permit exists, the channel has one place less
+/// for other senders.
 #[must_use = "a permit that is dropped gives up its place"]
 pub struct Permit<'a, P: SendPort> {
     port: &'a P,
-    /// False if the channel was closed when the permit was made, or if the permit has been used.
+    /// True while the permit has a place: false if the channel was closed when the permit was made, or if the permit
+    /// has been used.
     has_place: bool,
 }
 
@@ -42,11 +44,13 @@ impl<'a, P: SendPort> Permit<'a, P> {
         reserved.map(|has_place| Self { port, has_place })
     }
 
-    /// Sends, without waiting. Returns the result of a send: an error with the value, if the channel has been closed.
+    /// Sends a value, without waiting. Returns the same as the handle's `send`: for a [`Sender`](super::Sender) whose
+    /// channel has been closed, an error that contains the value.
     ///
     /// # Panics
     ///
-    /// `send on closed channel`, if the channel is a [`Chan`](super::Chan) or a view of a `Chan`.
+    /// Panics with `send on closed channel` if the channel has been closed, and is a [`Chan`](super::Chan) or a view of
+    /// a `Chan`.
     #[track_caller]
     pub fn send(mut self, value: P::Item) -> P::Sent {
         let port = self.port;
@@ -71,7 +75,8 @@ impl<'a, P: SendPort> Permit<'a, P> {
         };
         locked.unlock();
         let Offer::Sent(peer) = offer else { return P::sent(Err(ManuallyDrop::into_inner(value))) };
-        // SAFETY: `peer` and `next` were taken out just now, are woken once, and are not used afterwards.
+        // SAFETY: `send_reserved` has taken `peer` and `next` out of their queues. Both are woken once, and not used
+        // afterwards.
         unsafe { wake_all([peer, next]) };
         P::sent(Ok(()))
     }
@@ -93,12 +98,12 @@ impl<P: SendPort> fmt::Debug for Permit<'_, P> {
     }
 }
 
-/// The future of a reservation: made by [`Sender::reserve_async`](super::Sender::reserve_async) and the similar
+/// A future that reserves a place. Made by [`Sender::reserve_async`](super::Sender::reserve_async) and the similar
 /// functions.
 ///
-/// The future does nothing before its first poll, which takes a place, or joins the queue of senders. A future may be
-/// dropped at any time; a place that the future has been given goes to the next sender. A future that has been polled
-/// must be polled again when its waker is woken, or be dropped.
+/// The future does nothing before its first poll, which reserves a place, or puts the future into the queue of
+/// reservers. A future may be dropped at any time: if the future has been given a place, that place goes to the next
+/// sender. A future that has been polled must be polled again when its waker is woken, or be dropped.
 #[must_use = "a future does nothing unless polled"]
 pub struct ReserveFuture<'a, P: SendPort> {
     port: &'a P,
@@ -123,7 +128,8 @@ impl<'a, P: SendPort> ReserveFuture<'a, P> {
         Poll::Ready(Permit { port: self.port, has_place })
     }
 
-    /// Reserves a place, or joins the queue if there is no free place. Returns `Some(false)` if the channel is closed.
+    /// Reserves a place, or joins the queue if there is no free place. Returns `Some(true)` with a place, `Some(false)`
+    /// if the channel is closed, and `None` if the future has joined the queue.
     ///
     /// # Safety
     ///

@@ -1,4 +1,4 @@
-//! The traits by which a select, a future and an iterator use a handle of any kind.
+//! The traits by which selects, futures and iterators use handles of any kind.
 
 use super::core::Core;
 use super::select::case::{Case, RecvCase};
@@ -46,7 +46,7 @@ pub(super) use sealed::Sealed;
     note = "of a context use `ctx.done_chan()`, of an `Arc` or a `Box` what it points to: `recv(*timer)`, of a future `future(..)`"
 )]
 pub trait RecvArm: Sealed {
-    /// The value that the pattern of the arm gets.
+    /// The type of the value that is matched with the pattern of the arm.
     type Received;
 
     #[doc(hidden)]
@@ -54,7 +54,7 @@ pub trait RecvArm: Sealed {
     where
         Self: 'a;
 
-    /// Makes the case. The macro calls this at the position of the case in the list of cases.
+    /// Makes the case that receives from this operand. `select!` puts this call into its list of cases.
     #[doc(hidden)]
     fn recv_case(&self) -> Self::Case<'_>;
 }
@@ -91,7 +91,8 @@ pub trait RecvPort: Sealed {
     #[doc(hidden)]
     fn core(&self) -> Option<&Core<Self::Item>>;
 
-    /// Converts the result of a receive. `None` means that the channel is closed and has no values left.
+    /// Converts a received value to the result of the receive. `None` means that the channel is closed and has no
+    /// values left.
     #[doc(hidden)]
     fn received(value: Option<Self::Item>) -> Self::Received;
 }
@@ -114,11 +115,12 @@ pub trait SendPort: Sealed {
     #[doc(hidden)]
     fn core(&self) -> Option<&Core<Self::Item>>;
 
-    /// Converts the result of a send. An error means that the channel is closed, and contains the value.
+    /// Converts the outcome of a send to the result of the send. An error means that the channel is closed, and
+    /// contains the value.
     ///
     /// # Panics
     ///
-    /// If `result` is an error, and the channel is a Go channel.
+    /// Panics if `result` is an error, and the channel is a Go channel.
     #[doc(hidden)]
     #[track_caller]
     fn sent(result: Result<(), Self::Item>) -> Self::Sent;

@@ -18,20 +18,22 @@
 //! some ten instructions and the copy of a value. The owner never runs user code, never waits, and never switches
 //! goroutines while it holds the lock.
 //!
-//! `SENDERS`, `RESERVERS` and `RECEIVERS` say that the queue is not empty. A queued waiter may be taken already (see
-//! `Claim`), so a set bit proves nothing, but a clear bit proves that the queue has no waiter.
+//! The bits `SENDERS`, `RESERVERS` and `RECEIVERS` say that the queue of this name is not empty. The claim of a queued
+//! waiter may be taken already (see `Claim`), so a set bit does not prove that a waiter can be served. A clear bit
+//! proves that the queue has no waiter.
 //!
-//! `HELD` says that a task which has been given a value has neither been polled nor been dropped since. The task may give
-//! that value back, so a closed channel is at its end only when the bit is clear, too. `len` does not count the value.
+//! The bit `HELD` says that a task has been given a value, and has neither been polled nor been dropped since. The task
+//! may give that value back. So a closed channel has no more values only if this bit is clear, too. `len` does not
+//! count the value that the task holds.
 //!
 //! # Orderings
 //!
 //! The lock is taken with Acquire, and released with Release. The compare-exchange is SeqCst, and so is the load of the
 //! failing `try_`. So a channel's calls are sequentially consistent with each other and with SeqCst atomics of the
 //! caller. Take a caller A that writes X and then fails in `try_recv`, and a caller B that sends and then reads X. The
-//! load of A read the word before B's compare-exchange changed the word (otherwise A's load had found `LOCKED`, or the
-//! value). So A's write and load are before B's compare-exchange and load in the total order, and B reads the value
-//! that A wrote. The model is `a_try_that_fails_is_ordered`.
+//! load of A read the word before B's compare-exchange changed the word: otherwise A's load would have found `LOCKED`,
+//! or the value. So A's write and load are before B's compare-exchange and load in the total order, and B reads the
+//! value that A wrote. The model `a_try_that_fails_is_ordered` checks this.
 
 use std::ptr::NonNull;
 
@@ -48,7 +50,7 @@ pub(super) const RECEIVERS: usize = 4;
 pub(super) const SENDERS: usize = 8;
 pub(super) const RESERVERS: usize = 16;
 pub(super) const HELD: usize = 32;
-/// The word's unit of `len`: a single value.
+/// The amount by which a single value increases the word: the lowest bit of `len`.
 pub(super) const ONE: usize = 64;
 
 /// The maximum number of values that the word can count.
@@ -58,12 +60,12 @@ pub(super) const MAX_LEN: usize = usize::MAX / ONE;
 pub(super) struct Raw {
     word: AtomicUsize,
     capacity: usize,
-    /// The capacity without the reserved places: a send without a reservation finds room while `len` is less. Changed
-    /// under the lock, as are the two fields below.
+    /// The capacity minus the reserved places: a send without a reservation finds room while `len` is below this
+    /// number. This field and the two fields below are changed under the lock.
     limit: Cell<usize>,
     /// The number of reserved places.
     reserved: Cell<usize>,
-    /// The next ticket.
+    /// The next ticket: see `Waiter::ticket`.
     tickets: Cell<u64>,
     receivers: WaitQueue,
     senders: WaitQueue,
@@ -74,8 +76,8 @@ pub(super) struct Raw {
     model: model::Lock,
 }
 
-/// The proof that the caller holds the lock, until [`Locked::unlock`]. There is no unlock in a destructor, because
-/// nothing under the lock can panic.
+/// The proof that the caller holds the lock. The caller must call [`Locked::unlock`]: there is no destructor that
+/// unlocks, because nothing under the lock can panic.
 #[must_use = "the lock stays locked"]
 pub(super) struct Locked<'a> {
     raw: &'a Raw,
@@ -105,7 +107,7 @@ impl Raw {
         }
     }
 
-    /// The rank by which the locks of several channels are ordered.
+    /// Returns the rank by which a select orders the locks of its channels.
     #[inline]
     pub(super) fn rank(&self) -> usize {
         #[cfg(not(sudog_loom))]
@@ -126,8 +128,8 @@ impl Raw {
         State { word: self.word.load(Ordering::Acquire), capacity: self.capacity }
     }
 
-    /// Loads the state in the total order of all channels' calls. For a `try_` call, which may fail because of this
-    /// state.
+    /// Loads the state with SeqCst, in the total order of all channels' calls. For a `try_` call, which may fail
+    /// because of this state.
     #[inline]
     pub(super) fn look(&self) -> State {
         State { word: self.word.load(Ordering::SeqCst), capacity: self.capacity }
@@ -163,7 +165,7 @@ impl Raw {
         }
     }
 
-    /// Returns the lock, which the caller already holds through a [`Locked::keep`].
+    /// Returns the proof for a lock that the caller holds since an earlier [`Locked::keep`].
     #[inline]
     pub(super) fn held(&self) -> Locked<'_> {
         let word = self.word.load(Ordering::Relaxed);
@@ -180,8 +182,8 @@ impl Raw {
         n
     }
 
-    /// Takes a waiter that gives up out of its queue. Returns false if a peer has taken the waiter out, or has passed
-    /// the waiter over.
+    /// Unlinks a waiter that gives up. Returns false if the waiter has left the queue before: a peer has taken the
+    /// waiter, or has dropped the waiter from the queue because its claim was taken.
     ///
     /// # Safety
     ///
@@ -211,8 +213,8 @@ impl Raw {
 }
 
 /// Keeps a contender away from the lock for a while, depending on the number of its tries. Thirty pauses lie between
-/// two tries, because a contender that looks all the time takes the cache line from the owner. The sleep helps an owner
-/// that a contender of higher priority keeps off its processor.
+/// two tries, because a contender that looks all the time takes the cache line from the owner. A contender of higher
+/// priority may occupy the owner's processor: the sleep lets the owner run.
 #[cfg(not(sudog_loom))]
 #[cold]
 fn back_off(tries: u32) {
@@ -235,13 +237,13 @@ fn back_off(_tries: u32) {
 impl<'a> Locked<'a> {
     #[inline]
     pub(super) fn unlock(self) {
-        // Release: publishes all that was done under the lock.
+        // Use Release, to publish all that was done under the lock.
         self.raw.word.store(self.word, Ordering::Release);
         #[cfg(sudog_loom)]
         self.raw.model.unlock();
     }
 
-    /// Leaves the lock locked. A later call of [`Raw::held`] returns the lock.
+    /// Gives up this proof, but leaves the lock locked. A later call of [`Raw::held`] returns the proof.
     #[inline]
     pub(super) fn keep(self) {
         self.raw.word.store(self.word | LOCKED, Ordering::Relaxed);
@@ -259,7 +261,7 @@ impl<'a> Locked<'a> {
     /// - The waiter is in no queue.
     /// - The waiter stays alive and in place until its outcome is no longer `Queued`, and, if the outcome is `Done` or
     ///   `Closed`, until its G has been readied.
-    /// - The waiter's G, slot and claim stay alive and in place for as long.
+    /// - The waiter's G, slot and claim stay alive and in place as long as the waiter.
     pub(super) unsafe fn enqueue(&mut self, dir: Dir, waiter: &Waiter) {
         waiter.outcome.set(Outcome::Queued);
         waiter.set_dir(dir);
@@ -270,8 +272,8 @@ impl<'a> Locked<'a> {
         self.word |= bit(dir);
     }
 
-    /// Takes the first waiter whose claim is free out of a queue, and sets its outcome. The caller must wake the
-    /// returned peer.
+    /// Unlinks the first waiter whose claim is free, takes the claim, and sets the waiter's outcome. The caller must
+    /// wake the returned peer.
     #[inline]
     pub(super) fn dequeue(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
         if self.word & bit(dir) == 0 { None } else { self.dequeue_some(dir, outcome) }
@@ -283,7 +285,8 @@ impl<'a> Locked<'a> {
         let peer = std::iter::from_fn(|| unsafe { queue.pop() }).find(|waiter| {
             // SAFETY: the waiter was queued until now, and cannot leave before it has had the lock.
             let waiter = unsafe { waiter.as_ref() };
-            // A waiter whose claim is taken already is in no queue now, and learns that under the lock.
+            // If the claim is taken already, the waiter is in no queue from now on. The waiter finds that out under the
+            // lock.
             let taken = waiter.claim();
             if !taken {
                 shim::mark("a waiter whose claim is taken is passed over");
@@ -295,22 +298,22 @@ impl<'a> Locked<'a> {
         peer.map(Peer)
     }
 
-    /// Updates a queue's bit after waiters have left that queue.
+    /// Updates the bit of a queue (`SENDERS`, `RESERVERS` or `RECEIVERS`) after waiters have left that queue.
     fn mark(&mut self, dir: Dir) {
         if self.raw.queue(dir).is_empty() {
             self.word &= !bit(dir);
         }
     }
 
-    /// Takes a ticket that is later than all tickets that were taken before.
+    /// Returns a new ticket, which is greater than all earlier tickets.
     pub(super) fn ticket(&mut self) -> u64 {
         let ticket = self.raw.tickets.get();
         self.raw.tickets.set(ticket + 1);
         ticket
     }
 
-    /// Notes that the value in the slot of this peer, a task, belongs to the channel until the peer is polled. `ticket`
-    /// is the age of the value.
+    /// Adds a peer, which is a task, to the waiters that are `Held`: the value in the peer's slot belongs to the
+    /// channel until the peer is polled. `ticket` is the age of the value.
     ///
     /// # Safety
     ///
@@ -342,12 +345,12 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// Takes the oldest value that a task holds away from that task. The task tries to receive again when it is polled.
-    /// Returns the slot that contains the value.
+    /// Takes away the oldest of the values that tasks hold. The task tries to receive again when it is polled. Returns
+    /// the slot that contains the value.
     pub(super) fn take_held(&mut self) -> Option<*mut ()> {
         // SAFETY: the lock is held, and a waiter that is `Held` is alive until it has had the lock.
         let waiter = unsafe { self.raw.held.first()?.as_ref() };
-        // SAFETY: the waiter was found among those that are `Held`.
+        // SAFETY: the waiter was found in the list of the waiters that are `Held`.
         unsafe { self.release_held(waiter) };
         Some(waiter.slot)
     }
@@ -375,7 +378,7 @@ impl<'a> Locked<'a> {
         })
     }
 
-    /// Reserves a place, or frees a reserved place.
+    /// Reserves a place if `reserved` is true, and frees a reserved place otherwise.
     pub(super) fn reserve(&mut self, reserved: bool) {
         let n = if reserved { self.raw.reserved.get() + 1 } else { self.raw.reserved.get() - 1 };
         self.raw.reserved.set(n);
@@ -409,7 +412,8 @@ impl Peer {
         unsafe { (*self.0.as_ptr()).slot }
     }
 
-    /// Returns whether the channel keeps the value of this peer until the peer is polled.
+    /// Returns whether the peer is a task. A value that is given to a task belongs to the channel until the task is
+    /// polled.
     pub(super) fn is_task(self) -> bool {
         // SAFETY: the peer waits for `wake`, so its waiter is alive, and nothing writes to the field `is_task`.
         unsafe { (*self.0.as_ptr()).is_task() }
@@ -425,7 +429,7 @@ impl Peer {
     ///
     /// # Safety
     ///
-    /// This is the only call for this peer, and the caller uses nothing of the peer afterwards.
+    /// `wake` is called once for each peer, and the caller uses nothing of the peer afterwards.
     #[inline]
     pub(super) unsafe fn wake(self) {
         // SAFETY:
@@ -455,7 +459,7 @@ pub(super) unsafe fn wake_all(peers: [Option<Peer>; 2]) {
     panics.resume();
 }
 
-/// The state of a channel at a moment: a value of the word.
+/// The state of a channel at one moment: a value that was loaded from the word.
 #[derive(Clone, Copy)]
 pub(super) struct State {
     word: usize,
@@ -473,8 +477,8 @@ impl State {
         self.word / ONE
     }
 
-    /// Returns whether the channel is open, a receive would find neither a value nor a sender with a value, and no
-    /// owner of the lock is about to change that.
+    /// Returns whether a receive must wait: the channel is open, there is neither a value nor a sender with a value,
+    /// and no owner of the lock is about to change that.
     #[inline]
     pub(super) fn is_empty_for_certain(self) -> bool {
         self.word & !(RECEIVERS | RESERVERS | HELD) == 0
@@ -487,16 +491,16 @@ impl State {
         self.word & !(RECEIVERS | SENDERS | RESERVERS) == CLOSED
     }
 
-    /// Returns whether the channel is open, a send would find neither room nor a receiver, and no owner of the lock is
-    /// about to change that.
+    /// Returns whether a send must wait: the channel is open, there is neither room nor a receiver, and no owner of the
+    /// lock is about to change that.
     #[inline]
     pub(super) fn is_full_for_certain(self) -> bool {
         self.word & (LOCKED | CLOSED | RECEIVERS) == 0 && self.len() >= self.capacity
     }
 }
 
-/// The lock in a model: contenders wait for a mutex of loom, which takes fewer steps. The word is written as on the
-/// real machine.
+/// The lock in a loom model. Contenders wait for a mutex of loom, so that a model has fewer steps to explore. The word
+/// is written as on the real machine.
 #[cfg(sudog_loom)]
 mod model {
     use crate::shim::system::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -16,7 +16,8 @@ pub(super) enum NotReceived {
 }
 
 impl<T> Core<T> {
-    /// Receives without waiting. Go's `select` with one receive and a `default`. `failed` makes the error.
+    /// Receives without waiting. Go's `select` with one receive and a `default`. `failed` makes the error from the
+    /// reason.
     #[inline]
     pub(super) fn try_recv<E>(&self, failed: impl FnOnce(NotReceived) -> E) -> Result<T, E> {
         goroutine::safepoint();
@@ -37,7 +38,8 @@ impl<T> Core<T> {
         locked.unlock();
         match taken {
             Take::Got(peer) => {
-                // SAFETY: after `Got` the slot has a value. `peer` was taken out here, and is not used afterwards.
+                // SAFETY: after `Got` the slot has a value. this call has taken `peer` out of its queue, and does not
+                // use `peer` afterwards.
                 unsafe { wake_with(peer, slot.as_mut_ptr()) };
                 // SAFETY: after `Got` the slot has a value, which is read once.
                 Ok(unsafe { slot.as_ptr().read() })
@@ -47,7 +49,8 @@ impl<T> Core<T> {
         }
     }
 
-    /// Receives, and waits for a value. Go's `chanrecv`. `failed` makes the error.
+    /// Receives a value. Waits until there is a value, or until the deadline. Go's `chanrecv`. `failed` makes the error
+    /// from the reason.
     #[inline]
     pub(super) fn recv<E>(&self, deadline: Option<Instant>, failed: impl FnOnce(NotReceived) -> E) -> Result<T, E> {
         goroutine::safepoint();
@@ -64,7 +67,7 @@ impl<T> Core<T> {
     ///
     /// # Safety
     ///
-    /// `to` has room for a value. After `Ok` the value is there.
+    /// `to` has room for a value. If this returns `Ok`, `to` has a value.
     #[inline]
     unsafe fn recv_to(&self, to: *mut T, deadline: Option<Instant>) -> Result<(), NotReceived> {
         if self.is_closed_and_drained() {
@@ -75,7 +78,8 @@ impl<T> Core<T> {
         match unsafe { self.take(&mut locked, to) } {
             Take::Got(peer) => {
                 locked.unlock();
-                // SAFETY: after `Got` there is a value at `to`. `peer` was taken out here, and is not used afterwards.
+                // SAFETY: after `Got` there is a value at `to`. this call has taken `peer` out of its queue, and does
+                // not use `peer` afterwards.
                 unsafe { wake_with(peer, to) };
                 Ok(())
             }
@@ -88,19 +92,20 @@ impl<T> Core<T> {
         }
     }
 
-    /// Returns whether the channel is closed, and no value is left or can be given back. Looks without the lock and
-    /// without a fence, which suffices because a channel stays in this state.
+    /// Returns whether the channel is closed, and no value is left or can be given back. A load without the lock and
+    /// without a fence is enough, because a channel stays in this state.
     #[inline]
     pub(super) fn is_closed_and_drained(&self) -> bool {
         self.raw.glance().is_at_its_end()
     }
 
-    /// Queues the slot until a sender fills it, the channel closes, or the deadline passes: step 4 of a receive.
+    /// Queues a waiter for the slot, and waits until a sender fills the slot, the channel is closed, or the deadline
+    /// passes: step 4 of a receive.
     ///
     /// # Safety
     ///
     /// - `locked` is the lock of this channel.
-    /// - `slot` has room for a value. After `Ok` the value is there.
+    /// - `slot` has room for a value. If this returns `Ok`, `slot` has a value.
     unsafe fn wait_to_recv(
         &self,
         mut locked: Locked<'_>,
@@ -132,7 +137,7 @@ impl<T> Core<T> {
     ///
     /// # Safety
     ///
-    /// `slot` has room for a value. After `Ok` the value is there.
+    /// `slot` has room for a value. If this returns `Ok`, `slot` has a value.
     #[cold]
     unsafe fn look_once_more(&self, slot: *mut T) -> Result<(), NotReceived> {
         let mut locked = self.raw.lock();
@@ -146,13 +151,13 @@ impl<T> Core<T> {
     }
 }
 
-/// Wakes the peer that a receive has taken out. The waker of a task is user code: if the waker panics, the value is
-/// dropped.
+/// Wakes the peer that a receive has taken out of its queue. The waker of a task is user code: if the waker panics,
+/// this function drops the received value.
 ///
 /// # Safety
 ///
-/// - `peer` was taken out by the caller, and is not used after this.
-/// - `value` has a value, which has been dropped after a panic.
+/// - The caller has taken `peer` out of its queue, and does not use `peer` after this call.
+/// - `value` has a value. If this call panics, that value has been dropped.
 #[inline]
 unsafe fn wake_with<T>(peer: Option<Peer>, value: *mut T) {
     struct DropOnPanic<T>(*mut T);

@@ -16,11 +16,12 @@ pub(super) enum NotSent {
     TimedOut,
 }
 
-// Without optimisation, each move of a value is a copy, and each copy has its own place in the function's frame. So a
-// value is moved to a slot once, when the call begins, and is moved out of the slot when the send is refused. The
-// functions in between use a pointer to the slot.
+// Without optimisation, each move of a value is a copy, and each copy takes room in the function's frame. So a value is
+// moved to a slot when the call begins, and is moved out of the slot only if the send fails. All functions in between
+// use a pointer to the slot.
 impl<T> Core<T> {
-    /// Sends without waiting. Go's `select` with one send and a `default`. `refused` makes the error.
+    /// Sends without waiting. Go's `select` with one send and a `default`. `refused` makes the error from the reason
+    /// and the value.
     #[inline]
     pub(super) fn try_send<E>(&self, value: T, refused: impl FnOnce(NotSent, T) -> E) -> Result<(), E> {
         goroutine::safepoint();
@@ -31,7 +32,8 @@ impl<T> Core<T> {
         match unsafe { self.try_offer(slot.as_ptr()) } {
             Ok(peer) => {
                 if let Some(peer) = peer {
-                    // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+                    // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
+                    // afterwards.
                     unsafe { peer.wake() };
                 }
                 Ok(())
@@ -41,8 +43,8 @@ impl<T> Core<T> {
         }
     }
 
-    /// Sends as [`try_send`](Self::try_send) does, but runs no user code: this is no safepoint, and the caller must
-    /// wake the returned waker of a task that receives. So the caller may hold a lock.
+    /// Sends as [`try_send`](Self::try_send) does, but may be called under a lock: the call is no safepoint, and runs
+    /// no user code. If a task receives the value, the caller must wake the returned waker.
     pub(super) fn try_send_quietly(&self, value: T) -> Result<Option<Waker>, T> {
         let value = ManuallyDrop::new(value);
         // SAFETY: `value` has a value, which is not used after `Ok`.
@@ -54,11 +56,13 @@ impl<T> Core<T> {
         }
     }
 
-    /// Sends if the send need not wait. Returns the receiver that the caller must wake, if a receiver waited.
+    /// Sends the value at `from`, if that is possible without waiting. If a receiver waited, returns that receiver,
+    /// which the caller must wake.
     ///
     /// # Safety
     ///
-    /// `from` has a value. After `Ok` the value has been moved out; otherwise the value still belongs to the caller.
+    /// `from` has a value. If this returns `Ok`, the value has been moved out; otherwise the caller still owns the
+    /// value.
     #[inline]
     unsafe fn try_offer(&self, from: *const T) -> Result<Option<Peer>, NotSent> {
         if self.raw.look().is_full_for_certain() {
@@ -75,7 +79,8 @@ impl<T> Core<T> {
         }
     }
 
-    /// Sends, and waits for room or a receiver. Go's `chansend`. `refused` makes the error.
+    /// Sends a value. Waits for room or a receiver, or until the deadline. Go's `chansend`. `refused` makes the error
+    /// from the reason and the value.
     #[inline]
     pub(super) fn send<E>(
         &self,
@@ -109,7 +114,8 @@ impl<T> Core<T> {
             Offer::Sent(peer) => {
                 locked.unlock();
                 if let Some(peer) = peer {
-                    // SAFETY: `peer` was taken out here, is woken once, and is not used afterwards.
+                    // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
+                    // afterwards.
                     unsafe { peer.wake() };
                 }
                 Ok(())
@@ -124,7 +130,8 @@ impl<T> Core<T> {
         }
     }
 
-    /// Queues the value until a receiver takes it, the channel closes, or the deadline passes: step 4 of a send.
+    /// Queues a waiter with the value, and waits until a receiver takes the value, the channel is closed, or the
+    /// deadline passes: step 4 of a send.
     ///
     /// # Safety
     ///
@@ -157,7 +164,7 @@ impl<T> Core<T> {
     }
 }
 
-/// Makes the error of a value that is not sent.
+/// Moves the unsent value out of its slot, and returns the error that `refused` makes.
 ///
 /// # Safety
 ///

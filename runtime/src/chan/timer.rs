@@ -10,7 +10,7 @@ use super::select::timed::TimerRef;
 use crate::Instant;
 use crate::goroutine::{Ticker, Timer, TimerFuture, Times};
 
-/// A case that is a timer, or no timer. A case without a timer is never ready.
+/// A case of a select that waits for a timer or a ticker. A case without a timer (`None`) is never ready.
 pub struct TimerCase<'a> {
     times: Option<&'a Times>,
     /// The future of the timer. The first poll in a task makes this future.

@@ -7,7 +7,7 @@
 //! | `dir` | written by the waiter as it is queued, then fixed |
 //! | `next`, `prev`, `ticket` | by the owner of the channel's lock while the waiter is queued or `Held` |
 //! | `outcome` | by the waiter before it is queued; by the owner of the lock while the outcome is `Queued` or `Held`; by the waiter after it was readied |
-//! | the value at `slot` | as `outcome`; and by the peer that has taken the waiter, until the peer readies the waiter |
+//! | the value at `slot` | the same as for `outcome`; and by the peer that has taken the waiter, until the peer readies the waiter |
 //!
 //! | outcome | meaning | next |
 //! |---|---|---|
@@ -31,7 +31,7 @@ pub(super) enum Outcome {
     Closed,
 }
 
-/// The direction of a waiter, which names the waiter's queue.
+/// The kind of operation for which a waiter waits. Each kind has a queue of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dir {
     /// A send, whose value a receiver may take.
@@ -43,22 +43,24 @@ pub(super) enum Dir {
 
 pub(super) type Link = Option<NonNull<Waiter>>;
 
-/// A waiter in a queue; a select has a waiter for each of its cases.
+/// An entry in a queue of a channel: a waiting send, receive or reservation. A select has a waiter for each of its
+/// cases.
 pub(super) struct Waiter {
     pub(super) g: *const G,
     /// The address of a sender's value, or of the room for a receiver's value.
     pub(super) slot: *mut (),
-    /// The claim that a peer must take before it takes the waiter. If null, a peer takes the waiter by
-    /// unlinking the waiter.
+    /// The claim of the waiter's select: a peer must take the claim before it takes the waiter. Null if the waiter
+    /// belongs to no select: then a peer takes the waiter just by unlinking the waiter.
     claim: *const Claim,
-    /// The number that is stored in the claim when this waiter is taken.
+    /// The index of the waiter's case, which is stored in the claim when this waiter is taken.
     case: u32,
     /// True if `g` is a task. A task may be dropped after it was readied, so a value that the task is given belongs to
     /// the channel until the task is polled.
     is_task: bool,
     dir: Cell<Dir>,
     pub(super) outcome: Cell<Outcome>,
-    /// Orders the waiters of two queues, and the values that tasks hold or have given back.
+    /// A number that tells which of two waiters, or of two values, is older. Tickets order the waiters of two queues,
+    /// and the values that tasks hold or have given back.
     pub(super) ticket: Cell<u64>,
     next: Cell<Link>,
     prev: Cell<Link>,
@@ -107,18 +109,19 @@ impl Waiter {
     }
 }
 
-/// The decision how a select ends: the first caller that takes the claim decides. Go's `g.selectDone`.
+/// The decision how a select ends. The first peer, deadline or cancel that takes the claim decides. Go's
+/// `g.selectDone`.
 ///
-/// Relaxed: a read-modify-write has a single winner, whatever its ordering. The `ready` publishes the writes of the
-/// winner to the waiter, and the channel's lock publishes the changes that a loser made to a waiter.
+/// The accesses are Relaxed, because read-modify-writes have a single winner under any ordering. `G::ready` publishes
+/// the winner's writes to the waiter. The channel's lock publishes the changes that a loser made to a waiter.
 pub(crate) struct Claim(AtomicU32);
 
 impl Claim {
     pub(crate) const FREE: u32 = u32::MAX;
-    /// The deadline has passed, or the waiter's future was dropped.
+    /// The claim was taken because the deadline has passed, or because the waiter's future was dropped.
     pub(crate) const GIVEN_UP: u32 = u32::MAX - 1;
     pub(crate) const CANCELLED: u32 = u32::MAX - 2;
-    /// A case was ready before the select waited.
+    /// The claim was taken because a case was ready before the select waited.
     pub(crate) const AT_ONCE: u32 = u32::MAX - 3;
 
     #[inline]

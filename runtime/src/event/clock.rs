@@ -1,9 +1,10 @@
 //! The time of an event: the processor's counter where that is usable, because reading the system's clock takes longer
 //! than the rest of an event.
 //!
-//! Of two events in a causal order (one under a lock, the other after it) the second must not have the smaller time. So
-//! the reading of the counter waits for earlier instructions (`lfence`); and the store of the time, and by it the
-//! release of the lock, depends on the reading.
+//! If one event happens before another (the first under a lock, the second after the release of that lock), the second
+//! must not have the smaller time. So the reading of the counter waits for earlier instructions (`lfence`). The store
+//! of the time depends on the reading, so the release of the lock, which comes after that store, cannot come before the
+//! reading.
 
 use crate::shim::system;
 use crate::shim::system::OnceLock;
@@ -29,8 +30,8 @@ pub struct Scale {
 }
 
 impl Reading {
-    /// Reads the system's clock between two readings of the counter. Of several tries the try whose readings of the
-    /// counter are closest counts, as another thread may run in between.
+    /// Reads the system's clock between two readings of the counter. Tries several times, and keeps the try whose two
+    /// readings of the counter are closest, as another thread may run between the readings.
     #[must_use]
     pub fn now() -> Self {
         const TRIES: usize = 8;
@@ -51,7 +52,7 @@ impl Reading {
         self.ticks
     }
 
-    /// Returns the scale that follows from this reading and a new one.
+    /// Makes a second reading, and returns the scale that follows from both readings.
     #[must_use]
     pub fn scale(self) -> Scale {
         let now = Self::now();

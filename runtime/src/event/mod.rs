@@ -42,22 +42,22 @@ mod rings;
 use std::fmt;
 use std::time::Duration;
 
-/// A step of a contender.
+/// An event: a step of a contender for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
     /// The time since [`start`]. Of two events in a causal order the effect is not earlier than the cause, as far as
     /// the processors' clocks agree.
     pub at: Duration,
-    /// The thread or goroutine that acts: the sleeper, the barger. A woken waiter is not named here, but by
-    /// [`Event::waiter`].
+    /// The thread or goroutine that acts, for example the sleeper or the waker. [`Event::waiter`] identifies a waiter
+    /// that is woken.
     pub who: Who,
     /// The kind of the event.
     pub kind: Kind,
     /// The lock: the address of the lock's semaphore.
     pub addr: usize,
-    /// A number that is the same in all events of one wait in a semaphore table. So a [`Kind::Handoff`] identifies its
-    /// waiter: the waiter that most recently went to sleep with this number. In the events of a mutex the number is 0;
-    /// in events that a program records itself, the program's own value.
+    /// A number that is the same in all events of one wait in a semaphore table. So the number in a [`Kind::Handoff`]
+    /// identifies the waiter that was given the permit: the waiter that most recently went to sleep with this number.
+    /// In the events of a mutex the number is 0; in events that a program records itself, the program's own value.
     pub waiter: usize,
 }
 
@@ -112,8 +112,8 @@ kinds! {
     StarvingEnter = "starving-enter",
     /// A contender ended starvation mode.
     StarvingExit = "starving-exit",
-    /// A thread or goroutine that was about to sleep took, in starvation mode, the permit meant for a waiter: over a
-    /// semaphore that cannot hand off.
+    /// A thread or goroutine that was about to sleep took, in starvation mode, the permit that was meant for a waiter.
+    /// This happens only if the mutex uses a semaphore that cannot hand off.
     StolenToken = "stolen-token",
     /// A contender asked for the lock.
     Want = "want",
@@ -149,7 +149,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// The number of events that a thread's ring holds: half a megabyte.
+/// The number of events that a thread's ring holds. A ring takes half a megabyte.
 #[cfg(not(sudog_loom))]
 pub const CAPACITY: usize = 1 << 14;
 
@@ -159,8 +159,8 @@ pub fn start() {
     rings::start();
 }
 
-/// Ends the recording, and returns it. An event that is being recorded at this moment may be missed. Without a
-/// [`start`] the returned recording is empty.
+/// Ends the recording, and returns the recorded events. An event that is being recorded at this moment may be missed.
+/// Without a [`start`] the returned recording is empty.
 #[cfg(not(sudog_loom))]
 #[must_use]
 pub fn stop() -> Recording {
@@ -169,7 +169,7 @@ pub fn stop() -> Recording {
 
 /// Records an event of the calling goroutine or thread, if a recording is under way.
 ///
-/// `addr` is the address of the lock's semaphore; 56 bits of `waiter` are kept. See [`Event`] for both.
+/// `addr` is the address of the lock's semaphore; only the lower 56 bits of `waiter` are kept. See [`Event`] for both.
 #[inline]
 pub fn record(kind: Kind, addr: usize, waiter: usize) {
     #[cfg(not(sudog_loom))]

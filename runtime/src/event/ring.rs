@@ -28,10 +28,10 @@ pub struct Ring {
     slots: Box<[[AtomicU64; 4]]>,
 }
 
-/// The result of a reading.
+/// The events that a call of [`Ring::read`] has found.
 pub struct Part {
     pub events: Vec<Words>,
-    /// The number of further events, which were lost.
+    /// The number of lost events, which are not in `events`.
     pub lost: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The rings of all threads.
 //!
-//! A ring is never freed: a thread that ends leaves its ring to the next thread that needs one. So there are as many
-//! rings as there were recording threads at a time.
+//! A ring is never freed: a thread that ends leaves its ring to the next thread that needs one. So the number of rings
+//! is the largest number of recording threads that have existed at the same time.
 
 use crate::shim::system;
 use crate::shim::system::atomic::{AtomicBool, AtomicU64};
@@ -16,7 +16,8 @@ use crate::shim::Mutex;
 
 /// True while a recording is under way.
 static ON: AtomicBool = AtomicBool::new(false);
-/// The number of events of threads that had no ring: because the thread was ending, or where no ring may be made.
+/// The number of events that were dropped because their thread had no ring: the thread was ending, or held a lock under
+/// which no ring may be made.
 static HOMELESS: AtomicU64 = AtomicU64::new(0);
 static THREADS: AtomicU64 = AtomicU64::new(0);
 static RINGS: Mutex<Rings> = Mutex::new(Rings { all: Vec::new(), free: Vec::new(), started: None });
@@ -29,7 +30,7 @@ struct Rings {
 
 struct Entry {
     ring: &'static Ring,
-    /// The number of events in the ring when the recording began.
+    /// The number of events that had been written to the ring when the recording began.
     before: u64,
 }
 
@@ -58,7 +59,7 @@ pub(super) fn start() {
     for entry in &mut rings.all {
         entry.before = entry.ring.written();
     }
-    // Release: a thread that sees the store reads the same clock.
+    // Use Release, so that a thread that sees the store reads the same clock.
     ON.store(true, Release);
 }
 
@@ -74,7 +75,7 @@ pub(super) fn stop() -> Recording {
     let mut recording = Recording { events: Vec::new(), dropped: HOMELESS.load(Relaxed) };
     for part in parts {
         recording.dropped += part.lost;
-        // An event that was being recorded when the recording began has an earlier time.
+        // Drop events with an earlier time than the recording: these were being recorded when the recording began.
         let ours = part.events.into_iter().filter(|words| words[0] >= started.ticks());
         recording.events.extend(ours.map(|words| unpack(words, &scale)));
     }
@@ -129,7 +130,7 @@ fn provide(own: &Own) -> &'static Ring {
 }
 
 const GOROUTINE: u64 = 1 << 63;
-/// The number of bits of the waiter. The kind is in the bits above.
+/// The number of bits in which an event stores [`Event::waiter`]. The bits above store the kind.
 const WAITER_BITS: u32 = 56;
 
 #[inline]

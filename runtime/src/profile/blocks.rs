@@ -6,15 +6,16 @@ use super::sites::{Sites, random};
 use crate::goroutine::now;
 use crate::shim::system::atomic::{AtomicU64, Ordering};
 
-/// Of waits shorter than so many nanoseconds some are recorded; 0: the profile is off.
+/// The rate of the block profile, in nanoseconds: all waits of this duration or more are recorded, and some of the
+/// shorter waits. 0 if the profile is off.
 pub(super) static RATE: AtomicU64 = AtomicU64::new(0);
 /// The recorded waits.
 pub(super) static SITES: Sites = Sites::new();
 
-/// A call that may wait, perhaps several times until it has what it waits for. Recorded at the end of the call, with the stack of
-/// that moment, as one wait.
+/// A call that may wait, perhaps several times until it has the resource. All its waits are recorded as one wait at the
+/// end of the call, with the stack of that moment.
 pub(crate) struct Blocked {
-    /// The time at which the first wait began. None: the call has not waited, or the profile was off.
+    /// The time at which the first wait began. `None` if the call has not waited, or if the profile was off.
     begun: Option<Instant>,
 }
 
@@ -24,7 +25,7 @@ impl Blocked {
         Self { begun: None }
     }
 
-    /// The calling goroutine or thread is about to wait.
+    /// Notes that the calling goroutine or thread is about to wait.
     #[inline]
     pub(crate) fn begin(&mut self) {
         if RATE.load(Ordering::Relaxed) != 0 && self.begun.is_none() {
@@ -52,10 +53,11 @@ fn record(begun: Instant) {
     }
 }
 
-/// For how many waits, and which delay, a wait of this duration stands. None: the wait is not recorded.
+/// Decides whether a wait of this duration is recorded. Returns the number of waits for which the recorded wait stands,
+/// and the sum of their delays; `None` if the wait is not recorded.
 ///
-/// A wait that is shorter than the rate is recorded with the probability `waited / rate`, and stands for `rate / waited` waits,
-/// which take `rate` together.
+/// A wait that is shorter than the rate is recorded with the probability `waited / rate`, and stands for `rate /
+/// waited` waits, whose delays are `rate` together.
 fn sample(waited: Duration, rate: u64) -> Option<(f64, Duration)> {
     let nanoseconds = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
     if nanoseconds >= rate {

@@ -3,24 +3,27 @@
 //!
 //! | profile | is enabled by | a wait is charged to | with the stack of |
 //! |---|---|---|---|
-//! | mutex | [`set_mutex_profile_fraction`] | the releases during it, each by its part | the release |
-//! | block | [`set_block_profile_rate`] | itself | the call that waited |
+//! | mutex | [`set_mutex_profile_fraction`] | the releases that happen during the wait, each for its part of the wait | the releasing call |
+//! | block | [`set_block_profile_rate`] | the call that waited | the call that waited |
 //!
-//! The mutex profile has the waits of threads, goroutines and async tasks for mutexes, readers-writer locks and semaphores over
-//! Go's semaphore table, which is the default of all of them. The block profile has the waits of threads and goroutines in
-//! whatever waits through [`G`](crate::G): these, channels, `select`, conditions, wait groups, sockets, `join`. Neither has
-//! sleeps, nor waits of locks that spin or call the futex themselves; and the block profile has no tasks, as a task has no stack.
+//! The mutex profile has the waits of threads, goroutines and async tasks for mutexes, readers-writer locks and
+//! semaphores over Go's semaphore table, which is the default of all of them. The block profile has the waits of
+//! threads and goroutines in all calls that wait through [`G`](crate::G): for these locks, channels, `select`,
+//! conditions, wait groups, sockets, `join`. Neither profile has sleeps, or the waits of locks that spin or call the
+//! futex themselves. The block profile has no waits of tasks, as a task has no stack.
 //!
-//! The mutex profile is exact where Go's is not (golang/go#73760): if `n` waiters have waited since times whose sum is `sum`,
-//! a release is charged `n * now - sum`, and their waits begin again at `now`. The wait of a waiter that gives up is charged to the
-//! next release that wakes another; if all waiters give up, to none.
+//! The mutex profile is exact where Go's is not (golang/go#73760): if `n` waiters have waited since times whose sum is
+//! `sum`, a release is charged `n * now - sum`, and their waits begin again at `now`. The wait of a waiter that gives
+//! up is charged to the next release that wakes another waiter; if all waiters give up, to no release.
 //!
-//! Times are those of [`goroutine::now`](crate::goroutine::now): in a bubble of
-//! [`synctest`](crate::goroutine::synctest) the bubble's, so a test can demand exact figures for locks that only the bubble uses.
+//! Times are those of [`goroutine::now`](crate::goroutine::now). In a bubble of
+//! [`synctest`](crate::goroutine::synctest) this is the time of the bubble, so a test can demand exact figures for
+//! locks that only the bubble uses.
 //!
-//! A profile that is off costs a load and a branch, which is predicted, where a caller is about to wait or finds a waiter;
-//! a build without the feature nothing. A profile that is on reads the clock, takes a lock of its own, and walks the stack of
-//! each event that is sampled; memory for new stacks comes from the system, not from the global allocator.
+//! A profile that is off costs a load and a predicted branch each time a caller is about to wait or finds a waiter. In
+//! a build without the feature, profiles cost nothing. A profile that is on reads the clock, takes a lock of its own,
+//! and walks the stack of each event that is sampled; memory for new stacks comes from the system, not from the global
+//! allocator.
 //!
 //! Go: `runtime/mprof.go` (`SetMutexProfileFraction`, `SetBlockProfileRate`), `mutexevent` and `blockevent` in
 //! `runtime/sema.go` (1.27).
@@ -75,29 +78,31 @@ use text::Symbols;
 /// The bytes of stack that the lookup of names needs.
 const ROOM: usize = 128 << 10;
 
-/// Charges one of `fraction` releases that wake waiters, at random, with `fraction` times its part; 0 turns the mutex profile
-/// off. Returns the fraction before. Go's `runtime.SetMutexProfileFraction`.
+/// Sets the fraction of the mutex profile. Of the releases that wake waiters, one in `fraction` is chosen at random,
+/// and is charged `fraction` times its part of the waits; 0 turns the mutex profile off. Returns the previous fraction.
+/// Go's `runtime.SetMutexProfileFraction`.
 ///
 /// Charges stay when the profile is turned off. Waits that begin while the profile is off are not counted.
 pub fn set_mutex_profile_fraction(fraction: u32) -> u32 {
     releases::FRACTION.swap(fraction, Ordering::Relaxed)
 }
 
-/// The fraction that [`set_mutex_profile_fraction`] has set.
+/// Returns the fraction that [`set_mutex_profile_fraction`] has set.
 #[must_use]
 pub fn mutex_profile_fraction() -> u32 {
     releases::FRACTION.load(Ordering::Relaxed)
 }
 
-/// Records waits of `nanoseconds` or more, and of the shorter ones so many that a wait is recorded for each `nanoseconds` of
-/// waiting on average; 1 records all, 0 turns the block profile off. Go's `runtime.SetBlockProfileRate`.
+/// Sets the rate of the block profile. All waits of `nanoseconds` or more are recorded. Of the shorter waits, one is
+/// recorded for each `nanoseconds` of waiting, on average. 1 records all waits, 0 turns the block profile off. Go's
+/// `runtime.SetBlockProfileRate`.
 ///
-/// Shorter waits that are recorded count for those that are not: so the sums are right on average.
+/// A shorter wait that is recorded counts also for the waits that are not recorded, so the sums are right on average.
 pub fn set_block_profile_rate(nanoseconds: u64) {
     blocks::RATE.store(nanoseconds, Ordering::Relaxed);
 }
 
-/// The rate that [`set_block_profile_rate`] has set.
+/// Returns the rate that [`set_block_profile_rate`] has set.
 #[must_use]
 pub fn block_profile_rate() -> u64 {
     blocks::RATE.load(Ordering::Relaxed)
@@ -105,7 +110,7 @@ pub fn block_profile_rate() -> u64 {
 
 /// Returns the mutex profile: all charges since the process began.
 ///
-/// Looks up the names of functions, which takes microseconds each, in debug builds a third of a millisecond.
+/// This call looks up the names of functions. Each name takes microseconds, in debug builds a third of a millisecond.
 #[must_use]
 pub fn mutex() -> Profile {
     Profile::new("mutex", releases::SITES.all())
@@ -117,7 +122,7 @@ pub fn block() -> Profile {
     Profile::new("block", blocks::SITES.all())
 }
 
-/// Waits by the stacks that they are charged to.
+/// A profile: the waits, grouped by the stacks to which the waits are charged.
 ///
 /// `Display` prints the stacks, the longest waits first.
 #[derive(Clone, Debug)]
@@ -131,7 +136,7 @@ pub struct Profile {
 pub struct Record {
     count: f64,
     delay: Duration,
-    /// Innermost first, without the runtime's own.
+    /// The functions on the stack, innermost first, without the runtime's own functions.
     frames: Vec<Frame>,
 }
 
@@ -149,10 +154,10 @@ pub struct Frame {
 
 impl Profile {
     fn new(name: &'static str, sites: impl Iterator<Item = (&'static [usize], Charges)>) -> Self {
-        // Stacks that differ in the runtime's own frames only are the same.
+        // Merge stacks that differ only in the runtime's own frames.
         let mut by_stack = HashMap::<Vec<Frame>, Charges>::new();
         if !has_room(ROOM) {
-            // A goroutine with a small stack: names are looked up on a thread.
+            // Look up the names on another thread, because this goroutine's stack is too small.
             let sites: Vec<_> = sites.collect();
             let on_thread = || Self::new(name, sites.into_iter());
             return thread::scope(|s| s.spawn(on_thread).join()).unwrap_or_else(|panic| resume_unwind(panic));
@@ -169,13 +174,13 @@ impl Profile {
         Self { name, records }
     }
 
-    /// The records, the longest delays first.
+    /// Returns the records, the longest delays first.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The sum of all delays.
+    /// Returns the sum of all delays.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.records.iter().map(|record| record.delay).sum()
@@ -183,20 +188,21 @@ impl Profile {
 }
 
 impl Record {
-    /// The number of releases that have been charged, or of waits that have been recorded; those that were not sampled are
-    /// estimated.
+    /// Returns the number of releases (in the mutex profile) or of waits (in the block profile) with this stack.
+    /// Releases and waits that were not sampled are included by an estimate.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count.round() as u64
     }
 
-    /// The sum of the waits that are charged to this stack.
+    /// Returns the sum of the waits that are charged to this stack.
     #[must_use]
     pub fn delay(&self) -> Duration {
         self.delay
     }
 
-    /// The stack, innermost first: from the call into this project to the goroutine's or the thread's first function.
+    /// Returns the stack, innermost first: from the call into this project to the goroutine's or the thread's first
+    /// function.
     #[must_use]
     pub fn frames(&self) -> &[Frame] {
         &self.frames

@@ -6,21 +6,21 @@ use crate::sema::sudog::Sudog;
 pub(crate) struct QueuedWait;
 
 impl QueuedWait {
-    /// A wait for a mutex, a readers-writer lock or a semaphore.
+    /// Makes the state of a wait for a mutex, a readers-writer lock or a semaphore.
     pub(crate) const fn for_lock() -> Self {
         Self
     }
 
-    /// Any other wait.
+    /// Makes the state of any other wait.
     pub(crate) const fn for_other() -> Self {
         Self
     }
 
-    /// The waiter is about to be queued.
+    /// Notes that the waiter is about to be queued.
     #[inline(always)]
     pub(crate) fn begin(&self, _addr: usize) {}
 
-    /// The waiter has left the queue.
+    /// Notes that the waiter has left the queue.
     #[inline(always)]
     pub(crate) fn end(&self, _addr: usize, _is_woken: bool) {}
 }
@@ -37,11 +37,11 @@ impl Released {
     #[inline(always)]
     pub(crate) fn add(&mut self, _sudog: &Sudog) {}
 
-    /// Before the waiters are readied.
+    /// Computes the charge. Called before the waiters are readied.
     #[inline(always)]
     pub(crate) fn settle(&mut self, _addr: usize) {}
 
-    /// After the waiters have been readied.
+    /// Records the charge. Called after the waiters have been readied.
     #[inline(always)]
     pub(crate) fn record(self) {}
 }
@@ -54,7 +54,7 @@ impl Blocked {
         Self
     }
 
-    /// The calling goroutine or thread is about to wait.
+    /// Notes that the calling goroutine or thread is about to wait.
     #[inline(always)]
     pub(crate) fn begin(&mut self) {}
 }

@@ -22,12 +22,12 @@ use flate2::write::GzEncoder;
 use super::{Frame, Profile};
 
 impl Profile {
-    /// Writes a file for `go tool pprof`, and for whatever else reads this format. The values are Go's: contentions, and
-    /// delays in nanoseconds.
+    /// Writes a file for `go tool pprof`, and for other programs that read this format. The values are those of Go's
+    /// profiles: contentions, and delays in nanoseconds.
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     ///
     /// # Examples
     ///

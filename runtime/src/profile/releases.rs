@@ -1,22 +1,22 @@
 //! The mutex profile: how long each release has kept others waiting.
 //!
-//! The ledger has an entry for each address with waiters that are counted: their number, and the sum of the times since when
-//! each waits. The ledger stands beside the semaphore table, under locks of its own: under a bucket's lock nothing may be
-//! allocated.
+//! The ledger has an [`Entry`] for each address with counted waiters. An entry stores the number of these waiters, and
+//! the sum of the times at which their uncharged waits began. The ledger is separate from the semaphore table and has
+//! locks of its own, because nothing may be allocated under a bucket's lock.
 //!
 //! | step | by | action on the entry |
 //! |---|---|---|
 //! | 1 | waiter, before the bucket's lock | counts itself in: `waiters += 1`, `sum += now` |
-//! | 2 | releaser, after the bucket's lock, before `ready` | `charge = waiters * now - sum + given_up`; counts out those unlinked; `sum = waiters * now` |
+//! | 2 | releaser, after the bucket's lock, before `ready` | `charge = waiters * now - sum + given_up`; counts out the unlinked waiters; `sum = waiters * now` |
 //! | 3 | waiter that no releaser has unlinked (found a permit, was cancelled, gave up) | counts itself out: `waiters -= 1`, `sum -= since`, `given_up += now - since` |
 //!
 //! Step 1 comes before the waiter is queued, and step 2 after the waiter was unlinked: so step 2 finds the waiter counted. A
 //! waiter's `since` in step 3 is the time of its step 1, or of the entry's last step 2 if that was later.
 //!
-//! Invariant: a waiter that has been counted in is counted out once, whether or not the profile is on by then. The waiter's
-//! sudog says that it is counted.
+//! Invariant: a waiter that has been counted in is counted out once, whether or not the profile is on by then. The
+//! waiter's sudog stores whether the waiter is counted.
 //!
-//! No code of a user runs here: the ledger does not use the global allocator, which may use this project's locks.
+//! No user code runs here: the ledger does not use the global allocator, which may use this project's locks.
 
 use std::cell::Cell;
 use std::sync::PoisonError;
@@ -30,12 +30,13 @@ use crate::shim::system;
 use crate::shim::system::atomic::{AtomicU32, Ordering};
 use crate::shim::system::{Mutex, MutexGuard, OnceLock};
 
-/// One of so many releases is charged; 0: the profile is off.
+/// The fraction of the mutex profile: one in so many releases is charged. 0 if the profile is off.
 pub(super) static FRACTION: AtomicU32 = AtomicU32::new(0);
 /// All charges.
 pub(super) static SITES: Sites = Sites::new();
 
-/// Nanoseconds since the first call; below zero in a bubble whose clock stands at an earlier time.
+/// Returns the time in nanoseconds since the first call of this function. The time is below zero in a bubble whose
+/// clock shows an earlier time.
 fn nanoseconds() -> i64 {
     static BEGIN: OnceLock<Instant> = OnceLock::new();
     let (now, begin) = (now(), *BEGIN.get_or_init(system::now));
@@ -47,25 +48,25 @@ fn nanoseconds() -> i64 {
 /// The state of a waiter in the mutex profile: a field of the waiter's sudog. Written by the waiter while its sudog is in no
 /// queue; read by the releaser, under the bucket's lock.
 pub(crate) struct QueuedWait {
-    /// Whether the wait is for a lock. Other waits (for a wait group, a join, a socket) are charged to no release.
+    /// True if the wait is for a lock. Other waits (for a wait group, a join, a socket) are charged to no release.
     is_for_lock: bool,
     is_counted: Cell<bool>,
-    /// The time of step 1.
+    /// The time of step 1: see the table at the head of this file.
     since: Cell<i64>,
 }
 
 impl QueuedWait {
-    /// A wait for a mutex, a readers-writer lock or a semaphore.
+    /// Makes the state of a wait for a mutex, a readers-writer lock or a semaphore.
     pub(crate) const fn for_lock() -> Self {
         Self { is_for_lock: true, is_counted: Cell::new(false), since: Cell::new(0) }
     }
 
-    /// Any other wait.
+    /// Makes the state of any other wait.
     pub(crate) const fn for_other() -> Self {
         Self { is_for_lock: false, is_counted: Cell::new(false), since: Cell::new(0) }
     }
 
-    /// Step 1: the waiter is about to be queued.
+    /// Does step 1: the waiter is about to be queued.
     #[inline]
     pub(crate) fn begin(&self, addr: usize) {
         if FRACTION.load(Ordering::Relaxed) != 0 && self.is_for_lock {
@@ -84,7 +85,8 @@ impl QueuedWait {
         self.is_counted.set(counted.is_some());
     }
 
-    /// The waiter has left the queue. `is_woken`: a releaser has unlinked the waiter, and counted it out.
+    /// Notes that the waiter has left the queue. `is_woken` is true if a releaser has unlinked the waiter, and has
+    /// counted the waiter out.
     #[inline]
     pub(crate) fn end(&self, addr: usize, is_woken: bool) {
         if self.is_counted.replace(false) && !is_woken {
@@ -92,7 +94,7 @@ impl QueuedWait {
         }
     }
 
-    /// Step 3.
+    /// Does step 3.
     #[cold]
     fn end_counted(&self, addr: usize) {
         with_entry(addr, |entry| {
@@ -118,13 +120,13 @@ impl Released {
         Self { counted: 0, charge: None }
     }
 
-    /// Adds a waiter that has been unlinked. Under the bucket's lock.
+    /// Adds a waiter that has been unlinked. Called under the bucket's lock.
     #[inline]
     pub(crate) fn add(&mut self, sudog: &Sudog) {
         self.counted += u32::from(sudog.wait.is_counted.get());
     }
 
-    /// Step 2. After the bucket's lock, before the waiters are readied.
+    /// Does step 2. Called after the bucket has been unlocked, before the waiters are readied.
     #[inline]
     pub(crate) fn settle(&mut self, addr: usize) {
         if self.counted > 0 || FRACTION.load(Ordering::Relaxed) != 0 {
@@ -149,7 +151,8 @@ impl Released {
         }
     }
 
-    /// Charges the stack of the caller. After the waiters have been readied: to walk a stack takes microseconds.
+    /// Charges the stack of the caller. Called after the waiters have been readied, because walking a stack takes
+    /// microseconds.
     #[inline]
     pub(crate) fn record(self) {
         if let Some(charge) = self.charge {
@@ -172,9 +175,9 @@ fn record(charge: Duration) {
 struct Entry {
     addr: usize,
     waiters: u32,
-    /// The sum of the times since when each waiter waits that has not been charged, in nanoseconds.
+    /// The sum, over the counted waiters, of the time at which the uncharged part of the wait began, in nanoseconds.
     sum: i128,
-    /// The waits of waiters that gave up, as far as no release has been charged with them, in nanoseconds.
+    /// The sum of the uncharged waits of waiters that gave up, in nanoseconds.
     given_up: i128,
     /// The time of the last charge.
     charged: i64,
@@ -191,7 +194,7 @@ fn lock(addr: usize) -> MutexGuard<'static, Link> {
     LEDGER[(addr >> 3) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls `f` with the entry, which is made if there is none. None: there is no memory.
+/// Calls `f` with the entry of `addr`. Makes the entry if there is none. Returns `None` if there is no memory.
 fn with_entry<R>(addr: usize, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
     let mut list = lock(addr);
     if find(&mut list, addr).is_none() {
@@ -203,12 +206,12 @@ fn with_entry<R>(addr: usize, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
     call(&mut list, addr, f)
 }
 
-/// Calls `f` with the entry, if there is one.
+/// Calls `f` with the entry of `addr`, if there is such an entry.
 fn with_entry_if_any<R>(addr: usize, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
     call(&mut lock(addr), addr, f)
 }
 
-/// Calls `f` with the entry, if there is one, and frees the entry if no waiter is left.
+/// Calls `f` with the entry of `addr`, if there is such an entry, and frees the entry if no waiter is left.
 fn call<R>(list: &mut Link, addr: usize, f: impl FnOnce(&mut Entry) -> R) -> Option<R> {
     let link = find(list, addr)?;
     let entry = link.as_mut().expect("found");
@@ -219,7 +222,7 @@ fn call<R>(list: &mut Link, addr: usize, f: impl FnOnce(&mut Entry) -> R) -> Opt
     Some(result)
 }
 
-/// The link to the entry of this address.
+/// Returns the link to the entry of this address.
 fn find(list: &mut Link, addr: usize) -> Option<&mut Link> {
     let mut link = list;
     while link.as_ref().is_some_and(|entry| entry.addr != addr) {

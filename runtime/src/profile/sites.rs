@@ -1,4 +1,4 @@
-//! Stacks, and what is charged to each.
+//! A table of stacks, and of the waits that are charged to each stack.
 
 use std::cell::Cell;
 use std::ptr;
@@ -10,10 +10,10 @@ use crate::goroutine::{has_room, stack_addresses};
 use crate::shim::system::Mutex;
 use crate::shim::system::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// The longest stack. Go's default, too.
+/// The maximum number of frames that are recorded of a stack. Go's default, too.
 const DEPTH: usize = 128;
 const BUCKETS: usize = 512;
-/// The bytes of stack that a walk needs. Without so much room a goroutine's stack is recorded as empty.
+/// The bytes of stack that a walk needs. If a goroutine has less room, its stack is recorded as empty.
 const ROOM: usize = 16 << 10;
 
 /// A table of stacks, in memory from the system's allocator. A node stays in its list for ever, and a list grows at its
@@ -39,7 +39,7 @@ impl Node {
     }
 }
 
-/// What is charged to a stack.
+/// The charges of a stack: the number of waits or releases, and the sum of their delays.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Charges {
     pub(super) count: f64,
@@ -61,7 +61,7 @@ impl Sites {
         charges.delay = charges.delay.saturating_add(delay);
     }
 
-    /// The node of a stack, which is made if there is none. None: there is no memory.
+    /// Returns the node of a stack, and makes the node if there is none. Returns `None` if there is no memory.
     fn node(&self, frames: &[usize; DEPTH], depth: usize) -> Option<&'static Node> {
         let is_same = |node: &&Node| node.frames() == &frames[..depth];
         let head = self.head(&frames[..depth]);
@@ -95,22 +95,22 @@ impl Sites {
         &self.heads[(hash ^ (hash >> 32)) as usize % BUCKETS]
     }
 
-    /// All stacks, and what is charged to each.
+    /// Returns all stacks with their charges.
     pub(super) fn all(&'static self) -> impl Iterator<Item = (&'static [usize], Charges)> {
         let nodes = self.heads.iter().flat_map(|head| nodes(head.load(Ordering::Acquire)));
         nodes.map(|node| (node.frames(), *node.charges.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
-/// The nodes of a list, the newest first.
+/// Returns the nodes of a list, the newest first.
 fn nodes(head: *const Node) -> impl Iterator<Item = &'static Node> {
     // SAFETY: `head` is null or was read from a list by Acquire, so it points to a node that was written before, and that is
     // never freed nor changed.
     std::iter::successors(unsafe { head.as_ref() }, |node| node.older)
 }
 
-/// Writes the return addresses of the caller's stack, innermost first, and returns how many. Those of a goroutine end where
-/// the goroutine's stack ends.
+/// Writes the return addresses of the caller's stack, innermost first, and returns their number. In a goroutine the
+/// walk ends where the goroutine's stack ends.
 fn walk(frames: &mut [usize; DEPTH]) -> usize {
     let stack = stack_addresses();
     let (mut depth, mut is_in_stack) = (0, false);
@@ -141,7 +141,7 @@ crate::shim::system::thread_local! {
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A random number: splitmix64 on a state of the calling thread.
+/// Returns a random number: splitmix64 on a state of the calling thread.
 pub(super) fn random() -> u64 {
     static SEED: AtomicU64 = AtomicU64::new(1);
     RANDOM.with(|state| {

@@ -1,7 +1,7 @@
 //! A box in the memory of the system's allocator.
 //!
-//! The profiles use no other memory while they count: the global allocator may be a user's, and may wait for a lock that is
-//! profiled, whose waiter or owner is in a profile's code.
+//! The profiles use no other memory while they count. The global allocator may be user code, and may wait for a
+//! profiled lock, while the owner or a waiter of that lock is running the code of a profile.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::{Deref, DerefMut};
@@ -15,7 +15,7 @@ unsafe impl<T: Send> Send for SystemBox<T> {}
 impl<T> SystemBox<T> {
     const IS_SIZED: () = assert!(size_of::<T>() > 0);
 
-    /// Moves `value` into a box. None: there is no memory.
+    /// Moves `value` into a box. Returns `None` if there is no memory.
     pub(super) fn new(value: T) -> Option<Self> {
         const { Self::IS_SIZED };
         // SAFETY: the size of the layout is not zero.
@@ -25,7 +25,7 @@ impl<T> SystemBox<T> {
         Some(Self(place))
     }
 
-    /// Never frees the value.
+    /// Gives up the box without freeing the value, and returns the address of the value.
     pub(super) fn leak(self) -> NonNull<T> {
         std::mem::ManuallyDrop::new(self).0
     }

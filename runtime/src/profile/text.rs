@@ -1,4 +1,4 @@
-//! Addresses as functions, and profiles for flame graphs.
+//! The lookup of the functions at addresses, and the output of profiles for flame graphs.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -7,22 +7,23 @@ use std::io::{self, Write};
 use super::{Frame, Profile};
 use crate::goroutine::of_the_user;
 
-/// The functions at return addresses that have been looked up: each look takes microseconds.
+/// A cache of the functions at return addresses, because each lookup takes microseconds.
 #[derive(Default)]
 pub(super) struct Symbols(HashMap<usize, Vec<Frame>>);
 
-/// The functions on a stack, innermost first: from the outermost call into this project to the first function of the goroutine.
+/// Returns the functions on a stack, innermost first: from the outermost call into this project to the first function
+/// of the goroutine.
 pub(super) fn frames_of_the_user(addresses: &[usize], symbols: &mut Symbols) -> Vec<Frame> {
     let at = |address| symbols.0.entry(address).or_insert_with(|| resolve(address)).clone();
     let frames: Vec<Frame> = addresses.iter().copied().flat_map(at).collect();
     let range = of_the_user(&frames, |frame| &frame.function);
-    // The function of ours that the user called.
+    // The function of this project that the user called.
     let calls =
         frames[..range.start].iter().rposition(|frame| frame.function.trim_start_matches('<').starts_with("sudog_"));
     frames[calls.unwrap_or(range.start)..range.end].to_vec()
 }
 
-/// The functions at a return address: those that are inlined there come first.
+/// Returns the functions at a return address, with the functions that are inlined there first.
 fn resolve(address: usize) -> Vec<Frame> {
     let mut frames = Vec::new();
     // The call is before the address to which it returns.
@@ -42,7 +43,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     ///
     /// # Examples
     ///

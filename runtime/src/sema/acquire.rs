@@ -1,4 +1,5 @@
-//! The acquirer's slow path. `table.rs` lists the steps of acquirer and releaser side by side.
+//! The slow path of an acquire: there is no permit at first. `table.rs` lists the steps of acquirer and releaser side
+//! by side.
 //!
 //! | step of the waiter | afterwards |
 //! |---|---|
@@ -72,8 +73,8 @@ impl<Q: BucketQueue> Drop for AbandonOnPanic<'_, Q> {
 }
 
 impl<Q: BucketQueue> Bucket<Q> {
-    /// Does steps 1 to 4 of the acquirer: takes a permit after all (`None`), or queues the sudog and leaves the lock to
-    /// the caller.
+    /// Does steps 1 to 4 of the acquirer (see `table.rs`). Returns `None` if a permit has been taken after all.
+    /// Otherwise the sudog has been queued, and the returned guard holds the bucket's lock.
     ///
     /// # Safety
     ///
@@ -120,8 +121,8 @@ impl<Q: BucketQueue> Bucket<Q> {
         queued
     }
 
-    /// Gives up a waiter that may be queued, or unlinked by another G. Loses nothing: a permit or a wake-up that the
-    /// waiter has just been given goes to the next waiter.
+    /// Ends the wait of a waiter, which may be queued, or may have been unlinked by another G. Loses nothing: a permit
+    /// or a wake-up that the waiter has just been given goes to the next waiter.
     #[cold]
     pub(super) fn abandon(&self, count: &AtomicU32, sudog: &Sudog) {
         if self.leave(sudog) {
@@ -146,7 +147,7 @@ impl<Q: BucketQueue> Bucket<Q> {
     }
 }
 
-/// Returns the result of a wait whose waiter was readied. `None`: a newcomer took the permit.
+/// Returns the result of a wait whose waiter was readied, or `None` if a newcomer took the permit.
 #[inline]
 pub(super) fn wait_result(count: &AtomicU32, sudog: &Sudog) -> Option<Result<(), WaitError>> {
     sudog.end_wait();

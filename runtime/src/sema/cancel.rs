@@ -7,9 +7,9 @@
 //!                  Sudog, Node, or what a crate of this project waits in
 //! ```
 //!
-//! Lock order: the cancel's list, then the waiter's queue. A waiter registers before it waits, and cannot return before
-//! its registration has left the list. So while a cancel holds the list's lock, everything to which the list refers is
-//! alive.
+//! Lock order: first the lock of the cancel's list, then the lock of the waiter's queue. A waiter registers before it
+//! waits, and cannot return before its registration has left the list. So while a cancel holds the list's lock,
+//! everything to which the list refers is alive.
 
 use std::marker::PhantomPinned;
 use std::pin::Pin;
@@ -23,7 +23,8 @@ use crate::chan::Claim;
 use crate::shim::{AtomicBool, Cell, Ordering};
 use crate::{G, goroutine};
 
-/// A handle that ends every limited wait that refers to the handle: waits under way, and later waits.
+/// A handle that ends waits. A wait refers to the handle by its [`WaitLimit`](super::WaitLimit); a cancel ends all
+/// these waits, those under way and later ones.
 ///
 /// A handle may serve any number of waits, on any semaphores. A cancelled handle stays cancelled.
 ///
@@ -60,7 +61,8 @@ unsafe impl Send for List {}
 pub struct Registration {
     cancel: *const Cancel,
     waiter: Waiter,
-    /// True while the entry is in the list. This field and the remaining ones belong to the holder of the list's lock.
+    /// True while the entry is in the list. Only the holder of the list's lock accesses this field and the fields
+    /// below.
     entered: Cell<bool>,
     next: Cell<Option<NonNull<Registration>>>,
     prev: Cell<Option<NonNull<Registration>>>,
@@ -75,11 +77,11 @@ enum Waiter {
     Other(*const dyn CancelledWait, *const G),
 }
 
-/// A waiter in a queue that is not the runtime's own. For the crates of this project.
+/// A waiter in a queue of another crate. For the crates of this project.
 #[doc(hidden)]
 pub trait CancelledWait {
-    /// Takes the waiter out of the queue, under the queue's lock. Returns false if the waiter is not in the queue: it
-    /// has not joined yet, or the peer that has taken it out readies it.
+    /// Takes the waiter out of the queue, under the queue's lock. Returns false if the waiter is not in the queue: the
+    /// waiter has not joined the queue yet, or a peer has taken the waiter out and readies it.
     fn leave(&self) -> bool;
 }
 
@@ -99,7 +101,8 @@ impl Cancel {
         Self { cancelled: AtomicBool::new(true), waiters: CountedLock::new(List { first: None }) }
     }
 
-    /// Ends the waits. When this function returns, each waiter has been granted a permit or has been told to give up.
+    /// Ends all waits that refer to this handle. When this function returns, each waiter has been granted a permit or
+    /// has been told to give up.
     ///
     /// Takes time in proportion to the number of waiters. A second call finds nothing to do. A goroutine that has run
     /// for long yields here, after the last wait has ended.
@@ -123,11 +126,11 @@ impl Cancel {
         self.waiters.lock().end_all();
     }
 
-    /// Ends the waits that begin from now on, and no wait that is under way: the caller is to call
+    /// Ends the waits that begin from now on, but no wait that is under way. The caller must call
     /// [`Cancel::cancel_and_go_on`] afterwards. For the crates of this project.
     #[doc(hidden)]
     pub fn end_later_waits(&self) {
-        // Release: a waiter that sees the flag also sees the canceller's earlier writes.
+        // Use Release, so that a waiter that sees the flag also sees the canceller's earlier writes.
         self.cancelled.store(true, Ordering::Release);
     }
 
@@ -138,7 +141,7 @@ impl Cancel {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Creates an entry for a wait in `bucket`, not yet listed.
+    /// Creates an entry for a wait in `bucket`. The entry is not yet in the handle's list.
     ///
     /// # Safety
     ///
@@ -149,7 +152,7 @@ impl Cancel {
         Registration::new(self, Waiter::Sudog(bucket, unsafe { sudog.as_queued() }))
     }
 
-    /// Creates an entry for a wait in `list`, not yet listed.
+    /// Creates an entry for a wait in `list`. The entry is not yet in the handle's list.
     ///
     /// # Safety
     ///
@@ -160,7 +163,7 @@ impl Cancel {
 }
 
 impl Cancel {
-    /// Creates an entry for a wait that ends when `claim` is taken. The entry is not yet listed.
+    /// Creates an entry for a wait that ends when `claim` is taken. The entry is not yet in the handle's list.
     ///
     /// # Safety
     ///
@@ -173,15 +176,16 @@ impl Cancel {
 }
 
 impl Cancel {
-    /// Creates an entry for a wait in another queue, not yet listed. For the crates of this project.
+    /// Creates an entry for a wait in a queue of another crate. The entry is not yet in the handle's list. For the
+    /// crates of this project.
     ///
     /// # Safety
     ///
     /// - `wait` and `g` outlive the result.
     /// - When `wait` has left its queue by [`CancelledWait::leave`], only this handle readies `g`; and the waiter waits
     ///   for that `ready`.
-    /// - `g` is the waiter's. The waiter enters the result at most once. The result stays pinned in the waiter's frame,
-    ///   and the waiter drops it there, after all entries that the waiter has entered later.
+    /// - `g` is the waiter's G. The waiter calls [`Registration::enter`] at most once. The result stays pinned in the
+    ///   waiter's frame, and the waiter drops it there, after all entries that the waiter has entered later.
     #[doc(hidden)]
     pub unsafe fn registration_of(&self, wait: &dyn CancelledWait, g: &G) -> Registration {
         // SAFETY: the transmute only forgets a lifetime; `wait` is alive while the entry exists, by the contract of
@@ -205,7 +209,7 @@ impl Registration {
         }
     }
 
-    /// Lists the entry. Returns false if the handle has been cancelled already.
+    /// Puts the entry into the handle's list. Returns false if the handle has been cancelled already.
     pub fn enter(self: Pin<&Self>) -> bool {
         // SAFETY: `new` was given a reference to the `Cancel`, which outlives this value.
         let cancel = unsafe { &*self.cancel };
@@ -220,8 +224,8 @@ impl Registration {
 }
 
 impl Drop for Registration {
-    /// Takes the entry out of the list, if it is listed. When this function returns, no cancel uses the queue because
-    /// of the entry.
+    /// Takes the entry out of the handle's list, if the entry is in the list. When this function returns, no cancel
+    /// uses the queue because of the entry.
     fn drop(&mut self) {
         // SAFETY: `new` was given a reference to the `Cancel`, which outlives this value.
         let mut waiters = unsafe { &*self.cancel }.waiters.lock();
@@ -232,7 +236,7 @@ impl Drop for Registration {
 }
 
 impl List {
-    /// Ends all waits whose entries are listed.
+    /// Ends all waits whose entries are in this list.
     fn end_all(&mut self) {
         while let Some(first) = self.first {
             // SAFETY: `first` is listed, and its waiter cannot remove it without the list's lock, so the entry is

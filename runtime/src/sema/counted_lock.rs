@@ -13,16 +13,17 @@
 //! | unlock, and uncount some waiters | a compare-exchange, which clears `SLEEPERS`; if that was set: wake a sleeper |
 //! | read the count | a load, without the lock |
 //!
-//! A thread that has slept sets `SLEEPERS` as it takes the lock, because others may sleep too. So each unlock wakes one
-//! sleeper until none is left. Only holders of the lock write the count. Counting and locking are one step, so a waiter
-//! executes two locked instructions, where a lock and a separate counter take three; and so does the waiter's waker.
+//! A thread that has slept sets `SLEEPERS` as it takes the lock, because other threads may sleep too. So each unlock
+//! wakes a sleeper until no sleeper is left. Only holders of the lock write the count. Counting and locking are one
+//! step, so a waiter and its waker execute two locked instructions each; with a separate counter beside the lock they
+//! would execute three each.
 //!
-//! Orderings. The lock: Acquire at the lock, Release at the unlock. The count: an increment is one half of
-//! the Dekker pair of `table.rs`, and SeqCst; so is the load. A decrement may become visible late.
+//! Orderings: a lock has Acquire, an unlock has Release. An increment of the count and a load of the count are the two
+//! halves of the Dekker pair of `table.rs`, so both are SeqCst. A decrement may become visible late.
 //!
-//! The count has 30 bits: that many waiters in one bucket take more than 100 GiB of memory.
+//! The count has 30 bits, which is enough: so many waiters in one bucket would take more than 100 GiB of memory.
 //!
-//! No memory is touched after the unlock: the futex wake uses the address as a key.
+//! After the unlock a thread does not touch the lock's memory: the futex wake uses the address only as a key.
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -32,9 +33,10 @@ use crate::shim::{self, AtomicU32, Ordering, futex};
 
 const LOCKED: u32 = 1;
 const SLEEPERS: u32 = 2;
-/// The value of a waiter in the count.
+/// The amount by which a waiter increases the word: the lowest bit of the count.
 const ONE: u32 = 4;
-/// The number of checks of the word before a thread assumes that the holder was preempted.
+/// The number of times that a thread checks the word before the thread assumes that the holder was preempted, and
+/// sleeps.
 #[cfg(not(sudog_loom))]
 const SPINS: u32 = 100;
 #[cfg(sudog_loom)]
@@ -52,7 +54,7 @@ unsafe impl<T: Send> Sync for CountedLock<T> {}
 /// A guard of the lock: the lock is held until the guard is dropped.
 pub(super) struct Guard<'a, T> {
     lock: &'a CountedLock<T>,
-    /// The number of waiters that the unlock uncounts.
+    /// The number by which the unlock reduces the count.
     uncounted: u32,
     _thread: PhantomData<*const ()>,
 }
@@ -64,7 +66,8 @@ impl<T> CountedLock<T> {
         }
     }
 
-    /// Returns the number of waiters in the queue, plus the waiters that are about to join: never fewer.
+    /// Returns the count: the waiters in the queue, and the waiters that are about to join. The count is never less
+    /// than the number of waiters in the queue.
     #[inline]
     pub(super) fn count(&self) -> u32 {
         self.word.load(Ordering::SeqCst) / ONE
@@ -75,7 +78,7 @@ impl<T> CountedLock<T> {
         self.lock_and_add(0)
     }
 
-    /// Locks, and counts another waiter.
+    /// Locks, and adds a waiter to the count.
     #[inline]
     pub(super) fn lock_and_count(&self) -> Guard<'_, T> {
         self.lock_and_add(ONE)

@@ -26,17 +26,18 @@ use crate::{AtomicU32, Coop, G};
 
 /// A future that takes a permit: made by [`semacquire_async`](super::semacquire_async).
 ///
-/// The future does nothing before its first poll; then it takes a permit, or joins the queue, first in, first out with
-/// threads and goroutines. The future keeps its place whichever task polls it.
+/// The future does nothing before its first poll. That poll takes a permit, or joins the queue, in which tasks, threads
+/// and goroutines are served first in, first out. The future keeps its place in the queue, whichever task polls the
+/// future.
 ///
 /// The future may be dropped at any time, and then takes no permit and loses none: a permit or a wake-up that the
-/// future had been given goes to the next waiter. The drop may take as long as a release that is under way on another
+/// future had been given goes to the next waiter. The drop may have to wait for a release that is under way on another
 /// thread.
 ///
-/// A future that has been polled must be polled again when its waker is woken, or dropped: the future may own a permit,
-/// or be the only waiter awake to take a permit from the counter. A future that is leaked (for example by `mem::forget`
-/// of a `Pin<Box<Acquire>>`) stays in the queue for ever, and swallows the permit or the wake-up that it is given.
-/// Memory stays safe: pinned memory may not be reused before the value has been dropped.
+/// A future that has been polled must be polled again when its waker is woken, or dropped: the future may own a permit
+/// already, or may be the only waiter that has been woken to take a permit from the counter. A future that is leaked
+/// (for example by `mem::forget` of a `Pin<Box<Acquire>>`) stays in the queue for ever, and swallows the permit or the
+/// wake-up that it is given. Memory stays safe: pinned memory may not be reused before the value has been dropped.
 #[must_use = "a future does nothing unless polled"]
 pub struct Acquire<'a, Q: BucketQueue = <Global as Table>::Queue> {
     bucket: &'a Bucket<Q>,

@@ -79,7 +79,7 @@ use crate::profile::QueuedWait;
 use crate::{AtomicU32, Instant};
 use table::sleep_at_once;
 
-/// The place at which a waiter joins the queue of its address.
+/// The end of the queue at which a waiter joins the other waiters of its address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
     /// The back: the usual place.
@@ -89,14 +89,15 @@ pub enum Order {
     Lifo,
 }
 
-/// The use that a release makes of the permit if there is a waiter.
+/// The way in which a release passes its permit on, if there is a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Wake {
     /// Adds the permit to the counter and wakes the first waiter, which must still take the permit: a newcomer may be
     /// faster.
     #[default]
     Normal,
-    /// Gives the permit to the first waiter, which owns it on waking up; a releaser that is a goroutine yields.
+    /// Gives the permit to the first waiter, which owns the permit when it wakes up. If the releaser is a goroutine, it
+    /// yields to other goroutines.
     Handoff,
     /// Gives the permit to the first waiter, as [`Wake::Handoff`] does, but the releaser goes on: a handoff as before
     /// Go 1.14.
@@ -332,9 +333,9 @@ pub fn semrelease_many(count: &AtomicU32, n: u32) {
     Global::table().release_many(count, n);
 }
 
-/// Gives `n` permits: one to each of the first `n` waiters, as a handoff does, but without yielding; if there are fewer
-/// waiters, the rest to the counter. For semaphores whose permits are meant for the present waiters, such as a wait
-/// group's.
+/// Gives a permit to each of the first `n` waiters, as a handoff does, but without yielding. If there are fewer than
+/// `n` waiters, adds the remaining permits to the counter. For semaphores whose permits are meant for the present
+/// waiters, such as a wait group's.
 ///
 /// A counter that would exceed `u32::MAX` ends the process. Once the last permit has been given the counter is not used
 /// any more: the acquirer of that permit may free it. A goroutine that has run for long yields at the end.
@@ -354,8 +355,8 @@ pub fn semgrant_many(count: &AtomicU32, n: u32) {
     Global::table().grant_many(count, n);
 }
 
-/// Returns the number of waiters of the semaphore at `count` at this moment. For tests and diagnostics: the answer is
-/// outdated on arrival, and finding the answer takes a walk along the queue under the bucket's lock.
+/// Returns the number of waiters of the semaphore at `count` at this moment. For tests and diagnostics: the answer may
+/// be outdated when it is returned, and the call walks along the queue under the bucket's lock.
 ///
 /// # Examples
 ///

@@ -2,7 +2,7 @@
 //!
 //! | state of a ticket | the ticket's node | next |
 //! |---|---|---|
-//! | `LISTED` | is in the list; the holder has something left to do before it waits (unlock a mutex) | `PARKED`, set by the holder; `NOTIFIED` |
+//! | `LISTED` | is in the list; the ticket's holder has something left to do before it waits (unlock a mutex) | `PARKED`, set by the holder; `NOTIFIED` |
 //! | `PARKED` | is in the list, or just unlinked by a notifier; the holder is parked, or about to park | the holder is readied |
 //! | `NOTIFIED` | is in no list; the notifier does not use the node any more | |
 //!
@@ -36,9 +36,9 @@ const NOTIFIED: u32 = 2;
 
 /// A list of waiters for a signal. Waiting allocates nothing: a waiter's node is on the waiter's stack.
 ///
-/// A notification reaches the tickets that are held when the notification comes. The notifier must know of a ticket by
-/// synchronising with the ticket's holder, as a rule through a mutex: the holder takes the ticket while it owns the
-/// mutex, and unlocks before it waits.
+/// A notification reaches the tickets that are held when the notification comes. To be sure to reach a ticket, the
+/// notifier must have synchronised with the ticket's holder, usually through a mutex: the holder takes the ticket while
+/// it owns the mutex, and unlocks before it waits.
 ///
 /// # Examples
 ///
@@ -94,11 +94,12 @@ pub(super) struct Node {
     prev: Cell<Option<NonNull<Node>>>,
 }
 
-/// A place in a [`NotifyList`]: the holder of the ticket gets the notifications that come from now on.
+/// A place in a [`NotifyList`]. The holder of the ticket gets the notifications that come after the ticket was taken.
 pub struct Ticket<'a> {
     list: &'a NotifyList,
     node: &'a Node,
-    /// The result of the wait, if the wait has ended: notified, or the reason why not.
+    /// The result of the wait, if the wait has ended: `Ok` if the holder was notified, or the limit that ended the
+    /// wait.
     over: Cell<Option<Result<(), WaitError>>>,
 }
 
@@ -111,7 +112,7 @@ impl NotifyList {
         }
     }
 
-    /// Takes a ticket, and runs `f` with the ticket. `f` should wait.
+    /// Takes a ticket, and runs `f` with the ticket. `f` should wait for a notification: see [`Ticket::wait`].
     ///
     /// If `f` does not wait, the ticket is given up when `f` ends; a signal that has come for that ticket goes to the
     /// next ticket.
@@ -139,7 +140,8 @@ impl NotifyList {
     /// A goroutine that has run for long yields here, after the notification.
     #[inline]
     pub fn notify_one(&self) {
-        // The taking of each ticket that this call must notify happens before this call.
+        // Each ticket that this call must notify was taken before this call (in the order of happens-before), so this
+        // load counts it.
         if self.list.count() > 0 {
             self.notify_first();
         }
@@ -225,8 +227,9 @@ impl NotifyList {
 unsafe fn notify(node: NonNull<Node>, ready: impl FnOnce(*const G)) {
     // SAFETY: `node` is alive until it is notified, as the caller has unlinked it, by the contract of this function.
     let state: *const AtomicU32 = unsafe { &raw const (*node.as_ptr()).state };
-    // Release: after the notification the holder sees the notifier's earlier writes. Acquire: the notifier sees the
-    // holder's `g`, if the holder has parked. A parked holder does not change the state any more, and need not read it.
+    // The Release lets the holder see the notifier's earlier writes after the notification. The Acquire lets the
+    // notifier see the holder's `g`, if the holder has parked. A parked holder does not change the state any more, and
+    // need not read it.
     // SAFETY: `state` is a field of `node`, which is alive until it is notified; if the holder has not parked, the
     // exchange is the last access.
     let parked = unsafe {
@@ -302,7 +305,7 @@ impl Ticket<'_> {
     ///
     /// # Errors
     ///
-    /// Returns the limit that came first. No notification was or will be for this ticket then.
+    /// Returns the limit that came first. No notification has been or will be given to this ticket.
     #[inline]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if let Some(over) = self.over.get() {
@@ -343,8 +346,8 @@ impl Ticket<'_> {
     fn sleep(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
         let g = G::current();
         self.node.g.set(&raw const g);
-        // Release: a notifier that reads PARKED sees `g`. Acquire: a holder that was notified sees the notifier's
-        // earlier writes.
+        // The Release lets a notifier that reads PARKED see `g`. The Acquire lets a holder that was notified see the
+        // notifier's earlier writes.
         if self.node.state.compare_exchange(LISTED, PARKED, Ordering::Release, Ordering::Acquire).is_err() {
             return Ok(());
         }
@@ -367,11 +370,12 @@ impl Ticket<'_> {
         listed
     }
 
-    /// Leaves the list; or passes on the signal that has come for this ticket, whose holder has not waited.
+    /// Takes the node out of the list. If a signal has come for this ticket, whose holder has not waited, passes that
+    /// signal on.
     #[cold]
     fn give_up(&self) {
         if !self.leave() {
-            // Acquire: the notifier has finished using the node.
+            // Use Acquire: after this load the notifier's use of the node has ended.
             while self.node.state.load(Ordering::Acquire) != NOTIFIED {
                 shim::yield_now();
             }

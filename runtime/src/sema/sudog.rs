@@ -1,4 +1,4 @@
-//! Sudog: a G in a queue, the entry that a waiter keeps on its own stack.
+//! Sudog: the entry of a G in a queue. A waiter keeps its sudog on its own stack.
 //!
 //! | field | read and written |
 //! |---|---|
@@ -22,15 +22,16 @@ pub struct Sudog {
     pub addr: usize,
     /// A hash of the address, never 0: the sudog's priority as a node. Computed before the bucket's lock is taken.
     pub priority_seed: u32,
-    /// The treap: smaller addresses in `child[0]`, larger ones in `child[1]`.
+    /// The children in the treap: `child[0]` has the smaller addresses, `child[1]` the larger addresses.
     pub child: [Cell<Link>; 2],
     pub parent: Cell<Link>,
     /// The priority seed in the head of a treap's ring, 1 in the head of a list's ring; 0 in all other sudogs.
     pub priority: Cell<u32>,
-    /// The ring: the head's `prev` is the last waiter. A sudog that is alone is its own neighbour.
+    /// The next waiter in the ring of the waiters for `addr`. The head's `prev` is the last waiter. In a ring with a
+    /// single sudog, the sudog is its own neighbour.
     pub next: Cell<Link>,
     pub prev: Cell<Link>,
-    /// The wait in the mutex profile.
+    /// The state of this wait in the mutex profile.
     pub(crate) wait: QueuedWait,
     pub outcome: Cell<WaitOutcome>,
 }
@@ -38,7 +39,7 @@ pub struct Sudog {
 /// The state or the result of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitOutcome {
-    /// The sudog is not in a queue, and nothing has happened to it.
+    /// The sudog is in no queue, and no wait of the sudog has ended.
     Idle,
     /// The sudog is in a queue: the G that unlinks it sets one of the other values.
     Queued,
@@ -72,7 +73,7 @@ impl Sudog {
         }
     }
 
-    /// Notes in the mutex profile that the waiter is queued no more. Called by the waiter, without the bucket's lock.
+    /// Tells the mutex profile that the waiter has left the queue. Called by the waiter, without the bucket's lock.
     #[inline]
     pub(super) fn end_wait(&self) {
         self.wait.end(self.addr, matches!(self.outcome.get(), WaitOutcome::Woken | WaitOutcome::Granted));

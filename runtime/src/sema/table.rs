@@ -31,7 +31,8 @@ use crate::{AtomicU32, G, Instant, fatal, goroutine};
 /// The number of buckets of Go's table: a prime, against regular strides of addresses. (In a model, 1.)
 pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 
-/// The table in which acquirers wait that found a semaphore empty. The functions of [`sema`](super) use a global table.
+/// A table in which acquirers wait if they have found a semaphore without permits. The functions of [`sema`](super) use
+/// a global table.
 ///
 /// A separate table is for models, measurements and isolation: all calls on the same semaphore must use the same table.
 /// [`queue`](super::queue) lists the queues that a table's buckets can have: by default treaps, with the feature
@@ -72,7 +73,7 @@ pub(super) struct Bucket<Q> {
 pub struct WaitLimit<'a> {
     /// The time at which the waiter gives up.
     pub deadline: Option<Instant>,
-    /// The handle by which the waiter gives up once the handle is cancelled.
+    /// The handle whose cancellation makes the waiter give up.
     pub cancel: Option<&'a Cancel>,
 }
 
@@ -135,13 +136,13 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         Self { buckets: std::array::from_fn(bucket) }
     }
 
-    /// Takes a permit, and waits for a permit if there is none: [`semacquire_mutex`](super::semacquire_mutex).
+    /// Takes a permit, and waits for a permit if there is none: see [`semacquire_mutex`](super::semacquire_mutex).
     #[inline]
     pub fn acquire(&self, count: &AtomicU32, order: Order) {
         self.acquire_for(count, order, QueuedWait::for_lock());
     }
 
-    /// [`SemTable::acquire`], for a lock or for another wait.
+    /// Acquires as [`SemTable::acquire`] does. `wait` tells the mutex profile whether the wait is for a lock.
     #[inline]
     pub(super) fn acquire_for(&self, count: &AtomicU32, order: Order, wait: QueuedWait) {
         if !take(count) {
@@ -151,7 +152,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         }
     }
 
-    /// Takes a permit unless the limit comes first: [`semacquire_limited`](super::semacquire_limited).
+    /// Takes a permit, and gives up waiting at the limit: see [`semacquire_limited`](super::semacquire_limited).
     ///
     /// # Errors
     ///
@@ -180,7 +181,8 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         self.acquire_limited_for(count, order, limit, stand_by, QueuedWait::for_lock())
     }
 
-    /// [`SemTable::acquire_standing_by`], for a lock or for another wait.
+    /// Acquires as [`SemTable::acquire_standing_by`] does. `wait` tells the mutex profile whether the wait is for a
+    /// lock.
     #[inline]
     pub(super) fn acquire_limited_for(
         &self,
@@ -196,12 +198,13 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         if take(count) { Ok(()) } else { acquire_slow(self.bucket(key(count)), count, order, limit, stand_by, wait) }
     }
 
-    /// Returns a future that takes a permit: [`semacquire_mutex_async`](super::semacquire_mutex_async).
+    /// Returns a future that takes a permit: see [`semacquire_mutex_async`](super::semacquire_mutex_async).
     pub fn acquire_async<'a>(&'a self, count: &'a AtomicU32, order: Order) -> Acquire<'a, Q> {
         self.acquire_async_for(count, order, QueuedWait::for_lock())
     }
 
-    /// [`SemTable::acquire_async`], for a lock or for another wait.
+    /// Returns a future as [`SemTable::acquire_async`] does. `wait` tells the mutex profile whether the wait is for a
+    /// lock.
     pub(super) fn acquire_async_for<'a>(
         &'a self,
         count: &'a AtomicU32,
@@ -211,7 +214,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         Acquire::new(self.bucket(key(count)), count, order, wait)
     }
 
-    /// Gives a permit: [`semrelease`](super::semrelease).
+    /// Gives a permit: see [`semrelease`](super::semrelease).
     #[inline]
     pub fn release(&self, count: &AtomicU32, wake: Wake) {
         let (bucket, addr) = (self.bucket(key(count)), key(count));
@@ -232,7 +235,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         }
     }
 
-    /// Gives `n` permits: [`semrelease_many`](super::semrelease_many).
+    /// Gives `n` permits: see [`semrelease_many`](super::semrelease_many).
     #[inline]
     pub fn release_many(&self, count: &AtomicU32, n: u32) {
         let (bucket, addr) = (self.bucket(key(count)), key(count));
@@ -242,11 +245,11 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
                 if n == 1 { bucket.wake_one(addr) } else { bucket.wake_many(addr, n) }
             }
         }
-        // Also without permits: resetting a timer for which no goroutine waits calls this function.
+        // Make a safepoint even if `n` is 0: resetting a timer for which no goroutine waits calls this function.
         goroutine::safepoint();
     }
 
-    /// Gives `n` permits to the waiters: [`semgrant_many`](super::semgrant_many).
+    /// Gives `n` permits to the waiters: see [`semgrant_many`](super::semgrant_many).
     #[inline]
     pub fn grant_many(&self, count: &AtomicU32, n: u32) {
         let bucket = self.bucket(key(count));
@@ -258,7 +261,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         goroutine::safepoint();
     }
 
-    /// Returns the number of waiters of this semaphore: [`waiters`](super::waiters).
+    /// Returns the number of waiters of this semaphore: see [`waiters`](super::waiters).
     #[must_use]
     pub fn waiters(&self, count: &AtomicU32) -> usize {
         self.bucket(key(count)).lock().len(key(count))
@@ -266,7 +269,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
 
     #[inline]
     fn bucket(&self, addr: usize) -> &Bucket<Q> {
-        // Go's hash. Two semaphores in one aligned 8 bytes always share a bucket.
+        // Use Go's hash. Two semaphores in the same aligned 8 bytes always share a bucket.
         &self.buckets[(addr >> 3) % N]
     }
 }
@@ -306,7 +309,8 @@ pub(super) fn sleep_at_once(_woken: &dyn Fn() -> bool) {}
 /// Takes a permit if there is one.
 #[inline]
 pub(super) fn take(count: &AtomicU32) -> bool {
-    // SeqCst: the slow path's test is one side of the Dekker pair; elsewhere Acquire is enough, and costs the same.
+    // Use SeqCst, because the slow path's test is one side of the Dekker pair. Elsewhere Acquire would be enough, and
+    // costs the same.
     let mut permits = count.load(Ordering::SeqCst);
     while permits > 0 {
         match count.compare_exchange_weak(permits, permits - 1, Ordering::SeqCst, Ordering::SeqCst) {
@@ -317,7 +321,8 @@ pub(super) fn take(count: &AtomicU32) -> bool {
     false
 }
 
-/// Adds permits that any acquirer may take. Release (in SeqCst) makes the releaser's writes visible to the acquirer.
+/// Adds permits that any acquirer may take. The SeqCst access includes a Release, which makes the releaser's writes
+/// visible to the acquirer.
 #[inline]
 pub(super) fn add(count: &AtomicU32, n: u32) {
     if count.fetch_add(n, Ordering::SeqCst) > u32::MAX - n {
@@ -325,7 +330,7 @@ pub(super) fn add(count: &AtomicU32, n: u32) {
     }
 }
 
-/// Unlocks, then readies a waiter that the caller has unlinked under this lock.
+/// Unlocks the bucket, and then readies the waiter `s`, which the caller has unlinked under this lock.
 #[inline]
 fn ready<Q>(queue: Guard<'_, Q>, s: SudogPtr, addr: usize) {
     let mut released = Released::new();
@@ -351,7 +356,7 @@ impl<Q: BucketQueue> Bucket<Q> {
         self.queue.lock_and_count()
     }
 
-    /// Does step 2 of the releaser.
+    /// Does step 2 of the releaser: see the table at the head of this file.
     #[inline]
     fn has_waiters(&self) -> bool {
         self.queue.count() != 0
@@ -373,8 +378,8 @@ impl<Q: BucketQueue> Bucket<Q> {
         WakeBatch::new(self, addr, n).run();
     }
 
-    /// Gives a permit to the first waiter, past `count`; without a waiter, adds the permit to `count` and returns
-    /// false.
+    /// Gives a permit to the first waiter directly, without adding it to `count`. If there is no waiter, adds the
+    /// permit to `count`, and returns false.
     #[cold]
     fn grant_one(&self, count: &AtomicU32) -> bool {
         let mut queue = self.lock();
@@ -392,13 +397,14 @@ impl<Q: BucketQueue> Bucket<Q> {
         }
     }
 
-    /// Gives a permit as [`Bucket::grant_one`] does; then the caller yields.
+    /// Gives a permit as [`Bucket::grant_one`] does. If a waiter has got the permit, yields to other goroutines;
+    /// otherwise makes a safepoint.
     pub(super) fn hand_off(&self, count: &AtomicU32) {
         if self.grant_one(count) { goroutine::give_way() } else { goroutine::safepoint() }
     }
 }
 
-/// A bucket with any type of queue: a cancel has waiters of all tables on its list.
+/// A bucket without the type of its queue, because the list of a cancel contains waiters of all tables.
 pub(super) trait CancelIn {
     /// Unlinks a waiter because of a cancel. Returns true if the waiter was still queued; the caller must ready it
     /// then.

@@ -1,4 +1,4 @@
-//! WakeBatch: wakes several waiters in one release.
+//! `WakeBatch`: the part of a release that wakes several waiters.
 
 use std::task::Waker;
 
@@ -10,17 +10,18 @@ use crate::g::ReadyBatch;
 use crate::panics::Panics;
 use crate::profile::Released;
 
-/// The number of waiters that one hold of the lock unlinks at most: the waiters' wakers need space on the stack.
+/// The maximum number of waiters that are unlinked under one hold of the lock. The number is limited because the
+/// waiters' wakers are stored on the stack.
 const BATCH: usize = 32;
 
 /// A batch that wakes several waiters of an address. All unlinked waiters are readied before any task's waker is
 /// called, because a waker is user code. A waker may drop another task, which would wait for a `ready` that comes
-/// later. Or a waker may panic: then the other wakers are called all the same, and may panic too; the first panic goes
-/// on.
+/// later. A waker may also panic: then the other wakers are called all the same, and may panic too, and the first panic
+/// is resumed at the end.
 pub(super) struct WakeBatch<'a, Q: BucketQueue> {
     bucket: &'a Bucket<Q>,
     addr: usize,
-    /// The counter, if the waiters are granted permits and not just woken.
+    /// The counter, if each waiter is given a permit; `None` if the waiters are just woken.
     grants: Option<&'a AtomicU32>,
     left: u32,
     released: Released,

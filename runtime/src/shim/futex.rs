@@ -20,7 +20,8 @@ type Word = i64;
 type Word = libc::c_long;
 
 impl From<Duration> for Timeout {
-    /// Converts, and shortens to the longest time that the kernel can count.
+    /// Converts a time. A longer time than the kernel can represent becomes the longest time that the kernel can
+    /// represent.
     fn from(time: Duration) -> Self {
         Self { seconds: time.as_secs().try_into().unwrap_or(Word::MAX), nanoseconds: time.subsec_nanos() as Word }
     }

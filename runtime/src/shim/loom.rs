@@ -182,9 +182,9 @@ impl Parker {
         self.ready.load(Ordering::Relaxed)
     }
 
-    /// Blocks until `unpark` (returns true), or returns false at once if there is a deadline: a deadline has always
-    /// passed already. That is the hardest case and contains the others: the threads that race with the deadline may
-    /// run at any point between the unlocking of the queue and the waiter's return to it.
+    /// Blocks until `unpark`, and returns true. If there is a deadline, returns false instead of blocking, as if the
+    /// deadline had passed already. This is the hardest case and contains all other cases: the threads that race with
+    /// the deadline may run at any point between the unlocking of the queue and the waiter's return to it.
     pub fn park(&self, deadline: Option<Instant>) -> bool {
         // Use RMWs for both accesses, which loom orders: a load could miss a store whose unpark has already happened.
         let mut slept = false;

@@ -1,5 +1,5 @@
-//! The only access to atomics, cells, locks, threads and clocks: `std`'s, loom's under `--cfg sudog_loom`, or the simulated
-//! machine's under `--cfg sudog_sim`.
+//! The only module through which this crate uses atomics, cells, locks, threads and clocks: `std`'s, loom's under
+//! `--cfg sudog_loom`, or the simulated machine's under `--cfg sudog_sim`.
 //!
 //! The cfgs are this project's own, so a user's `--cfg loom`, for models of the user's code, does not affect this
 //! project.

@@ -2,7 +2,7 @@
 
 use super::{AtomicU32, Instant, Ordering, futex};
 
-/// Neither side has acted.
+/// Neither `park` nor `unpark` has been called.
 const EMPTY: u32 = 0;
 /// The thread sleeps on the word, or is about to.
 const PARKED: u32 = 1;
@@ -24,7 +24,7 @@ impl Parker {
 
     /// Blocks until `unpark` (returns true, and the parker can be used again) or until `deadline` (returns false).
     pub fn park(&self, deadline: Option<Instant>) -> bool {
-        // Acquire on failure pairs with the Release in `unpark`: the waiter sees the waker's earlier writes.
+        // The Acquire on failure pairs with the Release in `unpark`: the waiter sees the waker's earlier writes.
         let seen = self.0.compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Acquire);
         if seen != Err(READY) {
             loop {
@@ -37,7 +37,7 @@ impl Parker {
                 }
             }
         }
-        // Relaxed: the only `unpark` of this round has happened, so no other thread writes to the word.
+        // Relaxed is enough: the only `unpark` of this round has happened, so no other thread writes to the word.
         self.0.store(EMPTY, Ordering::Relaxed);
         true
     }

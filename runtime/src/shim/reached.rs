@@ -69,7 +69,7 @@ pub fn times(state: &str) -> u64 {
     MARKS.with_borrow(|marks| marks.get(state).copied().unwrap_or(0))
 }
 
-/// Runs `block`, in which a thread blocks.
+/// Runs `block`, in which the calling thread blocks, and marks the sleep.
 pub(super) fn sleep<T>(block: impl FnOnce() -> T) -> T {
     mark(SLEEPS);
     ASLEEP.set(ASLEEP.get() + 1);
@@ -81,7 +81,7 @@ pub(super) fn sleep<T>(block: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The states that a call has reached.
+/// The states that the closure of a call of [`during`] has reached.
 #[derive(Debug)]
 pub struct CallStates(Vec<&'static str>);
 

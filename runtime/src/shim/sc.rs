@@ -21,7 +21,7 @@ use std::{env, process};
 use loom::sync::atomic;
 pub use loom::sync::atomic::Ordering;
 
-/// The side of a SeqCst access on which its fence stands.
+/// A convention: the position of the fence that stands for the sequential consistency of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sc {
     /// The fence stands after each store and read-modify-write.
@@ -152,7 +152,7 @@ fn before_load(ordering: Ordering) {
     }
 }
 
-/// Places the fence after an access that has written.
+/// Executes the fence after an access that has written, if the convention asks for that fence.
 #[track_caller]
 fn after_write(what: &'static str, ordering: Ordering) {
     if is_sc(what, ordering) && SC.get() == Sc::AfterWrites {
@@ -167,7 +167,7 @@ pub fn fence(ordering: Ordering) {
     atomic::fence(if weakened { Ordering::AcqRel } else { ordering });
 }
 
-/// Returns the load's ordering without the place in the total order.
+/// Returns the ordering of a load, with Acquire instead of SeqCst.
 fn load_part(ordering: Ordering) -> Ordering {
     if ordering == Ordering::SeqCst { Ordering::Acquire } else { ordering }
 }

@@ -12,7 +12,8 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Executes a full fence between plain accesses of two threads that each write, then read the other's write.
+/// Executes a full fence: for two threads, each of which writes a word, calls this function, and then reads the word
+/// that the other thread writes.
 #[inline(always)]
 pub fn full_fence() {
     // The standard fence compiles to `mfence`, which takes several times as long as a locked instruction. It also
@@ -70,7 +71,7 @@ pub fn yield_now() {
 #[inline]
 pub fn num_cpus() -> u32 {
     static CPUS: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: every thread that asks gets the same answer, and no other data depends on it.
+    // Relaxed is enough: every thread that asks gets the same answer, and no other data depends on the answer.
     match CPUS.load(Ordering::Relaxed) {
         0 => {
             let cpus = ask_num_cpus().max(1);
@@ -98,7 +99,7 @@ pub fn processor() -> Option<u32> {
     None
 }
 
-/// The processor time of a thread, for which other threads may ask.
+/// A clock of the processor time that a thread has used. Other threads may read this clock.
 pub struct ThreadClock(AtomicI32);
 
 impl ThreadClock {
@@ -137,8 +138,8 @@ impl ThreadClock {
     }
 }
 
-/// Asks the system for the number of processors. Waiting must not allocate, and `available_parallelism` allocates, as
-/// it reads the cgroup's quota.
+/// Asks the system for the number of processors. Does not call `available_parallelism`, which reads the cgroup's quota
+/// and allocates for that: waiting must not allocate.
 #[cfg(target_os = "linux")]
 #[cold]
 fn ask_num_cpus() -> u32 {

@@ -83,7 +83,7 @@ impl<T> Channel for Core<T> {
     }
 }
 
-/// A case, as the algorithm sees it.
+/// A case without the types of its handle and value: the view of a case that the algorithm of a select uses.
 #[derive(Clone, Copy)]
 pub struct CaseRef<'a> {
     pub(super) dir: Dir,
@@ -91,13 +91,13 @@ pub struct CaseRef<'a> {
     pub(super) channel: Option<&'a dyn Channel>,
     /// The address of a slot for a value of the channel's type.
     pub(super) slot: *mut (),
-    /// True if there is a value in the slot.
+    /// The address of the slot's flag: true if the slot has a value.
     pub(super) full: *const Cell<bool>,
 }
 
 impl CaseRef<'_> {
-    /// Sends or receives, if the case can be done. Returns whether the case was done because the channel is closed, and
-    /// the peer that the caller must wake.
+    /// Does the send or the receive of the case, if that is possible now; returns `None` if not. The returned flag is
+    /// true if the case was done because the channel is closed. The caller must wake the returned peer.
     ///
     /// # Safety
     ///
@@ -130,8 +130,8 @@ impl CaseRef<'_> {
         if is_task && self.dir == Dir::Send && buffered() { Dir::Reserve } else { self.dir }
     }
 
-    /// Finishes the case of a thread or a goroutine. Returns whether a close has ended the case. A receive that a close
-    /// has woken tries once more.
+    /// Finishes the case of a thread or a goroutine. Returns whether a close has ended the case. If a close has woken a
+    /// receive, this call tries to receive once more.
     ///
     /// # Safety
     ///
@@ -204,7 +204,8 @@ impl CaseRef<'_> {
         (closed, peers)
     }
 
-    /// Undoes the step of a peer for a case whose select will return nothing, as far as that step can be undone.
+    /// Undoes the step that a peer has done for this case, as far as possible, because the select gives up and returns
+    /// nothing.
     ///
     /// # Safety
     ///
@@ -268,7 +269,7 @@ impl<T> Slot<T> {
         self.full.set(false);
     }
 
-    /// Takes the value out, if there is one.
+    /// Takes the value out of the slot, if the slot has a value.
     pub fn take(&self) -> Option<T> {
         if !self.full.replace(false) {
             return None;
@@ -297,7 +298,7 @@ pub struct RecvCase<'a, P: RecvPort + ?Sized> {
 }
 
 impl<'a, P: RecvPort + ?Sized> RecvCase<'a, P> {
-    /// Makes the case. The macro calls this at the position of the case in the list.
+    /// Makes the case. `select!` puts this call into its list of cases.
     #[inline]
     pub fn new(port: &'a P) -> Self {
         Self { port, slot: Slot::empty() }
@@ -311,7 +312,7 @@ pub struct SendCase<'a, P: SendPort + ?Sized> {
 }
 
 impl<'a, P: SendPort + ?Sized> SendCase<'a, P> {
-    /// Makes the case. The macro calls this at the position of the case in the list.
+    /// Makes the case. `select!` puts this call into its list of cases.
     #[inline]
     pub fn new(port: &'a P, value: P::Item) -> Self {
         Self { port, slot: Slot::new(value) }
@@ -327,7 +328,7 @@ pub struct SendFromCase<'a, 'v, P: SendPort + ?Sized> {
 }
 
 impl<'a, 'v, P: SendPort + ?Sized> SendFromCase<'a, 'v, P> {
-    /// Makes the case. The macro calls this at the position of the case in the list.
+    /// Makes the case. `select!` puts this call into its list of cases.
     #[inline]
     pub fn new(port: &'a P, from: &'v mut Option<P::Item>) -> Self {
         let slot = from.take().map_or_else(Slot::empty, Slot::new);
@@ -351,7 +352,7 @@ pub struct FutureCase<F: Future> {
 }
 
 impl<F: Future> FutureCase<F> {
-    /// Makes the case. The macro calls this at the position of the case in the list.
+    /// Makes the case. `select!` puts this call into its list of cases.
     #[inline]
     pub fn new(future: impl IntoFuture<IntoFuture = F>) -> Self {
         Self { future: UnsafeCell::new(Some(future.into_future())), output: Cell::new(None) }
@@ -362,13 +363,13 @@ impl<F: Future> FutureCase<F> {
 pub trait Case {
     type Output;
 
-    /// True if the case is a future, in a task.
+    /// True if the case is a future when the select runs in a task.
     const IS_FUTURE: bool = false;
 
-    /// True if the case is a future that needs a waker in a goroutine, too. False for a timer.
+    /// True if the case is a future that needs a waker even when the select runs in a goroutine. False for a timer.
     const HAS_WAKER: bool = Self::IS_FUTURE;
 
-    /// Returns the case as the algorithm sees it. The result is valid as long as the case is not moved.
+    /// Returns the case for the algorithm of the select. The result is valid as long as the case is not moved.
     fn describe(&self) -> CaseRef<'_>;
 
     /// Returns the timer, if the case is a timer. The result is valid as long as the case is not moved.
@@ -393,7 +394,7 @@ pub trait Case {
     /// The caller is the owner of the case.
     unsafe fn drop_future(&self) {}
 
-    /// Returns the result, once the case has been chosen. The caller calls this once.
+    /// Returns the result of the case, which has been chosen. The caller calls this once.
     #[track_caller]
     fn output(&self, closed: bool) -> Self::Output;
 }
@@ -483,24 +484,25 @@ impl<F: Future> Case for FutureCase<F> {
     }
 }
 
-/// All cases of a select: pairs of a case and a list, and at the end `()`.
+/// A list of all cases of a select: a pair of the first case and the list of the other cases, or `()` if there is no
+/// case.
 pub trait CaseList {
     /// The number of cases.
     const LEN: usize;
 
-    /// True if a case is a future, in a task.
+    /// True if a case is a future when the select runs in a task.
     const FUTURES: bool;
 
-    /// True if a case is a future that needs a waker in a goroutine, too. False for a timer.
+    /// True if a case is a future that needs a waker even when the select runs in a goroutine. A timer does not.
     const WAKERS: bool;
 
     /// The result of the chosen case.
     type Output;
 
-    /// Writes the cases into `into`. These are valid as long as the list is not moved.
+    /// Writes the cases into `into`. The written cases are valid as long as the list is not moved.
     fn describe<'a>(&'a self, into: &mut [CaseRef<'a>]);
 
-    /// Writes the timers among the cases into `into`, by index.
+    /// Writes the timer of each case, or `None`, into `into`, at the index of the case.
     #[cfg(all(unix, not(sudog_loom)))]
     fn timers<'a>(&'a self, into: &mut [Option<TimerRef<'a>>]);
 
@@ -527,7 +529,7 @@ pub trait CaseList {
     fn output(&self, chosen: Chosen) -> Self::Output;
 }
 
-/// The result of the chosen case, which is the first of a list, or in the rest of the list.
+/// The result of the chosen case of a list: of the first case, or of a case in the rest of the list.
 pub enum Either<A, B> {
     /// The result of the first case.
     First(A),
@@ -619,7 +621,7 @@ impl<C: Case, L: CaseList> CaseList for (C, L) {
 }
 
 impl CaseRef<'_> {
-    /// The value of an array's elements before `describe` fills the array.
+    /// A placeholder: the elements of an array have this value until `describe` fills the array.
     pub(in crate::chan) const NONE: Self =
         Self { dir: Dir::Recv, channel: None, slot: ptr::null_mut(), full: ptr::null() };
 }

@@ -15,8 +15,8 @@ use crate::chan::waiters::Waiter;
 use crate::goroutine;
 use crate::sema::{WaitError, WaitLimit};
 
-/// A select with any number of cases. Each case is a send, a receive or a future, together with a function of its
-/// result.
+/// A select with any number of cases. Each case is a send, a receive or a future, together with a function that gets
+/// the result of the case.
 ///
 /// A `Select` allocates for each case. For a fixed number of cases, use [`select!`](crate::select).
 ///
@@ -131,11 +131,11 @@ impl<'a, R> Select<'a, R> {
         Self { cases: Vec::new(), futures: false }
     }
 
-    /// Adds a receive, and a function of its result.
+    /// Adds a case that receives from `port`. If the case is chosen, `then` gets the result.
     ///
     /// # Panics
     ///
-    /// `reflect.Select: too many cases (max 65536)`.
+    /// Panics with `reflect.Select: too many cases (max 65536)` if the select has 65536 cases already.
     #[track_caller]
     pub fn recv<P>(&mut self, port: P, then: impl FnOnce(P::Received) -> R + 'a) -> &mut Self
     where
@@ -145,11 +145,12 @@ impl<'a, R> Select<'a, R> {
         self.add(Box::new(DynRecv { port, slot: Slot::empty(), then }))
     }
 
-    /// Adds a send, and a function of its result. The value is dropped if another case is chosen.
+    /// Adds a case that sends `value` to `port`. If the case is chosen, `then` gets the result; otherwise the value is
+    /// dropped.
     ///
     /// # Panics
     ///
-    /// `reflect.Select: too many cases (max 65536)`.
+    /// Panics with `reflect.Select: too many cases (max 65536)` if the select has 65536 cases already.
     #[track_caller]
     pub fn send<P>(&mut self, port: P, value: P::Item, then: impl FnOnce(P::Sent) -> R + 'a) -> &mut Self
     where
@@ -159,11 +160,12 @@ impl<'a, R> Select<'a, R> {
         self.add(Box::new(DynSend { port, slot: Slot::new(value), then }))
     }
 
-    /// Adds a future, and a function of its output. See `future(..)` of [`select!`](crate::select).
+    /// Adds a case that waits for `future`. If the case is chosen, `then` gets the future's output. See `future(..)` of
+    /// [`select!`](crate::select).
     ///
     /// # Panics
     ///
-    /// `reflect.Select: too many cases (max 65536)`.
+    /// Panics with `reflect.Select: too many cases (max 65536)` if the select has 65536 cases already.
     #[cfg(all(unix, not(sudog_loom)))]
     #[track_caller]
     pub fn future<F>(&mut self, future: F, then: impl FnOnce(F::Output) -> R + 'a) -> &mut Self
@@ -193,13 +195,13 @@ impl<'a, R> Select<'a, R> {
         self.cases.is_empty()
     }
 
-    /// Waits until a case can be done, and does that case. Waits for ever, if there is no case. The call uses the cases
-    /// up.
+    /// Waits until a case can be done, and does that case. Without any case, waits for ever. The call removes all cases
+    /// from the select.
     ///
     /// # Panics
     ///
-    /// If the chosen case is a send on a closed [`Chan`](crate::chan::Chan), or if the function of the chosen case
-    /// panics.
+    /// Panics if the chosen case is a send on a closed [`Chan`](crate::chan::Chan), or if the function of the chosen
+    /// case panics.
     #[track_caller]
     pub fn wait(&mut self) -> R {
         match self.wait_limited(&WaitLimit::default()) {
@@ -208,11 +210,11 @@ impl<'a, R> Select<'a, R> {
         }
     }
 
-    /// Waits as [`wait`](Self::wait) does, but gives up at a limit. The call uses the cases up.
+    /// Waits as [`wait`](Self::wait) does, but gives up at a limit. The call removes all cases from the select.
     ///
     /// # Errors
     ///
-    /// The limit that came first. No case has been done.
+    /// The error tells which limit ended the wait. No case has been done.
     ///
     /// # Panics
     ///
@@ -230,7 +232,8 @@ impl<'a, R> Select<'a, R> {
         Ok(finish(cases, chosen))
     }
 
-    /// Does a case that is ready. Returns `None` if no case is ready at this instant. The call uses the cases up.
+    /// Does a case that is ready. Returns `None` if no case is ready at this instant. The call removes all cases from
+    /// the select.
     ///
     /// # Panics
     ///

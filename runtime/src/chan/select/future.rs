@@ -1,18 +1,19 @@
 //! Select as a future: in an async task, and wherever a case is itself a future.
 //!
-//! | stage | its waiters | on poll | on drop |
+//! | stage of a [`SelectFuture`] | its waiters | on poll | on drop |
 //! |---|---|---|---|
 //! | `Apart` | are in no queue | tries each case, futures too; locks all channels, polls the cases, queues: `Queued` | the values of sends are dropped |
-//! | `Queued` | are in their queues, except those that a peer has taken | registers the waker. If readied: leaves the queues, `Over`. If not readied, and with futures: takes the claim, leaves the queues, `Apart`, and continues as in that stage | leaves the queues; a receive gives a value back that it was given, a send gives a place up that it was given |
+//! | `Queued` | are in their queues, except those that a peer has taken | registers the waker. If readied: leaves the queues, `Over`. If not readied, and with futures: takes the claim, leaves the queues, `Apart`, and continues as in that stage | leaves the queues. If a receive has been given a value, gives back that value. If a send has been given a place, gives up that place |
 //! | `Over` | are in no queue | panics | nothing |
 //!
-//! A future is polled only while no waiter is queued. Otherwise the future could become ready while a peer does a case,
-//! and the select could return only one of the two results. So a select that a future has woken, or that was woken for
-//! nothing, queues anew if that future is not ready after all; the select has lost its places in the queues then.
+//! A case that is a future is polled only while no waiter of the select is queued. Otherwise the future could become
+//! ready while a peer does another case, and the select could return only one of the two results. So if a select is
+//! woken, but not by a peer, the select leaves the queues and polls its futures. If no case is ready then, the select
+//! queues anew, and has lost its former places in the queues.
 //!
 //! No wake-up is lost: each future is polled after the waiters have left their queues and before they are queued again.
-//! So a future that becomes ready later wakes the task, and a peer that comes later finds a waiter, or the poll under
-//! the locks sees the state in which that peer left the channel.
+//! So a future that becomes ready later wakes the task. A peer that comes later finds a queued waiter, or has changed
+//! the channel before the poll under the locks, which then sees that change.
 
 use std::cell::{Cell, UnsafeCell};
 use std::fmt;
@@ -45,7 +46,8 @@ pub trait Cases {
     /// Returns whether the case with this index is a future.
     fn is_future(&self, index: usize) -> bool;
 
-    /// Returns room for two orders and the waiters, each as long as the number of cases.
+    /// Returns the room for the two orders of the cases (`order.rs`) and for the waiters: an element for each case in
+    /// each of the three.
     fn room(&self) -> Room;
 
     /// Polls the future with this index. Returns whether the future is ready.
@@ -135,10 +137,10 @@ impl<const N: usize, L: CaseList> Cases for StaticCases<N, L> {
 /// The future of a select, which does the first of several cases that can be done:
 /// [`select_async!`](crate::select_async) awaits this future.
 ///
-/// The future may be dropped at any time, and has done nothing then, except that a receiver may have taken the value of
-/// a send without a buffer. The promises of [`RecvFuture`](crate::chan::RecvFuture) and
-/// [`SendFuture`](crate::chan::SendFuture) hold for its cases. A future that has been polled must be polled again when
-/// its waker is woken, or be dropped.
+/// The future may be dropped at any time. A future that is dropped before it is ready has done no case, with one
+/// exception: if a channel has no buffer, a receiver may have taken the value of a send. The promises of
+/// [`RecvFuture`](crate::chan::RecvFuture) and [`SendFuture`](crate::chan::SendFuture) hold for its cases. A future
+/// that has been polled must be polled again when its waker is woken, or be dropped.
 #[must_use = "a future does nothing unless polled"]
 pub struct SelectFuture<C: Cases> {
     cases: C,
@@ -221,7 +223,7 @@ impl<C: Cases> SelectFuture<C> {
         };
         // Set the stage before the peers are woken, which may panic: a case must be done only once.
         self.stage.set(Stage::Over);
-        // SAFETY: the peers were taken out just now, are woken once, and are not used afterwards.
+        // SAFETY: the peers have just been taken out of their queues, are woken once, and are not used afterwards.
         unsafe { wake_all(peers) };
         // SAFETY: the caller is the owner of the cases. No case is queued, so nothing points to a case. The stage was
         // not `Over` before, so this is called once.
@@ -295,7 +297,8 @@ impl<C: Cases> SelectFuture<C> {
         polled.map(|polled| this.over(polled))
     }
 
-    /// Polls under all locks, and queues if no case is ready. The stage is `Apart`.
+    /// Polls the channels of all cases under all locks, and queues the waiters if no case is ready. The stage is
+    /// `Apart`.
     ///
     /// # Safety
     ///
@@ -406,7 +409,7 @@ mod until {
     #[must_use = "a future does nothing unless polled"]
     pub struct SelectUntil<C: Cases> {
         select: SelectFuture<C>,
-        /// The sleep until the deadline. `None` if the deadline is further away than the clock can count.
+        /// The sleep until the deadline. `None` if the clock cannot represent the deadline.
         sleep: Option<SleepAsync>,
     }
 

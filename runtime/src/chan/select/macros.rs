@@ -8,8 +8,8 @@
 /// |---|---|---|
 /// | `recv(rx) -> value => arm` | a value is there, or a sender waits, or the channel is closed; or the timer has fired | the result of `rx.recv()` |
 /// | `send(tx, value) -> result => arm` | there is room, or a receiver waits, or the channel is closed | the result of `tx.send(value)`, or its panic |
-/// | `send_from(tx, &mut option) -> result => arm` | the same, if the option has a value, which is taken out only if this arm is chosen | the same |
-/// | `future(f) -> output => arm` | the future is ready: a lock, a permit, a wait group, a context, a join handle, a task's call, ... | the future's output |
+/// | `send_from(tx, &mut option) -> result => arm` | the same, and the option has a value. The value is taken out of the option only if this arm is chosen | the same |
+/// | `future(f) -> output => arm` | the future is ready, for example of a lock, a permit, a wait group, a context, a join handle, a task's call | the future's output |
 /// | `default => arm` | no other arm is ready, at this instant | |
 /// | `default(limit) -> why => arm` | no other arm becomes ready before the limit: a `Duration`, an `Instant`, a `WaitLimit` | the limit that came first |
 ///
@@ -18,14 +18,15 @@
 /// channel is nil, or `None`, is never ready.
 ///
 /// As in Go, the channels and values are evaluated once, in the order of the source, whichever arm is chosen. If
-/// several arms are ready, each is chosen with the same probability. Without a `default` the select waits; without any
-/// arm, for ever. Unlike in Go, a value that is not sent is dropped: `send_from` keeps the value.
+/// several arms are ready, each is chosen with the same probability. Without a `default` the select waits. A select
+/// without arms waits for ever. Unlike in Go, a value that is not sent is dropped; `send_from` leaves an unsent value
+/// in its option.
 ///
 /// A future is polled in place, and dropped before an arm is evaluated, so that its unfinished work is undone. To
 /// continue the future later, keep the future pinned and pass `future(&mut pinned)`. The select polls a future only
 /// while the select is in no channel's queue: so no other case is done at the same time, and the future's output is not
-/// lost. A wake-up of a future that is then not ready therefore costs the select its places in these queues. With a
-/// `default`, each future is polled once.
+/// lost. Therefore, each time a future wakes the select but is not ready, the select loses its places in the channels'
+/// queues. With a `default`, each future is polled once.
 ///
 /// The arms are evaluated after the select, at the position of the macro: they may `return`, `break` and `continue`,
 /// and use the values that the select has used.
@@ -82,7 +83,7 @@ macro_rules! select {
     };
 }
 
-/// Does the same as [`select!`], in an async task: awaits instead of waiting.
+/// Does the same as [`select!`], in an async task: awaits the cases instead of blocking the caller.
 ///
 /// # Examples
 ///
@@ -175,7 +176,7 @@ macro_rules! __select_error {
     };
 }
 
-/// Makes the statement. The borrows of the select end before an arm is evaluated.
+/// Makes the code of a select from its cases and arms. The borrows of the select end before an arm is evaluated.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_emit {
@@ -227,7 +228,7 @@ macro_rules! __select_emit {
     }};
 }
 
-/// Counts a case as 1.
+/// Expands to 1 for each case, to count the cases.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_one {
@@ -236,7 +237,8 @@ macro_rules! __select_one {
     };
 }
 
-/// Makes pairs of the cases. Takes four cases at a time, because these expansions nest in those of the arms.
+/// Makes the list of the cases: nested pairs, see `CaseList`. Takes four cases at a time, because these expansions nest
+/// in those of the arms.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_list {

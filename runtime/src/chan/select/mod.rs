@@ -18,7 +18,7 @@
 //!
 //! A cancel is registered before the locks are taken. If a case is ready nevertheless, the select takes the claim for
 //! that case. If the cancel has taken the claim first, the select waits for the `ready` of the cancel, and returns the
-//! case all the same.
+//! result of the case all the same.
 
 pub mod case;
 mod dynamic;
@@ -63,7 +63,8 @@ struct Selecting<'a, 's> {
     order: Order<'s>,
 }
 
-/// Room for a waiter for each case. A pointer, because peers write to a waiter while it is queued.
+/// A pointer to the room for a waiter of each case. Not a reference, because peers write to a waiter while it is
+/// queued.
 #[derive(Clone, Copy)]
 struct Waiters(*mut MaybeUninit<Waiter>);
 
@@ -90,7 +91,7 @@ impl Waiters {
     }
 }
 
-/// Polls without waiting. Go's `select` with a `default`. The caller comes from a safepoint.
+/// Polls without waiting. Go's `select` with a `default`. The caller has just made a safepoint.
 #[inline]
 fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Option<Chosen> {
     if let [case] = cases
@@ -107,8 +108,8 @@ fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Op
     polled.map(Polled::wake)
 }
 
-/// Decides a single case by a look at its channel. Returns `None` if the look does not decide, and `Some(None)` if the
-/// case is not ready.
+/// Tries to decide a single case by a load of its channel's state. Returns `Some(None)` if the case is not ready, and
+/// `None` if the load does not decide.
 #[inline(always)]
 fn try_by_a_look(case: &CaseRef<'_>) -> Option<Option<Chosen>> {
     let state = case.channel?.raw().look();
@@ -121,7 +122,7 @@ fn try_by_a_look(case: &CaseRef<'_>) -> Option<Option<Chosen>> {
     }
 }
 
-/// Waits until a case can be done, or for the limit. Go's `select` without a `default`.
+/// Waits until a case can be done, and does that case; or gives up at the limit. Go's `select` without a `default`.
 fn wait_select(
     cases: &[CaseRef<'_>],
     waiters: Waiters,
@@ -154,14 +155,14 @@ fn wait_select(
 /// cannot be ready.
 #[inline]
 fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Polled> {
-    // A single case needs a single lock anyway.
+    // Skip this step for a single case, which needs a single lock anyway.
     if polls.len() < 2 {
         return None;
     }
     polls.iter().find_map(|&index| try_one(cases, index))
 }
 
-/// Does the case, if that can be done, under its channel's lock alone.
+/// Does the case, if it can be done, under the lock of its channel alone.
 #[inline]
 fn try_one(cases: &[CaseRef<'_>], index: u16) -> Option<Polled> {
     let case = &cases[usize::from(index)];
@@ -196,11 +197,12 @@ struct Polled {
 }
 
 impl Polled {
-    /// Wakes the peer, which may panic: the select is over before that. No lock is held.
+    /// Wakes the peer, and returns the chosen case. The wake-up may run user code that panics: by then the select is
+    /// over, and no lock is held.
     #[inline]
     fn wake(self) -> Chosen {
         if let Some(peer) = self.peer {
-            // SAFETY: the poll has taken `peer` out. `peer` is woken once, and is not used afterwards.
+            // SAFETY: the poll has taken `peer` out of its queue. `peer` is woken once, and is not used afterwards.
             unsafe { peer.wake() };
         }
         self.chosen
@@ -299,7 +301,7 @@ impl Selecting<'_, '_> {
         }
     }
 
-    /// Queues, sleeps, and leaves the queues.
+    /// Queues the waiters, sleeps until the claim is taken, and takes the waiters out of the queues.
     ///
     /// # Safety
     ///
@@ -364,8 +366,8 @@ impl Selecting<'_, '_> {
         unsafe { self.wait(waiters, &g, &claim, limit.deadline) }
     }
 
-    /// Gives up: leaves the queues. A value that a receive was given goes to the next receiver, and a place goes to the
-    /// next sender.
+    /// Gives up: takes the waiters out of their queues. If a receive has been given a value, that value goes to the
+    /// next receiver. If a send has been given a place, that place goes to the next sender.
     ///
     /// # Safety
     ///
@@ -389,7 +391,7 @@ impl Selecting<'_, '_> {
     }
 }
 
-/// Waits on a nil channel: for the limit, or for ever.
+/// Waits on a nil channel: until the limit, or for ever without a limit.
 #[cold]
 pub(super) fn nothing_comes(what: &'static str, limit: &WaitLimit<'_>) -> WaitError {
     let select = Selecting { cases: &[], order: Order::nothing(what) };
@@ -405,7 +407,7 @@ pub(super) fn nothing_comes(what: &'static str, limit: &WaitLimit<'_>) -> WaitEr
     }
 }
 
-/// Sends, until a cancel ends the wait.
+/// Sends a value, with a limit that may contain a cancel.
 #[cold]
 pub(super) fn send_cancellable<T>(core: &Core<T>, value: T, limit: &WaitLimit<'_>) -> Result<(), Unsent<T>> {
     let slot = Slot::new(value);
@@ -417,7 +419,7 @@ pub(super) fn send_cancellable<T>(core: &Core<T>, value: T, limit: &WaitLimit<'_
     }
 }
 
-/// Receives, until a cancel ends the wait.
+/// Receives a value, with a limit that may contain a cancel.
 #[cold]
 pub(super) fn recv_cancellable<T>(core: &Core<T>, limit: &WaitLimit<'_>) -> Result<T, Unreceived> {
     let slot = Slot::empty();
@@ -436,7 +438,7 @@ fn one_case(case: CaseRef<'_>, what: &'static str, limit: &WaitLimit<'_>) -> Res
     select.wait_cancellable(Waiters::of(&mut waiters), limit)
 }
 
-/// The select of a macro: `N` cases in a list, on the stack. `N` is the list's length.
+/// The select that `select!` makes: a list of `N` cases on the stack.
 pub struct Static<const N: usize, L>(PhantomData<L>);
 
 impl<const N: usize, L: CaseList> Static<N, L> {
@@ -458,7 +460,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         }
     }
 
-    /// Waits until a case has been done, or for the limit.
+    /// Waits until a case has been done, or until the limit.
     #[inline]
     #[track_caller]
     pub fn wait_limited(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
@@ -478,7 +480,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         Ok(list.output(chosen))
     }
 
-    /// Waits until a case has been done, or for the limit. All cases are channels.
+    /// Waits until a case has been done, or until the limit. All cases are channels.
     #[inline]
     fn choose(list: &L, limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
         let () = Self::FITS;
@@ -513,8 +515,8 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         Self::try_with_locks(list)
     }
 
-    /// Calls `try_with_locks`. Not inlined: so the values that this call keeps in memory stay in registers in the
-    /// caller, if a look is enough.
+    /// Calls `try_with_locks`. This function is not inlined, so that its caller can keep values in registers as long as
+    /// `try_by_a_look` decides.
     #[inline(never)]
     #[track_caller]
     fn try_apart(list: L) -> Option<L::Output> {

@@ -9,7 +9,8 @@ use crate::shim::system;
 /// The maximum number of cases of a select, as in Go.
 pub const MAX_CASES: usize = 1 << 16;
 
-/// The cases that can be ready at all, as indices. A case of a nil channel is in neither order.
+/// The two orders of the cases that can be ready at all, as indices of the cases. A case of a nil channel is in neither
+/// order.
 pub(super) struct Order<'s> {
     polls: &'s [u16],
     locks: &'s [u16],
@@ -21,13 +22,13 @@ impl<'s> Order<'s> {
     ///
     /// # Panics
     ///
-    /// If there are more cases than indices, or if the room is too small.
+    /// Panics if there are more cases than indices, or if the room is too small.
     #[inline]
     pub(super) fn shuffle(cases: &[CaseRef<'_>], polls: &'s mut [u16]) -> &'s [u16] {
         Self::shuffle_those(cases, polls, |_, case| case.channel.is_some())
     }
 
-    /// Returns the wanted cases, shuffled: see [`Order::shuffle`].
+    /// Returns the cases for which `wanted` returns true, shuffled: see [`Order::shuffle`].
     #[inline]
     pub(super) fn shuffle_those(
         cases: &[CaseRef<'_>],
@@ -50,7 +51,7 @@ impl<'s> Order<'s> {
     ///
     /// # Panics
     ///
-    /// If the room is too small for the cases.
+    /// Panics if the room is too small for the cases.
     #[inline]
     pub(super) fn new(cases: &[CaseRef<'_>], polls: &'s [u16], locks: &'s mut [u16]) -> Self {
         let n = polls.len();
@@ -116,14 +117,15 @@ impl<'s> Order<'s> {
 }
 
 system::thread_local! {
-    // With a const initialiser and without a destructor, an access is a load. A goroutine does not change its thread.
+    // Because of the const initialiser, and without a destructor, an access to this thread-local is a load. A goroutine
+    // does not change its thread.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Returns a random number below `n`, by Marsaglia's xorshift, with a state for each thread. Go's `cheaprandn`.
 #[inline]
 fn random_below(n: u32) -> u32 {
-    // A model explores this order only, and the orders that its threads bring about.
+    // In a model, do not shuffle: the model explores this order only, and the orders that its threads bring about.
     if n == 1 || cfg!(sudog_loom) {
         return n - 1;
     }

@@ -9,7 +9,8 @@
 //! | lock, poll, queue, park | as without timers (`mod.rs`), until the first of these times, or the limit |
 //! | wake | if a peer has done a case, the select is over. If a time has come, or a timer has changed, begin anew |
 //!
-//! So a wait for a timer needs no alarm. A select that begins anew has left its queues.
+//! So the select itself sleeps until the time of a timer: no alarm is set. A select that begins anew has left its
+//! queues.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -27,7 +28,7 @@ use crate::{G, Instant, goroutine};
 #[derive(Clone, Copy)]
 pub struct TimerRef<'a> {
     pub(in crate::chan) times: &'a Times,
-    /// The place for the time that is received.
+    /// The cell that gets the received time.
     pub(in crate::chan) received: &'a Cell<Option<Instant>>,
 }
 
@@ -50,7 +51,7 @@ impl Timed<'_, '_> {
         })
     }
 
-    /// Waits for a case or the limit. `what` names the wait in reports.
+    /// Waits until a case has been done, or until the limit. `what` names the wait in reports.
     fn wait(
         &self,
         waiters: Waiters,
@@ -81,7 +82,8 @@ impl Timed<'_, '_> {
         }
     }
 
-    /// Registers, looks at the times, and waits. Returns `None` if a time has come before the wait.
+    /// Does the steps `register` to `park` once (see the head of this file). Returns `None` if the time of a timer has
+    /// come before the wait.
     fn wait_once(
         &self,
         select: &Selecting<'_, '_>,
@@ -118,7 +120,7 @@ impl Timed<'_, '_> {
     }
 }
 
-/// Runs `f` while the claim is registered with all these cancels.
+/// Runs `f` while the claim is registered with all of `cancels`.
 fn with_registered<'c, R>(
     mut cancels: impl Iterator<Item = &'c Cancel> + Clone,
     claim: &Claim,
@@ -146,7 +148,7 @@ pub(crate) fn recv(times: &Times, what: &'static str) -> Instant {
 }
 
 impl<const N: usize, L: CaseList> Static<N, L> {
-    /// Waits for channels and timers: see [`Static::wait_limited`].
+    /// Waits for cases among which are timers: see [`Static::wait_limited`].
     #[track_caller]
     pub(super) fn wait_timed(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
         let (mut polls, mut locks) = ([0; N], [0; N]);
@@ -159,7 +161,8 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         Ok(list.output(chosen))
     }
 
-    /// Tries channels and timers: see [`Static::try_now`]. The caller comes from a safepoint.
+    /// Does a case that is ready, where timers are among the cases: see [`Static::try_now`]. The caller comes from a
+    /// safepoint.
     #[track_caller]
     pub(super) fn try_timed(list: L) -> Option<L::Output> {
         let (mut polls, mut locks) = ([0; N], [0; N]);

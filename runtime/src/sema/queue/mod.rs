@@ -9,11 +9,13 @@
 //! | [`TwoLevelList`] | in no release: CL 36792 | O(m) | many locks in one bucket |
 //! | [`Treap`] | since 1.9 (CL 37103) | O(log m), expected | none, at 251 buckets |
 //!
-//! The default is the treap, with a place for each address that does not change; [`RotatingTreap`] is Go's to the
-//! letter, for comparison. The queue is a type parameter of [`SemTable`](super::SemTable). A waiter that times out or
-//! is cancelled leaves in O(1) in all three kinds, and in O(log m) where the treap loses a node.
+//! The default is [`Treap`], in which an address gets the same position each time it is inserted. [`RotatingTreap`],
+//! for comparison, is Go's treap to the letter. The queue is a type parameter of [`SemTable`](super::SemTable). A
+//! waiter that times out or is cancelled leaves in O(1) in all three kinds; but in O(log m) if its node in the treap
+//! must be removed, too.
 //!
-//! `docs/mutex.md` has the cost of each on a real machine: the laboratory's `semtable --queue` and `collide`.
+//! `docs/mutex.md` has the cost of each queue on a real machine, as measured by the laboratory's `semtable --queue` and
+//! `collide`.
 //!
 //! # Examples
 //!
@@ -46,7 +48,8 @@ pub use two_level::TwoLevelList;
 use super::sudog::Link;
 use super::{Order, Sudog, SudogPtr, WaitOutcome};
 
-/// A queue for the waiters of a bucket. Sealed: a queue is trusted with addresses of waiters' stacks.
+/// A queue for the waiters of a bucket. The trait is sealed, because a queue is trusted with pointers to the stacks of
+/// waiters.
 ///
 /// # Safety
 ///

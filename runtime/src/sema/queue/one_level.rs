@@ -77,7 +77,7 @@ impl OneLevelList {
         self.set_prev(next, Some(s));
     }
 
-    /// Sets the successor of `of`, or, for `None`, the first waiter.
+    /// Sets the successor of the waiter `of`. If `of` is `None`, sets the first waiter.
     fn set_next(&mut self, of: Link, to: Link) {
         match of {
             None => self.head = to,

@@ -13,13 +13,13 @@
 
 use super::{BucketQueue, Order, Sudog, SudogPtr, WaitOutcome};
 
-/// The heads of the rings, by address.
+/// An index of the rings, which finds the head of a ring by the address of its waiters.
 ///
 /// # Safety
 ///
-/// - `find` returns the head of this address that was inserted, or substituted for the inserted head, and has not been
-///   removed.
-/// - A sudog's priority is not 0 exactly while the sudog is such a head.
+/// - `find` returns the head that was inserted for this address, or was substituted for that head, and has not been
+///   removed since.
+/// - A sudog's priority is different from 0 exactly while the sudog is such a head.
 pub unsafe trait RingIndex: Send + 'static {
     /// An index without heads.
     const NONE: Self;

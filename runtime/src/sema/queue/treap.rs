@@ -49,8 +49,8 @@ unsafe impl RingIndex for Treap {
         Err(parent)
     }
 
-    /// Goes up from the leaf position to the place where the priority belongs. The nodes on the path become descendants
-    /// of the new node, each with its subtree on the far side:
+    /// Goes up from the leaf position to the position that the priority of the new node demands. The nodes on the path
+    /// become descendants of the new node, each with its subtree on the far side:
     ///
     /// ```text
     ///      p                  p
@@ -112,7 +112,7 @@ unsafe impl RingIndex for Treap {
 }
 
 impl Treap {
-    /// Makes a node the child of another or, without a parent, the root.
+    /// Makes `child` the child of `parent` on this side. If `parent` is `None`, makes `child` the root.
     #[inline]
     pub(super) fn link(&mut self, parent: Link, side: usize, child: Link) {
         match parent {

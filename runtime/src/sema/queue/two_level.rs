@@ -34,7 +34,7 @@ unsafe impl Send for TwoLevelList {}
 unsafe impl RingIndex for TwoLevelList {
     const NONE: Self = Self { first: None, last: None };
 
-    /// Nothing, as new heads go to the end.
+    /// No information: a new head always goes to the end of the list.
     type Place = ();
 
     fn find(&self, addr: usize) -> Result<SudogPtr, ()> {
@@ -75,7 +75,7 @@ impl TwoLevelList {
         self.set_before(after, Some(s));
     }
 
-    /// Sets the successor of `of`, or, for `None`, the first head.
+    /// Sets the successor of the head `of`. If `of` is `None`, sets the first head.
     fn set_after(&mut self, of: Link, to: Link) {
         match of {
             None => self.first = to,
