@@ -5,7 +5,7 @@ use sudog_runtime::goroutine::{Builder, JoinHandle, Placement};
 use crate::set::{Body, Member};
 
 /// Starts a fibre that runs at once. A caller that is a goroutine goes to the end of its worker's run queue. The
-/// source's `spawn_fibre` (see the [crate](crate)). By contrast, Go's `go` statement, and `spawn`, queue the new
+/// source's `spawn_fibre` (see the [crate]). By contrast, Go's `go` statement, and `spawn`, queue the new
 /// goroutine, and the caller goes on.
 ///
 /// The fibre belongs to the caller's [`ActiveSet`](crate::ActiveSet), if the caller belongs to an active set, and stays

@@ -29,7 +29,7 @@ use sudog_runtime::{G, goroutine};
 use crate::channel::Channel;
 use crate::list::{Chain, InSet, Waiter};
 
-/// A set of fibres that run until none of them can run: the scheduler of the source (see the [crate](crate)). Unlike
+/// A set of fibres that run until none of them can run: the scheduler of the source (see the [crate]). Unlike
 /// that scheduler, a set can be run again.
 ///
 /// The fibres of a set are those that [`run`](ActiveSet::run) starts, and those that a fibre of the set starts by

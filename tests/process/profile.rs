@@ -389,7 +389,8 @@ fn charges_are_waits_among_threads_and_goroutines() {
     let _alone = alone();
     profile::set_mutex_profile_fraction(1);
     named!(storms);
-    let (mutex, waited) = (Mutex::new(0_u64), AtomicU64::new(0));
+    let (mutex, sema, waited) = (Mutex::new(0_u64), RuntimeSema::INIT, AtomicU64::new(0));
+    sema.release(Wake::Normal);
     let contend = || {
         for turn in 0..300 {
             let begun = Instant::now();
@@ -401,6 +402,11 @@ fn charges_are_waits_among_threads_and_goroutines() {
                 thread::sleep(Duration::from_micros(50));
             }
             storms(|| drop(guard));
+            // Permits are in the counter between two owners, and a waiter that is about to be queued finds them.
+            let begun = Instant::now();
+            sema.acquire(Order::Fifo);
+            waited.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);
+            storms(|| sema.release(Wake::Normal));
         }
     };
     thread::scope(|s| {
