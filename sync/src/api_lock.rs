@@ -85,8 +85,8 @@ unsafe impl<R: ConstRawLock> lock_api::RawMutex for ApiLock<R> {
 
     #[inline]
     unsafe fn unlock(&self, guard: R::Guard) {
-        // SAFETY: by the contract of `RawMutex::unlock`, `guard` is that of an acquisition of this lock which is held
-        // in the current context. `RawLock::unlock` asks for the same.
+        // SAFETY: by the contract of `RawMutex::unlock`, the current context holds this lock, and `guard` came from
+        // that acquisition. `RawLock::unlock` asks for the same.
         unsafe { self.0.unlock(guard) }
     }
 
