@@ -59,7 +59,7 @@ pub trait RwLimited {
     ///
     /// # Errors
     ///
-    /// The context's error.
+    /// Returns the context's error.
     #[cfg(all(unix, not(sudog_loom)))]
     fn read_ctx(&self, ctx: &crate::context::Context) -> Result<Self::ReadGuard<'_>, crate::context::Error> {
         ctx.limited(|limit| self.read_limited(limit))
@@ -69,7 +69,7 @@ pub trait RwLimited {
     ///
     /// # Errors
     ///
-    /// The context's error.
+    /// Returns the context's error.
     #[cfg(all(unix, not(sudog_loom)))]
     fn write_ctx(&self, ctx: &crate::context::Context) -> Result<Self::WriteGuard<'_>, crate::context::Error> {
         ctx.limited(|limit| self.write_limited(limit))

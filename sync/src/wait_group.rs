@@ -10,7 +10,7 @@
 //! | step | actor | then |
 //! |---|---|---|
 //! | `counter += delta` | `add` | nothing, if there are no waiters or tasks are left |
-//! | the word becomes 0. If `FIRST` was set, `first` becomes null, and the waiter that `first` named is readied. Then each other waiter is given a permit, past newcomers | the `add` that has made the counter 0, with waiters | all waiters return |
+//! | the word becomes 0. If `FIRST` was set, `first` becomes null, and the waiter that `first` named is readied. Then each other waiter is granted a permit, which no newcomer can take | the `add` that has made the counter 0, with waiters | all waiters return |
 //! | `first` changes from null to the waiter's G; then `FIRST` is set | a `wait` without limit that finds tasks | the waiter sleeps |
 //! | `waiters += 1`, then the waiter takes a permit | a `wait` that finds tasks, and that finds `first` taken, has a limit, or is an async task's | |
 //! | `waiters -= 1`; or the waiter takes its permit, if the word is 0 | a `wait` that is out of time or cancelled, or a future that is dropped | |
@@ -84,7 +84,8 @@ pub struct WaitGroup {
     first: AtomicPtr<G>,
 }
 
-/// A flag in the state word. Set: `first` names a waiter, which the `add` that makes the counter 0 must ready.
+/// A flag in the state word. If set, `first` names a waiter, and the `add` that makes the counter 0 must ready that
+/// waiter.
 const FIRST: u32 = 1 << 31;
 
 const NEGATIVE: &str = "sync: negative WaitGroup counter";
@@ -158,7 +159,7 @@ impl WaitGroup {
     ///
     /// # Panics
     ///
-    /// In the same cases as [`WaitGroup::wait`].
+    /// Panics in the same cases as [`WaitGroup::wait`].
     ///
     /// # Examples
     ///
@@ -186,7 +187,7 @@ impl WaitGroup {
     ///
     /// # Panics
     ///
-    /// In the same cases as [`WaitGroup::wait`].
+    /// Panics in the same cases as [`WaitGroup::wait`].
     #[inline]
     #[track_caller]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
@@ -203,7 +204,7 @@ impl WaitGroup {
     ///
     /// # Panics
     ///
-    /// In the same cases as [`WaitGroup::wait`].
+    /// Panics in the same cases as [`WaitGroup::wait`].
     ///
     /// # Examples
     ///
@@ -330,8 +331,8 @@ impl WaitGroup {
         }
     }
 
-    /// Takes a waiter that has left the semaphore's queue off the count of waiters. If an `add` has done so already,
-    /// takes the permit of that waiter instead, and returns false.
+    /// Subtracts a waiter that has left the semaphore's queue from the count of waiters. If an `add` has done so
+    /// already, takes the permit of that waiter instead, and returns false.
     #[cold]
     fn leave(&self) -> bool {
         let mut state = self.state.load(Relaxed);
@@ -400,7 +401,7 @@ mod go {
         ///
         /// # Panics
         ///
-        /// In the same cases as [`WaitGroup::go`] and [`Builder::go`].
+        /// Panics in the same cases as [`WaitGroup::go`] and [`Builder::go`].
         ///
         /// # Examples
         ///
@@ -422,7 +423,7 @@ mod go {
         ///
         /// # Panics
         ///
-        /// In the same cases as [`WaitGroup::go`].
+        /// Panics in the same cases as [`WaitGroup::go`].
         ///
         /// # Examples
         ///

@@ -53,7 +53,7 @@ pub struct AfterFunc(Kind);
 enum Kind {
     Follows(Arc<Done>, Place),
     Called,
-    /// The context is never done.
+    /// The function, for a context that is never done.
     Never(Mutex<Option<Box<dyn FnOnce() + Send>>>),
 }
 

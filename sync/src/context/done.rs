@@ -128,8 +128,8 @@ impl Done {
         done
     }
 
-    /// Does the same as `Arc::new(make())` without a copy of these 300 bytes. The copy would take a quarter of the time
-    /// in which a context is made.
+    /// Does the same as `Arc::new(make())`, without copying the 300 bytes of the `Done`. The copy would take a quarter
+    /// of the time in which a context is made.
     #[inline(always)]
     fn allocate(make: impl FnOnce() -> Self) -> Arc<Self> {
         let uninit = Arc::<Self>::new_uninit();

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use super::done::Done;
 
-/// A follower of a context: told when that context is done.
+/// A follower of a context, which is told when that context is done.
 pub(super) enum Follower {
     /// A context that is derived from the followed context.
     Child(Arc<Done>),

@@ -28,7 +28,8 @@ use super::{Cause, Context, background};
 /// A handle of a context that has a `Done` of its own: see the top of this file.
 pub(super) struct Handle(ManuallyDrop<Arc<Done>>);
 
-/// The data that a context with a `Done` of its own has in addition to its parent and that `Done`.
+/// The parent of a context that has a `Done` of its own, and the data that the context adds to its parent, besides the
+/// state in the `Done`.
 pub(super) struct Derived {
     handles: HandleCount,
     /// The parent. Read through a handle; written only by the last handle.
@@ -112,7 +113,7 @@ impl Handle {
 
     /// # Safety
     ///
-    /// Called once for each handle. The handle is not used afterwards.
+    /// This function is called once for each handle. The handle is not used afterwards.
     #[inline]
     unsafe fn remove(&mut self) -> Option<Context> {
         if !self.0.derived.handles.remove() {

@@ -43,7 +43,7 @@ pub struct Key<T> {
 }
 
 impl<T> Key<T> {
-    /// Creates a key. The result is to be the value of a `static`.
+    /// Creates a key. The caller should store the key in a `static`.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name, _own_address: AtomicU8::new(0), _values: PhantomData }

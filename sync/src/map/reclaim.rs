@@ -64,9 +64,9 @@ mod real {
 
     // Use `std`'s thread-local on the simulated machine, too, because seize uses `std`'s.
     thread_local! {
-        /// A thread-local that is destroyed before seize's. `std` runs the destructors of a thread in the reverse
-        /// order of their registration. This destructor is registered after the initialiser has returned, and the
-        /// initialiser registers seize's.
+        /// A thread-local that is destroyed before seize's thread-local. `std` runs the destructors of a thread in the
+        /// reverse order of their registration. The initialiser of `REGISTERED` registers seize's destructor, and the
+        /// destructor of `REGISTERED` is registered after that.
         static REGISTERED: Registered = Registered::new();
     }
 

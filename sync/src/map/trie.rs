@@ -261,8 +261,8 @@ impl<K, V> Trie<K, V> {
         }
     }
 
-    /// Returns the entry of this hash for whose key `is` returns true. Calls `is` without a lock, and only with keys
-    /// of this hash.
+    /// Returns the entry with this hash whose key satisfies `is`. Calls `is` without a lock, and only with keys of this
+    /// hash.
     #[inline]
     pub fn find<'g>(
         &self,
@@ -314,8 +314,8 @@ impl<K, V> Trie<K, V> {
         }
     }
 
-    /// Removes the entry for whose key `is` returns true, if `wants` returns true for that entry. If another caller
-    /// changes the slot first, calls `wants` again.
+    /// Removes the entry with this hash whose key satisfies `is`, if `wants` returns true for that entry. If another
+    /// caller changes the slot first, calls `wants` again.
     #[inline]
     pub fn remove<'g>(
         &self,
@@ -580,7 +580,7 @@ impl<K, V> Node<K, V> {
         true
     }
 
-    /// Counts a slot as empty. If no slot is taken any more, prunes the node, and so on upwards.
+    /// Counts a slot as empty. If no slot is taken any more, prunes the node, and then does the same for the parent.
     #[inline]
     fn release(&self, hash: u32, shift: u32, guard: &impl Shield) {
         if !self.parent.is_null()
@@ -791,7 +791,7 @@ mod model {
 
     use super::*;
 
-    /// A key that counts how many keys exist. The caller gives its hash.
+    /// A key with a given hash. The `Arc` counts how many keys exist.
     struct Key(u32, #[expect(dead_code, reason = "it counts")] std::sync::Arc<()>);
 
     impl PartialEq for Key {

@@ -90,8 +90,8 @@ struct Place {
 }
 
 impl<S: Semaphore> FifoMutex<S> {
-    /// Takes a waiter that gives up off the count. The waiter has left the semaphore's queue already. Returns false if
-    /// the waiter has the lock instead.
+    /// Subtracts a waiter that gives up from the count. The waiter has left the semaphore's queue already. Returns
+    /// false if the waiter has the lock instead.
     #[cold]
     fn uncount(&self) -> bool {
         let mut old = self.contenders.load(Relaxed);

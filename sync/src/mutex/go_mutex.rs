@@ -292,7 +292,8 @@ unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
 }
 
 impl<S: AsyncSemaphore, P: Policy> GoMutex<S, P> {
-    /// Locks as [`GoMutex::lock`] does, as a future. Async tasks wait in the same queue as threads and goroutines.
+    /// Returns a future that locks as [`GoMutex::lock`] does. Async tasks wait in the same queue as threads and
+    /// goroutines.
     ///
     /// The future may be dropped at any time: see [`LockFuture`].
     ///

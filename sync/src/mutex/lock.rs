@@ -255,9 +255,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// Gives up at any point of the slow path. The contender must have left the semaphore's queue. Any permit that the
-    /// contender has been given, and the mutex if the contender has it, goes to the next contender: this call ends the
-    /// wait as at a deadline, or else unlocks the mutex.
+    /// Gives up at any point of the slow path. The contender must have left the semaphore's queue. If the contender has
+    /// the mutex, unlocks the mutex; otherwise ends the wait as at a deadline. So a permit, or the mutex, that the
+    /// contender has been given goes to the next contender.
     #[cold]
     pub(super) fn cancel(&self, me: &mut Contender) {
         if me.asleep && self.unregister() {

@@ -127,7 +127,7 @@ pub enum SpinStrategy {
     /// is mostly free.
     ///
     /// The successor is the designated waker: the contender that is awake and will retry, so that unlocks wake no
-    /// other. It is the first waiter, woken by an unlock; or a newcomer, if no contender waits.
+    /// other. The successor is the first waiter, woken by an unlock; or a newcomer, if no contender waits.
     ///
     /// So an owner that locks and unlocks in a loop keeps the mutex, and the mutex's cache lines, for about a
     /// threshold. Then the mutex goes to the successor, which is awake already. Two contenders are awake at a time,

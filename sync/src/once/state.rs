@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | `NEW` becomes `RUNNING` | the first `do_` | runs its function |
 //! | `waiters += 1`, then takes a permit | a `do_` that finds `RUNNING` | waits |
-//! | the word becomes `DONE`, then a permit for each waiter, past newcomers | the first `do_`, when its function has returned or panicked | all waiters go on |
+//! | the word becomes `DONE`, then each waiter is granted a permit, which no newcomer can take | the first `do_`, when its function has returned or panicked | all waiters go on |
 //! | `waiters -= 1`; or takes its permit, if the word is `DONE` | a waiter whose limit has come | gives up |
 //!
 //! In the state `DONE` the count of waiters is 0, and the word does not change any more. So the fast path is one load
@@ -267,8 +267,8 @@ impl Once {
         if ended.is_err() && self.leave() { ended } else { Ok(()) }
     }
 
-    /// Takes a waiter that is no longer in the semaphore's queue off the count, and returns true. If the function has
-    /// ended, the waiter has been taken off the count already: in that case, takes the waiter's permit, and returns
+    /// Subtracts a waiter that has left the semaphore's queue from the count of waiters, and returns true. If the
+    /// function has ended, the waiter has been subtracted already: in that case, takes the waiter's permit, and returns
     /// false.
     #[cold]
     fn leave(&self) -> bool {
@@ -302,7 +302,7 @@ impl Once {
         Self { word: AtomicU32::new(RUNNING), permits: AtomicU32::new(0) }
     }
 
-    /// Waits until the function has ended, which another caller runs. The deadlock report names this wait `what`.
+    /// Waits until the function, which another caller runs, has ended. The deadlock report names this wait `what`.
     pub(crate) fn wait(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let mut word = self.word.load(Acquire);
         while word != DONE {

@@ -39,8 +39,7 @@ pub(super) struct Items<T> {
 // threads, and never shared.
 unsafe impl<T: Send> Sync for Shard<T> {}
 
-/// Takes an item from anywhere except the private item of the thread's own shard. `stock` is the thread's own shard,
-/// locked.
+/// Takes any item of the pool except the private item of the thread's own shard. `stock` is that shard, locked.
 #[cold]
 #[inline(never)]
 pub(super) fn pick_next<T>(mut stock: Locked<'_, T>, shards: &[Shard<T>], own: usize) -> Option<T> {

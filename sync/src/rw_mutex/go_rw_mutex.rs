@@ -329,7 +329,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         self.wait_to_read(old, limit, "sync.RWMutex.RLock")
     }
 
-    /// Waits as a reader, or a successor, that has found W set in `old` and has counted itself.
+    /// Waits until the caller may read. The caller is a reader or a successor, has found W set in `old`, and has
+    /// counted itself.
     fn wait_to_read(&self, old: u64, limit: &WaitLimit<'_>, what: &'static str) -> Result<(), WaitError> {
         let phase = old & PHASE;
         loop {
@@ -554,8 +555,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Announces the owner of `writers` once that owner may read. Returns true if there is no other reader: then the
-    /// owner has the lock.
+    /// Announces the owner of `writers` once that owner may read. Returns true if there is no other reader: in that
+    /// case the owner has the lock.
     fn read_and_announce(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         let old = self.state.fetch_add(READER, Acquire);
         check_count(old);
@@ -768,7 +769,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 }
 
 impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
-    /// Locks for writing, waiting for other writers and for the readers that are there. Go: `Lock`.
+    /// Locks for writing, waiting for other writers and for the readers that came before. Go: `Lock`.
     #[inline]
     pub fn lock(&self) {
         self.write();

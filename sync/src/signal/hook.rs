@@ -18,8 +18,8 @@ use super::kind::Signal;
 use super::relay::{Arrival, Relay, bit};
 
 pub(super) static RELAY: Relay = Relay::new();
-/// The signals that do their default action unless they are relayed. Written under the table's lock. SeqCst, which
-/// costs nothing here: a handler that finds a signal unwanted sees the writes that came before.
+/// The signals that do their default action unless they are relayed. Written under the table's lock. All accesses are
+/// SeqCst, so a handler that finds a signal unwanted sees the writes that came before; SeqCst costs nothing here.
 static BY_DEFAULT: AtomicU64 = AtomicU64::new(0);
 /// The pipe to which the handler writes a byte for each relayed signal. The pipe is never closed.
 static PIPE: OnceLock<Pipe> = OnceLock::new();

@@ -129,7 +129,7 @@ impl std::error::Error for Error {
 /// | an event that is too early is | by |
 /// |---|---|
 /// | dropped | [`allow`](Limiter::allow) |
-/// | put off by the caller, for a time that the caller is told | [`reserve`](Limiter::reserve) |
+/// | put off by the caller, for the time that the reservation says | [`reserve`](Limiter::reserve) |
 /// | put off by a wait | [`wait`](Limiter::wait) |
 ///
 /// Go's `rate.Limiter`. The limiter's clock is [`now`], so a limiter can be tested in a bubble of

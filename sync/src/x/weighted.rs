@@ -17,9 +17,9 @@
 //! | grant | a release, under the lock | `WAITERS` | `held -=` its tokens; while the first in line fits: `held +=` the first's tokens; no `WAITERS` if no waiter is left | unlinks these waiters, sets `granted`; unlocks; gives a permit to each |
 //! | leave | a waiter whose limit has come, under the lock | the waiter is not `granted` | as for a grant | unlinks itself. If the waiter was `granted`: takes its permit, which is there or on its way |
 //!
-//! * `WAITERS` says that the line is not empty, whenever the lock is free. The flag is set by a compare-exchange,
-//!   because any take or release may come in between. While the flag is set, only the holder of the lock writes the
-//!   word, by plain stores.
+//! * While the lock is free, `WAITERS` is set if and only if the line is not empty. The flag is set by a
+//!   compare-exchange, because any take or release may come in between. While the flag is set, only the holder of the
+//!   lock writes the word, by plain stores.
 //! * While `WAITERS` is set, the tokens of the first waiter are not free. So only an acquire that finds no waiters
 //!   takes tokens, and a waiter that leaves from behind the first changes nothing for the other waiters.
 //! * A `Waiter` is freed when the waiter has taken its permit, or has left. So the thread that gives the permit does
@@ -359,7 +359,7 @@ impl Weighted {
         Err(why)
     }
 
-    /// Takes a waiter that gives up out of the line, and returns true. Returns false if the waiter had been granted its
+    /// Removes a waiter that gives up from the line, and returns true. Returns false if the waiter had been granted its
     /// tokens: in that case the waiter has the tokens.
     #[cold]
     fn leave(&self, waiter: &Waiter) -> bool {
