@@ -34,7 +34,8 @@ pub type Mutex<T> = MutexWith<GoMutex, T>;
 /// The guard that [`Mutex::lock`](lock_api::Mutex::lock) returns: access to the value until the guard is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ApiLock<GoMutex>, T>;
 
-/// A mutex over any lock. [`Mutex`] is `MutexWith` over [`GoMutex`], so the compiler sees both names as the same type.
+/// A mutex that is built on a lock of the type `R`. [`Mutex`] is `MutexWith` over [`GoMutex`], so the compiler sees
+/// both names as the same type.
 ///
 /// # Examples
 ///

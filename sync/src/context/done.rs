@@ -21,14 +21,15 @@
 //!
 //! A follower that step 4 or 5 wakes finds the outcome, which step 1 has set. If a caller finds the outcome, then each
 //! wait that looks at the context afterwards ends, and gets none of the permits that the caller releases (`x::Weighted`
-//! relies on this). Step 1 sets the outcome before it ends later waits. So a caller that finds the outcome in between
+//! relies on this). Step 1 sets the outcome before ending later waits. So a caller that finds the outcome in between
 //! first waits for the lock ([`Done::outcome`]). Step 2 may meet a descendant that another cancel has closed and not
 //! yet settled. The cancel waits for that `Done`, which is a descendant. So a cancel waits for descendants only, and
 //! never for itself.
 //!
-//! A `Done` stays among its parent's followers, and keeps its alarm, while it has not ended and its end can be noticed:
-//! its context has handles (`in_use`), the `Done` has followers, or its channel has handles. So a function given to
-//! `after_func` runs even if no handle of the context is left, and a context that is dropped leaves nothing behind.
+//! A `Done` stays among its parent's followers, and keeps its alarm, while the context has not ended and the end can be
+//! noticed: the context has handles (`in_use`), the `Done` has followers, or the channel has handles. So a function
+//! given to `after_func` runs even if no handle of the context is left, and a context that is dropped leaves nothing
+//! behind.
 //!
 //! | the last of these is dropped | the `Done` is told by |
 //! |---|---|

@@ -20,14 +20,14 @@
 //! * **Keys of the same hash** are in a list. `range` and growth do not depend on the length of the list.
 //! * **All threads agree on a single order of all methods**, because accesses of slots are SeqCst.
 //! * **`clear` is one exchange of the root**, as in Go.
-//! * **A destructor that panics** does so where memory is freed. The panic is caught there: it has been reported, and
-//!   goes no further. The same holds for a second panic, if both the key and the value of an entry panic.
+//! * **A destructor that panics** does so where memory is freed. The panic is caught there: the panic has been
+//!   reported, and goes no further. The same holds for a second panic, if both the key and the value of an entry panic.
 //!
 //! Of the maps that the laboratory compares, papaya is also read without locks, and its `range` may call the map. But
-//! papaya hashes keys while it copies them to a bigger table; its iteration does not end with too many keys of one
-//! hash; its iteration may visit a key twice if the key moves meanwhile; and its insertions are release stores.
-//! `dashmap`, `scc::HashMap` and a `HashMap` in a lock run the function of `range`, and `==`, under a lock: a store in
-//! that function may deadlock, and a read waits for a writer.
+//! papaya hashes keys while copying them to a bigger table. An iteration does not end if too many keys have the same
+//! hash, and may visit a key twice if the key moves meanwhile. Insertions are release stores. `dashmap`, `scc::HashMap`
+//! and a `HashMap` in a lock run the function of `range`, and `==`, under a lock: a store in that function may
+//! deadlock, and a read waits for a writer.
 //!
 //! # Goroutines
 //!

@@ -611,9 +611,9 @@ impl<K, V> Node<K, V> {
 
     /// Calls `f` for each entry below this node until `f` returns false, and returns whether all calls returned true.
     fn walk(&self, f: &mut impl FnMut(&Entry<K, V>) -> bool) -> bool {
-        // Look at all slots first, without a branch: a processor can predict the number of full slots better than it
-        // can predict which slots are empty. If a slot is filled later, its key was not in the map during the whole
-        // walk. Each full slot is loaded again, in its turn.
+        // Look at all slots first, without a branch: a processor predicts the number of full slots better than which
+        // slots are empty. If a slot is filled later, its key was not in the map during the whole walk. Each full slot
+        // is loaded again, in its turn.
         let (mut full, mut len) = ([0; SLOTS], 0);
         for (n, slot) in self.slots.iter().enumerate() {
             full[len] = n;
