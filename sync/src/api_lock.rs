@@ -34,7 +34,8 @@ pub type Mutex<T> = MutexWith<GoMutex, T>;
 /// The guard that [`Mutex::lock`](lock_api::Mutex::lock) returns: access to the value until the guard is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ApiLock<GoMutex>, T>;
 
-/// A mutex over any lock. [`Mutex`] is `MutexWith` over [`GoMutex`], so the compiler sees both names as the same type.
+/// A mutex that is built on a lock of the type `R`. [`Mutex`] is `MutexWith` over [`GoMutex`], so the compiler sees
+/// both names as the same type.
 ///
 /// # Examples
 ///
@@ -85,8 +86,8 @@ unsafe impl<R: ConstRawLock> lock_api::RawMutex for ApiLock<R> {
 
     #[inline]
     unsafe fn unlock(&self, guard: R::Guard) {
-        // SAFETY: by the contract of `RawMutex::unlock`, `guard` is that of an acquisition of this lock which is held
-        // in the current context. `RawLock::unlock` asks for the same.
+        // SAFETY: by the contract of `RawMutex::unlock`, the current context holds this lock, and `guard` came from
+        // that acquisition. `RawLock::unlock` asks for the same.
         unsafe { self.0.unlock(guard) }
     }
 

@@ -87,8 +87,8 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
 
     #[inline]
     unsafe fn unlock_shared(&self, guard: R::SharedGuard) {
-        // SAFETY: by the contract of this method, `guard` is that of an acquisition of this lock which is held in the
-        // current context. The method of `R` asks for the same.
+        // SAFETY: by the contract of this method, the current context holds this lock, and `guard` came from that
+        // acquisition. The method of `R` asks for the same.
         unsafe { self.0.runlock(guard) }
     }
 
@@ -104,8 +104,8 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
 
     #[inline]
     unsafe fn unlock_exclusive(&self, guard: R::ExclusiveGuard) {
-        // SAFETY: by the contract of this method, `guard` is that of an acquisition of this lock which is held in the
-        // current context. The method of `R` asks for the same.
+        // SAFETY: by the contract of this method, the current context holds this lock, and `guard` came from that
+        // acquisition. The method of `R` asks for the same.
         unsafe { self.0.unlock(guard) }
     }
 
@@ -124,8 +124,8 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
 unsafe impl<R: ConstRawRwLock> lock_api::RawRwLockDowngrade for ApiRwLock<R> {
     #[inline]
     unsafe fn downgrade(&self, guard: R::ExclusiveGuard) -> R::SharedGuard {
-        // SAFETY: by the contract of this method, `guard` is that of an acquisition of this lock which is held in the
-        // current context. The method of `R` asks for the same.
+        // SAFETY: by the contract of this method, the current context holds this lock, and `guard` came from that
+        // acquisition. The method of `R` asks for the same.
         unsafe { self.0.downgrade(guard) }
     }
 }
@@ -140,7 +140,7 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLockTimed for ApiRwLock<R> {
     fn try_lock_shared_for(&self, timeout: Duration) -> Option<R::SharedGuard> {
         match now().checked_add(timeout) {
             Some(deadline) => self.0.try_rlock_until(deadline),
-            None => Some(self.0.rlock()), // past the end of time
+            None => Some(self.0.rlock()), // the clock cannot express the deadline: wait without end
         }
     }
 
@@ -153,7 +153,7 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLockTimed for ApiRwLock<R> {
     fn try_lock_exclusive_for(&self, timeout: Duration) -> Option<R::ExclusiveGuard> {
         match now().checked_add(timeout) {
             Some(deadline) => self.0.try_lock_until(deadline),
-            None => Some(self.0.lock()), // past the end of time
+            None => Some(self.0.lock()), // the clock cannot express the deadline: wait without end
         }
     }
 

@@ -1,4 +1,4 @@
-//! Go's condition variable: a list of waiters, and the mutex that they unlock meanwhile.
+//! Go's condition variable: a list of waiters, and the mutex that they unlock while they wait.
 //!
 //! | `wait` | `signal`, `broadcast` |
 //! |---|---|
@@ -23,13 +23,13 @@ use crate::lock_api::{
     RwLockReadGuard, RwLockWriteGuard,
 };
 
-/// A condition variable: threads and goroutines wait under a mutex until another one signals that the condition may
+/// A condition variable: the owner of a mutex waits until another thread or goroutine signals that a condition may
 /// hold.
 ///
 /// A `Cond` works with the guards of [`Mutex`](crate::Mutex) and [`RwMutex`](crate::RwMutex), with all other guards of
-/// `lock_api` ([`CondGuard`]), and with bare locks ([`Cond::wait_locker`]). All waiters at a time should use the same
-/// lock, which is not checked. `wait` cannot return without a signal or a broadcast. A stackless goroutine that waits
-/// here has a stack until `wait` returns.
+/// `lock_api` ([`CondGuard`]), and with bare locks ([`Cond::wait_locker`]). Callers that wait at the same time should
+/// use the same lock; `Cond` does not check this. `wait` cannot return without a signal or a broadcast. A stackless
+/// goroutine that calls `wait` has a stack until `wait` returns.
 ///
 /// # Examples
 ///
@@ -68,9 +68,9 @@ impl Cond {
     ///
     /// # Panics
     ///
-    /// Panics if the lock panics: the waker of an async task that waits for the mutex may panic as the mutex is
-    /// unlocked. The mutex is locked again before the panic goes on, because the caller keeps a guard. A signal that
-    /// has come by then is used up.
+    /// Panics if the lock panics: an unlock may call the waker of an async task that waits for the mutex, and that
+    /// waker may panic. Before the panic goes on, the mutex is locked again, because the caller keeps a guard. A signal
+    /// that has come for this wait by then is used up.
     #[inline]
     pub fn wait<G: CondGuard>(&self, guard: &mut G) {
         let _ = self.wait_limited(guard, &WaitLimit::default());
@@ -100,7 +100,8 @@ impl Cond {
     ///
     /// # Errors
     ///
-    /// The error says which limit came first. No signal was for this wait then: the next signal went to another waiter.
+    /// The error says which limit came first. After an error, this wait has used up no signal: each signal was for
+    /// another waiter.
     ///
     /// # Examples
     ///
@@ -123,7 +124,7 @@ impl Cond {
             // SAFETY: `relock.place` is a reference to a guard, so it is valid for reads. The guard in the place is not
             // used again: `relock` writes another guard into the place, or aborts the process.
             drop(unsafe { ptr::read(relock.place) });
-            // SAFETY: the pointer is null.
+            // SAFETY: `note_wait` accepts a null pointer.
             unsafe { sudog_runtime::note_wait("sync.Cond.Wait", ptr::null()) };
             let over = ticket.wait_limited(limit);
             relock.now();
@@ -136,7 +137,7 @@ impl Cond {
     ///
     /// # Errors
     ///
-    /// The context's error. No signal was for this wait then.
+    /// Returns the context's error. After an error, this wait has used up no signal.
     ///
     /// # Examples
     ///
@@ -159,7 +160,7 @@ impl Cond {
     }
 
     /// Waits as [`Cond::wait`] does, with a bare lock: unlocks `locker`, waits, and locks `locker` again. The caller
-    /// has locked `locker`.
+    /// must have locked `locker`.
     ///
     /// # Examples
     ///
@@ -196,13 +197,13 @@ impl Cond {
     /// The same as those of [`Cond::wait_limited`].
     #[inline]
     pub fn wait_locker_limited(&self, locker: &impl Locker, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        // `wait_limited` drops a guard, which unlocks, and puts another guard into the place. That guard must not be
-        // dropped, because the caller unlocks.
+        // `wait_limited` drops the guard `Locked`, which unlocks `locker`, and puts a new guard into its place. The new
+        // guard must not be dropped, because the caller itself unlocks `locker`.
         self.wait_limited(&mut *ManuallyDrop::new(Locked(locker)), limit)
     }
 
-    /// Wakes the waiter that has waited longest, if any waits. The caller need not hold the mutex, but must have held
-    /// the mutex at some moment since the caller changed the condition.
+    /// Wakes the waiter that has waited longest, if any waits. The caller need not hold the mutex during this call, but
+    /// must have held the mutex while or after the caller changed the condition.
     ///
     /// A `wait` that begins after the signal cannot take that signal.
     ///
@@ -212,7 +213,7 @@ impl Cond {
         self.waiters.notify_one();
     }
 
-    /// Wakes all waiters. The rest is as for [`Cond::signal`].
+    /// Wakes all waiters. In all other respects, does the same as [`Cond::signal`].
     ///
     /// # Examples
     ///
@@ -245,7 +246,7 @@ impl Cond {
     }
 }
 
-/// A guard that can unlock while its owner waits on a [`Cond`], and be replaced by a new guard of the same lock.
+/// A guard that a [`Cond`] can drop before its owner waits, and replace by a new guard of the same lock after the wait.
 ///
 /// # Examples
 ///
@@ -266,7 +267,7 @@ impl Cond {
 /// reader.join().unwrap();
 /// ```
 pub trait CondGuard: Sized {
-    /// The lock of the guard, by reference or `Arc`.
+    /// A reference or an `Arc` to the lock of the guard.
     type Lock: Clone;
 
     /// Returns the lock that the guard keeps locked.
@@ -385,7 +386,8 @@ impl<'a, L: Locker> CondGuard for Locked<'a, L> {
     }
 }
 
-/// Locks again, and puts the new guard into the place of the old guard, even if user code of the lock panics.
+/// Locks again, by `now`, and puts the new guard into the place of the old guard. If user code of the lock panics,
+/// `drop` does so.
 struct Relock<'a, G: CondGuard> {
     lock: G::Lock,
     place: &'a mut G,

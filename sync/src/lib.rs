@@ -2,16 +2,16 @@
 //!
 //! * [`Mutex`] is the Go mutex with a guard. [`GoMutex`] is the same mutex without guard or value, with Go's `lock` and
 //!   `unlock`.
-//! * [`RwMutex`] admits many readers or a single writer. [`rw_mutex`] has Go's, a phase-fair mutex, and a mutex whose
-//!   readers scale.
-//! * [`WaitGroup`] waits for tasks to end; [`Cond`] waits, under a mutex, for a signal.
-//! * [`Once`] runs a function once. [`OnceFunc`], [`OnceValue`] and [`OnceValues`] hold that function.
+//! * [`RwMutex`] admits many readers or a single writer. The module [`rw_mutex`] has Go's readers-writer mutex, a
+//!   phase-fair mutex, and a mutex whose readers scale with the processors.
+//! * [`WaitGroup`] waits for tasks to end; [`Cond`] lets the owner of a mutex wait for a signal.
+//! * [`Once`] runs a function once. [`OnceFunc`], [`OnceValue`] and [`OnceValues`] also store that function.
 //! * [`Pool`] keeps free items. [`Map`] is a map for concurrent use. [`atomic`] has Go's typed atomics.
 //! * [`context`] passes deadlines and cancellation down from call to call. [`x`] has Go's `golang.org/x/sync`: weighted
 //!   semaphores, groups of fallible tasks, and calls whose result many callers share.
 //! * Threads, goroutines and async tasks wait in the same queues. [`LockAsync`] is for async tasks.
-//! * Backends implement [`RawLock`] and [`Semaphore`]: by one type parameter, any semaphore fits under the mutex, and
-//!   any lock fits under [`MutexWith`].
+//! * Backends implement [`RawLock`] or [`Semaphore`]. The mutex takes any semaphore as a type parameter, and
+//!   [`MutexWith`] takes any lock.
 //! * [`semaphore`] holds the semaphores; [`mutex`] holds the mutex and its policies. The crate `sudog-locks` has more
 //!   of both.
 //!
@@ -69,7 +69,7 @@ mod thread_index;
 mod wait_group;
 pub mod x;
 
-// The clock of all deadlines. In a bubble of `synctest` the time is the bubble's.
+// The clock of all deadlines. In a bubble of `synctest`, the clock shows the bubble's time.
 pub(crate) use sudog_runtime::goroutine::now;
 
 #[cfg(not(sudog_loom))]

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 
 use crate::{ApiLock, AsyncRawLock, ConstRawLock, MutexWith, lock_api};
 
-/// Adds [`lock_async`](LockAsync::lock_async), with which async tasks wait for a lock, to [`Mutex`](crate::Mutex), and
-/// to [`MutexWith`] over every lock that supports async tasks.
+/// Adds the method [`lock_async`](LockAsync::lock_async) to [`Mutex`](crate::Mutex), and to each [`MutexWith`] whose
+/// lock supports async tasks. With this method, an async task waits for the mutex.
 ///
 /// Tasks wait in the same queue as the threads and goroutines that call `lock`.
 ///
@@ -41,8 +41,8 @@ pub trait LockAsync {
     /// Waits until the caller has the lock. The future does nothing before its first poll, and may be dropped at any
     /// time: see [`LockFuture`](crate::mutex::LockFuture).
     ///
-    /// The waker of the polling task must not lock this mutex, nor wait for a thread that does: a thread inside its own
-    /// `lock` may call the waker when it already has the mutex.
+    /// The waker of the polling task must neither lock this mutex nor wait for a thread that does: another thread may
+    /// call the waker inside of `lock`, at a moment when that thread already has the mutex.
     fn lock_async(&self) -> Self::Lock<'_>;
 }
 
@@ -58,7 +58,7 @@ impl<R: AsyncRawLock + ConstRawLock, T: ?Sized> LockAsync for MutexWith<R, T> {
         Self: 'a;
 
     fn lock_async(&self) -> GuardFuture<'_, R, T> {
-        // SAFETY: the raw lock is used for another acquisition only, so no live guard loses its lock.
+        // SAFETY: the raw lock is only acquired here, never released, so no live guard loses its lock.
         let lock = unsafe { self.raw() }.get().lock_async();
         GuardFuture { mutex: self, lock }
     }
@@ -80,8 +80,8 @@ impl<'a, R: AsyncRawLock + ConstRawLock, T: ?Sized> Future for GuardFuture<'a, R
         // and `Self` is `Unpin` only if the field is.
         let lock = unsafe { self.map_unchecked_mut(|this| &mut this.lock) };
         let guard = ready!(lock.poll(cx));
-        // SAFETY: `guard` is that of the acquisition that has just become ready, and no other `MutexGuard` has been
-        // made from `guard`.
+        // SAFETY: `guard` came from the acquisition that has just become ready, and no other `MutexGuard` has been made
+        // from `guard`.
         Poll::Ready(unsafe { mutex.make_guard_unchecked(guard) })
     }
 }

@@ -5,8 +5,8 @@ use crate::{GoMutex, Semaphore, mutex};
 
 /// Go's `sync.Locker`: a lock without guards.
 ///
-/// For [`Cond::wait_locker`](crate::Cond::wait_locker), and for code that is ported from Go unchanged. The trait
-/// promises nothing that `unsafe` code could rely on; [`RawLock`](crate::RawLock) does.
+/// The trait serves [`Cond::wait_locker`](crate::Cond::wait_locker), and code that is ported from Go unchanged.
+/// `unsafe` code may not rely on a `Locker`, but may rely on a [`RawLock`](crate::RawLock).
 ///
 /// # Examples
 ///

@@ -1,8 +1,8 @@
 //! The traits that backends implement: [`RawLock`] for locks, [`Semaphore`] for the semaphores that locks are built on.
 //!
-//! Both are `unsafe` traits: a [`Mutex`](crate::Mutex) hands out `&mut T` because it trusts them. A backend states what
-//! operations it lacks by an associated constant, never by a panic; the trait documents the substitute that it provides
-//! then.
+//! Both are `unsafe` traits: a [`Mutex`](crate::Mutex) hands out `&mut T` because it trusts them. A backend that lacks
+//! an operation says so by an associated constant, and never panics. The documentation of the trait names the
+//! substitute for that operation.
 
 use std::time::Duration;
 
@@ -15,13 +15,14 @@ use sudog_runtime::{G, Instant};
 /// A lock without data: mutual exclusion, and nothing else.
 ///
 /// The trait has the shape of `lock_api` 0.5's: the state that an acquisition keeps for its release is in
-/// [`RawLock::Guard`]. Unlike there, a function makes a lock, so that locks can live in a loom model.
+/// [`RawLock::Guard`]. Unlike in `lock_api`, a lock is made by a function, [`RawLock::new`], so that locks can live in
+/// a loom model.
 ///
 /// # Safety
 ///
 /// - Between a `lock` or a successful `try_lock` and the `unlock` that consumes its guard, no other acquisition
 ///   succeeds.
-/// - All that happened before an `unlock` happens before all that follows the acquisition after that `unlock`.
+/// - Everything that happens before an `unlock` also happens before everything that follows the next acquisition.
 /// - Forgetting a guard leaves the lock locked for ever; the lock itself may still be moved or dropped.
 ///
 /// # Examples
@@ -37,20 +38,21 @@ use sudog_runtime::{G, Instant};
 /// assert_eq!(*faithful.lock(), 5);
 /// ```
 pub unsafe trait RawLock: Sized + Send + Sync {
-    /// The state that an acquisition hands to its release. `Send` if another thread may do the release.
+    /// The state that an acquisition hands to its release. The type is `Send` if another thread may release the lock.
     type Guard;
 
-    /// True if a wait with a deadline stands in the same queue as the other waits. If false, a wait with a deadline
-    /// polls.
+    /// True if a caller with a deadline waits in the same queue as the other callers. If false, a caller with a
+    /// deadline polls.
     const DEADLINES: bool;
 
     /// An unlocked lock.
     fn new() -> Self;
 
-    /// Returns a guard that belongs to no acquisition, for a lock that is built on this lock and lets a newcomer pass
-    /// without locking this lock. The guard is dropped, never passed to `unlock`.
+    /// Returns a guard without locking. Another lock that is built on this lock may let a newcomer overtake the waiters
+    /// of this lock, and needs such a guard then. The guard is dropped, never passed to `unlock`.
     ///
-    /// The provided method returns `None`, as do the locks whose guards differ or that are first come, first served.
+    /// The provided method returns `None`. So do locks whose guards differ from each other, and locks that are first
+    /// come, first served.
     #[inline(always)]
     fn barging_guard() -> Option<Self::Guard> {
         None
@@ -63,7 +65,7 @@ pub unsafe trait RawLock: Sized + Send + Sync {
     /// or another contender is about to take it.
     fn try_lock(&self) -> Option<Self::Guard>;
 
-    /// Locks, waiting until `deadline` at most. A deadline in the past makes this [`RawLock::try_lock`].
+    /// Locks, waiting until `deadline` at most. With a deadline in the past, does the same as [`RawLock::try_lock`].
     ///
     /// The provided method polls until the deadline, without a place in any queue.
     fn try_lock_until(&self, deadline: Instant) -> Option<Self::Guard> {
@@ -72,8 +74,8 @@ pub unsafe trait RawLock: Sized + Send + Sync {
 
     /// Locks, waiting until a [`WaitLimit`] at most.
     ///
-    /// The provided method waits as [`RawLock::lock`] or [`RawLock::try_lock_until`] does. If the limit has a cancel,
-    /// the method checks for the cancel every millisecond, and then begins a new wait.
+    /// The provided method waits as [`RawLock::lock`] or [`RawLock::try_lock_until`] does. If `limit.cancel` is set,
+    /// the method ends its wait every millisecond to check for a cancel, and then begins a new wait.
     ///
     /// # Errors
     ///
@@ -82,8 +84,8 @@ pub unsafe trait RawLock: Sized + Send + Sync {
         wait_limited(limit, || self.lock(), |deadline| self.try_lock_until(deadline))
     }
 
-    /// Releases the lock. The lock must stay alive until the call returns, though another owner may have the lock
-    /// before that.
+    /// Releases the lock. The lock must stay alive until the call returns, even if another owner has the lock before
+    /// that.
     ///
     /// # Safety
     ///
@@ -95,7 +97,7 @@ pub unsafe trait RawLock: Sized + Send + Sync {
     fn is_locked(&self) -> bool;
 }
 
-/// A [`RawLock`] that a `static` can hold, and that can therefore stand under `lock_api`.
+/// A [`RawLock`] that a `static` can hold, as the locks of `lock_api` must.
 pub trait ConstRawLock: RawLock {
     /// An unlocked lock.
     #[allow(clippy::declare_interior_mutable_const)] // to be copied into place, as lock_api's INIT is
@@ -113,8 +115,8 @@ pub trait ConstRawLock: RawLock {
 ///
 /// # Panics
 ///
-/// An implementation should not panic. If an acquire panics, for instance by a waiting policy of the user's, a lock over
-/// the semaphore still counts that waiter, and may stay locked for ever.
+/// An implementation should not panic. If an acquire panics, for instance in a waiting policy of the user's, a lock
+/// over the semaphore still counts the caller as a waiter, and may stay locked for ever.
 ///
 /// # Examples
 ///
@@ -137,12 +139,12 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
     /// True if waiters of the same [`Order`] are served in the order in which they came.
     const FIFO: bool;
 
-    /// True if [`Wake::Handoff`] and [`Wake::Grant`] give the permit to a waiter, past all newcomers. If false, they
-    /// act as [`Wake::Normal`], and a newcomer may take the permit first.
+    /// True if [`Wake::Handoff`] and [`Wake::Grant`] give the permit directly to a waiter, so that no newcomer can take
+    /// that permit. If false, both act as [`Wake::Normal`], and a newcomer may take the permit first.
     const HANDOFF: bool;
 
-    /// True if a wait with a deadline stands in the same queue as the other waits. If false, a wait with a deadline
-    /// polls.
+    /// True if a caller with a deadline waits in the same queue as the other callers. If false, a caller with a
+    /// deadline polls.
     const DEADLINES: bool;
 
     /// Returns a semaphore with `permits` permits.
@@ -151,10 +153,11 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
     /// Takes a permit, waiting until a permit is available.
     fn acquire(&self, order: Order);
 
-    /// Takes a permit if a permit is available without waiting.
+    /// Takes a permit if a permit is available, without waiting. Returns whether the caller has taken a permit.
     fn try_acquire(&self) -> bool;
 
-    /// Takes a permit, waiting until `deadline` at most. A deadline in the past makes this [`Semaphore::try_acquire`].
+    /// Takes a permit, waiting until `deadline` at most. With a deadline in the past, does the same as
+    /// [`Semaphore::try_acquire`].
     ///
     /// The provided method polls until the deadline, without a place in any queue.
     fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
@@ -164,8 +167,8 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
 
     /// Takes a permit, waiting until a [`WaitLimit`] at most.
     ///
-    /// The provided method waits as [`Semaphore::acquire`] or [`Semaphore::acquire_until`] does. If the limit has a
-    /// cancel, the method checks for the cancel every millisecond, and then joins the queue anew.
+    /// The provided method waits as [`Semaphore::acquire`] or [`Semaphore::acquire_until`] does. If `limit.cancel` is
+    /// set, the method leaves the queue every millisecond to check for a cancel, and then joins the queue anew.
     ///
     /// # Errors
     ///
@@ -174,9 +177,10 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
         wait_limited(limit, || self.acquire(order), |deadline| self.acquire_until(order, deadline).then_some(()))
     }
 
-    /// [`Semaphore::acquire_limited`] for a thread that stays awake for a while: the thread calls `stand_by` after it
-    /// has joined the queue and before it sleeps. The argument of `stand_by` is a function that returns whether the
-    /// thread has been woken. `stand_by` returns once the thread has been woken, or when the thread shall sleep.
+    /// Takes a permit as [`Semaphore::acquire_limited`] does, for a thread that stays awake for a while: the thread
+    /// calls `stand_by` after joining the queue and before going to sleep. The argument of `stand_by` is a function
+    /// that returns whether the thread has been woken. `stand_by` returns once the thread has been woken, or when the
+    /// thread shall sleep.
     ///
     /// The provided method does not call `stand_by`.
     ///
@@ -193,14 +197,15 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
         self.acquire_limited(order, limit)
     }
 
-    /// Gives a permit, and wakes a waiter if any waits. More permits than the semaphore can count end the process. The
-    /// semaphore must stay alive until the call returns, though an acquirer may have the permit before that.
+    /// Releases a permit, and wakes a waiter if there is a waiter. If the semaphore cannot count that many permits, the
+    /// process ends. The semaphore must stay alive until the call returns, even if an acquirer has the permit before
+    /// that.
     ///
-    /// A goroutine that has run for long gives way at the end of the release, unless the semaphore blocks the threads
-    /// of its waiters: a release of such a semaphore never switches.
+    /// At the end of the release, a goroutine that has run for long gives way to other goroutines. A semaphore whose
+    /// waiters block their threads is an exception: its release never switches to another goroutine.
     fn release(&self, wake: Wake);
 
-    /// Gives `n` permits, and wakes up to `n` waiters.
+    /// Releases `n` permits, and wakes up to `n` waiters.
     fn release_many(&self, n: u32) {
         Releases { sema: self, wake: Wake::Normal, left: n }.run();
     }
@@ -230,9 +235,9 @@ pub trait ConstPermits<const N: u32>: ConstSemaphore {
 ///
 /// # Safety
 ///
-/// - An `acquire_async` that has become ready has taken a permit, as `acquire` has.
-/// - An `acquire_async` that is dropped before has taken no permit, and has lost no permit: a permit that the future
-///   was given is available to others, and no waiter in `acquire` sleeps beside such a permit.
+/// - A future of `acquire_async` that has become ready has taken a permit, as `acquire` does.
+/// - A future that is dropped before it is ready has taken no permit, and has lost no permit. If the future was given a
+///   permit, that permit is available to others, and no waiter sleeps in `acquire` while the permit is available.
 ///
 /// # Examples
 ///
@@ -263,8 +268,8 @@ pub unsafe trait AsyncSemaphore: Semaphore {
 ///
 /// # Safety
 ///
-/// A `lock_async` that has become ready is an acquisition, as `lock` is. A `lock_async` that is dropped before is no
-/// acquisition.
+/// A future of `lock_async` that has become ready has acquired the lock, as `lock` does. A future that is dropped
+/// before it is ready has not acquired the lock.
 ///
 /// # Examples
 ///
@@ -288,8 +293,8 @@ pub unsafe trait AsyncRawLock: RawLock {
     fn lock_async(&self) -> Self::Lock<'_>;
 }
 
-/// Releases of several permits. If a release panics, through the waker of an async task, the remaining permits are
-/// released all the same.
+/// Several permits that are being released. If a release panics, in the waker of an async task, the drop of this value
+/// releases the remaining permits.
 struct Releases<'a, S: Semaphore> {
     sema: &'a S,
     wake: Wake,
@@ -311,7 +316,7 @@ impl<S: Semaphore> Drop for Releases<'_, S> {
     }
 }
 
-/// Waits with a limit, by `wait`, a wait without a limit, or by `wait_until`, a wait with a deadline.
+/// Waits until `limit`: by `wait` if there is no limit, and otherwise by `wait_until`, which takes a deadline.
 pub fn wait_limited<T>(
     limit: &WaitLimit<'_>,
     wait: impl FnOnce() -> T,
@@ -326,7 +331,7 @@ pub fn wait_limited<T>(
             return Err(WaitError::Cancelled);
         }
         let now = now();
-        let look = now.checked_add(LOOK).unwrap_or(now); // the clock of a bubble may be at the end
+        let look = now.checked_add(LOOK).unwrap_or(now); // in a bubble, `now` may be the latest `Instant`
         if let Some(got) = wait_until(limit.deadline.map_or(look, |deadline| deadline.min(look))) {
             return Ok(got);
         }
@@ -336,7 +341,8 @@ pub fn wait_limited<T>(
     }
 }
 
-/// Calls `attempt` until it succeeds or `deadline` passes: at least once, giving way to other threads in between.
+/// Calls `attempt`, at least once, until the call succeeds or `deadline` has passed. Gives way to other threads between
+/// two calls.
 pub fn poll_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     loop {
         if let Some(got) = attempt() {

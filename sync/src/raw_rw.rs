@@ -13,8 +13,8 @@ use crate::raw::{poll_until, wait_limited};
 ///
 /// - Between a `lock` and the `unlock` or `downgrade` that consumes the guard, no other acquisition succeeds; between
 ///   an `rlock` and the `runlock` that consumes the guard, no `lock` succeeds.
-/// - All that happened before an `unlock` happens before all that follows any acquisition after that `unlock`. All that
-///   happened before a `runlock` happens before all that follows a `lock` after that `runlock`.
+/// - Everything that happens before an `unlock` also happens before everything that follows a later acquisition.
+///   Everything that happens before a `runlock` also happens before everything that follows a later `lock`.
 /// - Forgetting a guard leaves the lock locked for ever; the lock may then be moved and dropped.
 ///
 /// # Examples
@@ -30,27 +30,31 @@ use crate::raw::{poll_until, wait_limited};
 /// assert_eq!(table.read().len(), 3);
 /// ```
 pub unsafe trait RawRwLock: Sized + Send + Sync {
-    /// The state that a reader's acquisition hands to its release. `Send` if another thread may do the release.
+    /// The state that a reader's acquisition hands to its release. The type is `Send` if another thread may release the
+    /// lock.
     type SharedGuard;
 
-    /// The state that a writer's acquisition hands to its release. `Send` if another thread may do the release.
+    /// The state that a writer's acquisition hands to its release. The type is `Send` if another thread may release the
+    /// lock.
     type ExclusiveGuard;
 
-    /// True if waits with a deadline stand in the same queues as the other waits. If false, waits with a deadline poll.
+    /// True if a caller with a deadline waits in the same queues as the other callers. If false, a caller with a
+    /// deadline polls.
     const DEADLINES: bool;
 
     /// An unlocked lock.
     fn new() -> Self;
 
-    /// Locks for reading, waiting while a writer is in the way.
+    /// Locks for reading, waiting for a writer if necessary.
     fn rlock(&self) -> Self::SharedGuard;
 
     /// Locks for reading if that is possible without waiting.
     fn try_rlock(&self) -> Option<Self::SharedGuard>;
 
-    /// Locks for reading, waiting until `deadline` at most. A deadline in the past makes this [`RawRwLock::try_rlock`].
+    /// Locks for reading, waiting until `deadline` at most. With a deadline in the past, does the same as
+    /// [`RawRwLock::try_rlock`].
     ///
-    /// The provided method polls.
+    /// The provided method polls until the deadline.
     fn try_rlock_until(&self, deadline: Instant) -> Option<Self::SharedGuard> {
         poll_until(deadline, || self.try_rlock())
     }
@@ -79,9 +83,10 @@ pub unsafe trait RawRwLock: Sized + Send + Sync {
     /// Locks for writing if that is possible without waiting.
     fn try_lock(&self) -> Option<Self::ExclusiveGuard>;
 
-    /// Locks for writing, waiting until `deadline` at most. A deadline in the past makes this [`RawRwLock::try_lock`].
+    /// Locks for writing, waiting until `deadline` at most. With a deadline in the past, does the same as
+    /// [`RawRwLock::try_lock`].
     ///
-    /// The provided method polls.
+    /// The provided method polls until the deadline.
     fn try_lock_until(&self, deadline: Instant) -> Option<Self::ExclusiveGuard> {
         poll_until(deadline, || self.try_lock())
     }
@@ -110,14 +115,14 @@ pub unsafe trait RawRwLock: Sized + Send + Sync {
     /// The same conditions as for [`RawRwLock::runlock`].
     unsafe fn downgrade(&self, guard: Self::ExclusiveGuard) -> Self::SharedGuard;
 
-    /// Returns whether, at this moment, a reader or a writer holds the lock, or a writer is about to.
+    /// Returns whether, at this moment, a reader or a writer holds the lock, or a writer is about to lock.
     fn is_locked(&self) -> bool;
 
     /// Returns whether a writer holds the lock at this moment.
     fn is_locked_exclusive(&self) -> bool;
 }
 
-/// A [`RawRwLock`] that a `static` can hold, and that can therefore stand under `lock_api`.
+/// A [`RawRwLock`] that a `static` can hold, as the locks of `lock_api` must.
 pub trait ConstRawRwLock: RawRwLock {
     /// An unlocked lock.
     #[allow(clippy::declare_interior_mutable_const)] // to be copied into place, as lock_api's INIT is

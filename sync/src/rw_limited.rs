@@ -4,15 +4,17 @@ use sudog_runtime::sema::{WaitError, WaitLimit};
 
 use crate::{ApiRwLock, ConstRawRwLock, RwMutexWith, lock_api};
 
-/// Adds reads and writes that give up at a [`WaitLimit`], or when a context is done, to [`RwMutex`](crate::RwMutex) and
-/// to [`RwMutexWith`] over every lock.
+/// Adds methods to [`RwMutex`](crate::RwMutex), and to every [`RwMutexWith`], that lock for reading or for writing, but
+/// give up at a [`WaitLimit`] or when a context is done.
 ///
-/// Over [`GoRwMutex`](crate::GoRwMutex) such a wait stands in the same queues as the other waits, with an exception: a
-/// writer that waits for another writer checks for a cancel every millisecond and then joins the queue anew, unless the
-/// writers' lock is a [`FifoMutex`](crate::mutex::FifoMutex). Every wait for a lock that uses the provided methods
-/// [`rlock_limited`](crate::RawRwLock::rlock_limited) and `lock_limited` does the same.
+/// If the lock is a [`GoRwMutex`](crate::GoRwMutex), the callers of these methods wait in the same queues as the other
+/// callers, with one exception: a writer that waits for another writer leaves the queue every millisecond, to check for
+/// a cancel, and then joins the queue anew. (A writer does not do so if the writers' lock is a
+/// [`FifoMutex`](crate::mutex::FifoMutex).) If a lock uses the provided methods
+/// [`rlock_limited`](crate::RawRwLock::rlock_limited) and `lock_limited`, all callers check for a cancel in this way.
 ///
-/// (A [`Mutex`](crate::Mutex) with a context: [`context::block_on`](crate::context::block_on)`(&ctx, mutex.lock_async())`.)
+/// To lock a [`Mutex`](crate::Mutex) with a context, pass `mutex.lock_async()` to
+/// [`context::block_on`](crate::context::block_on).
 ///
 /// # Examples
 ///
@@ -39,35 +41,35 @@ pub trait RwLimited {
     where
         Self: 'a;
 
-    /// Locks for reading, waiting until a limit is reached.
+    /// Locks for reading, waiting until `limit` at most.
     ///
     /// # Errors
     ///
     /// The error says which limit came first.
     fn read_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::ReadGuard<'_>, WaitError>;
 
-    /// Locks for writing, waiting until a limit is reached.
+    /// Locks for writing, waiting until `limit` at most.
     ///
     /// # Errors
     ///
     /// The error says which limit came first.
     fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::WriteGuard<'_>, WaitError>;
 
-    /// Locks for reading, as [`read_limited`](Self::read_limited) does, for as long as `ctx` is not done.
+    /// Locks for reading, as [`read_limited`](Self::read_limited) does, but gives up when `ctx` is done.
     ///
     /// # Errors
     ///
-    /// The context's error.
+    /// Returns the context's error.
     #[cfg(all(unix, not(sudog_loom)))]
     fn read_ctx(&self, ctx: &crate::context::Context) -> Result<Self::ReadGuard<'_>, crate::context::Error> {
         ctx.limited(|limit| self.read_limited(limit))
     }
 
-    /// Locks for writing, as [`write_limited`](Self::write_limited) does, for as long as `ctx` is not done.
+    /// Locks for writing, as [`write_limited`](Self::write_limited) does, but gives up when `ctx` is done.
     ///
     /// # Errors
     ///
-    /// The context's error.
+    /// Returns the context's error.
     #[cfg(all(unix, not(sudog_loom)))]
     fn write_ctx(&self, ctx: &crate::context::Context) -> Result<Self::WriteGuard<'_>, crate::context::Error> {
         ctx.limited(|limit| self.write_limited(limit))
@@ -86,17 +88,17 @@ impl<R: ConstRawRwLock, T: ?Sized> RwLimited for RwMutexWith<R, T> {
         Self: 'a;
 
     fn read_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::ReadGuard<'_>, WaitError> {
-        // SAFETY: the raw lock is used for another acquisition only, so no live guard loses its lock.
+        // SAFETY: the raw lock is only acquired here, never released, so no live guard loses its lock.
         let guard = unsafe { self.raw() }.get().rlock_limited(limit)?;
-        // SAFETY: `guard` is that of the read acquisition above, and no other `RwLockReadGuard` has been made from
+        // SAFETY: `guard` came from the read acquisition above, and no other `RwLockReadGuard` has been made from
         // `guard`.
         Ok(unsafe { self.make_read_guard_unchecked(guard) })
     }
 
     fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::WriteGuard<'_>, WaitError> {
-        // SAFETY: the raw lock is used for another acquisition only, so no live guard loses its lock.
+        // SAFETY: the raw lock is only acquired here, never released, so no live guard loses its lock.
         let guard = unsafe { self.raw() }.get().lock_limited(limit)?;
-        // SAFETY: `guard` is that of the write acquisition above, and no other `RwLockWriteGuard` has been made from
+        // SAFETY: `guard` came from the write acquisition above, and no other `RwLockWriteGuard` has been made from
         // `guard`.
         Ok(unsafe { self.make_write_guard_unchecked(guard) })
     }

@@ -13,11 +13,13 @@ use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe, panic_any, resume_unwind};
 use std::sync::Arc;
 
-/// The payload of a panic that more than one caller gets, if the original payload is no text: the original, shared.
+/// The payload with which several callers panic, if the original payload is not a text. The callers share the original
+/// payload.
 ///
-/// As in Go, a [`OnceFunc`](crate::OnceFunc) whose function panicked panics in each call with the same value, and so
-/// does a flight of a [`SingleFlight`](crate::x::SingleFlight) in each of its callers. A payload cannot be cloned, so
-/// the callers share the payload. (Payloads that are a `&'static str` or a `String` are cloned.)
+/// As in Go, if the function of a [`OnceFunc`](crate::OnceFunc) has panicked, each call panics with the same value. If
+/// the function of a [`SingleFlight`](crate::x::SingleFlight) panics, so does each caller that waits for its result. A
+/// payload cannot be cloned, so the callers share the payload. (Payloads that are a `&'static str` or a `String` are
+/// cloned.)
 ///
 /// # Examples
 ///
@@ -43,8 +45,8 @@ struct Payload(Box<dyn Any + Send>);
 // payload is `Send`.
 unsafe impl Sync for Payload {}
 
-// A `SharedPanic` stands for the payload that `catch_unwind` returns: the end of a panic, without access to the state
-// that the panic left behind.
+// A `SharedPanic` contains a payload that `catch_unwind` has returned. Such a payload gives no access to the state that
+// the panic left behind.
 impl UnwindSafe for SharedPanic {}
 impl RefUnwindSafe for SharedPanic {}
 
@@ -63,12 +65,12 @@ impl SharedPanic {
         self.0.0.is::<T>()
     }
 
-    /// Returns the original payload if no other share is left.
+    /// Returns the original payload if no other `SharedPanic` shares that payload.
     ///
     /// # Errors
     ///
-    /// `self`, if other shares are left. The value whose function panicked, such as a `OnceFunc`, keeps a share until
-    /// that value is dropped.
+    /// Returns `self` if others share the payload. The value whose function panicked, such as a `OnceFunc`, shares the
+    /// payload until that value is dropped.
     pub fn into_inner(self) -> Result<Box<dyn Any + Send>, Self> {
         Arc::try_unwrap(self.0).map(|payload| payload.0).map_err(Self)
     }
@@ -112,7 +114,7 @@ impl Caught {
         }
     }
 
-    /// Panics in the caller whose function panicked, without the panic hook, which has run already.
+    /// Panics in the caller that ran the function. Does not call the panic hook, because the hook has run already.
     pub(crate) fn resume(&self) -> ! {
         resume_unwind(match self {
             Self::Literal(text) => Box::new(*text),
@@ -121,7 +123,7 @@ impl Caught {
         })
     }
 
-    /// Panics in each other caller, with the panic hook.
+    /// Panics in any other caller. Calls the panic hook.
     #[track_caller]
     pub(crate) fn raise(&self) -> ! {
         match self {
@@ -132,7 +134,7 @@ impl Caught {
     }
 }
 
-/// Returns whether `payload` is no panic, but the end of a goroutine by `goexit`.
+/// Returns whether `payload` comes not from a panic, but from `goexit`, which ends a goroutine.
 #[cfg_attr(not(unix), allow(unused_variables))]
 pub(crate) fn is_goexit(payload: &(dyn Any + Send)) -> bool {
     #[cfg(unix)]

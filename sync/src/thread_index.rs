@@ -9,12 +9,12 @@ mod place {
     use sudog_runtime::shim::system;
 
     system::thread_local! {
-        // No destructor, so that the destructors of other thread-locals can use `INDEX`.
+        // `INDEX` has no destructor, so that the destructors of other thread-locals can use `INDEX`.
         static INDEX: Cell<usize> = const { Cell::new(usize::MAX) };
     }
 
-    /// Returns the number of the calling thread: small, assigned at the first call. A hint: only performance may depend
-    /// on the number.
+    /// Returns the number of the calling thread. The number is small, and is assigned at the thread's first call. Only
+    /// performance may depend on the number.
     #[inline]
     pub fn thread_index() -> usize {
         match INDEX.get() {

@@ -1,4 +1,4 @@
-//! Go's `WaitGroup`: a state word, a place for the first waiter, and a semaphore for the other waiters.
+//! Go's `WaitGroup`: a state word, the field `first` for the first waiter, and a semaphore for the other waiters.
 //!
 //! ```text
 //!   63                              32   31    30                      0
@@ -10,17 +10,18 @@
 //! | step | actor | then |
 //! |---|---|---|
 //! | `counter += delta` | `add` | nothing, if there are no waiters or tasks are left |
-//! | the word becomes 0. If `FIRST` was set, `first` becomes null, and the waiter that `first` named is readied. Then each other waiter is given a permit, past newcomers | the `add` that has made the counter 0, with waiters | all waiters return |
+//! | the word becomes 0. If `FIRST` was set, `first` becomes null, and the waiter that `first` named is readied. Then each other waiter is granted a permit, which no newcomer can take | the `add` that has made the counter 0, with waiters | all waiters return |
 //! | `first` changes from null to the waiter's G; then `FIRST` is set | a `wait` without limit that finds tasks | the waiter sleeps |
 //! | `waiters += 1`, then the waiter takes a permit | a `wait` that finds tasks, and that finds `first` taken, has a limit, or is an async task's | |
 //! | `waiters -= 1`; or the waiter takes its permit, if the word is 0 | a `wait` that is out of time or cancelled, or a future that is dropped | |
 //!
 //! Most groups have a single waiter, without a deadline. `first` saves that waiter the semaphore's table.
 //!
-//! * Only the waiter that `first` names sets `FIRST`, after the waiter has taken the place. From then on only the `add`
-//!   that reads `FIRST` as it makes the word 0 empties the place. So an `add` that has read `FIRST` finds the G.
-//! * The G stays for as long as `first` names it: the waiter has no limit, and leaves only when the `add` has readied
-//!   the waiter.
+//! * Only the waiter that `first` names sets the flag `FIRST`, after the waiter has stored its G in `first`. From then
+//!   on, only one step sets `first` to null: that of the `add` that makes the word 0, and has read `FIRST` in the word.
+//!   So an `add` that has read `FIRST` finds the G.
+//! * The G stays alive for as long as `first` names the G: the waiter has no limit, and leaves only when the `add` has
+//!   readied the waiter.
 //!
 //! While the counter is 0 and waiters are left, only the `add` that has made the counter 0 may change the word: any
 //! other change is a misuse of the group, which the next step detects.
@@ -29,11 +30,11 @@
 //! does not touch the group again if there are no waiters. With waiters, the `add` does not touch the group once the
 //! last of the waiters has been given its permit.
 //!
-//! Orderings: an `add` is a Release, and all changes of the word are RMWs. So a thread that reads the counter at 0 with
-//! Acquire, be that a waiter or the `add` that wakes the waiters, comes after all that was done before the `add`s. The
-//! semaphore passes that order on to its waiters, and `ready` passes the order on to the first waiter. `FIRST` is set
-//! with Release and read with Acquire, so the `add` reads the G that `first` names. `first` becomes null with Release,
-//! and is taken with Acquire, so a new waiter's store comes after.
+//! Orderings: an `add` is a Release, and all changes of the word are RMWs. So a thread that reads with Acquire that the
+//! counter is 0 comes after everything that was done before the `add`s. Such a thread is a waiter, or runs the `add`
+//! that wakes the waiters. The semaphore passes that order on to its waiters, and `ready` passes the order on to the
+//! first waiter. `FIRST` is set with Release and read with Acquire, so the `add` reads the G that `first` names.
+//! `first` becomes null with Release, and a new waiter stores its G with Acquire, so that store comes after the `add`.
 //!
 //! Source: Go's `sync/waitgroup.go`, in the development tree of 1.28.
 
@@ -52,16 +53,16 @@ pub use future::WaitFuture;
 
 /// Waits for a number of tasks to end.
 ///
-/// [`add`](WaitGroup::add) counts tasks that begin, [`done`](WaitGroup::done) a task that ends, and
+/// [`add`](WaitGroup::add) counts tasks that begin, [`done`](WaitGroup::done) notes that a task has ended, and
 /// [`wait`](WaitGroup::wait) blocks the thread or goroutine until no task is left.
 ///
-/// All that a task did before its `done` happens before all that follows the `wait`.
+/// Everything that a task does before its `done` happens before everything that follows the `wait`.
 ///
 /// # Misuse
 ///
-/// As in Go, the group panics where it notices misuse: when the counter becomes negative, when an `add` from 0 meets a
-/// `wait`, and when tasks are added for a new round before all waits of the old round have returned. Tasks must be
-/// added before the `wait` that shall wait for them.
+/// As in Go, the group panics where it notices misuse: when the counter becomes negative, when an `add` that raises the
+/// counter from 0 runs at the same time as a `wait`, and when tasks are added for a new round before all waits of the
+/// old round have returned. Tasks must be added before the `wait` that shall wait for them.
 ///
 /// # Examples
 ///
@@ -83,7 +84,8 @@ pub struct WaitGroup {
     first: AtomicPtr<G>,
 }
 
-/// A flag in the word: `first` names a waiter, which is to be readied.
+/// A flag in the state word. If set, `first` names a waiter, and the `add` that makes the counter 0 must ready that
+/// waiter.
 const FIRST: u32 = 1 << 31;
 
 const NEGATIVE: &str = "sync: negative WaitGroup counter";
@@ -123,22 +125,22 @@ impl WaitGroup {
         }
     }
 
-    /// Ends a task: `add(-1)`.
+    /// Notes that a task has ended: the same as `add(-1)`.
     ///
-    /// The `done` of the last task wakes the waiters, and a goroutine may give way there. Any other `done` or `add` is
-    /// a single atomic operation and never switches: a goroutine that does nothing else in a loop should call
-    /// [`gosched`](sudog_runtime::goroutine) now and then.
+    /// The `done` of the last task wakes the waiters, and there a goroutine may give way to others. Any other `done` or
+    /// `add` is a single atomic operation, and never switches to another goroutine. So a goroutine that does nothing
+    /// else in a loop should call [`gosched`](sudog_runtime::goroutine) now and then.
     ///
     /// # Panics
     ///
-    /// In the same cases as [`WaitGroup::add`].
+    /// Panics in the same cases as [`WaitGroup::add`].
     #[inline]
     #[track_caller]
     pub fn done(&self) {
         self.add(-1);
     }
 
-    /// Waits until there is no task.
+    /// Waits until no task is left.
     ///
     /// # Panics
     ///
@@ -152,12 +154,12 @@ impl WaitGroup {
         }
     }
 
-    /// Waits as [`WaitGroup::wait`] does, until a deadline at most. Returns whether there was a moment without tasks.
-    /// With a deadline in the past, looks once and does not wait.
+    /// Waits as [`WaitGroup::wait`] does, until a deadline at most. Returns true if there was a moment at which no task
+    /// was left. With a deadline in the past, reads the counter once and does not wait.
     ///
     /// # Panics
     ///
-    /// In the same cases as [`WaitGroup::wait`].
+    /// Panics in the same cases as [`WaitGroup::wait`].
     ///
     /// # Examples
     ///
@@ -185,7 +187,7 @@ impl WaitGroup {
     ///
     /// # Panics
     ///
-    /// In the same cases as [`WaitGroup::wait`].
+    /// Panics in the same cases as [`WaitGroup::wait`].
     #[inline]
     #[track_caller]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
@@ -193,16 +195,16 @@ impl WaitGroup {
         if counter(state) == 0 { Ok(()) } else { self.wait_slow(state, limit) }
     }
 
-    /// Waits as [`WaitGroup::wait`] does, for as long as `ctx` is not done. A group without tasks needs no wait,
-    /// whatever the context.
+    /// Waits as [`WaitGroup::wait`] does, but gives up when `ctx` is done. If the group has no tasks, returns `Ok` even
+    /// if `ctx` is done.
     ///
     /// # Errors
     ///
-    /// The context's error.
+    /// Returns the context's error if `ctx` is done first.
     ///
     /// # Panics
     ///
-    /// In the same cases as [`WaitGroup::wait`].
+    /// Panics in the same cases as [`WaitGroup::wait`].
     ///
     /// # Examples
     ///
@@ -235,15 +237,15 @@ impl WaitGroup {
         if left > 0 {
             return;
         }
-        // Acquire: this call comes after the tasks whose `add` came before this `add`.
+        // Acquire, so that this call comes after the tasks whose `done` came before this `add`.
         let over = self.state.compare_exchange(state, 0, Acquire, Relaxed);
         assert!(over.is_ok(), "{ADD_MEETS_WAIT}");
         if waiters & FIRST != 0 {
             // Relaxed: the exchange above has acquired the waiter's store to `first`.
             let first = self.first.load(Relaxed);
             self.first.store(ptr::null_mut(), Release);
-            // Ready the first waiter before the others get their permits: a permit may call the waker of a task, which
-            // is user code.
+            // Ready the first waiter before the others get their permits: the release of a permit may call the waker of
+            // a task, which is user code.
             // SAFETY:
             // - `first` points to the live G of a waiter, as FIRST was set: the waiter stays until this call readies
             //   it.
@@ -259,7 +261,7 @@ impl WaitGroup {
         }
     }
 
-    /// Waits without limit: as the first waiter if that place is free, else in the semaphore's queue.
+    /// Waits without limit: as the first waiter if `first` is null, else in the semaphore's queue.
     #[cold]
     #[track_caller]
     fn wait_first(&self, state: u64) {
@@ -274,7 +276,7 @@ impl WaitGroup {
             self.first.store(ptr::null_mut(), Release);
             return;
         }
-        // SAFETY: the pointer is null.
+        // SAFETY: `note_wait` accepts a null pointer.
         unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
         let woken = g.park(None, || ());
         debug_assert_eq!(woken, ParkResult::Unparked);
@@ -292,13 +294,13 @@ impl WaitGroup {
     }
 
     /// Sleeps in the semaphore's queue until the counter is 0, and returns true. Returns false if no task is left
-    /// before the caller sleeps. The caller has read `state`, which has tasks.
+    /// before the caller sleeps. `state` is the word that the caller has read; its counter is not 0.
     #[cold]
     fn sleep(&self, state: u64, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         if !self.count_waiter(state, 1) {
             return Ok(false);
         }
-        // SAFETY: the pointer is null.
+        // SAFETY: `note_wait` accepts a null pointer.
         unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
         let over = semacquire_limited(&self.permits, Order::Fifo, limit);
         if over.is_err() && self.leave() { over.map(|()| true) } else { Ok(true) }
@@ -311,16 +313,16 @@ impl WaitGroup {
         assert!(self.state.load(Relaxed) == 0, "{REUSED}");
     }
 
-    /// Counts a further waiter, or sets `FIRST`, and returns true; unless no task is left. The caller has read `state`,
-    /// which has tasks.
+    /// Adds `one` to the word, and returns true: 1 counts a further waiter, and [`FIRST`] sets that flag. Returns false
+    /// if no task is left. `state` is the word that the caller has read; its counter is not 0.
     #[inline]
     fn count_waiter(&self, mut state: u64, one: u32) -> bool {
         loop {
             if waiters(state) & !FIRST == FIRST - 1 {
                 fatal("sync: more than 2147483647 waiters of a WaitGroup"); // futures that were forgotten, not dropped
             }
-            // Release, for the G that `first` names. No Acquire: the step is an RMW, so a thread that reads the word
-            // later still synchronizes with the `add`s before.
+            // Release, for the G that `first` names. Acquire is not needed: the step is an RMW, so a thread that reads
+            // the word later still synchronizes with the `add`s before.
             match self.state.compare_exchange_weak(state, state + u64::from(one), Release, Acquire) {
                 Ok(_) => return true,
                 Err(now) if counter(now) == 0 => return false,
@@ -329,8 +331,8 @@ impl WaitGroup {
         }
     }
 
-    /// Takes a waiter off the count that is no longer in the semaphore's queue. Returns false if an `add` has taken
-    /// that waiter off: then the waiter takes its permit.
+    /// Subtracts a waiter that has left the semaphore's queue from the count of waiters. If an `add` has done so
+    /// already, takes the permit of that waiter instead, and returns false.
     #[cold]
     fn leave(&self) -> bool {
         let mut state = self.state.load(Relaxed);
@@ -364,14 +366,14 @@ mod go {
     use super::WaitGroup;
 
     impl WaitGroup {
-        /// Runs `f` as a goroutine, and as a task of this group: `add` before, `done` after.
+        /// Runs `f` on a new goroutine, as a task of this group: calls `add(1)` before, and `done` when `f` has ended.
         ///
         /// As in Go, a panic in `f` ends the process, and no `wait` returns before the process has ended. A goroutine
         /// that ends by [`goexit`](sudog_runtime::goroutine::goexit) counts as an ended task.
         ///
         /// # Panics
         ///
-        /// In the same cases as [`WaitGroup::add`].
+        /// Panics in the same cases as [`WaitGroup::add`].
         ///
         /// # Examples
         ///
@@ -399,7 +401,7 @@ mod go {
         ///
         /// # Panics
         ///
-        /// In the same cases as [`WaitGroup::go`] and [`Builder::go`].
+        /// Panics in the same cases as [`WaitGroup::go`] and [`Builder::go`].
         ///
         /// # Examples
         ///
@@ -421,7 +423,7 @@ mod go {
         ///
         /// # Panics
         ///
-        /// In the same cases as [`WaitGroup::go`].
+        /// Panics in the same cases as [`WaitGroup::go`].
         ///
         /// # Examples
         ///

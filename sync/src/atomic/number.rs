@@ -12,13 +12,13 @@ macro_rules! atomic {
         pub struct $Name(std::sync::atomic::$Std);
 
         impl $Name {
-            /// An atomic with this value.
+            /// Creates an atomic with the value `value`.
             #[must_use]
             pub const fn new(value: $value) -> Self {
                 Self(std::sync::atomic::$Std::new(value))
             }
 
-            /// The value.
+            /// Returns the value.
             #[inline]
             #[must_use]
             pub fn load(&self) -> $value {
@@ -37,7 +37,7 @@ macro_rules! atomic {
                 self.0.swap(new, SeqCst)
             }
 
-            /// Sets the value to `new` if the value is `old`. Returns whether it was.
+            /// Sets the value to `new` if the current value is `old`. Returns whether the value was `old`.
             #[inline]
             pub fn compare_and_swap(&self, old: $value, new: $value) -> bool {
                 self.0.compare_exchange(old, new, SeqCst, SeqCst).is_ok()

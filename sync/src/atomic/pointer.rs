@@ -5,9 +5,10 @@
 //! and compare-exchange of the pointer that decides an operation is SeqCst, and each operation takes effect at such a
 //! step.
 //!
-//! If a load meets a swap, the swapping thread may provide the result of the load: meanwhile, that thread loads SeqCst
-//! on the loader's behalf. No goroutine leaves its thread inside of a load before the load is decided. Destructors of
-//! items may run inside of `arc_swap`, but only while `arc_swap` holds nothing.
+//! If a swap runs while a load is under way, the swapping thread may provide the result of that load: before the load
+//! ends, the swapping thread loads the pointer, with SeqCst, on behalf of the loading thread. A goroutine that is
+//! inside of a load does not leave its thread before the load is decided. Destructors of items may run inside of
+//! `arc_swap`, but only while `arc_swap` holds nothing.
 
 use std::fmt;
 use std::ptr;
@@ -51,9 +52,9 @@ impl<T> Pointer<T> {
         self.0.load_full()
     }
 
-    /// Calls `f` with the pointee, and returns the result of `f`. Counts no reference to the pointee, so readers on
-    /// several processors do not write to a shared cache line. A thread that is inside of more than a few such calls
-    /// at a time counts references after all.
+    /// Calls `f` with the pointee, and returns the result of `f`. Does not change the reference count of the pointee,
+    /// so readers on several processors do not write to a shared cache line. Only if a thread is inside of more than a
+    /// few such calls at a time, the further calls do change the count.
     #[inline]
     pub(super) fn load_with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.0.load().as_deref().map(f)
@@ -71,7 +72,7 @@ impl<T> Pointer<T> {
         self.0.swap(new)
     }
 
-    /// Sets the pointer to `new` if the current pointer is identical to `old`. Returns whether it was.
+    /// Sets the pointer to `new` if the current pointer is identical to `old`. Returns whether the two were identical.
     #[inline]
     pub fn compare_and_swap(&self, old: Option<&Arc<T>>, new: Option<Arc<T>>) -> bool {
         let address = |arc: Option<&Arc<T>>| arc.map_or(ptr::null(), Arc::as_ptr);

@@ -10,11 +10,11 @@ use super::Context;
 use super::done::Done;
 use super::followers::{Follower, Place};
 
-/// Calls `f` in a new goroutine when the context is done; at once, if the context is done already. Go's
+/// Calls `f` in a new goroutine when `ctx` is done. If `ctx` is done already, calls `f` at once. Go's
 /// `context.AfterFunc`.
 ///
-/// `f` is called even if no handle of the context is left. But a context that has no deadline, and that no handle can
-/// cancel any more, drops `f`.
+/// `f` is called even if no handle of the context is left. But if the context has no deadline, and no handle can cancel
+/// the context any more, `f` is dropped.
 ///
 /// # Examples
 ///
@@ -47,13 +47,13 @@ pub fn after_func<F: FnOnce() + Send + 'static>(ctx: &Context, f: F) -> AfterFun
     }
 }
 
-/// A handle of the call that [`after_func`] registers. Dropping the handle lets the call happen.
+/// A handle of the call that [`after_func`] registers. Dropping the handle does not prevent the call.
 pub struct AfterFunc(Kind);
 
 enum Kind {
     Follows(Arc<Done>, Place),
     Called,
-    /// The context is never done.
+    /// The function, for a context that is never done.
     Never(Mutex<Option<Box<dyn FnOnce() + Send>>>),
 }
 

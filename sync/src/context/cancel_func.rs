@@ -63,15 +63,15 @@ impl CancelFunc {
         Self { context: context.clone() }
     }
 
-    /// Cancels the context and all contexts derived from it, unless the context is done. When this returns, all of
-    /// them are done.
+    /// Cancels the context and all contexts derived from it, unless the context is done. When this call returns, all
+    /// these contexts are done.
     ///
     /// This call wakes the waiters of these contexts, and does not wait for them to stop. A goroutine that has run for
     /// long yields here, after all waiters have been woken.
     ///
     /// # Panics
     ///
-    /// If a waker panics; the panic goes on after all wakers have been called.
+    /// Panics if a waker panics; the panic goes on after all wakers have been called.
     pub fn cancel(&self) {
         self.context.cancel(None);
         sudog_runtime::safepoint();
@@ -88,8 +88,8 @@ impl CancelCauseFunc {
         Self { context: context.clone() }
     }
 
-    /// Cancels the context as [`CancelFunc::cancel`] does, with the cause that [`Context::cause`] is to return. A
-    /// context that is done keeps its cause: the first cause counts.
+    /// Cancels the context as [`CancelFunc::cancel`] does. [`Context::cause`] then returns `cause`; but a context that
+    /// is done already keeps its first cause.
     ///
     /// # Panics
     ///
@@ -110,7 +110,7 @@ impl CancelCauseFunc {
         sudog_runtime::safepoint();
     }
 
-    /// Cancels the context without a safepoint, because the caller has more to do.
+    /// Cancels the context without a safepoint, for a caller that has more to do.
     pub(crate) fn cancel_with(&self, cause: Option<Cause>) {
         self.context.cancel(cause);
     }

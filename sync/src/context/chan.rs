@@ -7,7 +7,7 @@ use sudog_runtime::chan::{RecvPort, SendPort, select};
 
 use super::{Context, Error};
 
-/// Receives that end with a context. Implemented by every handle that receives.
+/// Adds a receive that gives up when a context is done. Every receiving handle of a channel implements this trait.
 ///
 /// # Examples
 ///
@@ -30,11 +30,11 @@ use super::{Context, Error};
 /// assert_eq!((error.value, error.error), (3, Error::Canceled));
 /// ```
 pub trait RecvCtx: RecvPort {
-    /// Receives as `recv` does, for as long as `ctx` is not done.
+    /// Receives as `recv` does, but gives up when `ctx` is done.
     ///
     /// # Errors
     ///
-    /// Returns the context's error if the context is done. Then no value has been received.
+    /// Returns the context's error if the context is done. No value has been received then.
     fn recv_ctx(&self, ctx: &Context) -> Result<Self::Received, Error> {
         ctx.limited(|limit| {
             select! {
@@ -47,9 +47,10 @@ pub trait RecvCtx: RecvPort {
 
 impl<P: RecvPort + ?Sized> RecvCtx for P {}
 
-/// Sends that end with a context. Implemented by every handle that sends; see [`RecvCtx`] for an example.
+/// Adds a send that gives up when a context is done. Every sending handle of a channel implements this trait. See
+/// [`RecvCtx`] for an example.
 pub trait SendCtx: SendPort {
-    /// Sends as `send` does, for as long as `ctx` is not done.
+    /// Sends as `send` does, but gives up when `ctx` is done.
     ///
     /// # Errors
     ///
@@ -57,7 +58,7 @@ pub trait SendCtx: SendPort {
     ///
     /// # Panics
     ///
-    /// If `send` would panic.
+    /// Panics if `send` would panic.
     #[track_caller]
     fn send_ctx(&self, value: Self::Item, ctx: &Context) -> Result<Self::Sent, NotSent<Self::Item>> {
         let mut value = Some(value);

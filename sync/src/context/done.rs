@@ -1,5 +1,5 @@
-//! The end of a context: the state that decides the end, and the way in which the followers of the context learn of
-//! the end.
+//! The [`Done`] of a context: the state that decides whether the context has ended, and the list of *followers*, which
+//! learn of the end.
 //!
 //! ```text
 //!   Context ──▶ Handle ────▶ Done ◀──── Alarm, until its deadline
@@ -19,15 +19,17 @@
 //! | 5. tell | wake tasks and start functions; then call alarms off |
 //! | 6. leave | leave the parent's followers |
 //!
-//! A follower that step 4 or 5 wakes finds the outcome, which step 1 has set. A caller that finds the outcome also
-//! finds that waits end: permits that the caller releases then go to no wait that looks at the context afterwards
-//! (`x::Weighted`). The outcome is set before later waits end, so a caller that finds the outcome in between passes
-//! through the lock ([`Done::outcome`]). Step 2 may meet a descendant that another cancel has closed and not yet
-//! settled. Such a `Done` is a descendant, so a cancel waits downward only, and never for itself.
+//! A follower that step 4 or 5 wakes finds the outcome, which step 1 has set. If a caller finds the outcome, then each
+//! wait that looks at the context afterwards ends, and gets none of the permits that the caller releases (`x::Weighted`
+//! relies on this). Step 1 sets the outcome before ending later waits. So a caller that finds the outcome in between
+//! first waits for the lock ([`Done::outcome`]). Step 2 may meet a descendant that another cancel has closed and not
+//! yet settled. The cancel waits for that `Done`, which is a descendant. So a cancel waits for descendants only, and
+//! never for itself.
 //!
-//! A `Done` stays in its parent's list, and keeps its alarm, while it is open and its end can be noticed: the `Done`
-//! has handles (`in_use`), or followers, or its channel has handles. So a function given to `after_func` runs even if
-//! no handle of the context is left, and a context that is dropped leaves nothing behind.
+//! A `Done` stays among its parent's followers, and keeps its alarm, while the context has not ended and the end can be
+//! noticed: the context has handles (`in_use`), the `Done` has followers, or the channel has handles. So a function
+//! given to `after_func` runs even if no handle of the context is left, and a context that is dropped leaves nothing
+//! behind.
 //!
 //! | the last of these is dropped | the `Done` is told by |
 //! |---|---|
@@ -62,33 +64,33 @@ pub(super) struct Outcome {
     pub(super) cause: Option<Cause>,
 }
 
-/// See the top of this file.
+/// The state that decides whether a context has ended: see the top of this file.
 pub(super) struct Done {
     /// The data that the handles read, and keep alive.
     pub(super) derived: Derived,
     outcome: OnceLock<Outcome>,
     settled: AtomicBool,
-    /// Ends the waits of threads and goroutines.
+    /// The `Cancel` that ends the waits of threads and goroutines.
     waits: Cancel,
     state: Mutex<State>,
     parent: Weak<Done>,
-    /// The cause of the end if the alarm goes off.
+    /// The cause of the end if the context ends at its deadline.
     overdue: Option<Cause>,
 }
 
 struct State {
     followers: Followers,
-    /// Handles of the context exist.
+    /// True while handles of the context exist.
     in_use: bool,
     /// The place of this `Done` among its parent's followers.
     link: Option<Place>,
     alarm: Option<Alarm>,
-    /// The channel to be closed at the end, if a caller has asked for a channel. Set under the lock, and taken by the
-    /// end.
+    /// The channel to be closed when the context ends, if a caller has asked for a channel. Set under the lock, and
+    /// taken by step 1.
     channel: Option<WeakChan<Infallible>>,
 }
 
-/// The channel that is closed at the end, in the form in which the handles of the context keep the channel.
+/// The channel that is closed when the context ends, in the form in which the handles of the context keep the channel.
 pub(super) struct Channel {
     shown: RecvOnly<Infallible>,
     weak: WeakChan<Infallible>,
@@ -120,15 +122,15 @@ impl Done {
         }
         let done = Self::allocate(|| Self::open(Arc::downgrade(parent), derived, overdue));
         match parent.follow(Follower::Child(done.clone())) {
-            // The parent may have closed `done` by now. Then the place is outdated, which does no harm.
+            // The parent may have closed `done` by now. In that case the place is outdated, which does no harm.
             Ok(place) => done.lock().link = Some(place),
             Err((outcome, _)) => done.cancel(outcome.clone()),
         }
         done
     }
 
-    /// Does the same as `Arc::new(make())` without a copy of these 300 bytes. The copy would take a quarter of the time
-    /// in which a context is made.
+    /// Does the same as `Arc::new(make())`, without copying the 300 bytes of the `Done`. The copy would take a quarter
+    /// of the time in which a context is made.
     #[inline(always)]
     fn allocate(make: impl FnOnce() -> Self) -> Arc<Self> {
         let uninit = Arc::<Self>::new_uninit();
@@ -162,7 +164,8 @@ impl Done {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the outcome, if the context has ended. Once an outcome is returned, waits end, too.
+    /// Returns the outcome, if the context has ended. Once this call has returned an outcome, waits on the context end,
+    /// too.
     #[inline]
     pub(super) fn outcome(&self) -> Option<&Outcome> {
         let outcome = self.outcome.get()?;
@@ -172,20 +175,21 @@ impl Done {
         Some(outcome)
     }
 
-    /// Waits until the thread that has set the outcome under the lock unlocks. A caller that has the lock itself finds
-    /// all of step 1 done.
+    /// Waits until the thread that has set the outcome, under the lock, has unlocked, and so has done all of step 1. (A
+    /// caller that holds the lock itself finds all of step 1 done.)
     #[cold]
     fn await_closed(&self) {
         drop(self.lock());
     }
 
-    /// Returns the `Cancel` that ends the waits that name it. Waits end only after the outcome is set.
+    /// Returns the `Cancel` by which waits on this context end. Waits end only after the outcome is set.
     #[inline]
     pub(super) fn waits(&self) -> &Cancel {
         &self.waits
     }
 
-    /// Returns a channel that is closed at the end. If the outcome is set, the returned channel is closed.
+    /// Returns the channel that is closed when the context ends. If the outcome is set already, the returned channel is
+    /// closed.
     ///
     /// # Safety
     ///
@@ -207,7 +211,7 @@ impl Done {
             let all = Chan::keeping(0, Box::new(Leaves(Arc::downgrade(self))));
             Channel { shown: all.recv_only(), weak: all.downgrade() }
         });
-        // Look at the outcome under the lock, because the end also takes the channel that is to be closed under the
+        // Look at the outcome under the lock, because step 1 takes the channel, which is to be closed, under the same
         // lock.
         let ended = self.outcome().is_some();
         if !ended {
@@ -231,8 +235,9 @@ impl Done {
         }
     }
 
-    /// Removes a follower from the list. Returns `None` if this or the end has removed the follower before. If after
-    /// that the end of this `Done` can no longer be noticed, leaves the parent, and so on upwards.
+    /// Removes a follower from the list. Returns `None` if `unfollow`, or step 1, has removed the follower before. If
+    /// the end of this `Done` can no longer be noticed after that, takes the `Done` out of its parent's followers, and
+    /// so on upwards.
     pub(super) fn unfollow(&self, place: Place) -> Option<Follower> {
         let mut state = self.lock();
         let follower = state.followers.remove(place);
@@ -240,8 +245,8 @@ impl Done {
         follower
     }
 
-    /// Registers `waker` to be woken at the end, in place of the waker registered at `place` before. Returns the
-    /// outcome if there is an outcome.
+    /// Registers `waker` to be woken when the context ends, in place of the waker registered at `place` before. Returns
+    /// the outcome if there is an outcome.
     pub(super) fn wake_at_end(&self, place: &mut Option<Place>, waker: &Waker) -> Option<&Outcome> {
         let mut new = None;
         loop {
@@ -344,7 +349,8 @@ impl Done {
                 drop(parent.unfollow(link));
             }
         });
-        // Drop the references individually: each may be the last reference to a cause, whose destructor is user code.
+        // Drop each reference under `panics.catch`: each may be the last reference to a cause, whose destructor is user
+        // code.
         descendants.into_iter().for_each(|(done, _)| panics.catch(|| drop(done)));
         met.into_iter().for_each(|done| panics.catch(|| drop(done)));
         panics.catch(|| drop(outcome));
@@ -364,8 +370,8 @@ impl Done {
         Some(Closed { followers: std::mem::take(followers), link: link.take(), alarm: alarm.take(), channel })
     }
 
-    /// Waits until the thread that has closed this `Done` has closed the descendants. That thread neither switches
-    /// goroutines nor runs user code before that.
+    /// Waits until the thread that has closed this `Done` has closed all its descendants. Until then, that thread
+    /// neither switches goroutines nor runs user code.
     fn await_settled(&self) {
         while !self.settled.load(Ordering::Acquire) {
             thread::yield_now();
@@ -396,7 +402,8 @@ impl Done {
         }
     }
 
-    /// Leaves the parent if the end can no longer be noticed; then the same for the parent, and so on upwards.
+    /// Takes this `Done` out of its parent's followers, if its end can no longer be noticed. Does the same for the
+    /// parent, and so on upwards.
     fn leave(&self, state: MutexGuard<'_, State>) {
         let mut next = self.take_link(state);
         let mut panics = Panics::default();
@@ -404,18 +411,19 @@ impl Done {
             let mut state = parent.lock();
             let child = state.followers.remove(link);
             next = parent.take_link(state);
-            // Drop outside of the lock: each may hold the last reference to a cause, whose destructor is user code.
+            // Drop the two outside of the lock: each may hold the last reference to a cause, whose destructor is user
+            // code.
             panics.catch(|| drop(child));
             panics.catch(|| drop(parent));
         }
         panics.resume();
     }
 
-    /// Returns the parent to be left, and the place there, if the end can no longer be noticed. Calls the alarm off in
-    /// that case.
+    /// Returns the parent, and the place among the parent's followers, if the end of this `Done` can no longer be
+    /// noticed. Calls the alarm off in that case.
     fn take_link(&self, mut state: MutexGuard<'_, State>) -> Option<(Arc<Self>, Place)> {
-        // A channel whose handles are gone stays so. A channel whose last handle is dropped after this look calls
-        // `leave`, which waits for the lock.
+        // If the handles of the channel are gone, no new handles come. If the last handle is dropped after this look,
+        // that drop calls `leave`, which waits for the lock.
         let channel = state.channel.as_ref().is_some_and(|channel| !channel.is_gone());
         let noticed = state.in_use || state.followers.len() > 0 || channel;
         if noticed || self.outcome().is_some() {
@@ -437,8 +445,8 @@ impl Wake for Done {
     }
 }
 
-/// Drops descendants that have no handles, and exist only for functions that will now never run. The descendants may
-/// be nested deeply, so the drop does not recurse.
+/// Drops the descendants that have no handles, and that exist only for functions which will now never run. The
+/// descendants may be nested deeply, so the drop does not recurse.
 impl Drop for Done {
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);

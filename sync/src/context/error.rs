@@ -24,7 +24,7 @@ impl Error {
         self == Self::DeadlineExceeded
     }
 
-    /// Returns the error as a cause: the same `Arc` each time.
+    /// Returns the error as a cause. Each call returns the same `Arc`.
     pub(super) fn as_cause(self) -> Cause {
         static CAUSES: [OnceLock<Cause>; 2] = [const { OnceLock::new() }; 2];
         CAUSES[self as usize].get_or_init(|| Arc::new(self)).clone()

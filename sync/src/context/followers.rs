@@ -5,17 +5,17 @@ use std::task::Waker;
 
 use super::done::Done;
 
-/// A follower of a context: told when that context is done.
+/// A follower of a context, which is told when that context is done.
 pub(super) enum Follower {
     /// A context that is derived from the followed context.
     Child(Arc<Done>),
-    /// A task that waits.
+    /// The waker of a task that waits for the end of the context.
     Task(Waker),
     /// A function that is to run in a goroutine of its own.
     Call(Box<dyn FnOnce() + Send>),
 }
 
-/// The place of a follower in the slab. Indices are reused, ids are not: an outdated place finds no follower.
+/// The place of a follower in the slab. An index is reused, an id is not. So an outdated place finds no follower.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     at: usize,

@@ -1,4 +1,4 @@
-//! A handle of a context with an end of its own.
+//! A handle of a context that has a [`Done`] of its own.
 //!
 //! ```text
 //!   Handle ─┐ counted by `handles`
@@ -8,10 +8,10 @@
 //!                           the parent's Handle
 //! ```
 //!
-//! The end may be needed when no handle is left, because the parent's followers refer to the end. Without handles, the
-//! end must not keep the parent alive. So handles are counted separately. All handles together have a single reference
-//! to the [`Done`], and keep the parent alive. The last handle takes the parent out of the `Done`, and gives the
-//! reference up.
+//! The `Done` may be needed when no handle is left, because the parent's followers refer to the `Done`. Without
+//! handles, the `Done` must not keep the parent alive. So handles are counted separately. All handles together have a
+//! single reference to the [`Done`], and keep the parent alive. The last handle takes the parent out of the `Done`, and
+//! gives the reference up.
 
 use std::cell::UnsafeCell;
 use std::mem::{self, ManuallyDrop};
@@ -25,10 +25,11 @@ use super::done::{Channel, Done};
 use super::handle_count::HandleCount;
 use super::{Cause, Context, background};
 
-/// See the top of this file.
+/// A handle of a context that has a `Done` of its own: see the top of this file.
 pub(super) struct Handle(ManuallyDrop<Arc<Done>>);
 
-/// The data that a context with an end of its own adds to its parent, besides that end.
+/// The parent of a context that has a `Done` of its own, and the data that the context adds to its parent, besides the
+/// state in the `Done`.
 pub(super) struct Derived {
     handles: HandleCount,
     /// The parent. Read through a handle; written only by the last handle.
@@ -47,7 +48,7 @@ pub(super) struct Derived {
 unsafe impl Sync for Derived {}
 
 impl Derived {
-    /// Returns the channel, or the empty cell for a channel.
+    /// Returns the cell with the channel. The cell is empty if no caller has asked for a channel.
     ///
     /// # Safety
     ///
@@ -79,7 +80,7 @@ impl Handle {
         Self(ManuallyDrop::new(Done::new(parent.governor(), derived, overdue)))
     }
 
-    /// Returns the end of the context.
+    /// Returns the `Done` of the context.
     #[inline]
     pub(super) fn done(&self) -> &Arc<Done> {
         &self.0
@@ -87,8 +88,8 @@ impl Handle {
 
     #[inline]
     pub(super) fn parent(&self) -> &Context {
-        // SAFETY: this handle is counted for as long as the returned reference lives. So no handle is dropped as the
-        // last handle meanwhile, and only the last handle writes `parent`.
+        // SAFETY: this handle is counted for as long as the returned reference lives. So no other handle is the last
+        // handle meanwhile, and only the last handle writes `parent`.
         unsafe { &*self.0.derived.parent.get() }
     }
 
@@ -112,7 +113,7 @@ impl Handle {
 
     /// # Safety
     ///
-    /// Called once for each handle. The handle is not used afterwards.
+    /// This function is called once for each handle. The handle is not used afterwards.
     #[inline]
     unsafe fn remove(&mut self) -> Option<Context> {
         if !self.0.derived.handles.remove() {
@@ -121,14 +122,14 @@ impl Handle {
         // SAFETY: this is the last handle, so no other handle reads or writes `parent`: see `Derived`.
         let parent = mem::replace(unsafe { &mut *self.0.derived.parent.get() }, background());
         // SAFETY: this is the last handle, so no other handle reads or writes `channel`. Clones of the channel may be
-        // left: they do not need the data that the handles keep.
+        // left, but they do not access the cell `channel`.
         let channel = unsafe { &mut *self.0.derived.channel.get() }.take();
         // SAFETY: all handles together have a single reference to the `Done`. Only the last handle takes that
         // reference, once.
         let done = unsafe { ManuallyDrop::take(&mut self.0) };
-        // A parent's list and an alarm would refer to `done`, too. So if `done` is referred to from here alone, there
-        // is nothing to leave. The count stays so: no handle of the context is left that could give out references. (A
-        // child may look at `done` for a moment.)
+        // If the parent's followers or an alarm refer to `done`, the reference count is above 1. So if the count is 1,
+        // there is nothing to leave. The count stays 1, because no handle of the context is left that could give out
+        // references. (A child may look at `done` for a moment.)
         if Arc::strong_count(&done) > 1 {
             done.release();
         }

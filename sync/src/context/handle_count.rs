@@ -6,9 +6,9 @@
 //! | a handle is dropped, and reads 1 | acquire. The handle is the last, and does not decrement: see below |
 //! | a handle is dropped, and reads more: decrements | release: every access through the handle comes before the accesses of the last handle. Acquire: the handle may be the last by now |
 //!
-//! A handle that reads 1 is the last. The value that the handle reads was stored when the handle itself was counted,
-//! or later. So the count of 1 is the handle itself: at that value there was no other handle to be cloned. A clone of
-//! the handle itself needs a reference to the handle, and the drop has the only reference.
+//! A handle that reads 1 is the last. The value that the handle reads was stored when the handle itself was counted, or
+//! later. So the count of 1 counts the handle itself, and no other handle was left that could be cloned. The handle
+//! itself cannot be cloned: a clone needs a reference to the handle, and the drop has the only reference.
 
 use sudog_runtime::shim::{AtomicUsize, Ordering};
 
@@ -30,8 +30,8 @@ impl HandleCount {
         }
     }
 
-    /// Removes the caller's handle. Returns true if the handle was the last: then the data that only handles access
-    /// belongs to the caller.
+    /// Removes the caller's handle. Returns true if the handle was the last: in that case only the caller may access
+    /// the data that handles keep.
     #[inline]
     pub(super) fn remove(&self) -> bool {
         self.0.load(Ordering::Acquire) == 1 || self.0.fetch_sub(1, Ordering::AcqRel) == 1

@@ -36,14 +36,14 @@ use std::sync::atomic::AtomicU8;
 /// ```
 pub struct Key<T> {
     name: &'static str,
-    /// Gives each key its own address: two writable statics have two addresses, and no constant with this field is
-    /// promoted to a static.
+    /// A writable field, which gives each key its own address: two writable statics have two addresses, and no constant
+    /// with this field is promoted to a static.
     _own_address: AtomicU8,
     _values: PhantomData<fn(T) -> T>,
 }
 
 impl<T> Key<T> {
-    /// Creates a key. The result is to be the value of a `static`.
+    /// Creates a key. The caller should store the key in a `static`.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self { name, _own_address: AtomicU8::new(0), _values: PhantomData }
@@ -66,7 +66,7 @@ impl<T> fmt::Debug for Key<T> {
     }
 }
 
-/// A key and its value, of types that only the key knows.
+/// A key and its value, with their type erased: only the key knows the type.
 pub(super) struct Value {
     key: usize,
     key_name: &'static str,
@@ -86,7 +86,7 @@ impl Value {
     }
 }
 
-/// Formats the value as Go does: a text is shown; for any other value, its type.
+/// Formats the value as Go does: shows a text itself, and for any other value its type.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.value.downcast_ref::<String>().map(String::as_str);

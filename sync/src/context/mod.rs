@@ -13,18 +13,18 @@
 //! | `select { case v := <-ch: ...; case <-ctx.Done(): ... }` | [`ch.recv_ctx(&ctx)`](RecvCtx::recv_ctx), [`ch.send_ctx(v, &ctx)`](SendCtx::send_ctx); for more cases `recv(ctx.done_chan())` or `default(ctx.limit())` in a [`select!`](sudog_runtime::select) |
 //! | `context.AfterFunc(ctx, f)` | [`after_func()`]`(&ctx, f)` |
 //!
-//! Each blocking operation of this project has a form that takes a context, whose name ends in `_ctx`. For an
-//! operation that takes a [`WaitLimit`](sudog_runtime::sema::WaitLimit), [`Context::limited`] makes such a form; for a
-//! future, [`block_on`] does: a lock with `lock_async`, a join handle.
+//! Each blocking operation of this project has a form that takes a context; the name of that form ends in `_ctx`.
+//! [`Context::limited`] runs any operation that takes a [`WaitLimit`](sudog_runtime::sema::WaitLimit) with a context.
+//! [`block_on`] runs any future with a context, for example that of `lock_async`, or a join handle.
 //!
-//! Different from Go: a context is this type, not an interface, so users cannot implement contexts; no context is
-//! `nil`; a key knows the type of its values; a handle of a context, or a function registered with the context, keeps
-//! the context alive, so a context that is never cancelled ends when its last handle is dropped, not only when its
-//! parent ends.
+//! Different from Go: a context is a type, not an interface, so users cannot implement contexts. No context is `nil`. A
+//! key knows the type of its values. A context lives as long as a handle of the context, or a function registered with
+//! the context. So a context that is never cancelled goes when its last handle is dropped, not only when its parent
+//! ends.
 //!
 //! Source: Go's `context/context.go`, 1.27.
 //!
-//! Available on Unix.
+//! The module is available on Unix.
 //!
 //! # Examples
 //!
@@ -81,7 +81,7 @@ use key::Value;
 /// A deadline, a signal that work is no longer wanted, and values, for all work that is done on behalf of one request.
 /// Go's `context.Context`.
 ///
-/// A `Context` is a handle, and cheap to clone. See the [module](self).
+/// A `Context` is a handle, and is cheap to clone. See the [module](self).
 #[derive(Clone)]
 pub struct Context(Repr);
 
@@ -89,16 +89,16 @@ pub struct Context(Repr);
 enum Repr {
     Background,
     Todo,
-    /// A context with an end of its own.
+    /// A context with a [`Done`] of its own.
     Own(Handle),
     /// A context that ends with an ancestor, or never.
     Node(Arc<Node>),
 }
 
-/// The part that a context without an end of its own adds to its parent.
+/// The data that a context without a [`Done`] of its own adds to its parent.
 struct Node {
     parent: Context,
-    /// The end of the nearest ancestor that has an end of its own, if this context ends with that ancestor.
+    /// The `Done` of the nearest ancestor that has its own, if this context ends with that ancestor.
     done: Option<Arc<Done>>,
     deadline: Option<Instant>,
     kind: Kind,
@@ -128,7 +128,7 @@ pub const fn todo() -> Context {
     Context(Repr::Todo)
 }
 
-/// Derives a context that is done when the context is cancelled, or when its parent is done. Go's
+/// Derives a context that is done when the returned function is called, or when its parent is done. Go's
 /// `context.WithCancel`.
 ///
 /// # Examples
@@ -148,8 +148,8 @@ pub fn with_cancel(parent: &Context) -> (Context, CancelFunc) {
     (ctx, cancel)
 }
 
-/// Derives a context as [`with_cancel`] does, but its cancellation has a cause, for [`Context::cause`]. Go's
-/// `context.WithCancelCause`.
+/// Derives a context as [`with_cancel`] does, but the returned function takes a cause, which [`Context::cause`]
+/// returns. Go's `context.WithCancelCause`.
 ///
 /// # Examples
 ///
@@ -160,10 +160,10 @@ pub fn with_cancel_cause(parent: &Context) -> (Context, CancelCauseFunc) {
     (ctx, cancel)
 }
 
-/// Derives a context as [`with_cancel`] does, which is also done at `deadline`, with [`Error::DeadlineExceeded`]; at
-/// once, if `deadline` has passed. Go's `context.WithDeadline`.
+/// Derives a context as [`with_cancel`] does. The context is also done at `deadline`, with [`Error::DeadlineExceeded`],
+/// or at once if `deadline` has passed. Go's `context.WithDeadline`.
 ///
-/// If the parent's deadline is earlier, the parent's deadline holds. Until the deadline no deadlock is reported,
+/// If the parent's deadline is earlier, the parent's deadline holds. No deadlock is reported before the deadline,
 /// unless the context is done or dropped earlier.
 ///
 /// # Examples
@@ -181,8 +181,8 @@ pub fn with_deadline(parent: &Context, deadline: Instant) -> (Context, CancelFun
     until(parent, deadline, None)
 }
 
-/// Derives a context as [`with_deadline`] does, with a cause for [`Context::cause`] when the deadline has passed. Go's
-/// `context.WithDeadlineCause`.
+/// Derives a context as [`with_deadline`] does. [`Context::cause`] returns `cause` if the context is done at its
+/// deadline. Go's `context.WithDeadlineCause`.
 ///
 /// # Examples
 ///
@@ -219,8 +219,8 @@ pub fn with_timeout(parent: &Context, timeout: Duration) -> (Context, CancelFunc
     within(parent, timeout, None)
 }
 
-/// Derives a context as [`with_timeout`] does, with a cause for [`Context::cause`] when the time is over. Go's
-/// `context.WithTimeoutCause`.
+/// Derives a context as [`with_timeout`] does. [`Context::cause`] returns `cause` if the context is done because the
+/// time is over. Go's `context.WithTimeoutCause`.
 ///
 /// # Examples
 ///
@@ -241,7 +241,7 @@ pub fn with_timeout_cause(
     within(parent, timeout, Some(Arc::from(cause.into())))
 }
 
-/// Derives a context that has a value for `key`, and otherwise behaves as its parent. Go's `context.WithValue`.
+/// Derives a context that has `value` for `key`, and otherwise behaves as its parent. Go's `context.WithValue`.
 ///
 /// Use values for data that belongs to a request and passes through code that does not know the data, not for data
 /// that a function could take as an argument.
@@ -329,7 +329,8 @@ impl Context {
         std::iter::successors(Some(self), |context| context.parent())
     }
 
-    /// Returns the end that this context has or shares; `None` if the context is never done.
+    /// Returns the `Done` that this context has, or shares with an ancestor. Returns `None` if the context is never
+    /// done.
     #[inline]
     fn governor(&self) -> Option<&Arc<Done>> {
         match &self.0 {
@@ -339,7 +340,7 @@ impl Context {
         }
     }
 
-    /// Returns the reason why the context is done; `None` as long as the context is not done. Go's `ctx.Err()`.
+    /// Returns the reason why the context is done, or `None` if the context is not done. Go's `ctx.Err()`.
     ///
     /// A context that is done stays done, with the same error.
     #[inline]
@@ -348,8 +349,8 @@ impl Context {
         Some(self.governor()?.outcome()?.error)
     }
 
-    /// Returns the cause that the caller that cancelled the context or its ancestor gave; if there is no cause, the
-    /// [`Error`]. `None` as long as the context is not done. Go's `context.Cause`.
+    /// Returns the cause with which the context, or its ancestor, was cancelled. If there is no cause, returns the
+    /// [`Error`]. Returns `None` if the context is not done. Go's `context.Cause`.
     #[must_use]
     pub fn cause(&self) -> Option<Cause> {
         let outcome = self.governor()?.outcome()?;
@@ -370,7 +371,7 @@ impl Context {
     /// Returns the value that this context, or the nearest ancestor with a value for `key`, has for `key`. Go's
     /// `ctx.Value(key)`.
     ///
-    /// Takes time in proportion to the number of ancestors on the way.
+    /// The time is proportional to the number of ancestors that the call looks at.
     #[must_use]
     pub fn value<T: 'static>(&self, key: &'static Key<T>) -> Option<&T> {
         self.line().find_map(|context| match &context.0 {
@@ -382,7 +383,7 @@ impl Context {
         })
     }
 
-    /// Ends the ancestor that the deadline belongs to. Called when the deadline has come.
+    /// Ends the context, or the ancestor, whose own deadline this context has. Called when the deadline has come.
     #[cold]
     fn expire(&self) {
         let owner = self.line().find_map(|context| match &context.0 {
@@ -394,7 +395,7 @@ impl Context {
         }
     }
 
-    /// Drops this context, and then its ancestors that have no other handle: iteratively, not by recursion.
+    /// Drops this context, and then its ancestors that have no other handle, in a loop, not by recursion.
     fn drop_line(self) {
         let mut next = self;
         loop {
@@ -407,8 +408,8 @@ impl Context {
                 Repr::Node(node) => {
                     let Some(mut node) = Arc::into_inner(node) else { return };
                     let parent = std::mem::replace(&mut node.parent, background());
-                    // The destructor of the value may panic. Unwinding drops `parent` because it is a variable; it
-                    // would not drop a result.
+                    // The destructor of the value may panic. Unwinding drops `parent`, because `parent` is a variable;
+                    // unwinding would not drop a result.
                     drop(node);
                     parent
                 }

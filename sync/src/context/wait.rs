@@ -22,7 +22,7 @@ impl Context {
     /// Waits until the context is done, and returns the error. Go's `<-ctx.Done()`.
     ///
     /// If the context is never done ([`background`](super::background), for example), this call never returns, like a
-    /// receive from a nil channel; a goroutine in such a wait counts as deadlocked when no other goroutine is left.
+    /// receive from a nil channel. A goroutine in such a wait counts as deadlocked when no other goroutine is left.
     ///
     /// # Examples
     ///
@@ -62,8 +62,8 @@ impl Context {
         self.err().is_some()
     }
 
-    /// Waits until the limit ends the wait; no permit ever comes. If the limit is the context's own, the context is
-    /// done then.
+    /// Waits until the limit ends the wait: the permit that this call waits for never comes. If the limit is the
+    /// context's own, the context is done when this call returns.
     fn nothing_comes(&self, limit: &WaitLimit<'_>) -> WaitError {
         // SAFETY: the holder that `note_wait` is given is null.
         unsafe { sudog_runtime::note_wait("context.Context.Done", ptr::null()) };
@@ -77,9 +77,9 @@ impl Context {
         why
     }
 
-    /// Returns the limit of a wait through [`semacquire_limited`] that is to end with this context: the context's
-    /// [`Cancel`](sudog_runtime::sema::Cancel), if the context can be done at all, and its deadline, if it has a
-    /// deadline.
+    /// Returns the limit for a wait, by [`semacquire_limited`] for example, that must end when this context is done.
+    /// The limit has the context's [`Cancel`](sudog_runtime::sema::Cancel), if the context can be done at all, and the
+    /// context's deadline, if there is a deadline.
     ///
     /// The deadline adds nothing to the `Cancel` except a timer that belongs to the waiting goroutine. That timer
     /// matters in a bubble, if no goroutine of the bubble made this context: without the timer, the goroutine would
@@ -92,13 +92,13 @@ impl Context {
         WaitLimit { deadline: self.deadline(), cancel: self.governor().map(|done| done.waits()) }
     }
 
-    /// Returns [`Context::limit`], with `deadline` if `deadline` is earlier.
+    /// Returns [`Context::limit`], but with `deadline` if `deadline` is earlier than the context's.
     fn limit_or(&self, deadline: Option<Instant>) -> WaitLimit<'_> {
         let limit = self.limit();
         WaitLimit { deadline: limit.deadline.into_iter().chain(deadline).min(), ..limit }
     }
 
-    /// Runs a wait that ends with this context.
+    /// Runs `wait` with a limit, so that the wait ends when this context is done.
     ///
     /// # Errors
     ///
@@ -128,25 +128,25 @@ impl Context {
         wait(&self.limit()).map_err(|why| self.error_of(why))
     }
 
-    /// Returns the error for a wait that gave up. The wait may have been told to give up before the context's error
-    /// was set.
+    /// Returns the context's error for a wait that gave up because of `why`. The wait may have been told to give up
+    /// before the context's error was set.
     #[cold]
     fn error_of(&self, why: WaitError) -> Error {
         if why == WaitError::TimedOut && self.deadline().is_some_and(|own| own <= now()) {
             self.expire();
         }
         self.err().unwrap_or(match why {
-            // The deadline was of another limit than the context's.
+            // The deadline was that of another limit, not the context's.
             WaitError::TimedOut => Error::DeadlineExceeded,
             WaitError::Cancelled => Error::Canceled,
         })
     }
 
-    /// Returns a channel that is closed when the context is done; for a context that is never done, the nil channel.
-    /// Go's `ctx.Done()`: for a [`select!`](sudog_runtime::select).
+    /// Returns a channel that is closed when the context is done, for use in a [`select!`](sudog_runtime::select).
+    /// Returns the nil channel if the context is never done. Go's `ctx.Done()`.
     ///
-    /// Each call returns the same channel. A clone of the channel is closed even if the context has been dropped, as
-    /// long as its parent exists. When the last clone is dropped, too, nothing of the context is left.
+    /// Each call returns the same channel. As long as the context's parent exists, a clone of the channel is closed
+    /// even if the context has been dropped. When the last clone has been dropped, too, nothing of the context is left.
     ///
     /// # Examples
     ///
@@ -172,8 +172,8 @@ impl Context {
     #[inline]
     pub fn done_chan(&self) -> &RecvOnly<Infallible> {
         static NEVER: RecvOnly<Infallible> = RecvOnly::nil();
-        // SAFETY: a handle in this context's line of ancestors keeps the end of this context, and that handle exists
-        // for as long as `self` is borrowed.
+        // SAFETY: `done` is the `Done` of this context or of an ancestor. That context has a handle, which exists for
+        // as long as `self` is borrowed.
         self.governor().map_or(&NEVER, |done| unsafe { Done::channel(done) })
     }
 
@@ -200,7 +200,7 @@ impl Context {
     }
 }
 
-/// Sleeps for `d`, unless the context is done before.
+/// Sleeps for `d`, or until the context is done.
 ///
 /// # Errors
 ///
@@ -232,7 +232,7 @@ pub fn sleep(ctx: &Context, d: Duration) -> Result<(), Error> {
     }
 }
 
-/// Runs a future on the calling goroutine or thread for as long as the context is not done.
+/// Runs a future on the calling goroutine or thread, until the future is ready or the context is done.
 ///
 /// # Errors
 ///

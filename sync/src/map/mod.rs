@@ -9,8 +9,8 @@
 //! | the guard ends; memory that no guard keeps any more is freed | `reclaim` | destructors |
 //!
 //! So user code runs under no lock, and in no half-published state. The trie has no lock: a thread that stops in the
-//! trie holds up no other thread. A write allocates once, for its entry; a write of a key whose hash other keys have
-//! also allocates their list.
+//! trie holds up no other thread. A write allocates once, for its entry. If other keys have the same hash, the write
+//! also allocates the list of these keys.
 //!
 //! # The demands of Go's contract, and how the map meets them
 //!
@@ -20,14 +20,14 @@
 //! * **Keys of the same hash** are in a list. `range` and growth do not depend on the length of the list.
 //! * **All threads agree on a single order of all methods**, because accesses of slots are SeqCst.
 //! * **`clear` is one exchange of the root**, as in Go.
-//! * **A destructor that panics** does so where memory is freed. The panic is caught there: it has been reported, and
-//!   goes no further. The same holds for a second panic, if both the key and the value of an entry panic.
+//! * **A destructor that panics** does so where memory is freed. The panic is caught there: the panic has been
+//!   reported, and goes no further. The same holds for a second panic, if both the key and the value of an entry panic.
 //!
 //! Of the maps that the laboratory compares, papaya is also read without locks, and its `range` may call the map. But
-//! papaya hashes keys while it copies them to a bigger table; its iteration does not end with too many keys of one
-//! hash; its iteration may visit a key twice if the key moves meanwhile; and its insertions are release stores.
-//! `dashmap`, `scc::HashMap` and a `HashMap` in a lock run the function of `range`, and `==`, under a lock: a store in
-//! that function may deadlock, and a read waits for a writer.
+//! papaya hashes keys while copying them to a bigger table. An iteration does not end if too many keys have the same
+//! hash, and may visit a key twice if the key moves meanwhile. Insertions are release stores. `dashmap`, `scc::HashMap`
+//! and a `HashMap` in a lock run the function of `range`, and `==`, under a lock: a store in that function may
+//! deadlock, and a read waits for a writer.
 //!
 //! # Goroutines
 //!
@@ -51,7 +51,7 @@ use sudog_runtime::shim::system::OnceLock;
 use reclaim::{Collector, Shield};
 use trie::{Entry, New, Share, Trie};
 
-/// Calls a method with the function that makes the method's guard as the first argument.
+/// Calls a method. The first argument of the method is the function that makes the method's guard.
 macro_rules! under_a_guard {
     ($this:ident.$method:ident($($argument:expr),*)) => {
         if reclaim::is_registered() {
@@ -77,13 +77,13 @@ struct Table<K, V, S> {
 ///
 /// # Contract
 ///
-/// Each method is one atomic step for its key: [`load_and_delete`](Map::load_and_delete) returns exactly the value
-/// that was removed, and of many calls of [`compare_and_swap`](Map::compare_and_swap) from the same value one
+/// Each method is one atomic step for its key: [`load_and_delete`](Map::load_and_delete) returns exactly the value that
+/// was removed, and if many calls of [`compare_and_swap`](Map::compare_and_swap) expect the same value, one of them
 /// succeeds. Everything before a write happens before everything after a read that sees the write.
 ///
 /// The hash, comparison and clone of a key or value run outside of any lock. They may call any method of the map, and
-/// may panic: then the method has happened as a whole, or not at all. While `==` or `clone` waits, removed entries of
-/// the map are not freed.
+/// may panic. If they panic, the method has happened as a whole, or not at all. While `==` or `clone` waits, removed
+/// entries of the map are not freed.
 ///
 /// The default hasher is `std`'s, which resists keys that were chosen to collide. Faster hashers exist: hashing takes
 /// half the time of a load. [`with_hasher`](Map::with_hasher) takes another hasher, for keys that no attacker chooses.
@@ -206,8 +206,8 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         under_a_guard!(self.remove_under(key, |_| true, |_| ()));
     }
 
-    /// Sets the key's value to `new` if the value is `old`. Returns whether it was. A key that is not in the map has
-    /// no value.
+    /// Sets the key's value to `new` if the value is `old`. Returns whether the value was `old`; false if the key is
+    /// not in the map.
     #[inline]
     pub fn compare_and_swap(&self, key: K, old: &V, new: V) -> bool
     where
@@ -216,7 +216,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         under_a_guard!(self.compare_and_swap_under(key, old, new))
     }
 
-    /// Removes the key if its value is `old`. Returns whether it was.
+    /// Removes the key if its value is `old`. Returns whether the value was `old`; false if the key is not in the map.
     #[inline]
     pub fn compare_and_delete<Q: Hash + Eq + ?Sized>(&self, key: &Q, old: &V) -> bool
     where
@@ -228,9 +228,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
 
     /// Calls `f` for each key and its value, in any order, until `f` returns `false`.
     ///
-    /// The calls are no snapshot. No key is visited twice. A key that is in the map all the while is visited, with a
-    /// value that the key had at some time meanwhile; other keys may be visited or not. `f` may call any method of the
-    /// map, wait, and panic.
+    /// The calls are no snapshot. No key is visited twice. A key that is in the map during the whole `range` is
+    /// visited, with a value that the key had at some moment of the `range`. Other keys may be visited or not. `f` may
+    /// call any method of the map, wait, and panic.
     ///
     /// # Examples
     ///

@@ -5,7 +5,8 @@
 //! see seize, the implementation is a list: all memory on the list is freed with the map, and no memory may be put on
 //! the list twice.
 //!
-//! An operation has a guard, and a guard has a *registration*: a place that the threads that free memory look at.
+//! An operation has a guard, and a guard has a *registration*: a record that tells the threads that free memory of the
+//! guard.
 //!
 //! | guard | registration | for |
 //! |---|---|---|
@@ -45,10 +46,13 @@ pub trait Shield {
     /// Frees `gone` once no shield can reach it.
     ///
     /// # Safety
-    /// `gone` comes from a box. No operation that begins from now on can reach `gone`. `gone` is retired once, and may be freed after that.
+    /// - `gone` comes from a box.
+    /// - No operation that begins from now on can reach `gone`.
+    /// - `gone` is retired once, and may be freed after that.
     unsafe fn retire<T: Free>(&self, gone: *mut T);
 
-    /// Publishes the objects that this registration has retired: they are too much memory to wait for more objects.
+    /// Publishes the objects that this registration has retired, without waiting for more objects. Called if the
+    /// objects have too much memory for such a wait.
     fn hasten(&self);
 }
 
@@ -60,9 +64,9 @@ mod real {
 
     // Use `std`'s thread-local on the simulated machine, too, because seize uses `std`'s.
     thread_local! {
-        /// A thread-local that is destroyed before seize's. `std` runs the destructors of a thread in the reverse
-        /// order of their registration. This destructor is registered after the initialiser has returned, and the
-        /// initialiser registers seize's.
+        /// A thread-local that is destroyed before seize's thread-local. `std` runs the destructors of a thread in the
+        /// reverse order of their registration. The initialiser of `REGISTERED` registers seize's destructor, and the
+        /// destructor of `REGISTERED` is registered after that.
         static REGISTERED: Registered = Registered::new();
     }
 

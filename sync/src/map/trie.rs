@@ -77,16 +77,16 @@ use super::reclaim::{Collector, Free, Shield};
 /// The number of bits of the hash that choose a slot.
 const BITS: u32 = 4;
 const SLOTS: usize = 1 << BITS;
-/// The position of the root's bits in the hash.
+/// The position, in the hash, of the bits that choose a slot of the root.
 const TOP: u32 = u32::BITS - BITS;
 
-/// The length of a list from which on copying the list costs as much as having old lists freed at once.
+/// The least length of a list for which a copy of the list costs at least as much as having the old list freed at once.
 const LONG: usize = 256;
 
 /// The flag of a dead node, in `taken`. No count reaches this bit.
 const DEAD: usize = 1 << (usize::BITS - 1);
 
-/// The largest number of shares: far below overflow, as in `Arc`.
+/// The largest number of shares of an entry. Far below overflow, as the limit of `Arc` is.
 const MAX_SHARES: u32 = i32::MAX as u32;
 
 /// The bits of a slot's word that say what is in the slot.
@@ -130,7 +130,7 @@ pub(super) struct Entry<K, V> {
     pub value: V,
 }
 
-/// The entries of a hash that at least two entries have.
+/// A list of the entries with the same hash. Has at least two entries.
 #[repr(align(8))]
 struct List<K, V> {
     hash: u32,
@@ -145,15 +145,16 @@ enum Child<'g, K, V> {
     Node(&'g Node<K, V>),
 }
 
-/// The result of `put`. Ok: the stored entry, and the entry that was there before. Err: the entry that is there.
+/// The result of `put`. `Ok` has the stored entry, and the entry that the key had before. `Err` has the entry that the
+/// key has.
 pub(super) type Stored<'g, K, V> = Result<(&'g Entry<K, V>, Option<&'g Entry<K, V>>), Option<&'g Entry<K, V>>>;
 
-/// The place where the keys of a hash are, or would be.
+/// The place in the trie where the keys with a certain hash are, or would be.
 struct Place<'g, K, V> {
     node: &'g Node<K, V>,
     hash: u32,
     shift: u32,
-    /// The word that was in the slot.
+    /// The word that the caller has found in the slot.
     word: Word,
 }
 
@@ -181,7 +182,7 @@ impl<'g, K, V> Found<'g, K, V> {
 
 /// A key and a value that are to be stored.
 pub(super) enum New<K, V> {
-    /// No place for the key and the value has been found.
+    /// The key and the value. No entry has been allocated yet.
     Parts(K, V),
     /// The entry has been allocated, and no other caller has seen it.
     Entry(Unseen<K, V>),
@@ -191,7 +192,7 @@ pub(super) enum New<K, V> {
 
 pub(super) struct Unseen<K, V>(NonNull<Entry<K, V>>);
 
-/// A share in an entry. A share outlives guards.
+/// A share in an entry. A share keeps the entry alive, even without a guard.
 pub(super) struct Share<K, V>(NonNull<Entry<K, V>>);
 
 impl<'g, K, V> Child<'g, K, V> {
@@ -260,8 +261,8 @@ impl<K, V> Trie<K, V> {
         }
     }
 
-    /// Returns the entry of this hash for whose key `is` returns true. Calls `is` without a lock, and only with keys
-    /// of this hash.
+    /// Returns the entry with this hash whose key satisfies `is`. Calls `is` without a lock, and only with keys of this
+    /// hash.
     #[inline]
     pub fn find<'g>(
         &self,
@@ -313,8 +314,8 @@ impl<K, V> Trie<K, V> {
         }
     }
 
-    /// Removes the entry for whose key `is` returns true, if `wants` returns true for that entry. If another caller
-    /// changes the slot first, calls `wants` again.
+    /// Removes the entry with this hash whose key satisfies `is`, if `wants` returns true for that entry. If another
+    /// caller changes the slot first, calls `wants` again.
     #[inline]
     pub fn remove<'g>(
         &self,
@@ -410,7 +411,7 @@ impl<'g, K, V> Place<'g, K, V> {
         }
     }
 
-    /// Gives back a slot that was counted as taken, but not filled. Returns false, for `put`.
+    /// Gives back a slot that was counted as taken, but not filled. Returns false, as the result of `put`.
     #[cold]
     fn give_back(&self, guard: &impl Shield) -> bool {
         self.node.release(self.hash, self.shift, guard);
@@ -579,7 +580,7 @@ impl<K, V> Node<K, V> {
         true
     }
 
-    /// Counts a slot as empty. If no slot is taken any more, prunes the node, and so on upwards.
+    /// Counts a slot as empty. If no slot is taken any more, prunes the node, and then does the same for the parent.
     #[inline]
     fn release(&self, hash: u32, shift: u32, guard: &impl Shield) {
         if !self.parent.is_null()
@@ -590,7 +591,8 @@ impl<K, V> Node<K, V> {
         }
     }
 
-    /// Takes this node, which is dead, out of its parent, unless another caller has done so. `shift` is this node's.
+    /// Takes this node, which is dead, out of its parent, unless another caller has done so. `shift` is the position of
+    /// this node's bits in the hash.
     #[inline(never)]
     fn prune(&self, hash: u32, shift: u32, guard: &impl Shield) {
         // SAFETY: a node is taken out of its parent before the parent is taken out of the map. This node was in its
@@ -609,9 +611,9 @@ impl<K, V> Node<K, V> {
 
     /// Calls `f` for each entry below this node until `f` returns false, and returns whether all calls returned true.
     fn walk(&self, f: &mut impl FnMut(&Entry<K, V>) -> bool) -> bool {
-        // Look at all slots first, without a branch: which slots are empty is hard to predict, the number of full
-        // slots less so. A key in a slot that is filled later was not in the map all the while. Each full slot is
-        // loaded again, in its turn.
+        // Look at all slots first, without a branch: a processor predicts the number of full slots better than which
+        // slots are empty. If a slot is filled later, its key was not in the map during the whole walk. Each full slot
+        // is loaded again, in its turn.
         let (mut full, mut len) = ([0; SLOTS], 0);
         for (n, slot) in self.slots.iter().enumerate() {
             full[len] = n;
@@ -759,7 +761,7 @@ impl<K, V> New<K, V> {
         }
     }
 
-    /// Gives the entry to the map, without a drop.
+    /// Notes that the map owns the entry, so that the drop of `self` does not free the entry.
     #[inline(always)]
     fn stored(&mut self) {
         mem::forget(mem::replace(self, Self::Stored));
@@ -789,7 +791,7 @@ mod model {
 
     use super::*;
 
-    /// A key that counts how many keys exist. The caller gives its hash.
+    /// A key with a given hash. The `Arc` counts how many keys exist.
     struct Key(u32, #[expect(dead_code, reason = "it counts")] std::sync::Arc<()>);
 
     impl PartialEq for Key {

@@ -16,8 +16,8 @@ use crate::raw::Order;
 pub(super) struct Contender {
     /// True if the contender is the designated waker, which holds WOKEN.
     pub(super) designated: bool,
-    /// True if the contender is registered as a waiter, or if the contender that releases the permit has unregistered
-    /// this contender already.
+    /// True if the contender is registered as a waiter. Stays true when the contender that releases the permit
+    /// unregisters this contender.
     pub(super) asleep: bool,
     /// True if the contender has waited too long, and so sets STARVING as it goes to sleep. For a contender with the
     /// successor strategy, true only if there is a single processor: otherwise such a contender sets STARVING while it
@@ -29,7 +29,7 @@ pub(super) struct Contender {
 
 /// The limits of a contender's wait.
 pub(super) struct Patience {
-    /// The contender starves after this time.
+    /// The time that the contender waits before it starves.
     pub(super) threshold: Duration,
     /// The contender gives up at this time.
     pub(super) deadline: Option<Instant>,
@@ -88,8 +88,8 @@ impl Contender {
 
     /// Notes that the contender has registered as a waiter. Returns the contender's place in the semaphore's queue.
     pub(super) fn prepare_sleep<P: Policy>(&mut self) -> Order {
-        // Queue at the head if the contender has been woken before, or is a successor, which was first in line as it
-        // watched.
+        // Queue at the head if the contender has been woken before, or is a successor: a successor was first in line
+        // while it watched.
         let was_first = self.patience.first_slept_at.is_some() || (self.strategy.is_successor() && self.designated);
         self.patience.first_slept_at.get_or_insert_with(system::now);
         (self.asleep, self.designated) = (true, false);

@@ -1,6 +1,6 @@
 //! Hints from a thread's recent use of mutexes, kept for all mutexes together. Only speed depends on these hints.
 //!
-//! Goroutines share the hints of their worker.
+//! All goroutines of a worker share the hints of the worker's thread.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,15 +12,16 @@ use super::policy::{Policy, SpinStrategy};
 use super::state::State;
 
 struct ContentionHint {
-    /// True if an unlock left contenders behind, and no lock has found its mutex without contenders since.
+    /// True if an unlock of this thread has left contenders behind, and since then no lock has found its mutex without
+    /// contenders.
     contended: Cell<bool>,
     /// The number of unlocks that left a designated waker behind since a contender of this thread last entered the slow
     /// path.
     held_streak: Cell<u32>,
     /// The time at which a contender of this thread last read the clock as it waited.
     turns_from: Cell<Option<Instant>>,
-    /// The number of writes that must yet meet no other thread, before a write is expected to meet none; and the flag
-    /// [`LOOKS_FIRST`].
+    /// The number of further writes that must meet no other thread until the next write is expected to meet none. The
+    /// top bit is the flag [`LOOKS_FIRST`].
     writes_in_turn: Cell<u32>,
 }
 
@@ -35,7 +36,7 @@ system::thread_local! {
     };
 }
 
-/// True in a model, which must not depend on the models before.
+/// True in a build for loom: a model must not depend on the hints of earlier models.
 const MODEL: bool = cfg!(sudog_loom);
 
 /// Notes that an unlock has left contenders behind.
@@ -44,8 +45,8 @@ pub(super) fn note_contention() {
     HINT.with(|hint| hint.contended.set(true));
 }
 
-/// Calls `lock` with the prediction whether the mutex that `lock` is about to lock has waiters or other contenders.
-/// `lock` renews the prediction.
+/// Calls `lock` with the prediction: true if the mutex that `lock` is about to lock is expected to have contenders.
+/// `lock` updates the prediction.
 #[inline(always)]
 pub(super) fn predict<T>(lock: impl FnOnce(&Cell<bool>) -> T) -> T {
     if MODEL { lock(&Cell::new(true)) } else { HINT.with(|hint| lock(&hint.contended)) }
@@ -55,17 +56,17 @@ pub(super) fn predict<T>(lock: impl FnOnce(&Cell<bool>) -> T) -> T {
 pub(crate) enum NextWrite {
     /// The writer is likely to meet neither readers nor writers.
     Alone,
-    /// The writer is likely to meet others, and locks as a thread.
+    /// The writer is likely to meet readers or writers, and locks as a thread does.
     InTurn,
-    /// The writer is likely to meet others, and locks as a goroutine.
+    /// The writer is likely to meet readers or writers, and locks as a goroutine does.
     LooksFirst,
 }
 
-/// The number of writes that must meet no other thread, after a write that has met another thread, before a write is
-/// expected to meet none.
+/// The number of writes after a write that has met another thread: if none of these writes meets another thread, the
+/// next write is expected to meet none.
 const WRITES_IN_TURN: u32 = 1024;
-/// A flag beside this number: a goroutine made the write that met others. The flag saves threads a question before each
-/// write.
+/// The flag in `writes_in_turn` that is set if a goroutine made the write that met others. The flag saves the question
+/// before each write whether the caller is a goroutine.
 const LOOKS_FIRST: u32 = 1 << 31;
 
 #[inline(always)]
@@ -80,8 +81,8 @@ pub(crate) fn next_write() -> NextWrite {
     }
 }
 
-/// Notes whether a writer has met readers or writers. `met_others` is false if the writer was prepared to meet others,
-/// but has met none.
+/// Notes whether a writer has met readers or writers. `met_others` is false, too, if the writer expected to meet
+/// others, but has met none.
 #[inline(always)]
 pub(crate) fn note_write(met_others: bool) {
     if !MODEL {
@@ -104,25 +105,25 @@ fn flag_of_caller() -> u32 {
     if G::is_goroutine() { LOOKS_FIRST } else { 0 }
 }
 
-/// The number of turns from which on the time of the turns tells whether the thread hogs the mutex.
+/// The least number of turns for which the time that they took tells whether the thread hogs the mutex.
 const MANY_TURNS: u32 = 64;
 
 /// Advice to a thread that must wait for a mutex, from the thread's last turns. A *turn* is an unlock that leaves a
-/// designated waker behind. The turns since the thread last waited count.
+/// designated waker behind. Only the turns since the thread last waited are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TurnsHint {
     /// True if the thread has not hogged the mutex: its turns were few, or slow. Threads that hog a mutex tend to
     /// contend with each other.
     pub(super) spins_eagerly: bool,
     /// True if the thread has not hogged the mutex, and has had at least a few turns: the thread mostly finds the mutex
-    /// free. Threads with fewer turns meet in nearly each turn, and are faster if one of them sleeps.
+    /// free. Threads with fewer turns meet each other in nearly each turn, and are faster if one of them sleeps.
     pub(super) spins_beside_sleepers: bool,
 }
 
 impl TurnsHint {
     pub(super) const NONE: Self = Self { spins_eagerly: false, spins_beside_sleepers: false };
 
-    /// `time` is the time that the turns took, if that is known.
+    /// Returns the hint for a number of `turns`. `time` is the time that the turns took, if that time is known.
     fn new(turns: u32, time: Option<Duration>) -> Self {
         const SOME_TURNS: u32 = 4;
         // Two threads that meet in nearly each turn hand the mutex over twice in a turn, at 50 to 200 ns each. A thread
@@ -140,9 +141,9 @@ pub(super) fn last_turns() -> TurnsHint {
     }
     HINT.with(|hint| {
         let turns = hint.held_streak.replace(0);
-        // Few turns need no clock. The mean is too long if the turns began without a wait, as when the mutex was free
-        // again at the second look. A thread that hogs the mutex has waited: an awake contender has taken the mutex
-        // from that thread.
+        // If the turns are few, their time is not needed. If the turns began without a wait (the mutex was free again
+        // at the second look), the time is too long. That does not happen to a thread that hogs the mutex: such a
+        // thread has waited, as an awake contender has taken the mutex from that thread.
         let from = hint.turns_from.get().filter(|_| turns >= MANY_TURNS);
         TurnsHint::new(turns, from.map(|from| system::now().saturating_duration_since(from)))
     })
@@ -159,20 +160,21 @@ pub(super) fn note_waiting(now: Instant) {
     }
 }
 
-/// A goroutine has a safepoint after this number of unlocks: the contender may be waiting for the goroutine's worker.
+/// The number of unlocks beside an awake contender after which a goroutine runs a safepoint: the contender may be
+/// waiting for the goroutine's worker.
 const SAFEPOINT_INTERVAL: u32 = 64;
 
-/// A thread yields its processor after this number of unlocks: the scheduler may have put the contender behind that
-/// thread, and would leave the contender there for milliseconds.
+/// The number of unlocks beside an awake contender after which a thread yields its processor: the system may have put
+/// the contender behind that thread, and would leave the contender there for milliseconds.
 const YIELD_INTERVAL: u32 = 8192;
 
 /// The counterpart of `YIELD_INTERVAL` while many contenders sleep. A contender behind the owner on the same processor
-/// runs only when the owner yields, so the slice is that much longer, for all waiters in the queue. With fewer
-/// sleepers, the slices that a yield ends cause too many waits: p99.9 rises.
+/// runs only when the owner yields, and all waiters in the queue wait until then. With fewer sleepers, yields at such a
+/// short interval cause too many waits: p99.9 rises.
 const CROWDED_YIELD_INTERVAL: u32 = 2048;
 
-/// Lets an awake contender run once in an interval: the owner has unlocked the mutex beside that contender, and may be
-/// about to lock the mutex again. `state` is the state that the unlock has left.
+/// Lets an awake contender run, once in an interval of unlocks. The caller has unlocked the mutex beside that
+/// contender, and may be about to lock the mutex again. `state` is the state that the unlock has left.
 #[inline(always)]
 pub(super) fn yield_occasionally<P: Policy>(state: State) {
     if !MODEL {

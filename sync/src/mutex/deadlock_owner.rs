@@ -1,13 +1,13 @@
 //! The owner of the mutex, for the report of a deadlock, in debug builds only.
 //!
-//! A hint: the owner writes the id after locking the mutex, and clears the id before unlocking. Only the report reads
-//! the id.
+//! The id is a hint: the owner writes the id after locking the mutex, and clears the id before unlocking. Only the
+//! report reads the id.
 
 #[cfg(all(debug_assertions, not(sudog_loom)))]
 use std::sync::atomic::Ordering::Relaxed;
 use sudog_runtime::shim::system::atomic::AtomicU64;
 
-/// The id of the goroutine that owns the mutex; 0 if the owner is a thread or an async task, or if there is none.
+/// The id of the goroutine that owns the mutex; 0 if the owner is a thread or an async task, or if there is no owner.
 pub(super) struct DeadlockOwner(#[cfg(all(debug_assertions, not(sudog_loom)))] AtomicU64);
 
 #[cfg(all(debug_assertions, not(sudog_loom)))]
@@ -44,7 +44,7 @@ impl DeadlockOwner {
 }
 
 impl DeadlockOwner {
-    /// Runs `wait`, in which the caller waits for this owner.
+    /// Runs `wait`, in which the caller waits for this owner, and notes that wait for the report.
     pub(super) fn while_waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
         /// Withdraws the note, even if a semaphore's waiting policy panics: the mutex may be gone by the time of the
         /// goroutine's next wait.
@@ -52,7 +52,7 @@ impl DeadlockOwner {
         impl Drop for WithdrawNote {
             fn drop(&mut self) {
                 if cfg!(debug_assertions) {
-                    // SAFETY: the pointer is null.
+                    // SAFETY: `note_wait` accepts a null pointer.
                     unsafe { sudog_runtime::note_wait("", std::ptr::null()) };
                 }
             }

@@ -6,11 +6,11 @@
 //! | `unlock` | - 1 | if the count was above 1, the owner releases a permit |
 //! | a waiter gives up | - 1, if the count is above 1 | else the waiter is the only contender: takes the permit, and has the lock |
 //!
-//! A permit is for a waiter, and the lock comes with the permit: no other contender takes either. A waiter that gives
-//! up while a permit is under way may leave that permit to the other waiters, as long as there are any.
+//! Only a waiter takes a permit, and the waiter that takes the permit has the lock. A waiter that gives up while a
+//! permit is under way may leave that permit to the other waiters, if there are other waiters.
 //!
-//! Orderings: the count is changed by RMWs, Release as the lock is freed and Acquire as the lock is taken. A permit
-//! orders the rest.
+//! Orderings: all changes of the count are RMWs. A change that frees the lock is a Release, and a change that takes the
+//! lock is an Acquire. If the lock comes with a permit, the permit orders the two owners.
 //!
 //! **Standing by.** A sleep and a wake-up take more processor time than most critical sections and the code between two
 //! of them. So a thread that waits stays awake for a while, with its place in the queue:
@@ -21,14 +21,14 @@
 //! | with more contenders ahead | yields: a thread ahead may be waiting for this processor | sleeps |
 //!
 //! A yield costs a third of a sleep with its wake-up, but the system picks the next thread in an order of its own. The
-//! rounds are few for two reasons. First, a waiter of a long critical section soon sleeps. Second, a thread that the
-//! system picks too soon, again and again, sleeps until its turn. So that thread is last in the system's order when it
-//! is last in the queue again, and from then on each yield finds a thread whose turn has come. The figures are in
-//! `docs/journal/phase-fair-on-threads.md`.
+//! rounds are few for two reasons. First, a waiter of a long critical section soon sleeps. Second, if the system picks
+//! a thread too soon again and again, that thread goes to sleep until its turn. After its turn, the thread is last in
+//! the system's order and in the queue, and from then on each yield finds a thread whose turn has come. The journal has
+//! the figures ("Readers and writers").
 //!
-//! The number of contenders ahead is a hint: the count when the waiter came, less the [`handovers`](FifoMutex) since. A
-//! waiter that reads the hint between the two steps of an unlock puts itself nearer by 1 than is true. A waiter behind
-//! another that has given up puts itself farther. A goroutine does not stand by: its worker has others to run, or
+//! The number of contenders ahead is a hint: the count when the waiter came, minus the [`handovers`](FifoMutex) since
+//! then. If a waiter reads the hint between the two steps of an unlock, the hint is too small by 1. If a waiter ahead
+//! has given up, the hint is too large. A goroutine does not stand by: its worker has other goroutines to run, or
 //! sleeps.
 //!
 //! Source: Go's `sync/mutex.go` of commit bf3dd3f0ef (2008).
@@ -47,9 +47,9 @@ use crate::semaphore::RuntimeSema;
 /// A strictly fair mutex: the owner's unlock hands the mutex to the contender that has waited longest, never to a
 /// newcomer past a waiter.
 ///
-/// The mutex is first come, first served, as far as the semaphore is. The price is that of every strict queue: under
-/// contention each unlock hands the mutex to another thread, and the mutex is idle until that thread runs. A thread
-/// that waits stays awake for some yields before it sleeps.
+/// The mutex is first come, first served, if its semaphore is first in, first out. The price is that of every strict
+/// queue: under contention each unlock hands the mutex to another thread, and the mutex is idle until that thread runs.
+/// A thread that waits stays awake for some yields before it sleeps.
 ///
 /// # Limits
 ///
@@ -67,17 +67,17 @@ use crate::semaphore::RuntimeSema;
 pub struct FifoMutex<S = RuntimeSema> {
     contenders: AtomicU32,
     /// The number of permits that unlocks have released: a hint for waiters that stand by. Only an owner that has
-    /// waiters writes the number, before it releases the permit. Until a waiter has taken that permit, the count of
-    /// contenders is above 0, and no other contender becomes the owner.
+    /// waiters writes the number, before it releases the permit. There is a single writer at a time: until a waiter has
+    /// taken that permit, the count of contenders is above 0, and no other contender becomes the owner.
     handovers: AtomicU32,
     sema: S,
 }
 
-/// The number of times that a waiter that stands by gives way before it sleeps. Measured: 4, 5 and 6 are equal with
-/// eight threads; with 3 every other wait is a sleep.
+/// The number of times that a waiter yields while it stands by. With eight threads, 4, 5 and 6 were measured to be
+/// equal; with 3, every other wait ends in a sleep.
 const ROUNDS: u32 = 5;
-/// The number of looks for the permit in a round, for some five microseconds: in that time another processor switches
-/// to the thread whose turn has come, and that thread has its turn.
+/// The number of looks for the permit in a round. The looks take some five microseconds: in that time another processor
+/// can switch to the thread whose turn has come, and that thread can have its turn.
 const LOOKS: u32 = 200;
 
 /// A waiter's place in the queue when the waiter came.
@@ -90,8 +90,8 @@ struct Place {
 }
 
 impl<S: Semaphore> FifoMutex<S> {
-    /// Gives up for a waiter that is no longer in the semaphore's queue, but is still counted. Returns false if the
-    /// waiter has the lock instead.
+    /// Subtracts a waiter that gives up from the count. The waiter has left the semaphore's queue already. Returns
+    /// false if the waiter has the lock instead.
     #[cold]
     fn uncount(&self) -> bool {
         let mut old = self.contenders.load(Relaxed);
@@ -145,9 +145,8 @@ impl<S: Semaphore> FifoMutex<S> {
 }
 
 // SAFETY:
-// - exclusion: the contender that raises the count from 0 has the lock, or else the contender that takes a permit has
-//   it. Each unlock makes just one of the two possible. A waiter that gives up leaves a permit to another waiter, or
-//   takes the permit.
+// - exclusion: a contender gets the lock by raising the count from 0, or by taking a permit. Each unlock makes just one
+//   of the two possible. A waiter that gives up leaves a permit to another waiter, or takes the permit.
 // - happens-before: the head of this file argues the orderings.
 unsafe impl<S: Semaphore> RawLock for FifoMutex<S> {
     type Guard = ();

@@ -20,13 +20,13 @@ use crate::semaphore::RuntimeSema;
 
 /// The Go mutex, bare: `lock` and `unlock` as in Go, over the semaphore `S`, under the policy `P`.
 ///
-/// Eight bytes with the default semaphore (and eight more in debug builds, for the deadlock report). The mutex is not
-/// owned by a thread: another thread may unlock. The mutex is not reentrant. For a mutex with data and guards see
-/// [`Mutex`](crate::Mutex).
+/// The mutex has eight bytes with the default semaphore, and eight more in debug builds, for the deadlock report. The
+/// mutex is not owned by a thread: another thread may unlock. The mutex is not reentrant. For a mutex with data and
+/// guards see [`Mutex`](crate::Mutex).
 ///
-/// The mutex is fair in the long run and greedy in the short. In normal mode a newcomer may overtake the waiters. Once
-/// a waiter has waited longer than the policy's threshold, the mutex is in starvation mode: newcomers queue, and the
-/// mutex goes to the waiters.
+/// The mutex is fair only in the long run. In normal mode a newcomer may overtake the waiters. Once a waiter has waited
+/// longer than the policy's threshold, the mutex is in starvation mode: newcomers queue, and the mutex goes to the
+/// waiters.
 ///
 /// # Examples
 ///
@@ -102,7 +102,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         self.deadlock_owner.set();
     }
 
-    /// Locks the mutex if that is neither locked nor in starvation mode. As in Go, the caller may overtake waiters.
+    /// Locks the mutex if the mutex is neither locked nor in starvation mode. As in Go, the caller may overtake
+    /// waiters.
     ///
     /// Returns false if the mutex is locked, or promised to a waiter.
     ///
@@ -132,8 +133,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         false
     }
 
-    /// Locks the mutex, or gives up at `deadline`. If the deadline has passed, this is [`GoMutex::try_lock`] after at
-    /// most a few microseconds of spinning.
+    /// Locks the mutex, or gives up at `deadline`. With a deadline in the past, does the same as [`GoMutex::try_lock`],
+    /// after at most a few microseconds of spinning.
     ///
     /// May return slightly late: if an unlock has already picked this waiter, the call waits for that unlock to finish.
     ///
@@ -159,8 +160,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         locked
     }
 
-    /// [`GoMutex::try_lock_until`] with the deadline `timeout` from now. Waits without end if the clock cannot express
-    /// the deadline.
+    /// Does the same as [`GoMutex::try_lock_until`], with the deadline `timeout` from now. Waits without end if the
+    /// clock cannot express that deadline.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_lock_for(&self, timeout: Duration) -> bool {
@@ -178,14 +179,14 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// The next owner can run before this call returns, and this call still uses the mutex: the mutex must not be freed
     /// until the call has returned. References and guards ensure that, raw pointers do not.
     ///
-    /// A goroutine may switch here if contenders are left. Without contenders the unlock is one atomic operation, and
-    /// never switches: a goroutine that does nothing else in a loop should call [`gosched`](sudog_runtime::goroutine)
-    /// now and then. Under [`Threads`] a thread may yield its processor.
+    /// If contenders are left, a goroutine may give way to others here. Without contenders the unlock is one atomic
+    /// operation, and never switches to another goroutine. So a goroutine that does nothing else in a loop should call
+    /// [`gosched`](sudog_runtime::goroutine) now and then. Under [`Threads`] a thread may yield its processor.
     ///
     /// # Fatal errors
     ///
     /// An unlock of an unlocked mutex ends the process with Go's `fatal error: sync: unlock of unlocked mutex`. The
-    /// program cannot recover from it.
+    /// program cannot recover from that error.
     #[inline]
     pub fn unlock(&self) {
         self.deadlock_owner.clear();
@@ -200,12 +201,12 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// Locks by a single compare-exchange, with or without waiters: an owner that locks again while others sleep pays
-    /// no more.
+    /// Locks by a single compare-exchange, with or without waiters. So an owner that locks again pays no more while
+    /// others sleep.
     ///
-    /// The hint predicts which state to expect. A look at the state first would slow down the uncontended path, as the
-    /// load must wait for the unlock before; a comparison with INIT first would slow down the contended path:
-    /// `docs/performance.md`.
+    /// The hint predicts which state to expect. A load of the state first would slow down the uncontended path, as the
+    /// load must wait for the previous unlock. An exchange that first expects INIT would slow down the contended path.
+    /// `docs/performance.md` has the figures.
     #[inline(always)]
     fn lock_fast(&self) -> bool {
         let lock = |state: State| self.state.compare_exchange(state, state.lock(), Acquire, Relaxed).is_ok();
@@ -249,7 +250,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 // - happens-before: the step that sets LOCKED is Acquire, the unlock is Release, and all changes are RMWs of the same
 //   word.
 unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
-    /// No state: any thread may unlock, as in Go.
+    /// An acquisition hands no state to its unlock: any thread may unlock, as in Go.
     type Guard = ();
 
     const DEADLINES: bool = S::DEADLINES;
@@ -258,7 +259,7 @@ unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
         Self { state: AtomicState::new(), sema: S::new(0), deadlock_owner: DeadlockOwner::NONE, policy: PhantomData }
     }
 
-    /// Returns `None` if waiters starve from the start: the mutex is first come, first served then.
+    /// Returns `None` if the policy lets waiters starve from the start, as the mutex is first come, first served then.
     #[inline(always)]
     fn barging_guard() -> Option<()> {
         (!P::THRESHOLD.is_zero() && !P::GOROUTINE_THRESHOLD.is_zero()).then_some(())
@@ -291,7 +292,8 @@ unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
 }
 
 impl<S: AsyncSemaphore, P: Policy> GoMutex<S, P> {
-    /// Locks as [`GoMutex::lock`] does, as a future. Async tasks wait in the same queue as threads and goroutines.
+    /// Returns a future that locks as [`GoMutex::lock`] does. Async tasks wait in the same queue as threads and
+    /// goroutines.
     ///
     /// The future may be dropped at any time: see [`LockFuture`].
     ///
@@ -316,7 +318,8 @@ impl<S: AsyncSemaphore, P: Policy> GoMutex<S, P> {
 
 // SAFETY:
 // - A `LockFuture` locks as `lock` does, once, when the future is ready.
-// - A `LockFuture` that is dropped before unlocks a mutex that has been handed to the future.
+// - If a `LockFuture` is dropped before it is ready, and the mutex has been handed to the future, the drop unlocks the
+//   mutex.
 unsafe impl<S: AsyncSemaphore, P: Policy> AsyncRawLock for GoMutex<S, P> {
     type Lock<'a>
         = LockFuture<'a, S, P>

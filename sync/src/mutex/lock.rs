@@ -46,7 +46,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             }
         };
         if !locked {
-            // A caller that polls must not keep out an owner that is a goroutine of the same worker.
+            // Run a safepoint: a caller that polls must let an owner run that is a goroutine of the same worker.
             sudog_runtime::safepoint();
         }
         locked
@@ -137,7 +137,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         match &mut me.strategy {
             Strategy::Spin(spinner) => self.spin(state, spinner, &mut me.designated),
             Strategy::Successor(_) if !spin::can_spin(0, 1) => {
-                // One processor: while a contender watches, the owner does not run. Claim the mutex asleep.
+                // There is one processor: while a contender watches, the owner does not run. So sleep, and claim the
+                // mutex by going to sleep.
                 me.starving |= me.patience.is_exhausted();
                 state
             }
@@ -203,7 +204,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             let ends_starvation =
                 state.waiters() == 1 || !me.starving || (P::ONE_HANDOFF_IF_IDLE && spin::is_processor_idle());
             // Other contenders can only register and unregister now. Acquire, as this step takes the mutex. The permit
-            // has ordered this step already, so no model can tell.
+            // has ordered this step already, so no model can detect a weaker ordering here.
             let new = state.accept_handoff(ends_starvation);
             match self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
                 Ok(_) => {
@@ -218,9 +219,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// Gives up for a waiter that is out of time and no longer in the semaphore's queue, but still registered. Returns
-    /// true if the waiter has unregistered. Returns false if the waiter has a permit: an unlock, or a successor, had
-    /// picked this waiter.
+    /// Unregisters a waiter that is out of time, and that has left the semaphore's queue. Returns true if the waiter
+    /// has been unregistered. Returns false if the waiter has a permit: an unlock, or a successor, had picked this
+    /// waiter.
     #[cold]
     fn unregister(&self) -> bool {
         let mut state = self.state.load(Relaxed);
@@ -232,7 +233,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 // releaser may need this processor. If a newcomer has registered and taken the permit, unregister in
                 // the newcomer's place.
                 let now = now();
-                let soon = now.checked_add(Duration::from_millis(1)).unwrap_or(now); // a bubble's clock may be at the end
+                let soon = now.checked_add(Duration::from_millis(1)).unwrap_or(now); // in a bubble, no later time may exist
                 if self.sema.acquire_until(Order::Lifo, soon) {
                     return false;
                 }
@@ -254,8 +255,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// Gives up at any point of the slow path, but out of the semaphore's queue. Passes on to the next contender all
-    /// that this contender has been given: times out, or else unlocks the mutex that this contender has.
+    /// Gives up at any point of the slow path. The contender must have left the semaphore's queue. If the contender has
+    /// the mutex, unlocks the mutex; otherwise ends the wait as at a deadline. So a permit, or the mutex, that the
+    /// contender has been given goes to the next contender.
     #[cold]
     pub(super) fn cancel(&self, me: &mut Contender) {
         if me.asleep && self.unregister() {
@@ -288,7 +290,8 @@ impl<S: Semaphore, P: Policy> Drop for UnlockOnPanic<'_, S, P> {
 // ---- events ---------------------------------------------------------------------------------------------------------
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
-    /// Records an event under the semaphore's address, as the semaphore's own events are.
+    /// Records an event of the kind `kind`, if `happened` is true. The event has the semaphore's address, as the
+    /// semaphore's own events have.
     #[inline(always)]
     pub(super) fn report_if(&self, happened: bool, kind: Kind) {
         if happened {
@@ -314,9 +317,9 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         self.report_if(old.is_starving() && !new.is_starving(), Kind::StarvingExit);
     }
 
-    /// Takes a permit that is meant for others, and returns true, if the contender is about to sleep in starvation
-    /// mode, and if the semaphore would let the contender take that permit as well. The contender takes the permit here
-    /// so that the theft is recorded.
+    /// Takes a permit that is meant for another contender, and returns true, if two conditions hold: the contender is
+    /// about to sleep in starvation mode, and the semaphore would let the contender take that permit. Taking the permit
+    /// here lets the caller record the theft.
     fn steals(&self) -> bool {
         let state = self.state.load(Relaxed);
         let cannot_hand_over = !S::HANDOFF || P::HANDOFF == Wake::Normal;

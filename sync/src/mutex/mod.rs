@@ -34,8 +34,9 @@ pub use fifo::FifoMutex;
 pub use future::LockFuture;
 pub use go_mutex::GoMutex;
 
-/// Locks whose misuse is safe: an unlock of an unlocked lock corrupts the lock or ends the process, but is never
-/// undefined behaviour, which [`RawLock::unlock`] otherwise allows. Other locks build on them. Sealed.
+/// A lock whose misuse is safe: an unlock of an unlocked lock corrupts the lock or ends the process, but is never
+/// undefined behaviour. For other locks, [`RawLock::unlock`] allows undefined behaviour there. Other locks are built on
+/// these locks. The trait is sealed.
 pub trait UnguardedLock: RawLock<Guard = ()> + sealed::Sealed {}
 
 impl<S: Semaphore, P: policy::Policy> UnguardedLock for GoMutex<S, P> {}

@@ -53,19 +53,20 @@ pub trait Policy: Send + Sync + 'static {
     /// The strategy of a contender before it sleeps.
     const STRATEGY: SpinStrategy;
 
-    /// [`Policy::STRATEGY`] for contenders that are goroutines: [`SpinStrategy::Spin`] only. They spin for more than
-    /// one round only while their worker has nothing else to run.
+    /// The strategy of a contender that is a goroutine. Must be a [`SpinStrategy::Spin`]. A goroutine spins for more
+    /// than one round only while its worker has nothing else to run.
     ///
-    /// By default the same as for threads; or Go's, if threads have a successor. A handoff between goroutines costs a
-    /// tenth of a microsecond, so a watch gains nothing.
+    /// The default is [`Policy::STRATEGY`]; but if that is [`SpinStrategy::Successor`], the default is Go's strategy. A
+    /// handoff between goroutines costs a tenth of a microsecond, so goroutines gain nothing by watching the mutex.
     const GOROUTINE_STRATEGY: SpinStrategy = match Self::STRATEGY {
         SpinStrategy::Successor { .. } => SpinStrategy::GO,
         spin @ SpinStrategy::Spin { .. } => spin,
     };
 
-    /// [`Policy::THRESHOLD`] for contenders that are goroutines, and for async tasks, which sleep at once.
+    /// The time after which a waiter starves that is a goroutine, or an async task. (A task sleeps at once.)
     ///
-    /// By default the same as for threads; or Go's, if threads have a successor.
+    /// The default is [`Policy::THRESHOLD`]; but if [`Policy::STRATEGY`] is [`SpinStrategy::Successor`], the default is
+    /// Go's threshold.
     const GOROUTINE_THRESHOLD: Duration = match Self::STRATEGY {
         SpinStrategy::Successor { .. } => GO_THRESHOLD,
         SpinStrategy::Spin { .. } => Self::THRESHOLD,
@@ -80,18 +81,19 @@ pub trait Policy: Send + Sync + 'static {
     /// | [`Wake::Normal`] | is in the semaphore for a moment, where a newcomer may take it | goes on |
     const HANDOFF: Wake = Wake::Handoff;
 
-    /// True if starvation mode ends with each handoff while a processor may be idle: while the waiter that is handed
-    /// the mutex is a thread or an async task, or a worker of its scheduler sleeps. If false, the mode lasts, as Go's
-    /// does, until the mutex is handed to the last waiter, or to a waiter that has not waited for longer than the
-    /// threshold.
+    /// True if starvation mode ends with each handoff at which a processor may be idle. A processor may be idle if the
+    /// waiter that is handed the mutex is a thread or an async task, or if a worker of that waiter's scheduler sleeps.
+    /// If false, the mode lasts, as Go's does, until the mutex is handed to the last waiter, or to a waiter that has
+    /// not waited for longer than the threshold.
     ///
-    /// A mode that lasts sustains itself once a handoff takes longer than the threshold divided by the number of
-    /// waiters: each waiter has then waited for too long, and contenders that are awake must queue (Go issue 33747). A
-    /// handoff takes that long if it must rouse an idle processor. After a mode for one handoff, contenders that are
-    /// awake lock the mutex while the next waiter wakes up. If that waiter loses the race, the waiter turns the mode on
-    /// again.
+    /// A starvation mode that lasts sustains itself once a handoff takes longer than the threshold divided by the
+    /// number of waiters: each waiter has then waited for too long, and contenders that are awake must queue (Go issue
+    /// 33747). A handoff takes that long if it must rouse an idle processor. If the mode ends after one handoff,
+    /// contenders that are awake lock the mutex while the next waiter wakes up. If that waiter loses the race, the
+    /// waiter turns the mode on again.
     ///
-    /// By default true if threads have a successor, whose claim is for one handoff, too.
+    /// The default is true if [`Policy::STRATEGY`] is [`SpinStrategy::Successor`]: a successor's claim is for one
+    /// handoff, too.
     const ONE_HANDOFF_IF_IDLE: bool = matches!(Self::STRATEGY, SpinStrategy::Successor { .. });
 
     /// True if a waiter that lost the race for the mutex queues at the head again (Go since 1.9). If false, a starving
@@ -114,23 +116,23 @@ const GO_THRESHOLD: Duration = Duration::from_millis(1);
 pub enum SpinStrategy {
     /// Every contender spins, for at most `rounds` rounds of `pauses` pause instructions, then sleeps. Go's way.
     Spin {
-        /// Go: 4.
+        /// The most rounds before a sleep. Go: 4.
         rounds: u32,
-        /// Go: 30.
+        /// The number of pause instructions in a round. Go: 30.
         pauses: u32,
     },
     /// A single contender watches the mutex: the *successor*. The successor locks the mutex when the owner has left the
-    /// mutex; and claims the mutex, by starvation mode, when the watch has lasted for [`Policy::THRESHOLD`]. The other
-    /// contenders sleep; newcomers spin for a few microseconds first, while no contender sleeps or the mutex is mostly
-    /// free.
+    /// mutex. When the watch has lasted for [`Policy::THRESHOLD`], the successor claims the mutex, by starvation mode.
+    /// The other contenders sleep. Newcomers first spin for a few microseconds, if no contender sleeps or if the mutex
+    /// is mostly free.
     ///
-    /// The successor is the designated waker: the first waiter, woken by an unlock; or a newcomer, if no contender
-    /// waits.
+    /// The successor is the designated waker: the contender that is awake and will retry, so that unlocks wake no
+    /// other. The successor is the first waiter, woken by an unlock; or a newcomer, if no contender waits.
     ///
     /// So an owner that locks and unlocks in a loop keeps the mutex, and the mutex's cache lines, for about a
     /// threshold. Then the mutex goes to the successor, which is awake already. Two contenders are awake at a time,
-    /// which is enough to keep a mutex busy. This is concurrency restriction (Dice and Kogan's GCR), with the
-    /// starvation clock for the rotation.
+    /// which is enough to keep a mutex busy. This is concurrency restriction (Dice and Kogan's GCR), where the
+    /// starvation threshold rotates the contenders.
     Successor {
         /// The time for which the successor watches after its claim. After that time the owner is held to keep the
         /// mutex for long: the successor sleeps at the head of the queue (over a semaphore that has
@@ -180,8 +182,8 @@ impl Policy for Go1_8 {
     const REQUEUE_AT_HEAD: bool = false;
 }
 
-/// First come, first served: every contender that must wait starves from the start, so every unlock hands over. As
-/// fair, and as slow, as [`FifoMutex`](super::FifoMutex).
+/// First come, first served: every contender that must wait starves from the start, so every unlock hands over. The
+/// mutex is as fair, and as slow, as a [`FifoMutex`](super::FifoMutex).
 #[derive(Clone, Copy, Debug)]
 pub enum Fifo {}
 
@@ -191,8 +193,8 @@ impl Policy for Fifo {
 }
 
 /// The policy for operating-system threads: a [successor](SpinStrategy::Successor) watches, and has the mutex after a
-/// tenth of a millisecond. Goroutines may contend for the same mutex, and wait as in Go, except that starvation mode is
-/// for one handoff while a worker sleeps.
+/// tenth of a millisecond. Goroutines may contend for the same mutex, and wait as in Go, with one exception: while a
+/// worker sleeps, starvation mode ends after one handoff.
 ///
 /// A handoff between sleeping threads costs tens of microseconds, a hundred times as much as between goroutines. Under
 /// Go's rule contenders fight for the mutex, or sleepers hand it from one to the next: threads then get either waits

@@ -15,7 +15,7 @@ use crate::raw::Semaphore;
 pub(super) struct Spinner {
     /// The most rounds before each sleep.
     rounds: u32,
-    /// Pause instructions in a round.
+    /// The number of pause instructions in a round.
     pauses: u32,
     /// The number of rounds since the contender last woke.
     spin_rounds: u32,

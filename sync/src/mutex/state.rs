@@ -153,8 +153,8 @@ impl State {
         self.has_waiters() && self.0 & (LOCKED | WOKEN | STARVING) == 0
     }
 
-    /// True if a permit is released to the contender that sleeps, or is about to be; provided that no other contender
-    /// sleeps.
+    /// True if a permit for a sleeping contender has been released, or is about to be; provided that only that
+    /// contender sleeps.
     ///
     /// Each sleeping contender is registered, or a permit for that contender is under way.
     #[inline]
@@ -232,7 +232,7 @@ impl State {
     }
 }
 
-/// The state word. The callers name the orderings.
+/// The state word. The caller of a method gives the ordering.
 pub(super) struct AtomicState(pub(super) AtomicU32);
 
 impl AtomicState {

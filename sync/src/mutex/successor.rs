@@ -26,11 +26,11 @@ use super::policy::SpinStrategy;
 use super::state::State;
 use crate::raw::Semaphore;
 
-/// Pauses between two looks at the state word: each look takes the cache line of the word away from the owner. (A pause
-/// is 25 ns on the machine of the measurement.)
+/// The least number of pauses between two looks at the state word: each look takes the cache line of the word away from
+/// the owner. (A pause is 25 ns on the machine of the measurement.)
 const MIN_PAUSES: u32 = 8;
 const MAX_PAUSES: u32 = 256;
-/// The most pauses up to which an eager contender takes the mutex as soon as the mutex is free.
+/// The most pauses between two looks at which an eager contender still takes the mutex as soon as the mutex is free.
 const MAX_EAGER_PAUSES: u32 = 64;
 
 /// A contender that is the successor, or would be.
@@ -38,7 +38,7 @@ pub(super) struct Successor {
     /// The time for which the successor watches after its claim.
     grace: Duration,
     /// True if the contender has not slept in this wait, and its thread has not lately kept a mutex from waiters:
-    /// nothing suggests an owner that would lock again at once.
+    /// nothing suggests that the owner would lock the mutex again at once.
     spins_eagerly: bool,
     /// True if the contender's thread has lately found mutexes mostly free: the contender is likely to have this mutex
     /// before it could fall asleep.
@@ -64,7 +64,7 @@ impl Successor {
         *self = Self::new(self.grace, TurnsHint::NONE);
     }
 
-    /// Returns whether the contender locks the free mutex without looking whether the owner comes back.
+    /// Returns whether the contender locks the free mutex without first waiting whether the owner locks again.
     fn locks_at_once(&self, pauses: u32) -> bool {
         self.claimed_at.is_some() || (self.spins_eagerly && pauses <= MAX_EAGER_PAUSES)
     }

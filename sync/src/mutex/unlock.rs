@@ -14,7 +14,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// Finishes an unlock that has left `state`, in which the mutex is free.
     #[cold]
     pub(super) fn unlock_slow(&self, mut state: State) {
-        // An unlock of a locked mutex clears LOCKED.
+        // Report the misuse: an unlock of a locked mutex would have cleared LOCKED.
         if state.is_locked() {
             fatal("sync: unlock of unlocked mutex");
         }

@@ -11,11 +11,11 @@
 //! |---|---|---|
 //! | `NEW` becomes `RUNNING` | the first `do_` | runs its function |
 //! | `waiters += 1`, then takes a permit | a `do_` that finds `RUNNING` | waits |
-//! | the word becomes `DONE`, then a permit for each waiter, past newcomers | the first `do_`, when its function has returned or panicked | all waiters go on |
+//! | the word becomes `DONE`, then each waiter is granted a permit, which no newcomer can take | the first `do_`, when its function has returned or panicked | all waiters go on |
 //! | `waiters -= 1`; or takes its permit, if the word is `DONE` | a waiter whose limit has come | gives up |
 //!
-//! In the state `DONE` the count of waiters is 0, and `DONE` is the final word. So the fast path is one load and one
-//! comparison.
+//! In the state `DONE` the count of waiters is 0, and the word does not change any more. So the fast path is one load
+//! and one comparison.
 //!
 //! The `Once` may be freed when all waiters have returned and the word is known to be `DONE`. The runner does not
 //! access the `Once` after setting `DONE` without waiters, or after giving the last waiter its permit.
@@ -47,12 +47,11 @@ const ONE: u32 = 4;
 
 /// Runs a function once.
 ///
-/// The first [`do_`](Once::do_) runs its function. Concurrent callers wait until that function has ended; later
-/// callers return at once, at the cost of a load. Everything that the function did happens before the return of every
-/// call.
+/// The first [`do_`](Once::do_) runs its function. Concurrent callers wait until that function has ended. Later callers
+/// return at once, at the cost of a load. Everything that the function does happens before the return of every call.
 ///
-/// A goroutine that has run for long yields after its function has ended. A call that finds the `Once` done never
-/// switches.
+/// A goroutine that has run for long, and has run its function here, yields after the function has ended. A call that
+/// finds the `Once` done never switches to another goroutine.
 ///
 /// A function that panics counts as done, as in Go: the panic goes to the caller that ran the function, the other
 /// callers return, and no function will run any more. (`std`'s `Once` would be poisoned.) A function that calls
@@ -98,7 +97,7 @@ impl Once {
     ///
     /// # Panics
     ///
-    /// If this call runs `f`, and `f` panics.
+    /// Panics if this call runs `f`, and `f` panics.
     ///
     /// # Examples
     ///
@@ -123,7 +122,7 @@ impl Once {
     ///
     /// # Panics
     ///
-    /// If this call runs `f`, and `f` panics.
+    /// Panics if this call runs `f`, and `f` panics.
     ///
     /// # Examples
     ///
@@ -145,12 +144,12 @@ impl Once {
     ///
     /// # Errors
     ///
-    /// Returns the limit that came first. A handle that has been cancelled already counts as such a limit: `f` does
-    /// not run then. If the function has ended, the result is `Ok`, whatever the limit.
+    /// The error says which limit came first. If `limit.cancel` has been cancelled before the call, `f` does not run.
+    /// If the function has ended before the call, the result is `Ok`, whatever the limit.
     ///
     /// # Panics
     ///
-    /// If this call runs `f`, and `f` panics.
+    /// Panics if this call runs `f`, and `f` panics.
     ///
     /// # Examples
     ///
@@ -180,12 +179,12 @@ impl Once {
     ///
     /// # Errors
     ///
-    /// Returns the context's error if the context is done before the function has ended. If the context is done
-    /// already, `f` does not run.
+    /// Returns the context's error if the context is done before the function has ended. If the context is done before
+    /// the call, `f` does not run.
     ///
     /// # Panics
     ///
-    /// If this call runs `f`, and `f` panics.
+    /// Panics if this call runs `f`, and `f` panics.
     ///
     /// # Examples
     ///
@@ -226,7 +225,7 @@ impl Once {
 
     #[cold]
     fn do_slow<F: FnOnce()>(&self, f: F, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        /// Marks the `Once` as done, even by a panic.
+        /// Marks the `Once` as done when this value is dropped, even by a panic.
         struct Done<'a>(&'a Once);
         impl Drop for Done<'_> {
             fn drop(&mut self) {
@@ -268,8 +267,9 @@ impl Once {
         if ended.is_err() && self.leave() { ended } else { Ok(()) }
     }
 
-    /// Takes a waiter that is no longer in the semaphore's queue off the count, and returns true. If the function has
-    /// ended, the waiter has been taken off the count already: then takes the waiter's permit, and returns false.
+    /// Subtracts a waiter that has left the semaphore's queue from the count of waiters, and returns true. If the
+    /// function has ended, the waiter has been subtracted already: in that case, takes the waiter's permit, and returns
+    /// false.
     #[cold]
     fn leave(&self) -> bool {
         let mut word = self.word.load(Relaxed);
@@ -294,7 +294,7 @@ impl Once {
     }
 }
 
-/// Methods for the types of this crate that are made of a `Once` whose function another caller runs.
+/// Methods for other types of this crate that contain a `Once`, and run the function themselves.
 #[cfg(not(sudog_loom))]
 impl Once {
     /// Creates a `Once` whose function already runs: the creator must [`finish`](Once::finish) it.
@@ -302,7 +302,7 @@ impl Once {
         Self { word: AtomicU32::new(RUNNING), permits: AtomicU32::new(0) }
     }
 
-    /// Waits for the function, which another caller runs. The deadlock report shows `what`.
+    /// Waits until the function, which another caller runs, has ended. The deadlock report names this wait `what`.
     pub(crate) fn wait(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let mut word = self.word.load(Acquire);
         while word != DONE {
@@ -320,7 +320,7 @@ impl Once {
     }
 }
 
-/// Writes to both words, as freeing would, so that loom reports a later use.
+/// Writes to both words, as if to free them, so that loom reports a later use of the words.
 #[cfg(sudog_loom)]
 impl Drop for Once {
     fn drop(&mut self) {

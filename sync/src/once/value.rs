@@ -68,10 +68,10 @@ enum Cell<T, F> {
     Exited,
 }
 
-// SAFETY: `&Self` gives out `&T` to any number of threads: `T: Sync`. The value may be made on a different thread than
-// the thread that drops the value: `T: Send`. `f` is called and dropped by a single thread, possibly not the thread
-// that made `f`: `F: Send`; `f` is not shared. A caught panic is `Send` and `Sync`. By the table above, no caller
-// reads the cell while the cell is written.
+// SAFETY: `&Self` gives out `&T` to any number of threads, so `T` must be `Sync`. The value may be made on another
+// thread than the thread that drops the value, so `T` must be `Send`. A single thread, possibly not the thread that
+// made `f`, calls and drops `f`, so `F` must be `Send`; `f` is not shared. A caught panic is `Send` and `Sync`. By the
+// table above, no caller reads the cell while the cell is written.
 unsafe impl<T: Send + Sync, F: Send> Sync for OnceValue<T, F> {}
 
 // After a panic of `f` there is no value, and no `f`, so no caller can see a broken value. Whether a value may still
@@ -91,7 +91,8 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     ///
     /// # Panics
     ///
-    /// If the function has panicked: with the same value each time. If the function has ended its goroutine.
+    /// Panics if the function has panicked, with the same value each time. Also panics if the function has ended its
+    /// goroutine.
     ///
     /// # Examples
     ///
@@ -228,7 +229,8 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
         // SAFETY: `once` is not done, and this caller runs `f`: no other caller accesses the cell. No reference to the
         // cell's content lasts longer than a move; in particular, no such reference exists while `f` runs.
         let Cell::New(f) = (unsafe { cell.replace(Cell::Running) }) else { unreachable!("run once") };
-        // `f` is moved, and dropped when `f` ends; its panic is raised again. So no caller can see a broken `f`.
+        // The call moves `f`, and drops `f` at its end; a panic of `f` is raised again. So no caller can see a broken
+        // `f`.
         let (made, ended) = match catch_unwind(AssertUnwindSafe(f)) {
             Ok(value) => (Cell::Value(value), None),
             Err(payload) if is_goexit(&*payload) => (Cell::Exited, Some(Ended::Exited(payload))),

@@ -9,7 +9,7 @@ use super::OnceValue;
 #[cfg(unix)]
 use crate::context;
 
-/// A function that runs once, no matter how often a caller calls it.
+/// A function that runs once, no matter how often the `OnceFunc` is called.
 ///
 /// In contrast to a [`Once`](crate::Once), a `OnceFunc` contains its function, and if the function panics, every call
 /// panics with the same value. In all other respects a `OnceFunc` is an [`OnceValue`] without a value: see the
@@ -42,7 +42,8 @@ impl<F: FnOnce()> OnceFunc<F> {
     ///
     /// # Panics
     ///
-    /// If the function has panicked: with the same value each time. If the function has ended its goroutine.
+    /// Panics if the function has panicked, with the same value each time. Also panics if the function has ended its
+    /// goroutine.
     ///
     /// # Examples
     ///
@@ -160,8 +161,8 @@ pub fn once_func<F: FnOnce() + Send>(f: F) -> impl Fn() + Send + Sync {
     move || f.call()
 }
 
-/// Two values that a single function makes at the first call of `get`: often a result and a second value that belongs
-/// to the result.
+/// Two values that a single function makes together, at the first call of `get`: often a result, and a second value
+/// that qualifies the result.
 ///
 /// Except for the number of values, an `OnceValues` is an [`OnceValue`]: see the contract of that type. Go:
 /// `sync.OnceValues`; [`once_values`] has Go's signature.

@@ -12,14 +12,14 @@
 //! ```
 //!
 //! A shard has a lock that callers only try. If the lock is taken, the caller goes to the next shard; a `put` that
-//! finds all locks taken drops its item. Under the lock only moves of items run, and the allocator when `shared`
-//! grows; `New` and destructors do not. So a thread that loses its processor there keeps other threads from that shard
-//! only, and no goroutine leaves its thread there.
+//! finds all locks taken drops its item. The holder of the lock only moves items, and allocates when `shared` grows;
+//! `New` and destructors run without the lock. So a holder that loses its processor keeps other threads from that shard
+//! only, and no goroutine leaves its thread while it holds the lock.
 //!
-//! Go works without a lock: an owner is pinned to its processor, and other processors steal from the owner's ring.
-//! That requires a thread that no other thread with the same shard can interrupt. Here threads share shards. The lock
-//! is a single swap, of a word that other threads access only when they run out of items. `holds` tells thieves
-//! whether stealing is worthwhile.
+//! Go works without a lock: an owner is pinned to its processor, and other processors steal from the owner's ring. That
+//! requires that an owner cannot be interrupted by another owner of the same shard. Here several threads share a shard.
+//! The lock is a single swap, of a word that other threads access only when they run out of items. The field `holds` of
+//! a shard tells thieves whether stealing is worthwhile.
 //!
 //! Source: Go's `sync/pool.go`, in the development tree of 1.28.
 
@@ -39,15 +39,15 @@ use crate::thread_index::thread_index;
 /// A set of free items, of which any may vanish at any time.
 ///
 /// [`get`](Pool::get) takes any item, or makes an item by the function that the pool was created with.
-/// [`put`](Pool::put) gives an item back. The items that are put and the items that are got are not otherwise related,
-/// except that everything done to an item before `put` happens before everything done to the item after `get`.
+/// [`put`](Pool::put) gives an item back. The pool promises nothing about which item a `get` takes. Everything done to
+/// an item before `put` happens before everything done to that item after `get`.
 ///
 /// In Go, garbage collections remove unused items. Here there is no garbage collection, so the program calls
 /// [`age`](Pool::age) from time to time. As in Go, nothing else bounds the number of items: a pool that does not age
 /// keeps all items that were put and not got.
 ///
-/// A thread that has no items left finds the items of other threads, except for one item of each thread until the pool
-/// ages.
+/// A thread whose own items are used up takes the items of other threads, except for one item of each thread: that item
+/// can be taken only when the pool has aged.
 ///
 /// # Examples
 ///
@@ -148,7 +148,7 @@ impl<T, F> Pool<T, F> {
     ///
     /// # Panics
     ///
-    /// If a destructor panics: with the first panic, when all items have been dropped.
+    /// Panics if a destructor panics: with the first such panic, when all items have been dropped.
     ///
     /// # Examples
     ///
@@ -195,7 +195,7 @@ impl<T, F> Pool<T, F> {
 ///
 /// A guard that is forgotten keeps its item from the pool, which does no other harm.
 pub struct Pooled<'a, T, F = fn() -> T> {
-    /// The item. `None` only while the guard is dropped.
+    /// The item. `None` only while the guard is being dropped.
     item: Option<T>,
     pool: &'a Pool<T, F>,
 }

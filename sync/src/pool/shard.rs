@@ -18,11 +18,11 @@ pub(super) struct Shard<T> {
     stock: UnsafeCell<Stock<T>>,
 }
 
-/// Thieves may find fresh items.
+/// The flag of a shard with fresh items that thieves may take.
 const SHARED: u8 = 1;
-/// Thieves may find old items.
+/// The flag of a shard with old items that thieves may take.
 const VICTIM: u8 = 2;
-/// The shard has an old private item.
+/// The flag of a shard with an old private item.
 const OLD_PRIVATE: u8 = 4;
 
 pub(super) struct Stock<T> {
@@ -39,8 +39,7 @@ pub(super) struct Items<T> {
 // threads, and never shared.
 unsafe impl<T: Send> Sync for Shard<T> {}
 
-/// Takes an item from anywhere except the private item of the thread's own shard. `stock` is the thread's own shard,
-/// locked.
+/// Takes any item of the pool except the private item of the thread's own shard. `stock` is that shard, locked.
 #[cold]
 #[inline(never)]
 pub(super) fn pick_next<T>(mut stock: Locked<'_, T>, shards: &[Shard<T>], own: usize) -> Option<T> {
@@ -84,7 +83,7 @@ impl<T> Shard<T> {
         if self.taken.swap(true, Acquire) { None } else { Some(Locked { shard: self }) }
     }
 
-    /// Locks for a caller that must have the lock: waits until the holder has moved an item.
+    /// Locks the shard, for a caller that must have the lock: waits until the holder has moved its item.
     pub(super) fn lock(&self) -> Locked<'_, T> {
         loop {
             match self.try_lock() {
@@ -94,7 +93,7 @@ impl<T> Shard<T> {
         }
     }
 
-    /// Locks the shard if the shard has items of the kind `what` and the lock is free.
+    /// Locks the shard if the shard has items of the kind that the flag `what` names, and the lock is free.
     fn try_lock_for(&self, what: u8) -> Option<Locked<'_, T>> {
         // Relaxed: an item is seen if its `put` happens before this call; any other item may be missed.
         if self.holds.load(Relaxed) & what == 0 { None } else { self.try_lock() }
@@ -134,7 +133,7 @@ impl<T> Locked<'_, T> {
         holds.store(holds.load(Relaxed) | SHARED, Relaxed);
     }
 
-    /// Takes an item of the kind `what`, from the given end.
+    /// Takes an item of the kind that the flag `what` names, by `end`: from the front or from the back of `shared`.
     fn steal(&mut self, what: u8, end: fn(&mut VecDeque<T>) -> Option<T>) -> Option<T> {
         let items = if what == SHARED { &mut self.fresh } else { &mut self.victim };
         let item = end(&mut items.shared);

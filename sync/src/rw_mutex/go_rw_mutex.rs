@@ -11,8 +11,8 @@
 //!
 //! | field | means |
 //! |---|---|
-//! | readers | the number of readers that have the lock, or wait for a writer; the successor of a sole owner is among them |
-//! | S sole | the writer has the lock without `writers`. Only with W |
+//! | readers | the number of readers that have the lock, or wait for a writer. A writer that waits for a sole owner, the *successor*, is counted, too |
+//! | S sole | the writer has the lock without `writers`: it is the *sole owner*. S is set only with W |
 //! | W | a writer has announced itself: later readers wait until that writer has unlocked |
 //! | P phase | changes with each writer that ends: readers wait for the end of their phase |
 //! | before | while W is set: the number of readers left that came before the writer; else without a meaning |
@@ -54,11 +54,11 @@
 //! | 3: if so, `sleepers[P]` - 1; if `sleepers[P]` is 0 already, takes a permit | |
 //!
 //! All four accesses of steps 1 and 2 are sequentially consistent, so the reader sees the end of the phase, or the
-//! writer sees the reader. For each parity of the phase, the registered readers are as many as `sleepers` and the
-//! permits, granted or about to be, together. So each registered reader finds a count or a permit, no matter for which
-//! reader that was meant. A writer may come to its step 2 late, when the readers of its phase and another writer after
-//! them have gone, and other readers sleep in a phase of the same parity: those readers get the permits. So a permit is
-//! a hint: a reader that has taken a permit looks at the word again.
+//! writer sees the reader. For each parity of the phase, the number of registered readers equals `sleepers` plus the
+//! number of permits that are granted or about to be. So each registered reader finds a count or a permit, though
+//! perhaps one that was meant for another reader. A writer may be late for its step 2: the readers of its phase and
+//! another writer after them have gone, and other readers sleep in a phase of the same parity. Those readers get the
+//! permits. So a permit is a hint: a reader that has taken a permit looks at the word again.
 //!
 //! **One bit of phase is enough.** A reader must not mistake a later phase for its own. Let a reader come in phase k.
 //! While the reader has not seen the end of k, phase k + 1 may begin, but does not end:
@@ -101,8 +101,8 @@ use crate::{GoMutex, RLocker};
 
 const READER: u64 = 1;
 const READERS: u64 = (1 << 31) - 1;
-/// The limit of readers (Go's `rwmutexMaxReaders` is 2^30). `before`, of 30 bits, has room for so many readers and for
-/// a successor.
+/// The limit of readers (Go's `rwmutexMaxReaders` is 2^30). `before` has 30 bits: room for this many readers and for a
+/// successor.
 const TOO_MANY: u64 = 1 << 29;
 const SOLE: u64 = 1 << 31;
 const WRITER: u64 = 1 << 32;
@@ -122,7 +122,7 @@ fn parity(phase: u64) -> usize {
     usize::from(phase != 0)
 }
 
-/// Ends the process if there were too many readers in `old`, the word before a reader has counted itself.
+/// Ends the process if there were too many readers in `old`: the word before the caller counted itself as a reader.
 fn check_count(old: u64) {
     if old & TOO_MANY != 0 {
         fatal("sync: more than 536870912 readers of an RWMutex");
@@ -144,7 +144,7 @@ fn check_count(old: u64) {
 /// # Misuse
 ///
 /// Misuse ends the process with Go's messages: `sync: RUnlock of unlocked RWMutex`, `sync: Unlock of unlocked RWMutex`.
-/// Not each misuse is noticed: while others read, a `runlock` too many takes the lock from a reader. Guards cannot be
+/// Not each misuse is noticed: while others read, an extra `runlock` takes the lock from a reader. Guards cannot be
 /// misused.
 ///
 /// # Limits
@@ -170,15 +170,15 @@ pub struct GoRwMutex<W = GoMutex, S = RuntimeSema> {
     state: AtomicU64,
     /// The lock among writers. The owner of `writers` may announce itself. A sole owner does not lock `writers`.
     writers: W,
-    /// A permit for the writer, released by the last of the readers before the writer.
+    /// A permit for the writer, released by the last of the readers that came before the writer.
     drained: S,
     /// The numbers of readers that sleep or are about to, by the phase in which they came. A reader registers and
     /// unregisters itself; the writer at the end of the phase exchanges the number for 0.
     sleepers: [AtomicU32; 2],
-    /// Permits for these readers, by the same phase.
+    /// The permits for the readers in `sleepers`, by the same phases.
     admitted: [S; 2],
-    /// The number of readers that have been admitted, and have not seen that. The admitting writer adds, each reader
-    /// subtracts itself.
+    /// The number of readers that have been admitted, but have not seen their admission yet. The writer that admits
+    /// readers adds them; each reader subtracts itself.
     entering: AtomicU32,
 }
 
@@ -249,8 +249,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         false
     }
 
-    /// Locks for reading unless `deadline` comes first. Returns whether the caller has the lock. A deadline in the past
-    /// makes this [`GoRwMutex::try_rlock`].
+    /// Locks for reading unless `deadline` comes first. Returns whether the caller has the lock. With a deadline in the
+    /// past, does the same as [`GoRwMutex::try_rlock`].
     ///
     /// May return slightly late: if an unlock is already admitting this reader at the deadline, the call waits for that
     /// unlock.
@@ -283,8 +283,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         if old & (WRITER | TOO_MANY) == 0 { Ok(()) } else { self.rlock_slow(old, limit) }
     }
 
-    /// [`GoRwMutex::try_rlock_until`] with the deadline `timeout` from now. Waits without end if the clock cannot
-    /// express the deadline.
+    /// Does the same as [`GoRwMutex::try_rlock_until`], with the deadline `timeout` from now. Waits without end if the
+    /// clock cannot express that deadline.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_rlock_for(&self, timeout: Duration) -> bool {
@@ -297,11 +297,11 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Undoes an [`GoRwMutex::rlock`] of any caller. Go: `RUnlock`.
+    /// Ends a read: undoes one [`GoRwMutex::rlock`], possibly of another caller. Go: `RUnlock`.
     ///
-    /// The last reader before a writer wakes the writer, and a goroutine may give way there. Any other `runlock` is a
-    /// single atomic operation and never switches: a goroutine that only reads, in a loop, should call
-    /// [`gosched`](sudog_runtime::goroutine) now and then.
+    /// The last of the readers that a writer waits for wakes the writer, and there a goroutine may give way to others.
+    /// Any other `runlock` is a single atomic operation, and never switches to another goroutine. So a goroutine that
+    /// only reads, in a loop, should call [`gosched`](sudog_runtime::goroutine) now and then.
     #[inline]
     pub fn runlock(&self) {
         let old = self.state.fetch_sub(READER + BEFORE, Release);
@@ -311,7 +311,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     /// Returns the number of readers that have the lock, or wait for a writer, at this moment. A writer that waits for
-    /// another may be counted, too. For tests and diagnostics.
+    /// another writer may be counted, too. For tests and diagnostics.
     #[must_use]
     pub fn readers(&self) -> u32 {
         readers(self.state.load(Relaxed)) as u32
@@ -329,7 +329,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         self.wait_to_read(old, limit, "sync.RWMutex.RLock")
     }
 
-    /// Waits as a reader, or a successor, that has found W set in `old` and has counted itself.
+    /// Waits until the caller may read. The caller is a reader or a successor, has found W set in `old`, and has
+    /// counted itself.
     fn wait_to_read(&self, old: u64, limit: &WaitLimit<'_>, what: &'static str) -> Result<(), WaitError> {
         let phase = old & PHASE;
         loop {
@@ -337,7 +338,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             if !self.must_wait(phase, Acquire) || !self.register(phase) {
                 break;
             }
-            // SAFETY: the pointer is null.
+            // SAFETY: `note_wait` accepts a null pointer.
             unsafe { sudog_runtime::note_wait(what, ptr::null()) };
             let over = self.admitted[parity(phase)].acquire_limited(Order::Fifo, limit);
             if over.is_err() {
@@ -351,7 +352,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         Ok(())
     }
 
-    /// Steps 1 and 2 of a reader. Returns false if the phase has ended: the reader is not registered then.
+    /// Does steps 1 and 2 of a reader that is about to sleep. Returns false if the phase has ended: the reader is not
+    /// registered then.
     fn register(&self, phase: u64) -> bool {
         self.sleepers[parity(phase)].fetch_add(1, SeqCst);
         // SeqCst contains Acquire.
@@ -363,7 +365,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         must_wait
     }
 
-    /// Step 3 of a registered reader that does not sleep.
+    /// Does step 3 of a registered reader that does not sleep.
     #[cold]
     fn unregister(&self, phase: u64) {
         let sleepers = &self.sleepers[parity(phase)];
@@ -379,8 +381,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         self.admitted[parity(phase)].acquire(Order::Fifo); // the permit is granted, or about to be
     }
 
-    /// Gives up for a registered reader that has left the semaphore's queue. Returns false if the reader has been
-    /// admitted: then the reader has the lock.
+    /// Withdraws a registered reader that gives up, and that has left the semaphore's queue. Returns false if the
+    /// reader has been admitted: then the reader has the lock.
     #[cold]
     fn withdraw(&self, phase: u64) -> bool {
         self.unregister(phase);
@@ -403,7 +405,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         self.state.load(ordering) & (WRITER | PHASE) == WRITER | phase
     }
 
-    /// Notes that a reader has seen its admission.
+    /// Notes that an admitted reader has seen the end of its phase.
     #[inline]
     fn enter(&self) {
         // Release: a thread that reads 0 comes after the reader's load that has seen the end of the phase.
@@ -486,7 +488,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         None
     }
 
-    /// Locks for writing, and locks `writers` first: there is a reader or a writer, or likely soon.
+    /// Locks for writing, and locks `writers` first: there is a reader or a writer, or there likely will be.
     #[inline(never)]
     fn write_in_turn(&self) -> W::Guard {
         let guard = self.writers.lock();
@@ -499,8 +501,9 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Locks for writing as a goroutine, which looks for a free word first. A writer that is not announced makes no
-    /// reader wait, so readers on other workers go on at full speed.
+    /// Locks for writing, for a goroutine. Before the writer announces itself, it looks a few times for a word without
+    /// readers and writers. Until the announcement no reader waits for the writer, so readers on other workers go on at
+    /// full speed.
     #[cold]
     fn look_and_write(&self) -> W::Guard {
         let mut looks = 0;
@@ -513,7 +516,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         guard
     }
 
-    /// Waits without a limit, as the owner of `writers`, for a sole owner, which is mostly about to unlock.
+    /// Waits without a limit for a sole owner, which is mostly about to unlock. The caller owns `writers`.
     #[cold]
     fn succeed_for_good(&self, guard: W::Guard) -> W::Guard {
         let mut announced = None;
@@ -535,9 +538,10 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// Announces the owner of `writers` once that owner may read.
     ///
     /// A writer with a limit, which may have to retract, announces itself only once all readers that the previous
-    /// writer has admitted have seen that. No further reader is admitted meanwhile, as the writer itself reads. So the
-    /// writer can give up here without a trace, and need not wait when it retracts. At that point a wait could last:
-    /// the readers may be goroutines of the writer's own worker, and the writer may be where it cannot switch.
+    /// writer has admitted have seen their admission. No further reader is admitted meanwhile, as the writer itself is
+    /// counted as a reader. So the writer can give up here without a trace, and need not wait for these readers when it
+    /// retracts. Such a wait could last long: the readers may be goroutines of the writer's own worker, and the writer
+    /// may be unable to switch to them.
     #[cold]
     fn succeed(&self, guard: W::Guard, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
         match self.read_and_announce(limit) {
@@ -551,8 +555,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Announces the owner of `writers` once that owner may read. Returns true if there is no other reader: then the
-    /// owner has the lock.
+    /// Announces the owner of `writers` once that owner may read. Returns true if there is no other reader: in that
+    /// case the owner has the lock.
     fn read_and_announce(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
         let old = self.state.fetch_add(READER, Acquire);
         check_count(old);
@@ -601,14 +605,14 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
                 Err(now) => old = now,
             }
         }
-        // A `try_lock` never switches, so unlock without switching.
-        // SAFETY: `guard` is that of the acquisition of `writers` above.
+        // A `try_lock` never switches to another goroutine, so unlock without switching. SAFETY: `guard` is that of the
+        // acquisition of `writers` above.
         without_switching(|| unsafe { self.writers.unlock(guard) });
         None
     }
 
-    /// Announces the owner of `writers`: sets W. Returns whether the owner of `writers` has the lock with that; `None`
-    /// if a sole owner has the lock.
+    /// Announces the owner of `writers`: sets W. Returns whether the owner of `writers` now has the lock, or `None` if
+    /// a sole owner has the lock.
     ///
     /// `own` is `READER` if the caller is counted as a reader, else 0. An announced caller is no longer counted.
     #[inline]
@@ -627,11 +631,11 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Waits, as an announced writer, for the readers before that writer.
+    /// Waits for the readers that came before the caller, an announced writer.
     #[cold]
     fn drain(&self, guard: W::Guard, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
         spin_while(WRITER_PAUSES, || before(self.state.load(Relaxed)) != 0);
-        // SAFETY: the pointer is null.
+        // SAFETY: `note_wait` accepts a null pointer.
         unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", ptr::null()) };
         if let Err(why) = self.drained.acquire_limited(Order::Fifo, limit)
             && let Some(old) = self.retract()
@@ -646,9 +650,9 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         Ok(guard)
     }
 
-    /// Gives up for an announced writer that stands in no queue any more, but still owns `writers`. Returns the word at
-    /// the end of the writer's phase: the caller must [`admit`](Self::admit) the readers that came in that phase.
-    /// Returns `None` if the last of the readers before the writer has left: then the writer has the lock.
+    /// Retracts an announced writer that gives up. The writer has left its queue, but still owns `writers`. Returns the
+    /// word at the end of the writer's phase: the caller must [`admit`](Self::admit) the readers that came in that
+    /// phase. Returns `None` if the last of the readers before the writer has left: then the writer has the lock.
     #[cold]
     fn retract(&self) -> Option<u64> {
         let mut old = self.state.load(Relaxed);
@@ -679,7 +683,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         self.wake_sleepers(phase);
     }
 
-    /// Step 2 of a writer. Step 1 was SeqCst.
+    /// Does step 2 of a writer at the end of a phase. Step 1 was SeqCst.
     #[inline]
     fn wake_sleepers(&self, phase: u64) {
         if self.sleepers[parity(phase)].load(SeqCst) != 0 {
@@ -736,9 +740,9 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
                 fatal("sync: Unlock of unlocked RWMutex");
             }
             let n = readers(old) as u32;
-            // Count the readers before the step: a successor that begins to read after the step must find them counted.
-            // No thread looks before: a writer that is there has either counted itself as a reader, and waits, or has
-            // not done so yet.
+            // Add the waiting readers to `entering` before the step that ends the write: a successor that begins to
+            // read after that step must find these readers in `entering`. No thread reads `entering` before that step:
+            // a writer that is there has either counted itself as a reader, and waits, or has not done so yet.
             self.entering.fetch_add(n.wrapping_sub(counted), Relaxed);
             counted = n;
             match self.state.compare_exchange_weak(old, old + SOLE + then_read, SeqCst, Relaxed) {
@@ -765,7 +769,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 }
 
 impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
-    /// Locks for writing, waiting for other writers and for the readers that are there. Go: `Lock`.
+    /// Locks for writing, waiting for other writers and for the readers that came before. Go: `Lock`.
     #[inline]
     pub fn lock(&self) {
         self.write();
@@ -810,8 +814,8 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
         self.write_limited(limit).map(|_| ())
     }
 
-    /// [`GoRwMutex::try_lock_until`] with the deadline `timeout` from now. Waits without end if the clock cannot
-    /// express the deadline.
+    /// Does the same as [`GoRwMutex::try_lock_until`], with the deadline `timeout` from now. Waits without end if the
+    /// clock cannot express that deadline.
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub fn try_lock_for(&self, timeout: Duration) -> bool {
@@ -824,8 +828,8 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
         }
     }
 
-    /// Undoes a [`GoRwMutex::lock`] of any caller. The readers that have come meanwhile go before the next writer. Go:
-    /// `Unlock`.
+    /// Ends a write: undoes a [`GoRwMutex::lock`], possibly of another caller. The readers that came during the write
+    /// go before the next writer. Go: `Unlock`.
     ///
     /// A goroutine that has run for long gives way here, after the lock is free.
     #[inline]

@@ -8,7 +8,7 @@ use crate::{Locker, Semaphore};
 
 /// Locks a [`GoRwMutex`] for reading: made by [`GoRwMutex::rlocker`]. Go: `RLocker`.
 ///
-/// For code that takes any [`Locker`]. The lock excludes writers only.
+/// An `RLocker` serves code that takes any [`Locker`]. The lock excludes writers only.
 pub struct RLocker<'a, W, S>(&'a GoRwMutex<W, S>);
 
 impl<'a, W: UnguardedLock, S: Semaphore> RLocker<'a, W, S> {

@@ -54,12 +54,12 @@ const CLOSED: u32 = 1 << 31;
 ///
 /// Each reader counts itself in a shard of `N`, chosen by the reader's thread. Each shard has cache lines of its own:
 /// 128 bytes. A writer visits all shards, and so pays for the time that readers save; `docs/performance.md` has the
-/// rate of writes from which on this loses. Readers that come during a write wait for that write, and go before the
-/// next write, as with [`GoRwMutex`].
+/// rate of writes above which this mutex is slower. Readers that come during a write wait for that write, and go before
+/// the next write, as with [`GoRwMutex`].
 ///
 /// # Limits
 ///
-/// 2^31 / `N` readers in a shard. A further reader ends the process.
+/// A shard has room for 2^31 / `N` readers. A further reader ends the process.
 ///
 /// # Examples
 ///
@@ -76,7 +76,7 @@ pub struct ShardedRwMutex<const N: usize = 8, W = GoMutex, S = RuntimeSema> {
     /// The number of readers that the writer has found in shards and that have not left. Changed by the writer, and by
     /// each reader that leaves a closed shard. May wrap below 0 for a moment.
     pending: AtomicU32,
-    /// A permit for the writer, released by the last of those readers.
+    /// A permit for the writer, released by the last of the readers in `pending`.
     drained: S,
     inner: GoRwMutex<W, S>,
 }
@@ -141,7 +141,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
             // Relaxed: the permit orders the reads before the write.
             spin_while(WRITER_PAUSES, || self.pending.load(Relaxed) != 0);
         }
-        // SAFETY: the pointer is null.
+        // SAFETY: `note_wait` accepts a null pointer.
         unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", std::ptr::null()) };
         let drained = match deadline {
             None => {
@@ -186,8 +186,8 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
         if self.close(deadline) {
             return Some(guard);
         }
-        // A `try_lock` never switches, so unlock without switching.
-        // SAFETY: `guard` is that of the caller's acquisition of `inner`.
+        // A `try_lock` never switches to another goroutine, so unlock without switching. SAFETY: `guard` is that of the
+        // caller's acquisition of `inner`.
         without_switching(|| unsafe { RawRwLock::unlock(&self.inner, guard) });
         None
     }

@@ -14,9 +14,9 @@ pub(super) const WRITER_PAUSES: u32 = 1;
 /// sections are short.
 const THREAD_ROUNDS: u32 = if cfg!(sudog_loom) { 1 } else { 20 };
 
-/// The pauses between two looks of a goroutine that is about to write: some microseconds. A read or a short write takes
-/// a few nanoseconds on a cache line that no other processor takes away, and ten times as long on a cache line that two
-/// processors contend for.
+/// The pauses between two looks of a goroutine that is about to write: some microseconds. On a cache line that no other
+/// processor takes away, a read or a short write takes a few nanoseconds; on a cache line that two processors contend
+/// for, ten times as long.
 const SELDOM_PAUSES: u32 = 10 * spin::PAUSES;
 
 /// Spins while `must_wait` returns true, for a limited time. A thread pauses `first_pauses` times before its second

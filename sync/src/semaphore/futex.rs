@@ -8,9 +8,9 @@
 //! The two words are a Dekker pair, as in the semaphore table: the waiter adds to `waiters`, then the kernel compares
 //! `permits`; the releaser adds to `permits`, then reads `waiters`.
 //!
-//! A waiter blocks its operating-system thread, even if a goroutine runs on that thread. So a release is no safepoint:
-//! a goroutine that gave way with a lock over this semaphore would leave the lock to goroutines of its worker that
-//! block the worker.
+//! A waiter blocks its operating-system thread, even if a goroutine runs on that thread. So a release is no safepoint.
+//! If a goroutine gave way while it owns a lock over this semaphore, another goroutine of the same worker might wait
+//! for that lock. That wait would block the worker, and the owner could not run.
 
 use sudog_runtime::shim::{AtomicU32, Ordering, futex};
 use sudog_runtime::{Instant, fatal};
@@ -44,11 +44,11 @@ pub struct FutexSema {
 }
 
 impl FutexSema {
-    /// Waits in the kernel until there is a permit (true) or until the deadline (false).
+    /// Waits in the kernel until the caller has a permit, and returns true. Returns false if the deadline comes first.
     #[cold]
     fn acquire_slow(&self, deadline: Option<Instant>) -> bool {
-        // SeqCst, with the kernel's comparison of `permits`, which is ordered after this step: the waiter's side of the
-        // pair.
+        // SeqCst: this step is ordered before the kernel's comparison of `permits`. The two are the waiter's side of
+        // the Dekker pair.
         self.waiters.fetch_add(1, Ordering::SeqCst);
         let got = loop {
             if self.try_acquire() {
@@ -113,7 +113,7 @@ unsafe impl Semaphore for FutexSema {
         if n == 0 {
             return;
         }
-        // SeqCst, with the load below: the releaser's side of the pair.
+        // SeqCst: this step is ordered before the load below. The two are the releaser's side of the Dekker pair.
         if self.permits.fetch_add(n, Ordering::SeqCst) > u32::MAX - n {
             fatal("sema: more than 4294967295 permits");
         }

@@ -1,4 +1,4 @@
-//! The semaphores: each is a backend for the mutex, and of use without a mutex.
+//! The semaphores. Each can be the backend of a mutex, and can also be used without a mutex.
 //!
 //! | semaphore | bytes | waiters stand in | LIFO | handoff | deadlines | blocks | async |
 //! |---|--:|---|---|---|---|---|---|

@@ -19,15 +19,15 @@ use sudog_runtime::fatal;
 
 use crate::{ConstPermits, ConstSemaphore, Order, Semaphore, Wake};
 
-/// The token of a waiter that is woken to compete for the permit, which is in the counter.
+/// The token that tells a woken waiter to compete for the permit, which is in the counter.
 const WOKEN: UnparkToken = UnparkToken(0);
-/// The token of a waiter that is woken with the permit.
+/// The token that gives the permit to the woken waiter.
 const GRANTED: UnparkToken = UnparkToken(1);
 
 /// A semaphore whose waiters stand in parking_lot_core's table.
 ///
 /// A goroutine that waits blocks its worker, so the owner of a lock over this semaphore must neither wait nor give way:
-/// a waiter on the same worker would keep the owner from running. A release never switches.
+/// a waiter on the same worker would keep the owner from running. A release never switches to another goroutine.
 ///
 /// # Examples
 ///
@@ -56,7 +56,7 @@ impl ParkingLotSema {
         }
     }
 
-    /// Parks until there is a permit (true) or until the deadline (false).
+    /// Parks until the caller has a permit, and returns true. Returns false if the deadline comes first.
     #[cold]
     fn acquire_slow(&self, deadline: Option<Instant>) -> bool {
         loop {
@@ -69,7 +69,7 @@ impl ParkingLotSema {
             };
             match outcome {
                 // An unpark happens before the return of the park that the unpark ends, so the acquirer sees the
-                // granter's writes.
+                // releaser's writes.
                 ParkResult::Unparked(GRANTED) => return true,
                 // The waiter was woken, or found a permit: try to take a permit, even if the deadline has passed.
                 ParkResult::Unparked(_) | ParkResult::Invalid => {

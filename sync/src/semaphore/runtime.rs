@@ -24,8 +24,8 @@ use crate::{AsyncSemaphore, Semaphore};
 /// ```
 pub type RuntimeSema = TableSema<Global>;
 
-/// [`RuntimeSema`] with the waiters in a table of the user's: for example a table with another queue in its buckets, or
-/// a table that [reports](sudog_runtime::sema::queue::Recorded) its steps.
+/// A semaphore as [`RuntimeSema`], but with the waiters in a table of the user's: for example a table with another
+/// queue in its buckets, or a table that [reports](sudog_runtime::sema::queue::Recorded) its steps.
 ///
 /// # Examples
 ///
@@ -58,8 +58,8 @@ pub struct TableSema<T> {
     table: PhantomData<T>,
 }
 
-// SAFETY: `sudog_runtime::sema` promises the same: a permit is a unit of the counter or a grant, and each is taken
-// once.
+// SAFETY: `sudog_runtime::sema` promises what [`Semaphore`] asks for: a permit is a unit of the counter or a grant, and
+// is taken once.
 unsafe impl<T: Table> Semaphore for TableSema<T> {
     const LIFO: bool = true;
     const FIFO: bool = true;
@@ -117,7 +117,7 @@ unsafe impl<T: Table> Semaphore for TableSema<T> {
     }
 }
 
-// SAFETY: the future `sudog_runtime::sema::Acquire` promises the same.
+// SAFETY: the future `sudog_runtime::sema::Acquire` promises what [`AsyncSemaphore`] asks for.
 unsafe impl<T: Table> AsyncSemaphore for TableSema<T> {
     type Acquire<'a> = Acquire<'a, T::Queue>;
 

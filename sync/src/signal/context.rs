@@ -25,10 +25,11 @@ impl fmt::Display for Received {
 
 impl std::error::Error for Received {}
 
-/// A function that cancels the context with which it was returned, and stops the signals: see [`notify_context`].
+/// A function that cancels the context with which it was returned, and stops sending the signals to that context: see
+/// [`notify_context`].
 ///
-/// Dropping a `StopFunc` does nothing: the signals do not do their default action again. The counterpart of Go's
-/// `defer stop()` is [`StopFunc::on_drop`].
+/// Dropping a `StopFunc` does nothing: the signals still do not do their default action. The counterpart of Go's `defer
+/// stop()` is [`StopFunc::on_drop`].
 #[derive(Clone)]
 #[must_use = "without it the signals never do again what they do by default"]
 pub struct StopFunc {
@@ -47,7 +48,7 @@ impl StopFunc {
     ///
     /// # Panics
     ///
-    /// If a waker of the context panics; the panic goes on after all wakers have been called and the signals are
+    /// Panics if a waker of the context panics; the panic goes on after all wakers have been called and the signals are
     /// stopped.
     pub fn stop(&self) {
         stop(&self.channel); // stop the signals first: that does not panic
@@ -72,11 +73,12 @@ impl fmt::Debug for StopFunc {
     }
 }
 
-/// Derives a context that is cancelled when one of these signals arrives, by the returned [`StopFunc::stop`], or with
-/// its parent. Go's `signal.NotifyContext`, without the `Stringer`.
+/// Derives a context that is cancelled when one of `signals` arrives, by [`StopFunc::stop`] of the returned `StopFunc`,
+/// or when the parent is done. Go's `signal.NotifyContext`, without the `Stringer`.
 ///
-/// If a signal came first, [`Context::cause`] is a [`Received`]: `interrupt signal received`. Until the stop the
-/// signals have no other effect: a second interrupt does not end the process either.
+/// If a signal came first, [`Context::cause`] returns a [`Received`], with the text `interrupt signal received`, for
+/// example. Until [`StopFunc::stop`] the signals have no other effect: a second interrupt does not end the process
+/// either.
 ///
 /// # Panics
 ///

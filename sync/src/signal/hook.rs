@@ -1,8 +1,8 @@
 //! The handlers of signals. All code that runs in a handler is in [`on_signal`], and is safe in a handler: atomics, a
 //! `write`, and a function that `signal-hook` documents as safe.
 //!
-//! A handler that has been installed stays installed. Two sets decide, at each arrival of a signal, whether the signal
-//! is relayed, ignored, or does its default action: the wanted signals of [`RELAY`], and [`BY_DEFAULT`].
+//! A handler that has been installed stays installed. When a signal arrives, two sets of signals decide whether the
+//! signal is relayed, is ignored, or does its default action: the wanted signals of [`RELAY`], and [`BY_DEFAULT`].
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -18,10 +18,10 @@ use super::kind::Signal;
 use super::relay::{Arrival, Relay, bit};
 
 pub(super) static RELAY: Relay = Relay::new();
-/// The signals that do their default action unless they are relayed. Written under the table's lock. SeqCst, which
-/// costs nothing here: a handler that finds a signal unwanted sees the writes that came before.
+/// The signals that do their default action unless they are relayed. Written under the table's lock. All accesses are
+/// SeqCst, so a handler that finds a signal unwanted sees the writes that came before; SeqCst costs nothing here.
 static BY_DEFAULT: AtomicU64 = AtomicU64::new(0);
-/// The pipe to which the handler writes a byte for each relayed signal. Never closed.
+/// The pipe to which the handler writes a byte for each relayed signal. The pipe is never closed.
 static PIPE: OnceLock<Pipe> = OnceLock::new();
 
 struct Pipe {
@@ -34,7 +34,7 @@ struct Pipe {
 pub(super) enum Disposition {
     Default,
     Ignored,
-    /// Another handler handles the signal, and is called in any case.
+    /// Another handler handles the signal. That handler is still called, in any case.
     Handled,
 }
 
@@ -106,12 +106,12 @@ fn action(signal: Signal) -> libc::sigaction {
     }
 }
 
-/// Installs the handler of this signal. From then on the wanted signals of [`RELAY`], and [`BY_DEFAULT`], decide what
-/// the signal does. This function adds the signal to neither set; the caller may have done so.
+/// Installs the handler of this signal. From then on two sets, the wanted signals of [`RELAY`] and [`BY_DEFAULT`],
+/// decide the effect of the signal. This function adds the signal to neither set; the caller may have done so.
 ///
 /// # Panics
 ///
-/// If the system refuses.
+/// Panics if the system refuses the handler.
 pub(super) fn install(signal: Signal) {
     // SAFETY: `on_signal` is safe in a handler, as the top of this file says: it takes no lock, does not allocate, and
     // does not panic.
@@ -128,8 +128,8 @@ pub(super) fn install(signal: Signal) {
     unsafe { libc::sigaction(signal.as_raw(), &raw const action, null_mut()) };
 }
 
-/// Sets the action that these signals have while they are not wanted: the default action of each signal if `by_default`
-/// is true, else nothing.
+/// Sets the effect of these signals while they are not wanted. If `by_default` is true, each signal does its default
+/// action; otherwise the signals do nothing.
 pub(super) fn set_default(signals: u64, by_default: bool) {
     if by_default {
         BY_DEFAULT.fetch_or(signals, Ordering::SeqCst);

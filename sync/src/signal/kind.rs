@@ -6,9 +6,9 @@ use signal_hook::low_level::signal_name;
 
 /// A signal that a program can wait for.
 ///
-/// Signals that a program cannot wait for have no value of this type: `SIGKILL` and `SIGSTOP`, which no program sees;
-/// and `SIGSEGV`, `SIGBUS`, `SIGFPE` and `SIGILL`, which a fault of the program itself raises. Signals whose default
-/// action is not known here, such as real-time signals, have no value either.
+/// Signals that a program cannot wait for have no value of this type. These are `SIGKILL` and `SIGSTOP`, which no
+/// program sees; and `SIGSEGV`, `SIGBUS`, `SIGFPE` and `SIGILL`, which a fault of the program itself raises. Signals
+/// whose default action is not known here, such as real-time signals, have no value either.
 ///
 /// A signal is displayed as in Go: `interrupt`.
 ///
@@ -24,8 +24,8 @@ use signal_hook::low_level::signal_name;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Signal(u8);
 
-/// Signals without a value. Except for `SIGKILL` and `SIGSTOP`, the running instruction raises these signals: a return
-/// from the handler runs that instruction again.
+/// The signals that have no [`Signal`]. Except for `SIGKILL` and `SIGSTOP`, the running instruction raises these
+/// signals: if the handler returned, that instruction would run again.
 const FAULTS: [i32; 6] = [libc::SIGKILL, libc::SIGSTOP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
 
 macro_rules! signals {

@@ -7,24 +7,24 @@
 //! | `signal.Ignore`, `signal.Ignored`, `signal.Reset` | [`ignore`], [`ignored`], [`reset`] |
 //! | `signal.NotifyContext` | [`notify_context`] |
 //!
-//! A signal that a channel is notified of does not do its default action: an interrupt does not end the process. The
-//! handler records the arrival; a thread, which the first [`notify`] starts, sends the signal to each channel that
-//! wants it. The thread does not wait: a channel without room for the signal misses the signal. A signal that arrives
-//! again before being sent is sent once.
+//! If a channel is notified of a signal, the signal does not do its default action: an interrupt does not end the
+//! process. The handler records that the signal has arrived. A thread, which the first [`notify`] starts, sends the
+//! signal to each channel that wants the signal. The thread does not wait: a channel without room misses the signal. If
+//! the signal arrives twice before the thread sends it, the thread sends it once.
 //!
 //! # Deadlocks
 //!
 //! Once a program has called [`notify`], no deadlock is reported any more, as in Go: a signal may end each wait. In a
 //! bubble of [`synctest`](sudog_runtime::goroutine::synctest), goroutines that wait for a signal do not keep the clock
-//! from advancing, and count as a deadlock when no other event can come, as in Go: a signal comes from outside.
+//! from advancing. If no other event can come, they count as a deadlock, as in Go: a signal comes from outside of the
+//! bubble.
 //!
 //! # Other handlers
 //!
 //! The crate `signal-hook` installs the handlers, and the handlers stay installed. A handler that was installed before
-//! is still called, before the handler of this module. For such a signal, to do "again what the signal did before"
-//! means that the handler of this module does nothing. The same holds for signals that were ignored. If other parts of
-//! the program later install handlers for the same signal, a signal that is not wanted any more still does its default
-//! action.
+//! is still called, before the handler of this module. If a signal had such a handler, or was ignored, then the handler
+//! of this module does nothing once the signal is not wanted any more. If other parts of the program later install
+//! handlers for the same signal, a signal that is not wanted any more still does its default action.
 //!
 //! Go: `src/os/signal/signal.go`, `src/runtime/sigqueue.go` (1.27).
 //!
@@ -56,18 +56,19 @@ use sudog_runtime::chan::Chan;
 pub use context::{Received, StopFunc, StopOnDrop, notify_context};
 pub use kind::Signal;
 
-/// Sends these signals, or all signals if the list is empty, to a channel from now on. Go's `signal.Notify`.
+/// Sends `signals`, or all signals if `signals` is empty, to `channel` from now on. Go's `signal.Notify`.
 ///
-/// No send waits: the caller must make sure that the channel has room. For a single signal a capacity of 1 is enough.
-/// A channel that is full, or that has no capacity and no waiting receiver, misses the signal; so does a channel that
-/// has been closed (in Go the process panics).
+/// A send to the channel never waits, so the caller must make sure that the channel has room. For a single signal a
+/// capacity of 1 is enough. A channel that is full, or that has no capacity and no waiting receiver, misses the signal;
+/// so does a channel that has been closed (in Go the process panics).
 ///
 /// A second call with the same channel adds to the channel's signals. Several channels may get the same signal. The
 /// channel lives until [`stop`], even if all its other handles are dropped.
 ///
 /// # Panics
 ///
-/// `os/signal: Notify using nil channel`. Also if the system refuses a handler, which no system does for a [`Signal`].
+/// Panics if `channel` is nil: `os/signal: Notify using nil channel`. Also panics if the system refuses a handler,
+/// which no system does for a [`Signal`].
 ///
 /// The process ends if the first call cannot start a thread.
 ///
@@ -82,11 +83,11 @@ pub fn notify(channel: &Chan<Signal>, signals: &[Signal]) {
 
 /// Stops sending signals to a channel. Go's `signal.Stop`.
 ///
-/// When this call returns, the signals that arrived before are in the channel, if there was room, and no more will
-/// come. A signal that no other channel wants does again what the signal did before the first [`notify`]: an interrupt
-/// ends the process. So each signal either is sent or does that.
+/// When this call returns, the signals that arrived before are in the channel, if there was room, and no more signals
+/// will come. If no other channel wants a signal, the signal again has the effect that it had before the first
+/// [`notify`]: an interrupt ends the process. So each signal either is sent or has that effect.
 ///
-/// Does nothing for a channel that is not notified.
+/// Does nothing if the channel is not notified of signals.
 ///
 /// # Examples
 ///
@@ -108,14 +109,14 @@ pub fn stop(channel: &Chan<Signal>) {
     table::remove(channel);
 }
 
-/// Makes these signals, or all signals if the list is empty, do nothing from now on. Go's `signal.Ignore`.
+/// Makes `signals`, or all signals if `signals` is empty, do nothing from now on. Go's `signal.Ignore`.
 ///
 /// Undoes each [`notify`] for these signals. Processes that this process starts do not inherit the setting (in Go they
 /// do), because an ignored signal has a handler here, which does nothing.
 ///
 /// # Panics
 ///
-/// If the system refuses a handler, which no system does for a [`Signal`].
+/// Panics if the system refuses a handler, which no system does for a [`Signal`].
 ///
 /// # Examples
 ///
@@ -145,8 +146,7 @@ pub fn ignored(signal: Signal) -> bool {
     table::is_ignored(signal)
 }
 
-/// Undoes each [`notify`] and [`ignore`] for these signals, or for all signals if the list is empty. Go's
-/// `signal.Reset`.
+/// Undoes each [`notify`] and [`ignore`] for `signals`, or for all signals if `signals` is empty. Go's `signal.Reset`.
 ///
 /// # Examples
 ///
@@ -155,7 +155,7 @@ pub fn reset(signals: &[Signal]) {
     or_all(signals, |signals| table::cancel(signals, false));
 }
 
-/// Calls `f` with all signals if the list is empty, as in Go; otherwise with the list.
+/// Calls `f` with `signals`, or with all signals if `signals` is empty, as in Go.
 fn or_all(signals: &[Signal], f: impl FnOnce(&[Signal])) {
     if signals.is_empty() { f(&Signal::all().collect::<Vec<_>>()) } else { f(signals) }
 }

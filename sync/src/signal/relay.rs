@@ -1,4 +1,5 @@
-//! Passes signals from their handler, which may do next to nothing, to a thread that sends the signals on.
+//! Passes signals from their handler to a thread that sends the signals to channels. The handler itself may do next to
+//! nothing.
 //!
 //! | handler ([`Relay::arrive`]) | stopper |
 //! |---|---|
@@ -21,12 +22,12 @@
 use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicU32, AtomicU64, Ordering, yield_now};
 
-/// The task that an arrival leaves to the handler.
+/// The task of the handler after it has reported the arrival of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Arrival {
     /// The signal is pending: the handler must wake the thread that relays.
     Relayed,
-    /// The signal is not wanted.
+    /// The signal is not wanted: the handler must do the rest (its step 5).
     Unwanted,
 }
 

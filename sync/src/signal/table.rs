@@ -4,8 +4,9 @@
 //! the wakers of tasks that receive are called later, on a separate thread. So no signal waits for a waker, and a
 //! waker may call any function of this module.
 //!
-//! A channel that stops gets, under the lock, the signals that arrived before they became unwanted. Then the channel
-//! is removed from the table, and gets no more. (Go keeps the channel in a list until its delivery goroutine is idle.)
+//! When a channel is stopped, it first gets the signals that arrived before they became unwanted. Then, under the same
+//! lock, the channel is removed from the table, and gets no more signals. (Go keeps the channel in a list until its
+//! delivery goroutine is idle.)
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -19,8 +20,8 @@ use crate::now;
 
 struct Table {
     entries: Vec<Entry>,
-    /// `installed`: the signals that have a handler. `were_ignored` and `were_default`: those signals of `installed`
-    /// that did nothing, or their default action, before the handler was installed.
+    /// The signals that have a handler of this module. Those of them that were ignored before the handler was installed
+    /// are in `were_ignored`, and those that did their default action are in `were_default`.
     installed: u64,
     were_ignored: u64,
     were_default: u64,
@@ -28,7 +29,7 @@ struct Table {
     ignored: u64,
 }
 
-/// A channel that is notified.
+/// A channel that is notified of signals.
 struct Entry {
     channel: Chan<Signal>,
     wants: u64,
@@ -37,7 +38,7 @@ struct Entry {
 static TABLE: Mutex<Table> =
     Mutex::new(Table { entries: Vec::new(), installed: 0, were_ignored: 0, were_default: 0, ignored: 0 });
 
-/// Locks the table. A panic under the lock, of an installation, leaves the table as it was.
+/// Locks the table. If an installation of a handler panics under the lock, the table stays as it was.
 fn lock() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -46,7 +47,7 @@ fn lock() -> MutexGuard<'static, Table> {
 ///
 /// # Panics
 ///
-/// If the system refuses a handler.
+/// Panics if the system refuses a handler.
 pub(super) fn add(channel: &Chan<Signal>, signals: &[Signal]) {
     hook::start(relay);
     let mut table = lock();
@@ -77,11 +78,12 @@ pub(super) fn remove(channel: &Chan<Signal>) {
     drop(entry);
 }
 
-/// Stops sending these signals to any channel. From now on they are ignored, or do what they did before the handler.
+/// Stops sending these signals to any channel. If `ignore` is true, the signals are ignored from now on; otherwise they
+/// have the effect that they had before the handler.
 ///
 /// # Panics
 ///
-/// If the system refuses a handler.
+/// Panics if the system refuses a handler.
 pub(super) fn cancel(signals: &[Signal], ignore: bool) {
     let mut table = lock();
     if ignore {
@@ -131,8 +133,8 @@ fn wake(wakers: Vec<Waker>) {
 }
 
 impl Table {
-    /// Installs handlers for those of these signals that have none. Until a signal is wanted, the signal does what it
-    /// did before.
+    /// Installs a handler for each of `signals` that has no handler. Until a signal is wanted, the signal has the same
+    /// effect as before.
     fn install(&mut self, signals: &[Signal]) {
         for &signal in signals {
             if self.installed & set(signal) != 0 {
@@ -151,7 +153,7 @@ impl Table {
         }
     }
 
-    /// Sends the signals that arrived before some signals became unwanted.
+    /// Sends the signals that arrived before the caller made some signals unwanted.
     #[must_use]
     fn relay_the_last(&mut self) -> Vec<Waker> {
         RELAY.quiesce();

@@ -20,14 +20,14 @@ use super::{REUSED, WaitGroup, counter};
 
 /// A future that waits until the group has no task: made by [`WaitGroup::wait_async`].
 ///
-/// The future may be dropped at any time: the group is then as if the future had not waited. The drop may take as long
-/// as an `add` that is under way on another thread. Once the future has been polled, the caller must poll again when
+/// The future may be dropped at any time: the group is then as if the future had not waited. The drop may have to wait
+/// for an `add` that is under way on another thread. Once the future has been polled, the caller must poll again when
 /// the waker is woken, or drop the future: a leaked future counts as a waiter for ever.
 #[must_use = "a future does nothing unless polled"]
 pub struct WaitFuture<'a> {
     group: &'a WaitGroup,
     stage: Stage,
-    /// The acquisition of the permit. Present while `Waiting`; pinned with the future.
+    /// The acquisition of the permit. `Some` in the stage `Waiting`. Pinned with the future.
     permit: Option<sudog_runtime::sema::Acquire<'a>>,
     coop: Coop,
     _pinned: PhantomPinned,
@@ -41,7 +41,7 @@ enum Stage {
 }
 
 impl WaitGroup {
-    /// Waits as [`WaitGroup::wait`] does, in a task or in a [`select!`](sudog_runtime::select).
+    /// Returns a future that waits as [`WaitGroup::wait`] does, for a task or a [`select!`](sudog_runtime::select).
     ///
     /// # Panics
     ///

@@ -26,15 +26,15 @@ use sudog_runtime::sema::{Order, WaitError, WaitLimit, Wake, semacquire_limited,
 use crate::WaitGroup;
 use crate::context::{self, CancelCauseFunc, Cause, Context};
 
-/// A group of goroutines that work on a common job: a [`WaitGroup`] that returns the first of their errors, and can
-/// tell the other goroutines to stop. Go's `errgroup.Group`.
+/// A group of goroutines that work on a common job: a [`WaitGroup`] whose `wait` returns the first error of a
+/// goroutine, and which can tell the other goroutines to stop. Go's `errgroup.Group`.
 ///
-/// An `ErrGroup` is a handle: clones are the same group. After a [`wait`](ErrGroup::wait) the group may be used again,
-/// under the rules of a wait group; the first error remains.
+/// An `ErrGroup` is a handle: clones refer to the same group. After a [`wait`](ErrGroup::wait) the group may be used
+/// again, under the rules of a wait group; the group keeps its first error.
 ///
 /// Different from Go: a panic in a goroutine of the group does not end the process, but goes on in `wait`. (The panic
-/// cancels the context. If no caller waits, only the panic hook reports the panic.) And a limit belongs to the
-/// goroutines that were started under that limit: lifting the limit while they run is allowed.
+/// cancels the context. If no caller waits, only the panic hook reports the panic.) And a limit counts only the
+/// goroutines that were started under that limit, so lifting the limit while they run is allowed.
 ///
 /// # Examples
 ///
@@ -61,7 +61,7 @@ struct Inner {
     failure: Mutex<Failure>,
 }
 
-/// The tokens of a limit.
+/// The tokens of a limit: each goroutine that runs under the limit has a token.
 struct Tokens {
     all: u32,
     free: AtomicU32,
@@ -78,11 +78,11 @@ enum Panic {
     #[default]
     None,
     Caught(Box<dyn Any + Send>),
-    /// A caller that waited has raised the panic; only its text is left.
+    /// A `wait` has raised the panic in its caller. Only the text of the panic is left.
     Raised(String),
 }
 
-/// Drops the payload of a panic that no caller has waited for. The payload's destructor must not panic again.
+/// Drops the payload of a panic that no `wait` has raised. The payload's destructor must not panic again.
 impl Drop for Failure {
     fn drop(&mut self) {
         if let Panic::Caught(payload) = std::mem::take(&mut self.panic) {
@@ -106,10 +106,10 @@ impl ErrGroup {
         (Self { inner: Arc::new(Inner { cancel: Some(cancel), ..Inner::default() }) }, ctx)
     }
 
-    /// Runs `f` as a goroutine of the group. If the group has a [limit](ErrGroup::set_limit), and the limit is
-    /// reached, waits until a goroutine of the group has ended.
+    /// Runs `f` as a goroutine of the group. If the group's [limit](ErrGroup::set_limit) is reached, first waits until
+    /// a goroutine of the group has ended.
     ///
-    /// A goroutine that ends by [`goexit`](goroutine::goexit) has ended.
+    /// A goroutine that ends by [`goexit`](goroutine::goexit) counts as ended.
     ///
     /// # Panics
     ///
@@ -157,11 +157,12 @@ impl ErrGroup {
         ctx.limited(|limit| self.go_limited(f, limit))
     }
 
-    /// Runs `f` as [`ErrGroup::go`] does, but gives up at a [`WaitLimit`], and drops `f` then.
+    /// Runs `f` as [`ErrGroup::go`] does. If `limit` comes while the call waits for the group's limit, gives up, and
+    /// drops `f`.
     ///
     /// # Errors
     ///
-    /// Returns the limit that came first.
+    /// The error says which limit came first.
     ///
     /// # Panics
     ///
@@ -207,7 +208,8 @@ impl ErrGroup {
         self.start(token, builder, f);
     }
 
-    /// Runs `f` as [`ErrGroup::go`] does and returns true, if the limit is not reached. Otherwise returns false.
+    /// Runs `f` as [`ErrGroup::go`] does and returns true, if the group's limit is not reached. Otherwise drops `f` and
+    /// returns false.
     ///
     /// # Panics
     ///
@@ -247,8 +249,8 @@ impl ErrGroup {
     ///
     /// # Panics
     ///
-    /// With Go's text, if a limit is set while goroutines run that were started under another limit: `errgroup: modify
-    /// limit while N goroutines in the group are still active`.
+    /// Panics, with Go's text, if a limit is set while goroutines run that were started under another limit: `errgroup:
+    /// modify limit while N goroutines in the group are still active`.
     ///
     /// # Examples
     ///
@@ -281,7 +283,7 @@ impl ErrGroup {
         assert!(active == 0, "errgroup: modify limit while {active} goroutines in the group are still active");
     }
 
-    /// Waits until all goroutines of the group have ended, and cancels the group's context.
+    /// Waits until all goroutines of the group have ended, and then cancels the group's context.
     ///
     /// # Errors
     ///
@@ -289,8 +291,8 @@ impl ErrGroup {
     ///
     /// # Panics
     ///
-    /// If a goroutine of the group has panicked: the first call raises the first panic again; later calls panic, too.
-    /// Also as [`WaitGroup::wait`] does.
+    /// Panics if a goroutine of the group has panicked: the first call raises the first panic again, and later calls
+    /// panic, too. Also panics in the same cases as [`WaitGroup::wait`].
     #[track_caller]
     pub fn wait(&self) -> Result<(), Cause> {
         self.inner.tasks.wait();
@@ -335,7 +337,7 @@ impl ErrGroup {
     ///
     /// # Errors
     ///
-    /// Returns the limit that came first.
+    /// The error says which limit came first.
     ///
     /// # Panics
     ///
@@ -374,7 +376,8 @@ impl ErrGroup {
         self.inner.tasks.add(1);
         let task = Task { _token: token, count: Count(self.inner.clone()) };
         builder.go(move || {
-            // Keep this order: `f` is dropped before the group learns of the end, also if no goroutine can be made.
+            // Capture in this order, so that `f` is dropped before the group learns of the goroutine's end, even if no
+            // goroutine can be made.
             let (f, task) = (f, task);
             let group = &*task.count.0;
             let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -391,8 +394,8 @@ impl ErrGroup {
     }
 }
 
-/// A goroutine of the group, even if the goroutine never starts. The token is dropped first, so that a caller that has
-/// waited may set another limit.
+/// The task of a goroutine of the group. The drop takes the task off the group, even if the goroutine never starts. The
+/// token is dropped first, so that a caller of `wait` may set another limit afterwards.
 struct Task {
     _token: Option<Token>,
     count: Count,

@@ -1,9 +1,9 @@
 //! Packages of Go's `golang.org/x/sync` and `golang.org/x/time`.
 //!
-//! * [`Weighted`] is a semaphore. An acquirer may take several permits at a time; acquirers are served strictly in
-//!   turn.
-//! * [`ErrGroup`] is a group of tasks that may fail: the first failure cancels the rest. Available on Unix.
-//! * [`SingleFlight`] makes a single call for all callers that ask for the same key at a time.
+//! * [`Weighted`] is a semaphore. An acquirer may take several permits at a time; acquirers are served in the order in
+//!   which they come.
+//! * [`ErrGroup`] is a group of tasks that may fail: the first failure cancels the other tasks. Available on Unix.
+//! * [`SingleFlight`] makes a single call for all callers that ask for the same key at the same time.
 //! * `rate` limits how often events happen: Go's `x/time/rate`. Available on Unix.
 
 #[cfg(all(unix, not(sudog_loom)))]

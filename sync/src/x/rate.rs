@@ -40,14 +40,14 @@ pub use sometimes::Sometimes;
 pub struct Limit(f64);
 
 impl Limit {
-    /// No limit: every event is allowed, whatever the burst. Go's `rate.Inf`.
+    /// The limit that allows every event, whatever the burst. Go's `rate.Inf`.
     pub const INF: Self = Self(f64::INFINITY);
 
     /// Creates a limit of `events` a second. Zero allows only the events of the initial burst.
     ///
     /// # Panics
     ///
-    /// If `events` is negative, or is NaN.
+    /// Panics if `events` is negative, or is NaN.
     #[must_use]
     #[track_caller]
     pub const fn per_second(events: f64) -> Self {
@@ -89,7 +89,7 @@ impl Limit {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller asked for more tokens than the burst, and so many tokens can never be available at once.
+    /// The caller asked for more tokens than the burst. That many tokens can never be available at once.
     ExceedsBurst {
         /// The number of tokens that the caller asked for.
         n: u32,
@@ -129,10 +129,10 @@ impl std::error::Error for Error {
 /// | an event that is too early is | by |
 /// |---|---|
 /// | dropped | [`allow`](Limiter::allow) |
-/// | put off by the caller, for a time that the caller is told | [`reserve`](Limiter::reserve) |
+/// | put off by the caller, for the time that the reservation says | [`reserve`](Limiter::reserve) |
 /// | put off by a wait | [`wait`](Limiter::wait) |
 ///
-/// Go's `rate.Limiter`. Time is [`now`], so a limiter can be tested in a bubble of
+/// Go's `rate.Limiter`. The limiter's clock is [`now`], so a limiter can be tested in a bubble of
 /// [`synctest`](sudog_runtime::goroutine::synctest).
 ///
 /// # Examples
@@ -165,14 +165,14 @@ struct State {
     tokens: f64,
     /// The time at which `tokens` was last updated. `None` if never.
     last: Option<Instant>,
-    /// The latest time for which an event was reserved.
+    /// The latest time for which an event has been reserved.
     last_event: Option<Instant>,
 }
 
 impl State {
-    /// Returns the number of tokens at `t`, together with `t`, or with `last` if `last` is later. Callers read the
-    /// clock before they lock, and a caller that locks late must not turn `last` back. (In Go such a caller does, and
-    /// the time in between counts twice.)
+    /// Returns `t` and the number of tokens at `t`. If `last` is later than `t`, uses `last` instead of `t`: callers
+    /// read the clock before they lock, and a caller that locks late must not turn `last` back. (In Go such a caller
+    /// does, and the time in between counts twice.)
     fn advance(&self, t: Instant) -> (Instant, f64) {
         let Some(last) = self.last else { return (t, self.tokens) };
         let t = t.max(last);
@@ -223,7 +223,7 @@ impl Limiter {
         self.lock().reserve(t, n, Duration::ZERO).is_some()
     }
 
-    /// Takes a token, possibly a token that is yet to come: the reservation says when the event may happen.
+    /// Takes a token, possibly a token that is yet to come. The returned reservation says when the event may happen.
     ///
     /// # Examples
     ///
@@ -266,9 +266,9 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If `n` is more than the burst, if the context is done, or if the context's deadline is before the time at which
-    /// the tokens come. If the tokens never come because the limit is 0, the call fails at once; Go waits until the
-    /// context is done.
+    /// Fails if `n` is more than the burst, if the context is done, or if the context's deadline is before the time at
+    /// which the tokens come. If the tokens never come because the limit is 0, the call fails at once; Go waits until
+    /// the context is done.
     pub fn wait_n(&self, ctx: &Context, n: u32) -> Result<(), Error> {
         let t = now();
         self.can_ever_have(n)?;
@@ -311,7 +311,7 @@ impl Limiter {
         self.lock().burst
     }
 
-    /// Returns the number of tokens now. Negative if tokens have been reserved that have not come yet.
+    /// Returns the number of tokens now. The number is negative if tokens have been reserved that have not come yet.
     #[must_use]
     pub fn tokens(&self) -> f64 {
         self.tokens_at(now())
@@ -386,8 +386,8 @@ impl Reservation<'_> {
         self.when.saturating_duration_since(t)
     }
 
-    /// Gives the tokens back, because the caller will not use them, except for tokens on which later reservations
-    /// rely. Gives nothing back after the time for which the tokens were reserved.
+    /// Gives the tokens back that the caller will not use, except for tokens on which later reservations rely. After
+    /// the time for which the tokens were reserved, gives nothing back.
     pub fn cancel(self) {
         self.give_back(now());
     }

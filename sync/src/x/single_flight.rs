@@ -1,4 +1,5 @@
-//! x/sync's `singleflight`: of several calls for the same key at a time, a single call is made.
+//! x/sync's `singleflight`: if several callers ask for the same key at the same time, a single call is made. That call
+//! is a *flight*.
 //!
 //! | step | actor | under the group's lock | then |
 //! |---|---|---|---|
@@ -6,12 +7,13 @@
 //! | join | any other call | takes a share in the flight, and marks the flight as shared | waits until the flight has landed |
 //! | land | the caller that has run its function | takes the flight off the map, unless a caller [forgot](SingleFlight::forget) the flight | if the flight is shared: stores the outcome, and releases the other callers |
 //!
-//! No call can join a flight that is off the map. So the value of `shared` that the landing reads is final.
+//! No call can join a flight that has been taken off the map. So the value of `shared` that the landing reads
+//! afterwards is final.
 //!
-//! Keys are hashed and compared without the lock: the map's keys are hashes. The flights of the same hash have
-//! numbers, in the order in which they took off. A call looks at these flights in turn, and takes the lock each time
-//! only to find the next number. If there is no next number, and only then, the call enters its own flight in the same
-//! critical section. So of two calls for the same key the second finds the flight of the first.
+//! Keys are hashed and compared without the lock: the map's keys are hashes. The flights of the same hash have numbers,
+//! in the order in which they took off. A call looks at these flights in turn, and takes the lock each time only to
+//! find the next flight. Only if there is no next flight, the call enters its own flight, in the same critical section.
+//! So if two calls have the same key, the second finds the flight of the first.
 //!
 //! Source: `golang.org/x/sync/singleflight` of 2026-02.
 
@@ -43,7 +45,7 @@ use crate::Mutex;
 use crate::context;
 use flight::{Came, InFlight, Landing, fly};
 
-/// A group of calls, of which those for the same key are not made more than once at a time.
+/// A group of calls with keys: at any time, at most one call for each key is made.
 ///
 /// [`do_`](SingleFlight::do_) calls its function, unless a call for the same key is under way: then `do_` waits for
 /// the result of that call. A call that is over is forgotten, and the next call for the key runs its own function: a
@@ -53,11 +55,11 @@ use flight::{Came, InFlight, Landing, fly};
 /// with the same value (see [`SharedPanic`](crate::SharedPanic)). If the function calls
 /// [`goexit`](sudog_runtime::goroutine), those callers that are goroutines end, too; threads panic.
 ///
-/// A function that calls for its own key waits for itself for ever. The functions, and the code that hashes, compares
-/// and drops keys, run without any lock: they may call for other keys, wait, and panic.
+/// A function that calls the `SingleFlight` with its own key waits for itself for ever. The functions, and the code
+/// that hashes, compares and drops keys, run without any lock: they may call the `SingleFlight` with other keys, wait,
+/// and panic.
 ///
-/// A call that shares another caller's call allocates nothing for itself; a call that runs its function allocates a
-/// flight.
+/// A call that shares another caller's call allocates nothing. A call that runs its function allocates a flight.
 ///
 /// A goroutine that has run for long yields at the end of a call.
 ///
@@ -82,14 +84,14 @@ use flight::{Came, InFlight, Landing, fly};
 /// ```
 pub struct SingleFlight<K, V, E = Arc<dyn Error + Send + Sync>> {
     flights: Mutex<Flights<K, V, E>>,
-    /// The hasher of keys. Made by the first call, so that the group can be a constant.
+    /// The hasher of keys. Made by the first call, so that [`SingleFlight::new`] can be `const`.
     hasher: OnceLock<RandomState>,
 }
 
 /// The flights that are under way.
 struct Flights<K, V, E> {
     map: BTreeMap<Place, Arc<InFlight<K, V, E>>>,
-    /// The number of flights that have taken off.
+    /// The number of flights that have taken off so far.
     numbers: u64,
 }
 
@@ -125,7 +127,7 @@ impl<K, V, E> Flights<K, V, E> {
 pub struct Flight<V, E = Arc<dyn Error + Send + Sync>> {
     /// The result that the function has returned.
     pub result: Result<V, E>,
-    /// True if the result was given to more than one caller (or was to be given, and the other callers gave up).
+    /// True if more than one caller shared the call, even if the other callers gave up before the result came.
     pub shared: bool,
 }
 
@@ -142,8 +144,8 @@ impl<K, V, E> SingleFlight<K, V, E> {
 }
 
 impl<K: Hash + Eq, V, E> SingleFlight<K, V, E> {
-    /// Makes the next call for `key` run its own function, even if a call is under way now. Callers that already share
-    /// that call still do.
+    /// Makes the next call for `key` run its own function, even if a call for `key` is under way now. Callers that
+    /// already share that call go on sharing it.
     ///
     /// # Examples
     ///
@@ -175,7 +177,7 @@ impl<K: Hash + Eq, V, E> SingleFlight<K, V, E> {
 }
 
 impl<K, V, E> SingleFlight<K, V, E> {
-    /// Returns the place before all flights of the key's hash.
+    /// Returns the place that comes before all flights of the key's hash.
     fn no_place(&self, key: &(impl Hash + ?Sized)) -> Place {
         Place { hash: self.hasher.get_or_init(RandomState::new).hash_one(key), number: 0 }
     }
@@ -191,8 +193,8 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     ///
     /// # Panics
     ///
-    /// If `f` panics, or the `f` of the shared call. On a thread, also if the `f` of the shared call has ended its
-    /// goroutine.
+    /// Panics if `f` panics, or if the `f` of the shared call panics. On a thread, also panics if the `f` of the shared
+    /// call has ended its goroutine.
     ///
     /// # Examples
     ///
@@ -276,8 +278,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     ///
     /// # Errors
     ///
-    /// Returns the limit that came first. A handle that has been cancelled already counts as such a limit: `f` is not
-    /// called then.
+    /// The error says which limit came first. If `limit.cancel` has been cancelled before the call, `f` is not called.
     ///
     /// # Panics
     ///
@@ -304,12 +305,12 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
         Ok(flight)
     }
 
-    /// Does the same as [`SingleFlight::do_`] in a goroutine, and returns at once. The result of the call is sent to
-    /// the returned channel, which has room for the result. So a [`select!`](sudog_runtime::chan::select) can wait for
-    /// the call together with other events.
+    /// Does the same as [`SingleFlight::do_`] in a new goroutine, and returns at once. The goroutine sends the result
+    /// of the call to the returned channel, which has room for the result. So a
+    /// [`select!`](sudog_runtime::chan::select) can wait for the call together with other events.
     ///
-    /// When this function returns, the call is under way: a later call for the key shares that call. If `f` panics,
-    /// the process ends, as in Go, because no caller waits in that goroutine. If `f` calls `goexit`, the channel is
+    /// When this function returns, the call is under way: a later call for the key shares that call. If `f` panics, the
+    /// process ends, as in Go, because no caller waits in the new goroutine. If `f` calls `goexit`, the channel is
     /// closed without a value (in Go the channel never gets a value).
     ///
     /// Go: `DoChan`.
@@ -367,7 +368,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     }
 }
 
-/// The flight of a call.
+/// The flight that a call has boarded.
 enum Boarded<G: Deref<Target = SingleFlight<K, V, E>>, K, V, E> {
     /// The flight has just taken off, and the caller must run its function.
     Ours(Landing<G, K, V, E>),

@@ -17,18 +17,19 @@
 //! | grant | a release, under the lock | `WAITERS` | `held -=` its tokens; while the first in line fits: `held +=` the first's tokens; no `WAITERS` if no waiter is left | unlinks these waiters, sets `granted`; unlocks; gives a permit to each |
 //! | leave | a waiter whose limit has come, under the lock | the waiter is not `granted` | as for a grant | unlinks itself. If the waiter was `granted`: takes its permit, which is there or on its way |
 //!
-//! * `WAITERS` says that the line is not empty, whenever the lock is free. The flag is set by a compare-exchange,
-//!   because any take or release may come in between. While the flag is set, only the holder of the lock writes the
-//!   word, by plain stores.
+//! * While the lock is free, `WAITERS` is set if and only if the line is not empty. The flag is set by a
+//!   compare-exchange, because any take or release may come in between. While the flag is set, only the holder of the
+//!   lock writes the word, by plain stores.
 //! * While `WAITERS` is set, the tokens of the first waiter are not free. So only an acquire that finds no waiters
 //!   takes tokens, and a waiter that leaves from behind the first changes nothing for the other waiters.
-//! * A waiter is freed when the waiter has taken its permit, or has left. So the giver does not access the waiter
-//!   after the grant, and a waiter that has been `granted` must not return before taking that permit.
+//! * A `Waiter` is freed when the waiter has taken its permit, or has left. So the thread that gives the permit does
+//!   not access the `Waiter` afterwards, and a waiter that has been `granted` must not return before taking that
+//!   permit.
 //!
 //! Orderings. Everything before a release happens before everything after an acquire that gets its tokens: a release
-//! writes the word with Release, a take reads the word with Acquire, and the compare-exchanges in between belong to
-//! the same release sequence. Plain stores break that sequence. So a holder of the lock that stores must come after
-//! everything in the sequence: the holder of the lock that set `WAITERS` before did so with Acquire. A grant passes
+//! writes the word with Release, a take reads the word with Acquire, and the compare-exchanges in between belong to the
+//! same release sequence. Plain stores break that sequence. So a holder of the lock that stores must come after
+//! everything in the sequence. It does: `WAITERS` was set before, by a holder of the lock, with Acquire. A grant passes
 //! this order on by its permit.
 //!
 //! An acquire that takes the tokens of a release must see a cancel that came before that release (Go's issue 63615).
@@ -54,19 +55,19 @@ use line::{Granted, Line, Waiter};
 #[cfg(all(unix, not(sudog_loom)))]
 use crate::context;
 
-/// A semaphore with a number of tokens. Each acquisition takes any number of tokens.
+/// A semaphore with a number of tokens. An acquisition may take several tokens at once.
 ///
 /// Waiters are served strictly in turn: waiters for few tokens do not pass a waiter for many, even if their tokens are
 /// free. So a semaphore of `n` tokens makes a lock for `n` readers (of one token each) or a writer (of `n` tokens)
 /// without starvation. A request for more tokens than the semaphore has waits until the request is cancelled or times
 /// out; such a request does not block other waiters.
 ///
-/// With a context that is done, or a handle that is cancelled, an acquire fails even if tokens are free. A waiter that
-/// gives up at the same time as tokens are granted passes the tokens on, and holds them until then. A deadline limits
-/// waiting only: free tokens are taken whatever the time.
+/// If the context is done, or the `cancel` of the [`WaitLimit`] is cancelled, an acquire fails even if tokens are free.
+/// If a waiter gives up at the moment at which tokens are granted to the waiter, it passes the tokens on, and holds
+/// them until then. A deadline limits waiting only: free tokens are taken even after the deadline.
 ///
-/// No wait without a deadline allocates. Everything before a release happens before everything after an acquisition
-/// that gets tokens of that release.
+/// A wait without a deadline does not allocate. Everything before a release happens before everything after an
+/// acquisition that gets tokens of that release.
 ///
 /// Go: `golang.org/x/sync/semaphore.Weighted`; here weights have no sign.
 ///
@@ -87,8 +88,8 @@ pub struct Weighted {
     line: Mutex<Line>,
 }
 
-/// The flag in the word that says that the line is not empty. Larger than any number of tokens, so a word with this
-/// flag has no free tokens.
+/// The flag in the word that says that the line is not empty. The flag is larger than any number of tokens, so a word
+/// with this flag has no free tokens.
 const WAITERS: u64 = 1 << 63;
 
 impl Weighted {
@@ -100,7 +101,7 @@ impl Weighted {
         ///
         /// # Panics
         ///
-        /// If `size` is more than [`MAX_SIZE`](Self::MAX_SIZE).
+        /// Panics if `size` is more than [`MAX_SIZE`](Self::MAX_SIZE).
         #[must_use]
         #[track_caller]
         pub const fn new(size: u64) -> Self {
@@ -109,11 +110,11 @@ impl Weighted {
         }
     }
 
-    /// Takes `tokens` tokens. Waits for the tokens, in turn, for as long as `ctx` is not done.
+    /// Takes `tokens` tokens. Waits for the tokens, in turn, but gives up when `ctx` is done.
     ///
     /// # Errors
     ///
-    /// Returns the context's error if the context is done. Then no token has been taken.
+    /// Returns the context's error if the context is done. No token has been taken then.
     ///
     /// # Examples
     ///
@@ -132,8 +133,8 @@ impl Weighted {
         ctx.limited(|limit| self.acquire_limited(tokens, limit))
     }
 
-    /// Takes `tokens` tokens. Waits for the tokens, in turn, until `deadline` at most, and not at all if `deadline`
-    /// has passed. Returns whether the tokens have been taken.
+    /// Takes `tokens` tokens. Waits for the tokens, in turn, until `deadline` at most. Does not wait if `deadline` has
+    /// passed. Returns whether the tokens have been taken.
     ///
     /// # Examples
     ///
@@ -155,7 +156,7 @@ impl Weighted {
     ///
     /// # Errors
     ///
-    /// Returns the limit that came first. Then no token has been taken.
+    /// The error says which limit came first. No token has been taken then.
     ///
     /// # Examples
     ///
@@ -196,17 +197,18 @@ impl Weighted {
     }
 
     /// Gives `tokens` tokens back, and serves the first waiters in line for as long as there are enough tokens.
-    /// `tokens` need not be the number of an acquisition, nor need the caller be the caller that acquired the tokens.
+    /// `tokens` need not equal the number of tokens of an acquisition, and the tokens may have been acquired by another
+    /// caller.
     ///
     /// A goroutine that has run for long yields here, after the tokens have been given.
     ///
     /// # Panics
     ///
-    /// With Go's text, if fewer tokens are held; nothing has changed then. (In Go, the tokens are gone.) The
-    /// acquisition must happen before the release, so that this call sees the acquisition.
+    /// Panics, with Go's text, if fewer than `tokens` tokens are held; nothing has changed then. (In Go, the tokens are
+    /// gone.) The acquisition must happen before the release, so that this call sees the acquisition.
     ///
-    /// A mistaken release of tokens that another caller holds goes unnoticed, and then that other caller panics: in
-    /// `release`, in an acquire that gives granted tokens back, or in the destructor of a [`Held`].
+    /// If a caller mistakenly releases tokens that another caller holds, that release goes unnoticed. The other caller
+    /// panics later: in `release`, in an acquire that gives granted tokens back, or in the destructor of a [`Held`].
     ///
     /// # Examples
     ///
@@ -266,8 +268,8 @@ impl Weighted {
         self.size.checked_sub(state).is_some_and(|free| tokens <= free)
     }
 
-    /// Keeps the tokens that the caller has taken, unless the limit has been cancelled: the cancel may have come
-    /// before the release from which the tokens are.
+    /// Keeps the tokens that the caller has taken, unless the limit has been cancelled. The cancel may have come before
+    /// the release that gave back these tokens.
     #[inline]
     fn unless_cancelled(&self, tokens: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if is_cancelled(limit) {
@@ -287,8 +289,8 @@ impl Weighted {
         while state & WAITERS == 0 {
             let takes = self.fits(state, tokens);
             let new = if takes { state + tokens } else { state | WAITERS };
-            // Acquire: a caller that takes tokens comes after the releases; so do all plain stores that follow
-            // `WAITERS`.
+            // Acquire: a caller that takes tokens comes after the releases of these tokens. If this step sets
+            // `WAITERS`, all plain stores that follow come after the releases, too.
             match self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
                 Ok(_) if takes => {
                     drop(line);
@@ -357,8 +359,8 @@ impl Weighted {
         Err(why)
     }
 
-    /// Gives up. Returns true if the waiter has left the line, without tokens. Returns false if the waiter had been
-    /// granted its tokens: then the waiter has them.
+    /// Removes a waiter that gives up from the line, and returns true. Returns false if the waiter had been granted its
+    /// tokens: in that case the waiter has the tokens.
     #[cold]
     fn leave(&self, waiter: &Waiter) -> bool {
         let mut line = self.line.lock();
@@ -378,7 +380,7 @@ impl Weighted {
 
 const WHAT: &str = "semaphore.Weighted.Acquire";
 
-/// Waits for more tokens than the semaphore has: until the limit.
+/// Waits until the limit, for a caller that wants more tokens than the semaphore has.
 #[cold]
 fn wait_for_ever(limit: &WaitLimit<'_>) -> Result<(), WaitError> {
     let never = AtomicU32::new(0);

@@ -14,8 +14,8 @@
 //! Source, unless a file says otherwise: Taichi Maeda, *"Crispifying" Go Mutexes*. The stages are the Version #1 to #8
 //! of that text.
 //!
-//! The stages are for study, and for the laboratory, where they are `v1` to `v7`, and `go-1.14` is the eighth. For real
-//! use there is [`Mutex`](crate::Mutex).
+//! The stages are for study, and for measurements. The laboratory calls the first seven `v1` to `v7`, and the eighth
+//! `go-1.14`. For real use there is [`Mutex`](crate::Mutex).
 //!
 //! `lock` and `unlock` of `V4` to `V7` are marked not to be inlined, so that the step from `V7` to `V8` can be
 //! measured: Go's compiler did not inline them, either.
@@ -25,8 +25,8 @@
 //! * Deadlines: `V1` has the deadlines of its semaphore. `V2` to `V7` [poll](crate::RawLock::try_lock_until), without a
 //!   place in the queue.
 //! * A goroutine may give way in an unlock that wakes another contender, and in each unlock of `V1`. No other unlock of
-//!   `V1` to `V7` switches, though a woken goroutine may wait for the worker: Go interrupts the owner, and here the
-//!   owner should call [`gosched`](sudog_runtime::goroutine) now and then.
+//!   `V1` to `V7` switches to another goroutine, even if a woken goroutine waits for the worker. Go would interrupt the
+//!   owner; here the owner should call [`gosched`](sudog_runtime::goroutine) now and then.
 //! * The counts, of 31, 30 and 29 bits, are not checked for overflow: every contender has a stack, and memory has no
 //!   room for so many stacks.
 //!

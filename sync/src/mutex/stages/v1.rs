@@ -5,8 +5,8 @@
 //! | `lock` | takes the only permit, or waits for that permit |
 //! | `unlock` | gives the permit back, and wakes the first waiter |
 //!
-//! Orderings: those of the semaphore. All that happened before a release happens before all that follows the acquire
-//! that takes the permit.
+//! Orderings: the semaphore orders the owners. Everything that happens before a release also happens before everything
+//! that follows the acquire that takes the permit.
 //!
 //! Source: Version #1. Go never had this version: Go's first mutex, of 2008, has a counter in front of the semaphore,
 //! and is [`FifoMutex`](crate::mutex::FifoMutex).
@@ -37,8 +37,8 @@ use crate::semaphore::RuntimeSema;
 /// ```
 pub struct V1<S = RuntimeSema> {
     sema: S,
-    /// The value 1 while the permit is taken, else 0. For `is_locked` only, as a semaphore cannot be asked. Written by
-    /// the contender that has taken the permit.
+    /// The value 1 while the permit is taken, else 0. Read by `is_locked` only, as a semaphore cannot be asked for the
+    /// number of its permits. Written by the contender that has taken the permit.
     held: AtomicU32,
 }
 

@@ -20,7 +20,8 @@
 //! waiter sleeps, the mutex is locked, or a permit is out, and the contender that takes that permit will look at the
 //! mutex.
 //!
-//! Orderings: Acquire on the swap of `state`, which takes the mutex, Release on the store, which frees the mutex.
+//! Orderings: the swap of `state`, which takes the mutex, is an Acquire. The store to `state`, which frees the mutex,
+//! is a Release.
 //!
 //! Source: Version #2, but for `unlock`.
 
@@ -35,10 +36,9 @@ use crate::semaphore::RuntimeSema;
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 
-/// A flag, and a semaphore for contenders that find it set.
+/// A mutex that has a flag, and a semaphore for contenders that find the flag set.
 ///
-/// A newcomer may *barge in*: take the mutex before a waiter that has been woken for the mutex. That waiter sleeps
-/// again.
+/// A newcomer may *barge in*: take the mutex before a waiter that has just been woken. That waiter sleeps again.
 ///
 /// # Examples
 ///

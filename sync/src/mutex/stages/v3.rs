@@ -14,8 +14,9 @@
 //! The source leaves `unlock` out. `v2.rs` argues our `unlock`, which is correct however often `lock` looks before a
 //! sleep.
 //!
-//! Orderings: Acquire on the swap of `state`, which takes the mutex, Release on the store, which frees the mutex;
-//! AcqRel on `permit`, so that a waiter that wakes sees the unlocks that released no permit.
+//! Orderings: the swap of `state`, which takes the mutex, is an Acquire. The store to `state`, which frees the mutex,
+//! is a Release. The swaps of `permit` are AcqRel, so that a waiter that wakes sees the unlocks that released no
+//! permit.
 //!
 //! Source: Version #3, but for `unlock`. Spinning came to Go in 2015 by commit edcad8639a, to a mutex that was
 //! version 5 otherwise.
@@ -31,9 +32,10 @@ use crate::semaphore::RuntimeSema;
 const UNLOCKED: u32 = 0;
 const LOCKED: u32 = 1;
 
-/// A flag, which a contender watches for a moment, and a semaphore for contenders that still find the flag set.
+/// A mutex that has a flag, which a contender watches for a moment, and a semaphore for contenders that still find the
+/// flag set.
 ///
-/// [`spin`] has the rule: four rounds of thirty pause instructions, where another thread can run meanwhile.
+/// [`spin`] has the rule: four rounds of thirty pause instructions, if another thread can run meanwhile.
 ///
 /// # Examples
 ///

@@ -16,8 +16,9 @@
 //!
 //! The sleepers are as many as `waiters` plus the permits released.
 //!
-//! Orderings: Acquire on the step that sets LOCKED, Release on the step that clears LOCKED. All steps are RMWs of the
-//! same word, so an owner that locks after others have changed the count still sees all that the owner before did.
+//! Orderings: the step that sets LOCKED is an Acquire, and the step that clears LOCKED is a Release. All steps are RMWs
+//! of the same word. So an owner that locks after others have changed the count still sees everything that the previous
+//! owner did.
 //!
 //! Source: Version #4.
 
@@ -32,7 +33,7 @@ use crate::semaphore::RuntimeSema;
 const LOCKED: u32 = 1;
 const WAITER: u32 = 2;
 
-/// A flag and a count in one word: no unlock calls the semaphore in vain.
+/// A mutex that has a flag and a count in one word: no unlock calls the semaphore in vain.
 ///
 /// At most 2^31 - 1 contenders can sleep.
 ///

@@ -17,8 +17,8 @@
 //! WOKEN set wakes no waiter: the contender that has WOKEN is awake and will look after this unlock, as the next step
 //! of that contender on the word comes later.
 //!
-//! Orderings: Acquire on the step that sets LOCKED, Release on the step that clears LOCKED; all others are RMWs of the
-//! same word.
+//! Orderings: the step that sets LOCKED is an Acquire, and the step that clears LOCKED is a Release. All steps are RMWs
+//! of the same word.
 //!
 //! Source: Version #5. Go commit dd2074c82a (2011), and with the spinning edcad8639a (2015): Go's mutex from 1.5 to
 //! 1.8.
@@ -35,7 +35,7 @@ const LOCKED: u32 = 1;
 const WOKEN: u32 = 2;
 const WAITER: u32 = 4;
 
-/// A flag, a count, and a bit by which unlocks know that a contender is awake.
+/// A mutex that has a flag, a count, and a bit by which unlocks know that a contender is awake.
 ///
 /// At most 2^30 - 1 contenders can sleep.
 ///
@@ -112,7 +112,8 @@ unsafe impl<S: Semaphore> RawLock for V5<S> {
     #[inline(never)]
     unsafe fn unlock(&self, (): ()) {
         let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
-        // Wake a waiter, unless there is none, or unless a contender has barged in or is awake, and will look.
+        // Wake a waiter, unless there is none, or unless a contender has barged in or is awake: that contender will
+        // look at the word, or its unlock will.
         while old / WAITER != 0 && old & (LOCKED | WOKEN) == 0 {
             match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
                 Ok(_) => return self.sema.release(Wake::Normal),

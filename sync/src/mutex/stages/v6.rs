@@ -21,8 +21,8 @@
 //! | for the first time | at the end |
 //! | again, as a newcomer has barged in | at the head (over a semaphore that has [`LIFO`](crate::Semaphore::LIFO)) |
 //!
-//! Orderings: Acquire on the step that sets LOCKED, Release on the step that clears LOCKED; all others are RMWs of the
-//! same word.
+//! Orderings: the step that sets LOCKED is an Acquire, and the step that clears LOCKED is a Release. All steps are RMWs
+//! of the same word.
 //!
 //! Source: Version #6. This version came to Go together with version 7: commit 0556e26273 (2017).
 
@@ -38,7 +38,7 @@ const LOCKED: u32 = 1;
 const WOKEN: u32 = 2;
 const WAITER: u32 = 4;
 
-/// The mutex [`V5`](super::V5), in which a waiter that is woken and beaten keeps its place in the queue.
+/// The mutex [`V5`](super::V5), except that a woken waiter that loses to a newcomer keeps its place in the queue.
 ///
 /// At most 2^30 - 1 contenders can sleep.
 ///
@@ -118,7 +118,8 @@ unsafe impl<S: Semaphore> RawLock for V6<S> {
     #[inline(never)]
     unsafe fn unlock(&self, (): ()) {
         let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
-        // Wake a waiter, unless there is none, or unless a contender has barged in or is awake, and will look.
+        // Wake a waiter, unless there is none, or unless a contender has barged in or is awake: that contender will
+        // look at the word, or its unlock will.
         while old / WAITER != 0 && old & (LOCKED | WOKEN) == 0 {
             match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
                 Ok(_) => return self.sema.release(Wake::Normal),

@@ -14,14 +14,14 @@
 //! | `STARVING` (S) | a contender with WOKEN that has waited for too long and finds the mutex locked, when it sleeps again | a waiter that is handed the mutex, and has not waited for too long or is the last |
 //! | waiters | + 1: a contender that sleeps | - 1: the unlock that wakes a waiter; while S is set, the waiter that is handed the mutex |
 //!
-//! While STARVING is set the mutex is the first waiter's. An unlock leaves LOCKED clear and hands over a permit, which
-//! stands for the mutex; STARVING alone keeps others out. WOKEN is clear all the time: the contender that set STARVING
-//! gave WOKEN up, and no contender spins.
+//! While STARVING is set, the mutex is promised to the first waiter. An unlock leaves LOCKED clear and hands over a
+//! permit, which stands for the mutex; STARVING alone keeps others out. WOKEN is clear all the time: the contender that
+//! set STARVING gave WOKEN up, and no contender spins.
 //!
-//! Orderings: Acquire on the step that sets LOCKED, Release on the step that clears LOCKED; all others are RMWs of the
-//! same word. (A handover comes with a permit, too, which orders the handover by itself.) A woken waiter reads STARVING
-//! with Relaxed: the unlock that woke the waiter has read STARVING before, and only the woken waiter can change
-//! STARVING.
+//! Orderings: the step that sets LOCKED is an Acquire, and the step that clears LOCKED is a Release. All steps are RMWs
+//! of the same word. (A handover comes with a permit, too, which orders the handover by itself.) A woken waiter reads
+//! STARVING with Relaxed: the unlock that woke the waiter has read STARVING before, and only the woken waiter can
+//! change STARVING.
 //!
 //! Source: Version #7; Go commit 0556e26273 (2017), Go 1.9. The printed version has four slips, where this file has
 //! Go's rule:
@@ -49,7 +49,8 @@ const WOKEN: u32 = 2;
 const STARVING: u32 = 4;
 const WAITER: u32 = 8;
 
-/// The mutex [`V6`](super::V6), in which no waiter waits for much longer than a millisecond while others come and go.
+/// The mutex [`V6`](super::V6), except that no waiter waits for much longer than a millisecond while others come and
+/// go.
 ///
 /// At most 2^29 - 1 contenders can sleep.
 ///
@@ -153,7 +154,7 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
             return self.sema.release(Wake::Handoff);
         }
         // Wake a waiter, unless there is none, or unless a contender has barged in, is awake, or has been promised the
-        // mutex, and will look.
+        // mutex: that contender will look at the word, or its unlock will.
         while old / WAITER != 0 && old & (LOCKED | WOKEN | STARVING) == 0 {
             match self.state.compare_exchange_weak(old, (old - WAITER) | WOKEN, Relaxed, Relaxed) {
                 Ok(_) => return self.sema.release(Wake::Normal),

@@ -14,8 +14,8 @@ use crate::semaphore::RuntimeSema;
 
 /// Today's Go mutex: [`GoMutex`] under [`policy::Go`].
 ///
-/// The type is no copy, so it has the additions of `GoMutex`: deadlines in the queue, async tasks, a bound to the
-/// count, waiters that can leave.
+/// `V8` is the `GoMutex` itself, not a simpler copy. So `V8` has the additions of `GoMutex`: deadlines in the queue,
+/// async tasks, a bound to the count, waiters that can leave.
 ///
 /// # Examples
 ///

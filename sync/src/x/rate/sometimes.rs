@@ -1,4 +1,4 @@
-//! An action that runs only at some calls: for example, for log lines.
+//! An action that runs only at some of its calls: for example, to write only some log lines.
 
 use std::fmt;
 use std::sync::PoisonError;
@@ -7,7 +7,7 @@ use sudog_runtime::shim::system::Mutex;
 
 use crate::now;
 
-/// An action that runs only at some calls: at the first `n`, at every `n`th, and after an interval. Go's
+/// An action that runs only at some of its calls: at the first `n`, at every `n`th, and after an interval. Go's
 /// `rate.Sometimes`.
 ///
 /// # Examples
@@ -69,7 +69,7 @@ impl Sometimes {
     /// Calls `f`, if one of the conditions holds.
     ///
     /// Different from Go: `f` runs outside of the lock. So `f` may take time, call `do_` again, and run at the same
-    /// time as the `f` of another call; and a slow action keeps no caller waiting. A call counts when the call begins,
+    /// time as the `f` of another call; and a slow action keeps no caller waiting. A call is counted when it begins,
     /// even if `f` panics. An interval lasts from the beginning of `f`, not from its end.
     pub fn do_(&self, f: impl FnOnce()) {
         if self.is_due() {

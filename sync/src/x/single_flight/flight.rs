@@ -13,10 +13,10 @@ use crate::shared_panic::{Caught, is_goexit};
 pub(super) struct InFlight<K, V, E> {
     pub(super) key: K,
     pub(super) landed: Once,
-    /// True if another caller than the caller that runs the function has a share in this flight. Written under the
+    /// True if a caller other than the caller that runs the function has a share in this flight. Written under the
     /// group's lock.
     pub(super) shared: AtomicBool,
-    /// The outcome of a shared flight, from the landing on.
+    /// The outcome of a shared flight. Set when the flight lands.
     outcome: OnceLock<Outcome<V, E>>,
 }
 
@@ -48,7 +48,7 @@ where
     }
 }
 
-/// The outcome of a call, with the relation of the caller to the flight.
+/// The outcome of a call, and whether the caller alone has the flight, or shares the flight.
 pub(super) enum Came<K, V, E> {
     /// No other caller shares the flight, so the outcome is not cloned.
     Ours(Outcome<V, E>),

@@ -1,4 +1,4 @@
-//! Guards, whose tokens go back when the guard is dropped.
+//! Guards of tokens. When a guard is dropped, its tokens go back to the semaphore.
 
 use sudog_runtime::Instant;
 use sudog_runtime::sema::{WaitError, WaitLimit};
@@ -7,7 +7,7 @@ use super::Weighted;
 #[cfg(all(unix, not(sudog_loom)))]
 use crate::context;
 
-/// A guard of tokens of a [`Weighted`]. The tokens go back when the guard is dropped.
+/// A guard of tokens of a [`Weighted`]. When the guard is dropped, the tokens go back to the semaphore.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     /// # Panics
     ///
-    /// As [`Weighted::release`] does, if another caller has released these tokens meanwhile.
+    /// Panics as [`Weighted::release`] does, if another caller has released these tokens meanwhile.
     fn drop(&mut self) {
         self.semaphore.release(self.tokens);
     }

@@ -20,8 +20,8 @@ unsafe impl Send for Line {}
 pub(super) struct Waiter {
     pub(super) tokens: u64,
     pub(super) permit: AtomicU32,
-    /// True if the waiter has been given its tokens, and unlinked. This field and the links belong to the holder of
-    /// the lock; but once the waiter is granted, `next` belongs to the giver.
+    /// True if the waiter has been given its tokens, and unlinked. Only the holder of the lock accesses this field and
+    /// the links. Once the waiter is granted, only the thread that gives the permit accesses `next`.
     pub(super) granted: Cell<bool>,
     next: Cell<Option<NonNull<Waiter>>>,
     prev: Cell<Option<NonNull<Waiter>>>,
@@ -39,7 +39,7 @@ impl Waiter {
     }
 }
 
-/// Writes to the fields, as freeing would, so that loom reports a later use.
+/// Writes to the fields, as if to free them, so that loom reports a later use of the fields.
 #[cfg(sudog_loom)]
 impl Drop for Waiter {
     fn drop(&mut self) {
