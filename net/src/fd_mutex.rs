@@ -210,7 +210,7 @@ impl<T> FdMutex<T> {
             if self.step(counted).is_err() {
                 // An unlock or a close has removed this waiter from the count: take the permit, which is there or on
                 // its way.
-                let _ = semacquire;
+                semacquire(self.permits(side));
             }
         }
         result
