@@ -117,7 +117,7 @@ impl Runner {
 }
 
 impl State {
-    /// Takes the runner out if the set is at rest. A step that may have brought the set to rest calls this.
+    /// Takes the runner out if the set is at rest. Called after each step that may have brought the set to rest.
     fn runner_at_rest(&mut self) -> Option<Runner> {
         if self.members == self.hanging { self.runner.take() } else { None }
     }

@@ -42,7 +42,7 @@ use sudog_runtime::sema::{Wake, semrelease, try_semacquire};
 
 use crate::fd_mutex::Side;
 
-/// The two directions of a descriptor, on which its calls wait.
+/// The two directions of a descriptor. A call on the descriptor waits on the direction of the call's [`Side`].
 pub(crate) struct Desc {
     read: Direction,
     write: Direction,

@@ -284,7 +284,7 @@ fn with_pool<R>(f: impl FnOnce(&mut Pool) -> R) -> R {
     f(&mut POOL.lock())
 }
 
-/// The protocol of listing 5: waiters enlist at a location. See [`TwaLocation`].
+/// The protocol of listing 5 of Dice and Kogan's paper: waiters enlist at a location. See [`TwaLocation`].
 #[derive(Debug)]
 pub struct LocationWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
 

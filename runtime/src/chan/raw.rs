@@ -345,8 +345,8 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// Takes away the oldest of the values that tasks hold. The task tries to receive again when it is polled. Returns
-    /// the slot that contains the value.
+    /// Picks the oldest value that a task holds, and takes the value away from that task. When the task is polled, it
+    /// tries to receive again. Returns the slot that contains the value.
     pub(super) fn take_held(&mut self) -> Option<*mut ()> {
         // SAFETY: the lock is held, and a waiter that is `Held` is alive until it has had the lock.
         let waiter = unsafe { self.raw.held.first()?.as_ref() };

@@ -53,7 +53,7 @@ pub struct Event {
     pub who: Who,
     /// The kind of the event.
     pub kind: Kind,
-    /// The lock: the address of the lock's semaphore.
+    /// The address of the lock's semaphore, which identifies the lock.
     pub addr: usize,
     /// A number that is the same in all events of one wait in a semaphore table. So the number in a [`Kind::Handoff`]
     /// identifies the waiter that was given the permit: the waiter that most recently went to sleep with this number.

@@ -30,7 +30,8 @@ use crate::shim::system;
 use crate::shim::system::atomic::{AtomicU32, Ordering};
 use crate::shim::system::{Mutex, MutexGuard, OnceLock};
 
-/// The fraction of the mutex profile: one in so many releases is charged. 0 if the profile is off.
+/// The fraction of the mutex profile. If this number is `n`, one in `n` releases is charged, chosen at random. 0 if the
+/// profile is off.
 pub(super) static FRACTION: AtomicU32 = AtomicU32::new(0);
 /// All charges.
 pub(super) static SITES: Sites = Sites::new();

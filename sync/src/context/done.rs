@@ -182,7 +182,7 @@ impl Done {
         drop(self.lock());
     }
 
-    /// Returns the `Cancel` by which waits on this context end. Waits end only after the outcome is set.
+    /// Returns the `Cancel` that ends the waits on this context. The waits end only after the outcome is set.
     #[inline]
     pub(super) fn waits(&self) -> &Cancel {
         &self.waits

@@ -134,7 +134,8 @@ impl TurnsHint {
     }
 }
 
-/// Returns the hint for a thread that must wait now. Restarts the count of its turns.
+/// Returns the hint for the calling thread, which must wait now, and sets the count of the thread's turns (see
+/// [`TurnsHint`]) back to 0.
 pub(super) fn last_turns() -> TurnsHint {
     if MODEL {
         return TurnsHint::NONE;

@@ -44,8 +44,8 @@ use crate::now;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::semaphore::RuntimeSema;
 
-/// A strictly fair mutex: the owner's unlock hands the mutex to the contender that has waited longest, never to a
-/// newcomer past a waiter.
+/// A strictly fair mutex: the owner's unlock hands the mutex to the contender that has waited longest. A newcomer never
+/// overtakes a waiter.
 ///
 /// The mutex is first come, first served, if its semaphore is first in, first out. The price is that of every strict
 /// queue: under contention each unlock hands the mutex to another thread, and the mutex is idle until that thread runs.

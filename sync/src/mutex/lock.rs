@@ -277,7 +277,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     }
 }
 
-/// Unlocks the mutex of a successor whose wake-up of the next waiter panics.
+/// A guard that unlocks the mutex if the wake-up of the next waiter panics. Used by a successor that has just locked
+/// the mutex: see `wake_designated`.
 struct UnlockOnPanic<'a, S: Semaphore, P: Policy>(&'a GoMutex<S, P>);
 
 impl<S: Semaphore, P: Policy> Drop for UnlockOnPanic<'_, S, P> {

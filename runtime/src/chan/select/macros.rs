@@ -237,8 +237,8 @@ macro_rules! __select_one {
     };
 }
 
-/// Makes the list of the cases: nested pairs, see `CaseList`. Takes four cases at a time, because these expansions nest
-/// in those of the arms.
+/// Makes the list of the cases: nested pairs, see `CaseList`. One expansion takes four cases, so that there are few
+/// expansions: they nest in the expansions of `__select_arm!`, and together must stay below the `recursion_limit`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __select_list {

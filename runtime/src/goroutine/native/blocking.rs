@@ -285,7 +285,7 @@ impl Pool {
     }
 }
 
-/// Returns the number of threads for these calls.
+/// Returns the number of threads that exist for the calls of [`blocking`] and [`compute`], idle threads included.
 pub(crate) fn threads() -> usize {
     BLOCKING.lock().threads + COMPUTE.lock().threads
 }

@@ -24,7 +24,7 @@ use super::switch_hooks::{Entering, Leaving, SwitchHooks, add_switch_hooks};
 system::thread_local! {
     static ENTERED: RefCell<Vec<Id>> = const { RefCell::new(Vec::new()) };
     static OUTER: RefCell<Vec<Id>> = const { RefCell::new(Vec::new()) };
-    /// True while the hooks enter and exit spans, not the program.
+    /// True while a switch hook enters or exits spans. False if the program itself enters or exits a span.
     static SWITCHING: Cell<bool> = const { Cell::new(false) };
 }
 

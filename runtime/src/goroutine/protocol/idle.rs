@@ -683,7 +683,7 @@ mod model {
         });
     }
 
-    /// A bubble's clock does not jump past work that a source outside has brought before the source ended.
+    /// A source outside of the scheduler queues work and then ends. The bubble's clock does not jump past that work.
     #[test]
     fn what_ends_outside_has_left_its_work() {
         const STILL_OUTSIDE: &str = "a source outside is left";

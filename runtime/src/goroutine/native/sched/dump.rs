@@ -53,8 +53,9 @@ pub struct Dump {
     pub goroutines: Vec<GoroutineInfo>,
     /// The number of goroutines that have not begun, of async tasks, and of goroutines on `silent_workers`.
     pub others: usize,
-    /// The workers that have not answered in 200 ms, because a goroutine there computes, or blocks the thread. A
-    /// goroutine that makes a dump where the goroutine may not switch blocks its thread, too.
+    /// The workers that have not answered in 200 ms, because a goroutine there computes, or blocks the thread. If a
+    /// goroutine calls [`dump`] at a point where the goroutine may not switch, this call, too, blocks the worker's
+    /// thread.
     pub silent_workers: Vec<usize>,
 }
 

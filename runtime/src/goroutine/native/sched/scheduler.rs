@@ -250,7 +250,7 @@ impl Sched {
 
     // ---- work -----------------------------------------------------------------------------------------------------
 
-    /// Queues work that any worker may do, from any thread.
+    /// Queues work that may run on any worker. Any thread may call this function.
     #[inline]
     pub(crate) fn submit(&'static self, work: Work) {
         match current::worker() {

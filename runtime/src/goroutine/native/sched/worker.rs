@@ -160,7 +160,8 @@ unsafe impl Send for Worker {}
 pub(crate) struct Seen {
     pub(crate) tail: u32,
     pub(crate) when: Instant,
-    /// The processor time that the thread of the ring's worker had used.
+    /// The processor time that the thread of the ring's worker had used until `when`. `None` if the system does not
+    /// say.
     pub(crate) ran: Option<Duration>,
 }
 
