@@ -15,19 +15,19 @@ use std::hint::black_box;
 use std::pin::pin;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::chan::{Chan, select};
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+use sudog::runtime::sema::{Cancel, WaitError, WaitLimit, semacquire_mutex, semrelease, waiters};
 use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{Cond, ConstSemaphore, LockAsync, Mutex, Order, RwMutex, Semaphore, WaitGroup, Wake};
 use sudog::time::{sleep, sleep_async};
 use sudog::{block_on, go, run, spawn, spawn_async, synctest};
 use sudog_runtime::profile::{self, Profile, Record};
 use support::counting::without_allocating;
-use support::{Watchdog, pat, turn};
+use support::{Watchdog, eventually, pat, turn};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -419,6 +419,41 @@ fn charges_are_waits_among_threads_and_goroutines() {
     assert!(count > 0 && !delay.is_zero());
     let waited = Duration::from_nanos(waited.into_inner());
     assert!(delay <= waited, "{delay:?} of {waited:?}");
+}
+
+named!(released_after_a_storm);
+
+/// Waiters that found a permit on their way to the queue, woke, or lost the permit to another, are counted no more.
+#[test]
+fn no_waiter_stays_counted() {
+    let _alone = alone();
+    profile::set_mutex_profile_fraction(1);
+    let permits = AtomicU32::new(1);
+    thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..20_000 {
+                    semacquire_mutex(&permits, Order::Fifo);
+                    semrelease(&permits, Wake::Normal);
+                }
+            });
+        }
+    });
+    // A waiter that is still counted would be charged for this time, too.
+    thread::sleep(Duration::from_millis(50));
+    semacquire_mutex(&permits, Order::Fifo);
+    thread::scope(|s| {
+        let waiter = s.spawn(|| {
+            let begun = Instant::now();
+            semacquire_mutex(&permits, Order::Fifo);
+            begun.elapsed()
+        });
+        eventually(|| waiters(&permits) == 1);
+        released_after_a_storm(|| semrelease(&permits, Wake::Normal));
+        let waited = waiter.join().unwrap();
+        let (count, delay) = charged(&profile::mutex(), "released_after_a_storm");
+        assert!(count == 1 && delay <= waited, "{delay:?} of {waited:?}, {count} times");
+    });
 }
 
 // ---- the block profile ------------------------------------------------------------------------------------------------
