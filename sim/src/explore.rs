@@ -5,13 +5,15 @@
 //! does not end. The explorer shortens the schedule of a failure by leaving out unneeded decisions, and prints it with
 //! the steps of the threads.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
-use std::panic;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread::available_parallelism;
 
 use crate::machine::explored::{Choice, Decision, Explored, Policy, TraceStep};
 use crate::machine::{self, Mode};
@@ -152,18 +154,29 @@ pub fn read_schedule(text: &str) -> Option<Vec<Decision>> {
 impl Explore {
     /// Runs `body` under each of these seeds until an execution fails. Returns the number of seeds, or the failure.
     ///
-    /// The calling process must have no other threads.
+    /// As many executions run at a time as the calling process has processors. The calling process must have no other
+    /// threads.
     ///
     /// # Errors
     ///
-    /// Returns the first failure, with a shortened schedule.
+    /// Returns the failure of the smallest seed that fails, with a shortened schedule.
     ///
     /// # Panics
     ///
     /// Panics if the system creates no process or no pipe.
     pub fn check(&self, seeds: std::ops::Range<u64>, body: &dyn Fn()) -> Result<u64, Box<Failure>> {
+        let at_a_time = available_parallelism().map_or(1, |n| n.get());
+        let mut running = VecDeque::with_capacity(at_a_time);
+        let mut to_start = seeds.clone();
         for seed in seeds.clone() {
-            if let Some(failed) = self.fork(seed, self.policy(seed), false, body) {
+            while running.len() < at_a_time
+                && let Some(next) = to_start.next()
+            {
+                running.push_back(self.start(next, self.policy(next), false, body));
+            }
+            let execution = running.pop_front().expect("the execution of `seed` has been started");
+            if let Some(failed) = execution.join() {
+                drop(running);
                 return Err(Box::new(self.shorten(seed, failed, body)));
             }
         }
@@ -218,6 +231,11 @@ impl Explore {
 
     /// Runs an execution in a new process.
     fn fork(&self, seed: u64, policy: Policy, traced: bool, body: &dyn Fn()) -> Option<Failed> {
+        self.start(seed, policy, traced, body).join()
+    }
+
+    /// Starts an execution in a new process.
+    fn start(&self, seed: u64, policy: Policy, traced: bool, body: &dyn Fn()) -> Execution {
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for two descriptors.
         assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0, "a pipe: {}", io::Error::last_os_error());
@@ -226,34 +244,20 @@ impl Explore {
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "a process: {}", io::Error::last_os_error());
         // SAFETY: `pipe` has opened both descriptors, and each is given to a single `File`.
-        let [mut read, mut write] = ends.map(|end| unsafe { File::from_raw_fd(end) });
-        if child == 0 {
-            drop(read);
-            report_exits_to(&write);
-            let code = match self.execute(seed, policy, traced, body) {
-                None => 0,
-                Some(failed) => i32::from(write.write_all(failed.to_text().as_bytes()).is_err()) + 1,
-            };
-            // SAFETY: the child has nothing of the parent to undo, so it may end without destructors and exit handlers.
-            unsafe { libc::_exit(code) };
+        let [read, mut write] = ends.map(|end| unsafe { File::from_raw_fd(end) });
+        if child != 0 {
+            return Execution { process: child, report: read };
         }
-        drop(write);
-        let mut text = String::new();
-        let read = read.read_to_string(&mut text);
-        let mut status = 0;
-        // SAFETY: `child` is the process that this call created, and `status` is writable.
-        unsafe { libc::waitpid(child, &raw mut status, 0) };
-        match status {
-            0 => None,
-            _ if libc::WIFEXITED(status) && read.is_ok() && Failed::from_text(&text).is_some() => {
-                Failed::from_text(&text)
-            }
-            _ => Some(Failed {
-                what: format!("the process ended by status {status:#x}"),
-                schedule: Vec::new(),
-                trace: Vec::new(),
-            }),
-        }
+        drop(read);
+        report_exits_to(&write);
+        // A panic of the machine itself must not unwind into the child's copy of `check`, whose drops kill processes.
+        let code = match panic::catch_unwind(AssertUnwindSafe(|| self.execute(seed, policy, traced, body))) {
+            Ok(None) => 0,
+            Ok(Some(failed)) => i32::from(write.write_all(failed.to_text().as_bytes()).is_err()) + 1,
+            Err(_) => 2,
+        };
+        // SAFETY: the child has nothing of the parent to undo, so it may end without destructors and exit handlers.
+        unsafe { libc::_exit(code) }
     }
 
     /// Runs an execution in this process.
@@ -276,6 +280,52 @@ impl Explore {
         let Mode::Explored(explored) = mode else { unreachable!("schedules are explored") };
         let trace = texts(explored.trace);
         Some(Failed { what, schedule: explored.decisions, trace })
+    }
+}
+
+/// An execution in a process of its own, which is killed if this is dropped before [`join`](Self::join).
+struct Execution {
+    /// The process, or 0 once the process has been waited for.
+    process: libc::pid_t,
+    /// The end of a pipe from which the failure is read.
+    report: File,
+}
+
+impl Execution {
+    /// Waits until the execution has ended, and returns its failure.
+    fn join(mut self) -> Option<Failed> {
+        let mut text = String::new();
+        let read = self.report.read_to_string(&mut text);
+        match self.wait() {
+            0 => None,
+            status if libc::WIFEXITED(status) && read.is_ok() && Failed::from_text(&text).is_some() => {
+                Failed::from_text(&text)
+            }
+            status => Some(Failed {
+                what: format!("the process ended by status {status:#x}"),
+                schedule: Vec::new(),
+                trace: Vec::new(),
+            }),
+        }
+    }
+
+    /// Waits until the process has ended, and returns the status of the process.
+    fn wait(&mut self) -> libc::c_int {
+        let mut status = 0;
+        // SAFETY: `process` is a child of this process that has not been waited for, and `status` is writable.
+        unsafe { libc::waitpid(self.process, &raw mut status, 0) };
+        self.process = 0;
+        status
+    }
+}
+
+impl Drop for Execution {
+    fn drop(&mut self) {
+        if self.process != 0 {
+            // SAFETY: `process` is a child of this process that has not been waited for.
+            unsafe { libc::kill(self.process, libc::SIGKILL) };
+            self.wait();
+        }
     }
 }
 
