@@ -19,11 +19,11 @@ use sudog::context;
 use sudog::goroutine_local;
 use sudog::low_level::{G, ParkResult};
 use sudog::runtime::sema::{Wake, semacquire, semrelease};
-use sudog::runtime::{Goexit, goexit, gosched, set_max_procs};
+use sudog::runtime::{Goexit, goexit, gosched};
 use sudog::sync::{GoMutex, RwMutex, WaitGroup};
 use sudog::time::{sleep, sleep_async};
 use sudog::{Builder, JoinHandle, LocalKey, OnPanic, Placement, block_on, go, go_async, run, spawn, spawn_async};
-use support::goroutine::{alone, one_worker, until};
+use support::goroutine::{alone_with, one_worker, until};
 use support::{Watchdog, eventually};
 
 /// A guard that runs a closure when it is dropped.
@@ -378,11 +378,10 @@ fn a_destructor_that_blocks_its_thread_holds_up_no_other_alarm() {
 /// A reader of the same worker has been let in, but has not run yet. The writer's deadline counts all the same.
 #[test]
 fn a_deadline_for_writing_counts_in_a_destructor_during_a_panic() {
-    let _alone = alone();
+    let _alone = alone_with(1);
     let tried = Arc::new(AtomicBool::new(false));
     let has_tried = tried.clone();
     run(move || {
-        set_max_procs(1);
         let lock = Arc::new(RwMutex::new(0));
         let panics = here().on_panic(OnPanic::Unwind).spawn(move || {
             let write = lock.write();
