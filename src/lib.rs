@@ -57,6 +57,7 @@
 //! | `locks` | `locks`, parts of which are covered by US patents: see NOTICE |
 //! | `net` | `net` |
 //! | `parking_lot_core` | [`sync::semaphore`]`::ParkingLotSema` |
+//! | `metrics` | `runtime::metrics` |
 //! | `profile` | `runtime::profile` |
 //! | `serde` | `Serialize` and `Deserialize` for [`sync::Mutex`] and [`sync::RwMutex`] |
 //! | `signal` | `signal` |
@@ -103,6 +104,8 @@ pub mod runtime {
         TooManySwitchHooks, add_switch_hooks, current_goroutine, dump, goexit, gosched, max_procs, num_goroutine,
         set_max_blocking, set_max_procs, set_stack_size, together,
     };
+    #[cfg(all(unix, feature = "metrics", not(sudog_loom)))]
+    pub use sudog_runtime::goroutine::{Histogram, Metrics, WorkerMetrics, metrics};
     /// Profiles of waits.
     #[cfg(all(unix, feature = "profile", not(any(sudog_loom, sudog_sim))))]
     pub use sudog_runtime::profile;

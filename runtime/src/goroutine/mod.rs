@@ -58,6 +58,9 @@
 //! the initialiser of a `std` `thread_local!`, `LazyLock`, `OnceLock` or `Once` ends the process, and the report shows
 //! the goroutine's stack. Slow.
 //!
+//! `SUDOG_DEBUG`: `schedtrace=1000` prints a line about the scheduler on standard error every 1000 ms, as Go's
+//! `GODEBUG=schedtrace` does. Only in builds with the feature `metrics`; any other value ends the process there.
+//!
 //! `SUDOG_MAXPROCS`: the number of workers, as [`set_max_procs`] sets it. The default is the number of processors, or
 //! the number that the cgroup's quota allows; but at least two on a system with two processors or more. Any value that
 //! is not a positive number ends the process.

@@ -3,17 +3,32 @@
 use crate::sema::sudog::Sudog;
 
 /// The state of a waiter in the mutex profile.
-pub(crate) struct QueuedWait;
+pub(crate) struct QueuedWait {
+    #[cfg(feature = "metrics")]
+    is_for_lock: bool,
+}
 
 impl QueuedWait {
     /// Makes the state of a wait for a mutex, a readers-writer lock or a semaphore.
     pub(crate) const fn for_lock() -> Self {
-        Self
+        Self {
+            #[cfg(feature = "metrics")]
+            is_for_lock: true,
+        }
     }
 
     /// Makes the state of any other wait.
     pub(crate) const fn for_other() -> Self {
-        Self
+        Self {
+            #[cfg(feature = "metrics")]
+            is_for_lock: false,
+        }
+    }
+
+    /// Returns whether the wait is for a lock.
+    #[cfg(all(feature = "metrics", not(sudog_loom)))]
+    pub(crate) fn is_for_lock(&self) -> bool {
+        self.is_for_lock
     }
 
     /// Notes that the waiter is about to be queued.

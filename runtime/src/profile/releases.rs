@@ -67,6 +67,12 @@ impl QueuedWait {
         Self { is_for_lock: false, is_counted: Cell::new(false), since: Cell::new(0) }
     }
 
+    /// Returns whether the wait is for a lock.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn is_for_lock(&self) -> bool {
+        self.is_for_lock
+    }
+
     /// Does step 1: the waiter is about to be queued.
     #[inline]
     pub(crate) fn begin(&self, addr: usize) {

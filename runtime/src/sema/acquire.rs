@@ -10,6 +10,7 @@
 
 use std::pin::pin;
 
+use super::mutex_wait::MutexWait;
 use super::queue::BucketQueue;
 use super::table::{Bucket, WaitError, WaitLimit, key, take};
 use super::{Guard, Order, Sudog, WaitOutcome};
@@ -27,6 +28,7 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
     wait: QueuedWait,
 ) -> Result<(), WaitError> {
     let mut blocked = Blocked::new();
+    let mut mutex_wait = MutexWait::new();
     let sudog = Sudog::new(G::current(), key(count), wait);
     // SAFETY: `sudog` does not move and is dropped after the registration; `bucket` outlives this call; and `sudog`
     // will be queued in `bucket` or nowhere.
@@ -44,6 +46,7 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
         // - only the bucket's queue and the cancel access the links of `sudog`, both under the bucket's lock.
         let Some(queue) = (unsafe { bucket.join(count, &sudog, order, limit) })? else { return Ok(()) };
         blocked.begin();
+        mutex_wait.begin(&sudog.wait);
         let guard = AbandonOnPanic { bucket, count, sudog: &sudog };
         let look = |parker: &Parker| stand_by(&|| parker.is_ready());
         let parked = sudog.g.park_standing_by(limit.deadline, || drop(queue), look);

@@ -55,6 +55,7 @@ mod counted_lock;
 mod future;
 #[cfg(sudog_loom)]
 mod model_lock;
+pub(crate) mod mutex_wait;
 mod notify_list;
 pub mod queue;
 pub(crate) mod sudog;

@@ -285,6 +285,12 @@ impl Pool {
     }
 }
 
+/// Returns the number of calls of [`blocking`] and [`compute`] that run on a thread.
+#[cfg(feature = "metrics")]
+pub(crate) fn calls_that_run() -> usize {
+    [&BLOCKING, &COMPUTE].map(|pool| pool.lock()).iter().map(|state| state.threads - state.idle).sum()
+}
+
 /// Returns the number of threads that exist for the calls of [`blocking`] and [`compute`], idle threads included.
 pub(crate) fn threads() -> usize {
     BLOCKING.lock().threads + COMPUTE.lock().threads

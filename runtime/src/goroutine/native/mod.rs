@@ -19,6 +19,7 @@ mod fibre;
 mod fork;
 mod locals;
 mod mains;
+pub(crate) mod metrics;
 pub(crate) mod netpoll;
 mod run;
 mod sched;
@@ -41,6 +42,8 @@ pub use builder::{Builder, JoinHandle, Placement};
 pub use exit::{Goexit, OnPanic};
 pub use fibre::current::{on_goroutine, without_switching};
 pub use locals::LocalKey;
+#[cfg(feature = "metrics")]
+pub use metrics::{Histogram, Metrics, WorkerMetrics, metrics};
 pub use run::run;
 pub use sched::dump::{Dump, dump};
 pub use sched::report::{GoroutineGroup, GoroutineInfo, GoroutineState};

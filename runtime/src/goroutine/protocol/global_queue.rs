@@ -43,6 +43,12 @@ impl<W: Copy> GlobalQueue<W> {
         self.len.load(Ordering::Relaxed) == 0
     }
 
+    /// Returns the number of queued works. A hint, as `is_empty` is.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
     /// Takes the share of one of `workers` workers: at least one piece of work, if there is any, and at most `most`.
     pub(crate) fn pop(&self, most: usize, workers: usize) -> impl Iterator<Item = W> + use<W> {
         let mut works = self.works.lock();

@@ -45,6 +45,7 @@ use crate::goroutine::native::coop::Budget;
 use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
 use crate::goroutine::native::locals::{self, Locals};
 use crate::goroutine::native::mains;
+use crate::goroutine::native::metrics::counters::Readied;
 use crate::goroutine::native::sched::dump;
 use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
@@ -93,6 +94,8 @@ pub(crate) struct Fibre {
     pub(crate) observed: Cell<bool>,
     /// True if goroutines that this goroutine starts stay on the same worker: see `together`.
     pub(crate) together: Cell<bool>,
+    /// Written by the fibre's worker only.
+    pub(crate) readied: Readied,
     timer: Cell<u32>,
     /// The work that a spare fibre runs when resumed. None: the fibre ends.
     pub(crate) work: Cell<Option<Work>>,
@@ -221,6 +224,7 @@ impl Fibre {
             wait: Cell::new(Wait::NONE),
             created_at: Cell::new(None),
             locals: Cell::new(None),
+            readied: Readied::new(),
         };
         // SAFETY: the header has room and alignment for a fibre, and nothing else uses the header.
         unsafe { place.write(fibre) };

@@ -305,6 +305,19 @@ impl Sched {
         made.saturating_sub(ended) as usize
     }
 
+    /// Returns the number of goroutines and tasks of this scheduler that have been made.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn created(&self) -> u64 {
+        let made = self.workers().map(|w| w.made.load(Ordering::Relaxed)).sum::<u64>();
+        made + self.made.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of pieces of work in the global queue.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn global_work(&self) -> usize {
+        self.global.len()
+    }
+
     /// Sums up the searches of all workers.
     pub(crate) fn searches(&self) -> Searches {
         let sum = |number: fn(&Worker) -> &AtomicU64| self.workers().map(|w| number(w).load(Ordering::Relaxed)).sum();

@@ -165,6 +165,9 @@ impl Worker {
         } else {
             self.has_own_work(now) || self.is_enabled()
         };
+        if !work {
+            self.counters.count_sleep();
+        }
         let woken = if work {
             sched.idle.abort(&self.sleeper, searching)
         } else if let Some(holder) = netpoll::Holder::take() {
@@ -231,6 +234,7 @@ impl Worker {
                     continue;
                 }
                 if self.steal_from(victim, seen.tail) {
+                    self.counters.count_steal();
                     return Some(Found::Work);
                 }
                 // All the work that was seen then is gone.

@@ -20,6 +20,8 @@ use std::sync::PoisonError;
 
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fork;
+#[cfg(feature = "metrics")]
+use crate::goroutine::native::metrics::schedtrace::SchedTrace;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::clock::{self, TICK};
 use crate::goroutine::native::sched::cycle::Looks;
@@ -78,10 +80,14 @@ fn watch() {
     let mut turns: HashMap<usize, Turn> = HashMap::new();
     let mut stalls = Reports::default();
     let mut looks = Looks::default();
+    #[cfg(feature = "metrics")]
+    let mut trace = SchedTrace::new();
     let mut quiet = 0;
     loop {
         let now = system::now();
         clock::refresh(now);
+        #[cfg(feature = "metrics")]
+        trace.tick(now);
         alarms::supervise(now);
         let next_look = looks.tick(now);
         let scheds = Sched::all();
@@ -143,6 +149,8 @@ fn watch() {
             0 | 1 => Some(TICK),
             _ => {
                 let looks = alarms::next_look(now).into_iter().chain(next_look);
+                #[cfg(feature = "metrics")]
+                let looks = looks.chain(trace.next());
                 let look = looks.min().map(|look| look.saturating_duration_since(now));
                 look.or_else(|| is_going_off.then_some(TICK))
             }

@@ -38,6 +38,7 @@ use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::locals;
+use crate::goroutine::native::metrics::counters::{Counters, Length};
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::dump;
 use crate::goroutine::native::sched::ids;
@@ -106,6 +107,7 @@ pub(crate) struct Worker {
     pub(crate) population: AtomicU32,
     /// True while the worker has no work, and looks for work or sleeps. Written by the owner only.
     pub(crate) looking: CachePadded<AtomicBool>,
+    pub(crate) counters: Counters,
     pub(crate) own: CachePadded<Own>,
 }
 
@@ -147,9 +149,10 @@ pub(crate) struct Own {
     pub(crate) dump: dump::Progress,
 }
 
-// SAFETY: `own` is touched by the worker's thread only (and read by the deadlock report, while no worker can wake):
-// every method that uses `own` is called by that thread, through `current::worker()`, a fibre that runs, or the
-// worker's loop. The other fields are made for many threads.
+// SAFETY: `own` is touched by the worker's thread only (and read by the deadlock report, while no worker can wake; and
+// `metrics` reads the length of `own.run_queue`, an atomic): every method that uses `own` is called by that thread,
+// through `current::worker()`, a fibre that runs, or the worker's loop. The other fields are made for many threads.
+// Of `counters`, the one cell is touched by the worker's thread only.
 unsafe impl Sync for Worker {}
 // SAFETY: a worker is handed over to the thread that becomes the owner at a time when no other thread uses `own`. The
 // other fields are made for many threads.
@@ -177,16 +180,23 @@ pub(crate) enum Chosen {
 pub(crate) struct FibreQueue {
     first: Cell<Option<&'static Fibre>>,
     last: Cell<Option<&'static Fibre>>,
+    length: Length,
 }
 
 impl FibreQueue {
     pub(crate) const fn new() -> Self {
-        Self { first: Cell::new(None), last: Cell::new(None) }
+        Self { first: Cell::new(None), last: Cell::new(None), length: Length::new() }
     }
 
     #[inline]
     fn is_empty(&self) -> bool {
         self.first.get().is_none()
+    }
+
+    /// Returns the number of fibres. May be called by any thread.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn len(&self) -> usize {
+        self.length.get() as usize
     }
 
     /// Returns the fibre that `pop` would take.
@@ -197,6 +207,7 @@ impl FibreQueue {
 
     #[inline]
     pub(crate) fn push(&self, fibre: &'static Fibre) {
+        self.length.grow();
         fibre.next.set(None);
         match self.last.replace(Some(fibre)) {
             Some(last) => last.next.set(Some(fibre)),
@@ -207,6 +218,7 @@ impl FibreQueue {
     /// Moves all fibres of another queue in front of the fibres of this queue.
     pub(crate) fn prepend(&self, others: &Self) {
         let (first, Some(last)) = (others.first.take(), others.last.take()) else { return };
+        self.length.add(&others.length);
         last.next.set(self.first.replace(first));
         if last.next.get().is_none() {
             self.last.set(Some(last));
@@ -216,6 +228,7 @@ impl FibreQueue {
     #[inline]
     pub(crate) fn pop(&self) -> Option<&'static Fibre> {
         let first = self.first.get()?;
+        self.length.shrink();
         let next = first.next.get();
         self.first.set(next);
         if next.is_none() {
@@ -245,6 +258,7 @@ impl Worker {
             ended: AtomicU64::new(0),
             population: AtomicU32::new(0),
             looking: CachePadded::new(AtomicBool::new(false)),
+            counters: Counters::new(),
             own: CachePadded::new(Own {
                 next: Cell::new(None),
                 run_queue: FibreQueue::new(),
@@ -325,6 +339,7 @@ impl Worker {
     #[inline]
     pub(crate) fn resume(&'static self, fibre: &'static Fibre) {
         fibre.state.set(State::Running);
+        self.counters.runs(&fibre.readied);
         current::resume(fibre);
         if !fibre.usual && fibre.state.get() == State::Spare {
             self.forget(fibre);
@@ -562,6 +577,7 @@ impl Worker {
     pub(crate) fn set_queued(&self, fibre: &'static Fibre, why: ParkResult) {
         fibre.unparked.set(why);
         fibre.state.set(State::Queued);
+        self.counters.is_readied(&fibre.readied);
         if fibre.observed.get() {
             self.stall.is_queued();
         }
