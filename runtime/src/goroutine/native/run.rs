@@ -11,6 +11,7 @@
 
 use crate::shim::system::atomic::{AtomicU32, Ordering};
 use crate::shim::system::thread;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
@@ -21,6 +22,7 @@ use crate::goroutine::native::mains::{MAINS, as_main};
 use crate::goroutine::native::sched::deadlock;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::sysmon;
+use crate::goroutine::protocol::runq::Work;
 use crate::sema;
 
 /// Runs `main` as a goroutine, and returns its result.
@@ -94,19 +96,25 @@ pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<j
         // neither `main` nor `result` before.
         unsafe { main_goroutine(shared.0) };
     };
-    let sched = Sched::process();
-    sysmon::look_at_rest(deadlock::look);
-    sched.count_made();
     // SAFETY: the closure and the values that it refers to are `Send`; `frame` outlives the goroutine, as this function
     // returns only when the goroutine has released the permit.
-    sched.submit(unsafe { job::pack_unchecked(body, Some(as_main(details)), None) });
+    let work = unsafe { job::pack_unchecked(body, Some(as_main(details)), None) };
     // SAFETY: `frame` is a local of this function, so `done` is alive; a semaphore is shared by design.
-    sema::semacquire(unsafe { &(*place).done });
+    start_and_wait(work, unsafe { &(*place).done });
     // SAFETY: the main goroutine has ended, so this thread alone uses the frame.
     match unsafe { (*place).result.take() }.expect("the main goroutine has ended") {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
     }
+}
+
+/// Starts the main goroutine, and waits for the permit that says that the goroutine has ended.
+fn start_and_wait(main: Work, done: &AtomicU32) {
+    let sched = Sched::process();
+    sysmon::look_at_rest(deadlock::look);
+    sched.count_made();
+    sched.submit(main);
+    sema::semacquire(done);
 }
 
 /// A pointer to the caller's frame, which the closure of the main goroutine captures.
@@ -126,14 +134,29 @@ unsafe fn main_goroutine<F: FnOnce() -> T, T>(frame: *mut Frame<F, T>) {
     // SAFETY: by the contract of `main_goroutine`, `frame` is alive, and `main` is this goroutine's alone.
     let main = unsafe { (*frame).main.take() }.expect("run once");
     let outcome = catch_unwind(AssertUnwindSafe(main));
-    if matches!(&outcome, Err(payload) if payload.is::<Goexit>()) {
-        MAINS.exited.fetch_add(1, Ordering::Relaxed);
-        MAINS.running.fetch_sub(1, Ordering::Relaxed);
+    if matches!(&outcome, Err(payload) if exits(&**payload)) {
         return;
     }
     // SAFETY: by the contract of `main_goroutine`, `frame` is alive, and `result` is this goroutine's alone.
     unsafe { (*frame).result = Some(outcome) };
-    let fibre = current::fibre().expect("the main goroutine runs on a fibre");
     // SAFETY: `frame` is alive, by the contract of `main_goroutine`; this takes only the address of a field.
-    fibre.caller.set(NonNull::new(unsafe { &raw mut (*frame).done }));
+    has_result(unsafe { &raw mut (*frame).done });
+}
+
+/// Returns whether the main goroutine has called `goexit`. If so, counts that.
+#[cold]
+fn exits(payload: &(dyn Any + Send)) -> bool {
+    let exits = payload.is::<Goexit>();
+    if exits {
+        MAINS.exited.fetch_add(1, Ordering::Relaxed);
+        MAINS.running.fetch_sub(1, Ordering::Relaxed);
+    }
+    exits
+}
+
+/// Has the fibre of the main goroutine, which calls this, release the permit for its caller once the goroutine has
+/// ended.
+fn has_result(done: *mut AtomicU32) {
+    let fibre = current::fibre().expect("the main goroutine runs on a fibre");
+    fibre.caller.set(NonNull::new(done));
 }
