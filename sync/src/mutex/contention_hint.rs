@@ -20,6 +20,10 @@ struct ContentionHint {
     held_streak: Cell<u32>,
     /// The time at which a contender of this thread last read the clock as it waited.
     turns_from: Cell<Option<Instant>>,
+    /// The number of yields to leave out, as the last yields have cost a slice: see [`yield_processor`].
+    yields_to_skip: Cell<u32>,
+    /// The number of yields that were left out after the last yield that has cost a slice; 0 if the last yield was cheap.
+    skipped: Cell<u32>,
     /// The number of further writes that must meet no other thread until the next write is expected to meet none. The
     /// top bit is the flag [`LOOKS_FIRST`].
     writes_in_turn: Cell<u32>,
@@ -31,6 +35,8 @@ system::thread_local! {
             contended: Cell::new(false),
             held_streak: Cell::new(0),
             turns_from: Cell::new(None),
+            yields_to_skip: Cell::new(0),
+            skipped: Cell::new(0),
             writes_in_turn: Cell::new(0),
         }
     };
@@ -211,8 +217,36 @@ fn yield_after<P: Policy>(streak: u32, state: State) {
     if G::is_goroutine() {
         safepoint();
     } else if matches!(P::STRATEGY, SpinStrategy::Successor { .. }) && streak.is_multiple_of(interval) {
-        G::yield_now();
+        yield_processor();
     }
+}
+
+/// A yield that takes longer has given the processor to another program for a slice of the system's.
+const SLICE: Duration = Duration::from_micros(500);
+/// The most yields in a row that are left out. Twice as many, and more, give little throughput and cost long waits: see
+/// `docs/journal/busy-neighbours.md`.
+const MOST_SKIPPED: u32 = 3;
+
+/// Returns the number of yields to leave out after a yield that took `time`. `before` is the number after the last yield.
+fn yields_to_skip(before: u32, time: Duration) -> u32 {
+    if time > SLICE { (2 * before + 1).min(MOST_SKIPPED) } else { 0 }
+}
+
+/// Yields the calling thread's processor, unless the last yields have cost a slice. Beside a busy program, a thread that
+/// yields at each interval would use the mutex for some ten microseconds of each slice.
+fn yield_processor() {
+    HINT.with(|hint| {
+        let left = hint.yields_to_skip.get();
+        if left > 0 {
+            hint.yields_to_skip.set(left - 1);
+            return;
+        }
+        let begun = system::now();
+        G::yield_now();
+        let skipped = yields_to_skip(hint.skipped.get(), system::now().saturating_duration_since(begun));
+        hint.skipped.set(skipped);
+        hint.yields_to_skip.set(skipped);
+    });
 }
 
 #[cfg(all(test, not(sudog_loom)))]
@@ -238,6 +272,18 @@ mod tests {
             assert_eq!(TurnsHint::new(turns, Some(Duration::from_nanos(500) * turns)), BESIDE_SLEEPERS);
             assert_eq!(TurnsHint::new(turns, None), TurnsHint::NONE);
         }
+    }
+
+    #[test]
+    fn yields_that_cost_a_slice_are_left_out() {
+        let (cheap, dear) = (SLICE, SLICE + Duration::from_nanos(1));
+        let after = |times: &[Duration]| times.iter().fold(0, |before, &time| yields_to_skip(before, time));
+        assert_eq!(after(&[cheap]), 0);
+        assert_eq!(after(&[dear]), 1);
+        assert_eq!(after(&[dear, dear]), 3);
+        assert_eq!(after(&[dear, dear, dear]), 3);
+        assert_eq!(after(&[dear, dear, cheap]), 0);
+        assert_eq!(after(&[dear, dear, cheap, dear]), 1);
     }
 
     #[test]
