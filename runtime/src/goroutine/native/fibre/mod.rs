@@ -79,6 +79,7 @@ pub(crate) struct Fibre {
     pub(crate) unparked: Cell<ParkResult>,
     /// True if a `ready` has come while the goroutine was not parked, for instance after a deadline.
     pub(crate) token: Cell<bool>,
+    pub(crate) readied: Readied,
     /// The tail of the worker's ring when the fibre came into the run queue: see `Ring::holds_older_than`.
     pub(crate) behind: Cell<u16>,
     /// The budget left to the futures of the poll that runs here: see [`coop`](crate::goroutine::native::coop).
@@ -94,8 +95,6 @@ pub(crate) struct Fibre {
     pub(crate) observed: Cell<bool>,
     /// True if goroutines that this goroutine starts stay on the same worker: see `together`.
     pub(crate) together: Cell<bool>,
-    /// Written by the fibre's worker only.
-    pub(crate) readied: Readied,
     timer: Cell<u32>,
     /// The work that a spare fibre runs when resumed. None: the fibre ends.
     pub(crate) work: Cell<Option<Work>>,

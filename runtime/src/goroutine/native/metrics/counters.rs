@@ -9,7 +9,7 @@ pub(crate) use off::{Counters, Length, Readied};
 #[cfg(feature = "metrics")]
 mod on {
     use std::cell::Cell;
-    use std::time::Duration;
+    use std::ptr;
 
     use crate::Instant;
     use crate::goroutine::native::metrics::histogram::Recorded;
@@ -21,34 +21,30 @@ mod on {
     /// `gTrackingPeriod`.
     const SAMPLED: u32 = 8;
 
-    /// The nanoseconds of a unit in which [`Readied`] stores a time.
-    const UNIT: u32 = 32;
+    /// The greatest number of latencies that a worker measures at a time.
+    const MEASURED: usize = 8;
 
     /// The counts of a worker. Written by the worker's thread only.
     pub(crate) struct Counters {
-        /// The time when the worker was made.
-        began: Instant,
         /// The number of times that the worker has stolen work from another worker.
         pub(in crate::goroutine::native::metrics) steals: AtomicU64,
         /// The number of times that the worker has gone to sleep.
         pub(in crate::goroutine::native::metrics) sleeps: AtomicU64,
         /// The times from the moment when a goroutine was readied to the moment when the goroutine ran.
         pub(in crate::goroutine::native::metrics) latencies: Recorded,
+        /// The goroutines whose latency is measured, by the addresses of their [`Readied`], with the times at which they were
+        /// readied.
+        measured: [Cell<Option<(usize, Instant)>>; MEASURED],
     }
 
     impl Counters {
-        pub(crate) fn new() -> Self {
+        pub(crate) const fn new() -> Self {
             Self {
-                began: system::now(),
                 steals: AtomicU64::new(0),
                 sleeps: AtomicU64::new(0),
                 latencies: Recorded::new(),
+                measured: [const { Cell::new(None) }; MEASURED],
             }
-        }
-
-        /// Returns the number of units since the worker was made, modulo 2^32.
-        fn units(&self) -> u32 {
-            (system::now().saturating_duration_since(self.began).as_nanos() / u128::from(UNIT)) as u32
         }
 
         #[inline]
@@ -65,28 +61,47 @@ mod on {
         #[inline]
         pub(crate) fn is_readied(&self, readied: &Readied) {
             if self.latencies.is_sample(SAMPLED) {
-                readied.0.set(self.units().max(1));
+                self.measure(readied);
+            }
+        }
+
+        /// Begins to measure a latency, unless too many are measured already.
+        #[cold]
+        fn measure(&self, readied: &Readied) {
+            if let Some(free) = self.measured.iter().find(|place| place.get().is_none()) {
+                free.set(Some((ptr::from_ref(readied).addr(), system::now())));
+                readied.0.set(true);
             }
         }
 
         /// Notes that a goroutine of this worker runs.
         #[inline]
         pub(crate) fn runs(&self, readied: &Readied) {
-            let at = readied.0.take();
-            if at != 0 {
-                let units = self.units().wrapping_sub(at);
-                self.latencies.record(Duration::from_nanos(u64::from(units) * u64::from(UNIT)));
+            if readied.0.get() {
+                self.record(readied);
+            }
+        }
+
+        #[cold]
+        fn record(&self, readied: &Readied) {
+            readied.0.set(false);
+            for place in &self.measured {
+                if let Some((measured, at)) = place.get()
+                    && measured == ptr::from_ref(readied).addr()
+                {
+                    place.set(None);
+                    self.latencies.record(system::now().saturating_duration_since(at));
+                }
             }
         }
     }
 
-    /// The time at which a goroutine was readied, in [`UNIT`]s since the goroutine's worker was made; 0 if the latency is
-    /// not measured. A latency is measured modulo 137 seconds.
-    pub(crate) struct Readied(Cell<u32>);
+    /// True if the goroutine has been readied, and the goroutine's latency is measured. A byte: a fibre has no room for more.
+    pub(crate) struct Readied(Cell<bool>);
 
     impl Readied {
         pub(crate) const fn new() -> Self {
-            Self(Cell::new(0))
+            Self(Cell::new(false))
         }
     }
 

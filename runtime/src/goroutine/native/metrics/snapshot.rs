@@ -77,7 +77,7 @@ pub struct WorkerMetrics {
 /// Goroutines in a bubble of [`synctest`](crate::goroutine::synctest) are not counted.
 ///
 /// The price of the feature: six instructions for each switch; two looks at the clock for each wait for a lock, and for
-/// one in eight goroutines that are readied; and 128 bytes for each goroutine.
+/// one in eight goroutines that are readied.
 ///
 /// # Examples
 ///

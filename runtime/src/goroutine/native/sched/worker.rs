@@ -152,7 +152,7 @@ pub(crate) struct Own {
 // SAFETY: `own` is touched by the worker's thread only (and read by the deadlock report, while no worker can wake; and
 // `metrics` reads the length of `own.run_queue`, an atomic): every method that uses `own` is called by that thread,
 // through `current::worker()`, a fibre that runs, or the worker's loop. The other fields are made for many threads.
-// Of `counters`, the one cell is touched by the worker's thread only.
+// Of `counters`, the cells are touched by the worker's thread only.
 unsafe impl Sync for Worker {}
 // SAFETY: a worker is handed over to the thread that becomes the owner at a time when no other thread uses `own`. The
 // other fields are made for many threads.

@@ -47,8 +47,8 @@ pub(crate) mod memory;
 /// other builds.)
 pub(crate) const DEFAULT_SIZE: usize =
     if cfg!(all(debug_assertions, target_pointer_width = "64", not(test))) { 2 << 20 } else { 256 << 10 };
-/// The bytes of [`PooledStack::header`]. A multiple of 128, as the stack begins below.
-pub(crate) const HEADER: usize = if cfg!(feature = "metrics") { 384 } else { 256 };
+/// The bytes of [`PooledStack::header`].
+pub(crate) const HEADER: usize = 256;
 /// The alignment of [`PooledStack::header`].
 pub(crate) const HEADER_ALIGN: usize = 64;
 
