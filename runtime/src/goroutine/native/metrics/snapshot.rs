@@ -44,7 +44,7 @@ pub struct Metrics {
     /// semaphore table, in waits that have ended. Go: `/sync/mutex/wait/total:seconds`.
     pub mutex_wait: Duration,
     /// The times from the moment when a goroutine was readied to the moment when the goroutine ran, of one in eight, as
-    /// in Go. Without the times of goroutines that have not begun, and of those that were readied by another worker
+    /// in Go, and of eight of a worker at a time. Without the times of goroutines that have not begun, and of those that were readied by another worker
     /// until their worker noticed. Go: `/sched/latencies:seconds`.
     pub latencies: Histogram,
     /// Each worker, by its index. Workers start when there is work for them.
@@ -76,7 +76,7 @@ pub struct WorkerMetrics {
 ///
 /// Goroutines in a bubble of [`synctest`](crate::goroutine::synctest) are not counted.
 ///
-/// The price of the feature: six instructions for each switch; two looks at the clock for each wait for a lock, and for
+/// The price of the feature: four instructions for each switch; two looks at the clock for each wait for a lock, and for
 /// one in eight goroutines that are readied.
 ///
 /// # Examples
