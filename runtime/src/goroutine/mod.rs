@@ -59,7 +59,8 @@
 //! the goroutine's stack. Slow.
 //!
 //! `SUDOG_DEBUG`: `schedtrace=1000` prints a line about the scheduler on standard error every 1000 ms, as Go's
-//! `GODEBUG=schedtrace` does. Only in builds with the feature `metrics`; any other value ends the process there.
+//! `GODEBUG=schedtrace` does. An empty value prints nothing; any other value ends the process. Only builds with the feature
+//! `metrics` read this variable.
 //!
 //! `SUDOG_MAXPROCS`: the number of workers, as [`set_max_procs`] sets it. The default is the number of processors, or
 //! the number that the cgroup's quota allows; but at least two on a system with two processors or more. Any value that

@@ -79,6 +79,7 @@ pub(crate) struct Fibre {
     pub(crate) unparked: Cell<ParkResult>,
     /// True if a `ready` has come while the goroutine was not parked, for instance after a deadline.
     pub(crate) token: Cell<bool>,
+    /// The mark of a goroutine whose latency is measured. Written by the fibre's worker only.
     pub(crate) readied: Readied,
     /// The tail of the worker's ring when the fibre came into the run queue: see `Ring::holds_older_than`.
     pub(crate) behind: Cell<u16>,
