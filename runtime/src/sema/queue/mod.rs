@@ -14,8 +14,8 @@
 //! waiter that times out or is cancelled leaves in O(1) in all three kinds; but in O(log m) if its node in the treap
 //! must be removed, too.
 //!
-//! `docs/mutex.md` has the cost of each queue on a real machine, as measured by the laboratory's `semtable --queue` and
-//! `collide`.
+//! `docs/journal/queues-of-a-bucket.md` has the cost of each queue on a real machine, as measured by the laboratory's
+//! `semtable --queue` and `collide`.
 //!
 //! # Examples
 //!
