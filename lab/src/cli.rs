@@ -216,6 +216,14 @@ impl Command {
     }
 }
 
+/// Parses a command line whose words `text` contains, and renders the error if there is one.
+#[cfg(unix)]
+pub fn parse_words(text: &str) {
+    if let Err(error) = Cli::try_parse_from(std::iter::once("sudog-lab").chain(text.split_whitespace())) {
+        let _ = error.render().to_string();
+    }
+}
+
 /// Runs the command of the command line.
 pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
     let output = Output { json: cli.json };

@@ -30,6 +30,22 @@ mod targets;
 
 pub use self::cli::main;
 
+/// Gives a text to each parser of the laboratory, for the fuzz target `parsers`: to the parser of the command line, word
+/// by word, and to the parsers of the lines that commands read.
+#[doc(hidden)]
+#[cfg(unix)]
+pub fn parse_anything(text: &str) {
+    cli::parse_words(text);
+    for line in text.lines() {
+        study::trust::parse_line(line);
+        let _ = line.parse::<bench::versus_go::reading::Reading>();
+        let _ = line.parse::<compose::Composition>();
+        let _ = line.parse::<compose::LockSpec>();
+        let _ = options::duration(line);
+        let _ = options::seconds(line);
+    }
+}
+
 /// The names that the command line takes, for the tests of the command line.
 pub mod names {
     pub use crate::bench::syncbench::BenchName;

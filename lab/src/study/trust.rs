@@ -107,6 +107,12 @@ fn runs(path: &Path) -> Result<Vec<Run>, Failure> {
         .collect()
 }
 
+/// Parses a line as [`run`] does, for the fuzz target.
+#[cfg(unix)]
+pub fn parse_line(line: &str) {
+    let _ = parse(line);
+}
+
 fn parse(line: &str) -> Option<Run> {
     let record: Value = serde_json::from_str(line).ok()?;
     let lock = record.get("lock")?.as_str()?.to_owned();
