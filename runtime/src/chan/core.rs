@@ -151,7 +151,7 @@ impl<T> Core<T> {
             let age = age.unwrap_or_else(|| locked.ticket());
             // SAFETY: `peer` is a task, and this call has taken `peer` out of this channel's receivers, and has moved a
             // value to its slot.
-            unsafe { locked.hold(&peer, age) };
+            return Some(unsafe { locked.hold(peer, age) });
         }
         Some(peer)
     }

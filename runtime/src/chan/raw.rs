@@ -307,14 +307,14 @@ impl<'a> Locked<'a> {
     }
 
     /// Adds a peer, which is a task, to the waiters that are `Held`: the value in the peer's slot belongs to the
-    /// channel until the peer is polled. `ticket` is the age of the value.
+    /// channel until the peer is polled. `ticket` is the age of the value. Returns the peer.
     ///
     /// # Safety
     ///
     /// The peer is a task, and this owner of the lock has taken the peer out of the receivers of this channel, and has
     /// moved a value to the peer's slot.
     #[cold]
-    pub(super) unsafe fn hold(&mut self, peer: &Peer, ticket: u64) {
+    pub(super) unsafe fn hold(&mut self, peer: Peer, ticket: u64) -> Peer {
         let waiter = peer.waiter();
         waiter.outcome.set(Outcome::Held);
         waiter.ticket.set(ticket);
@@ -322,6 +322,7 @@ impl<'a> Locked<'a> {
         // the lock and has ended the hold (`release_held`).
         unsafe { self.raw.held.insert(waiter) };
         self.state = self.state.add_held();
+        peer
     }
 
     /// Takes a waiter out of the list of waiters that hold a value. The value in the waiter's slot no longer belongs to

@@ -164,7 +164,7 @@ fn bit(dir: Dir) -> usize {
     }
 }
 
-/// The word. The caller of a method gives the ordering.
+/// The word. The caller of a method gives the ordering, and is the place that the models name.
 pub(super) struct AtomicState(AtomicUsize);
 
 impl AtomicState {
@@ -173,16 +173,19 @@ impl AtomicState {
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(super) fn load(&self, order: Ordering) -> State {
         State(self.0.load(order))
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(super) fn store(&self, state: State, order: Ordering) {
         self.0.store(state.0, order);
     }
 
     #[inline(always)]
+    #[track_caller]
     pub(super) fn compare_exchange(&self, old: State, new: State, ok: Ordering, err: Ordering) -> Result<State, State> {
         self.0.compare_exchange(old.0, new.0, ok, err).map(State).map_err(State)
     }

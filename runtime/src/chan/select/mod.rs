@@ -168,9 +168,9 @@ fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Polled> {
 fn try_one(cases: &[CaseRef<'_>], index: u16) -> Option<Polled> {
     let case = &cases[usize::from(index)];
     let raw = case.channel.expect("only what can be ready is polled").raw();
-    let state = raw.glance();
+    let (state, capacity) = (raw.glance(), raw.capacity());
     let fails = match case.dir {
-        Dir::Send | Dir::Reserve => state.is_full_for_certain(raw.capacity()),
+        Dir::Send | Dir::Reserve => state.is_full_for_certain(capacity),
         Dir::Recv => state.is_empty_for_certain(),
     };
     if fails {
