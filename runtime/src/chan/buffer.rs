@@ -7,10 +7,10 @@ use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-use super::raw::MAX_LEN;
+use super::state::State;
 use crate::shim::Cell;
 
-/// A ring of values. The ring does not store the number of its values: the channel's word counts them (`raw.rs`).
+/// A ring of values. The ring does not store the number of its values: the channel's word counts them (`state.rs`).
 pub(super) struct Ring<T> {
     slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
     /// The index of the oldest value. Changed under the channel's lock.
@@ -23,7 +23,7 @@ impl<T> Ring<T> {
     /// Makes an empty ring. Returns `None` if `capacity` is too large, or there is not enough memory.
     pub(super) fn new(capacity: usize) -> Option<Self> {
         let mut slots = Vec::<UnsafeCell<MaybeUninit<T>>>::new();
-        if capacity > MAX_LEN || slots.try_reserve_exact(capacity).is_err() {
+        if capacity > State::MAX_LEN || slots.try_reserve_exact(capacity).is_err() {
             return None;
         }
         // SAFETY: `try_reserve_exact` has reserved room for `capacity` elements, and a `MaybeUninit` needs no

@@ -11,12 +11,8 @@
 //! code, and may drop another task that waits here. That drop waits for the task's `ready`, if the task has been taken
 //! out of its queue. By the rule above, the task is then still in its queue, or has been readied.
 
-use std::task::Waker;
-
 use super::core::Core;
-use super::raw::{CLOSED, Dir, Locked};
-use super::waiters::Outcome;
-use crate::g::ReadyBatch;
+use super::raw::{Dir, Locked, mark_all_ready};
 use crate::panics::Panics;
 
 /// The maximum number of waiters that `wake_some` takes out of their queues under one hold of the lock. The number is
@@ -27,8 +23,8 @@ impl<T> Core<T> {
     /// Closes the channel. Returns false if the channel is closed already.
     pub(super) fn close(&self) -> bool {
         let mut locked = self.raw.lock();
-        let first = locked.word & CLOSED == 0;
-        locked.word |= CLOSED;
+        let first = !locked.state.is_closed();
+        locked.state = locked.state.close();
         if !first {
             locked.unlock();
             return false;
@@ -48,7 +44,7 @@ fn wake_some(mut locked: Locked<'_>, panics: &mut Panics) -> bool {
     let mut peers = [const { None }; BATCH];
     let mut n = 0;
     while n < BATCH {
-        let mut of = |dir| locked.dequeue(dir, Outcome::Closed);
+        let mut of = |dir| locked.dequeue_closed(dir);
         let peer = of(Dir::Recv).or_else(|| of(Dir::Send)).or_else(|| of(Dir::Reserve));
         if peer.is_none() {
             break;
@@ -57,15 +53,7 @@ fn wake_some(mut locked: Locked<'_>, panics: &mut Panics) -> bool {
         n += 1;
     }
     locked.unlock();
-    let wakers: [Option<Waker>; BATCH] = {
-        let mut batch = ReadyBatch::new();
-        peers.map(|peer| {
-            // SAFETY: only this call has taken `peer` out, and `peer` has not been readied yet, so its waiter is still
-            // alive. `peer` is not used afterwards.
-            peer.and_then(|peer| unsafe { batch.mark_ready(peer.g()) })
-        })
-    };
-    for waker in wakers.into_iter().flatten() {
+    for waker in mark_all_ready(peers).into_iter().flatten() {
         panics.catch(|| waker.wake());
     }
     n == BATCH

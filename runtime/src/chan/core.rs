@@ -36,7 +36,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
 
 use super::buffer::{Node, Returned, Ring};
-use super::raw::{CLOSED, Dir, Locked, ONE, Peer, RECEIVERS, RESERVERS, Raw, SENDERS};
+use super::raw::{Dir, Locked, Peer, Raw};
 use super::waiters::{Outcome, Waiter};
 use crate::panics::Panics;
 use crate::shim::AtomicUsize;
@@ -107,7 +107,7 @@ impl<T> Core<T> {
     ///   value.
     #[inline]
     pub(super) unsafe fn offer(&self, locked: &mut Locked<'_>, from: *const T) -> Offer {
-        if locked.word & CLOSED != 0 {
+        if locked.state.is_closed() {
             return Offer::Closed;
         }
         // SAFETY: `locked` is the lock of this channel, and `from` has a value, by the contract of this function.
@@ -118,7 +118,7 @@ impl<T> Core<T> {
             // SAFETY: the lock is held, and `from` has a value, by the contract of this function. The ring has no more
             // values than `len`, so a slot is free.
             unsafe { self.ring.push(from) };
-            locked.word += ONE;
+            locked.state = locked.state.add_value();
             return Offer::Sent(None);
         }
         Offer::Full
@@ -134,7 +134,7 @@ impl<T> Core<T> {
     #[inline]
     unsafe fn hand_over(&self, locked: &mut Locked<'_>, from: *const T, age: Option<u64>) -> Option<Peer> {
         // SAFETY: the contract of `hand_over_some` is the contract of this function.
-        if locked.word & RECEIVERS == 0 { None } else { unsafe { self.hand_over_some(locked, from, age) } }
+        if locked.state.has_waiters(Dir::Recv) { unsafe { self.hand_over_some(locked, from, age) } } else { None }
     }
 
     /// # Safety
@@ -142,14 +142,16 @@ impl<T> Core<T> {
     /// The contract of `hand_over`.
     #[inline]
     unsafe fn hand_over_some(&self, locked: &mut Locked<'_>, from: *const T, age: Option<u64>) -> Option<Peer> {
-        let peer = locked.dequeue(Dir::Recv, Outcome::Done)?;
+        // SAFETY: the next statement moves a value of this channel's type to the receiver's slot.
+        let peer = unsafe { locked.dequeue_to_serve(Dir::Recv) }?;
         // SAFETY: the peer has room for a value of this channel's type, and touches its slot only after its wake-up.
         // `from` has a value, by the contract of `hand_over`. The slots of two different waiters do not overlap.
         unsafe { ptr::copy_nonoverlapping(from, peer.slot().cast(), 1) };
         if peer.is_task() {
             let age = age.unwrap_or_else(|| locked.ticket());
-            // SAFETY: `peer` is a receiver that this call has taken out of its queue, and has not woken yet.
-            unsafe { locked.hold(peer, age) };
+            // SAFETY: `peer` is a task, and this call has taken `peer` out of this channel's receivers, and has moved a
+            // value to its slot.
+            return Some(unsafe { locked.hold(peer, age) });
         }
         Some(peer)
     }
@@ -162,7 +164,7 @@ impl<T> Core<T> {
     /// - `to` has room for a value. If this returns `Got`, `to` has a value.
     #[inline]
     pub(super) unsafe fn take(&self, locked: &mut Locked<'_>, to: *mut T) -> Take {
-        if locked.state().len() > 0 {
+        if locked.state.len() > 0 {
             if self.returned.is_empty() {
                 // SAFETY: the lock is held, and `to` has room, by the contract of this function. `len` counts the
                 // values in the ring and the returned values. There are no returned values, so the ring has a value.
@@ -172,14 +174,15 @@ impl<T> Core<T> {
                 // function.
                 unsafe { self.returned.pop(to) };
             }
-            locked.word -= ONE;
+            locked.state = locked.state.remove_value();
             return Take::Got(self.refill(locked));
         }
-        if locked.word & CLOSED != 0 {
+        if locked.state.is_closed() {
             // SAFETY: `locked` is the lock of this channel, and `to` has room, by the contract of this function.
             return unsafe { self.take_at_the_end(locked, to) };
         }
-        if let Some(peer) = locked.dequeue(Dir::Send, Outcome::Done) {
+        // SAFETY: the next statement moves the value out of the sender's slot.
+        if let Some(peer) = unsafe { locked.dequeue_to_serve(Dir::Send) } {
             // SAFETY: the peer has a value of this channel's type, and treats the value as moved out once the peer has
             // been woken. `to` has room, by the contract of this function. The slots of two different waiters do not
             // overlap.
@@ -211,12 +214,12 @@ impl<T> Core<T> {
     /// the ring; a reserver gets a place. The caller must wake the returned peer.
     #[inline]
     pub(super) fn refill(&self, locked: &mut Locked<'_>) -> Option<Peer> {
-        if locked.word & (SENDERS | RESERVERS) == 0 { None } else { self.refill_some(locked) }
+        if locked.state.wants_room() { self.refill_some(locked) } else { None }
     }
 
     #[inline(never)]
     fn refill_some(&self, locked: &mut Locked<'_>) -> Option<Peer> {
-        if locked.word & CLOSED != 0 {
+        if locked.state.is_closed() {
             return None;
         }
         let first = locked.first_to_send();
@@ -224,15 +227,17 @@ impl<T> Core<T> {
         // Try the second queue too, in case all waiters of the first queue have been claimed elsewhere.
         [first, second].into_iter().find_map(|dir| {
             if dir == Dir::Reserve {
-                let peer = locked.has_place().then(|| locked.dequeue(dir, Outcome::Done))??;
+                // SAFETY: the next statement reserves a place for the reserver.
+                let peer = locked.has_place().then(|| unsafe { locked.dequeue_to_serve(dir) })??;
                 locked.reserve(true);
                 return Some(peer);
             }
-            let peer = locked.has_room().then(|| locked.dequeue(dir, Outcome::Done))??;
+            // SAFETY: the next statement moves the value out of the sender's slot.
+            let peer = locked.has_room().then(|| unsafe { locked.dequeue_to_serve(dir) })??;
             // SAFETY: the lock is held, and there is room. The peer has a value, and treats the value as moved out once
             // the peer has been woken. No receiver waits, because there is a sender with a value.
             unsafe { self.ring.push(peer.slot().cast()) };
-            locked.word += ONE;
+            locked.state = locked.state.add_value();
             Some(peer)
         })
     }
@@ -247,7 +252,7 @@ impl<T> Core<T> {
     /// - The caller has a reserved place. This call ends the reservation.
     pub(super) unsafe fn send_reserved(&self, locked: &mut Locked<'_>, from: *const T) -> (Offer, Option<Peer>) {
         locked.reserve(false);
-        if locked.word & CLOSED != 0 {
+        if locked.state.is_closed() {
             return (Offer::Closed, None);
         }
         // SAFETY: `locked` is the lock of this channel, and `from` has a value, by the contract of this function.
@@ -263,7 +268,7 @@ impl<T> Core<T> {
         // SAFETY: the lock is held, and `from` has a value, by the contract of this function. The reserved place
         // guarantees a free slot in the ring.
         unsafe { self.ring.push(from) };
-        locked.word += ONE;
+        locked.state = locked.state.add_value();
         (Offer::Sent(None), None)
     }
 
@@ -276,9 +281,7 @@ impl<T> Core<T> {
         locked.unlock();
         if let Some(next) = next {
             crate::shim::mark("a place that is given up goes to the next sender");
-            // SAFETY: this call has taken `next` out of its queue, wakes `next` once, and does not use `next`
-            // afterwards.
-            unsafe { next.wake() };
+            next.wake();
         }
     }
 
@@ -292,7 +295,7 @@ impl<T> Core<T> {
         let ticket = locked.ticket();
         // SAFETY: the lock is held, and `from` has a value, by the contract of this function.
         unsafe { self.returned.insert(node, from, ticket) };
-        locked.word += ONE;
+        locked.state = locked.state.add_value();
     }
 
     /// Finishes the receive of a task that was readied. If the task holds a value in the slot `to`, the task owns that
@@ -335,15 +338,13 @@ impl<T> Core<T> {
         if let Some(peer) = unsafe { self.hand_over(&mut locked, from, Some(ticket)) } {
             crate::shim::mark("a value that is given back goes to the next receiver");
             locked.unlock();
-            // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
-            // afterwards.
-            unsafe { peer.wake() };
+            peer.wake();
         } else {
             crate::shim::mark("a value that is given back stays in the channel");
             // SAFETY: the lock is held. `from` has the value that the task held, and this waiter does not use the value
             // any more.
             unsafe { self.returned.insert(node, from, ticket) };
-            locked.word += ONE;
+            locked.state = locked.state.add_value();
             locked.unlock();
         }
     }
@@ -359,9 +360,7 @@ impl<T> Core<T> {
             locked.unlock();
             let Take::Got(peer) = taken else { break };
             if let Some(peer) = peer {
-                // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
-                // afterwards.
-                panics.catch(|| unsafe { peer.wake() });
+                panics.catch(|| peer.wake());
             }
             // SAFETY: after `Got` there is a value, and this drops the value once.
             panics.catch(|| unsafe { value.assume_init_drop() });

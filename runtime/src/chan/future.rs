@@ -299,9 +299,7 @@ impl<T> Receiving<T> {
                         // SAFETY: after `Got` the slot has a value, which is read once.
                         let value = unsafe { self.slot().read() };
                         if let Some(peer) = peer {
-                            // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use
-                            // `peer` afterwards.
-                            unsafe { peer.wake() };
+                            peer.wake();
                         }
                         return Poll::Ready(Some(value));
                     }
@@ -410,9 +408,7 @@ impl<'a, P: SendPort> SendFuture<'a, P> {
             Offer::Sent(peer) => {
                 // SAFETY: `send_reserved` has moved the value out of the slot.
                 unsafe { self.slot.is_gone() };
-                // SAFETY: `send_reserved` has taken `peer` and `next` out of their queues. Both are woken once, and not
-                // used afterwards.
-                unsafe { wake_all([peer, next]) };
+                wake_all([peer, next]);
             }
             Offer::Closed => {}
             Offer::Full => unreachable!("it had a place"),
@@ -443,9 +439,7 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
                         unsafe { this.slot.is_gone() };
                         this.wait.stage.set(Stage::Over);
                         if let Some(peer) = peer {
-                            // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use
-                            // `peer` afterwards.
-                            unsafe { peer.wake() };
+                            peer.wake();
                         }
                         return this.over();
                     }

@@ -48,6 +48,7 @@ mod raw;
 mod recv;
 mod select;
 mod send;
+mod state;
 #[cfg(all(unix, not(sudog_loom)))]
 mod timer;
 mod waiters;

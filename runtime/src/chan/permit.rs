@@ -75,9 +75,7 @@ impl<'a, P: SendPort> Permit<'a, P> {
         };
         locked.unlock();
         let Offer::Sent(peer) = offer else { return P::sent(Err(ManuallyDrop::into_inner(value))) };
-        // SAFETY: `send_reserved` has taken `peer` and `next` out of their queues. Both are woken once, and not used
-        // afterwards.
-        unsafe { wake_all([peer, next]) };
+        wake_all([peer, next]);
         P::sent(Ok(()))
     }
 }

@@ -1,11 +1,4 @@
-//! The untyped part of a channel: a lock, the state in the lock's word, and three queues of waiters.
-//!
-//! ```text
-//!   usize::BITS-1                        6      5         4          3           2          1        0
-//!  ┌──────────────────────────────────────┬──────┬───────────┬─────────┬───────────┬────────┬────────┐
-//!  │ len: how many values the channel has │ HELD │ RESERVERS │ SENDERS │ RECEIVERS │ CLOSED │ LOCKED │
-//!  └──────────────────────────────────────┴──────┴───────────┴─────────┴───────────┴────────┴────────┘
-//! ```
+//! The untyped part of a channel: a lock, whose word is the channel's state (`state.rs`), and three queues of waiters.
 //!
 //! | step | how |
 //! |---|---|
@@ -18,14 +11,6 @@
 //! some ten instructions and the copy of a value. The owner never runs user code, never waits, and never switches
 //! goroutines while it holds the lock.
 //!
-//! The bits `SENDERS`, `RESERVERS` and `RECEIVERS` say that the queue of this name is not empty. The claim of a queued
-//! waiter may be taken already (see `Claim`), so a set bit does not prove that a waiter can be served. A clear bit
-//! proves that the queue has no waiter.
-//!
-//! The bit `HELD` says that a task has been given a value, and has neither been polled nor been dropped since. The task
-//! may give that value back. So a closed channel has no more values only if this bit is clear, too. `len` does not
-//! count the value that the task holds.
-//!
 //! # Orderings
 //!
 //! The lock is taken with Acquire, and released with Release. The compare-exchange is SeqCst, and so is the load of the
@@ -36,29 +21,20 @@
 //! value that A wrote. The model `a_try_that_fails_is_ordered` checks this.
 
 use std::ptr::NonNull;
+use std::task::Waker;
 
+use super::state::{AtomicState, State};
 pub(super) use super::waiters::Dir;
 use super::waiters::{Outcome, WaitQueue, Waiter};
+use crate::g::ReadyBatch;
 use crate::panics::Panics;
 #[cfg(not(sudog_loom))]
 use crate::shim::num_cpus;
-use crate::shim::{self, AtomicUsize, Cell, Ordering};
-
-const LOCKED: usize = 1;
-pub(super) const CLOSED: usize = 2;
-pub(super) const RECEIVERS: usize = 4;
-pub(super) const SENDERS: usize = 8;
-pub(super) const RESERVERS: usize = 16;
-pub(super) const HELD: usize = 32;
-/// The amount by which a single value increases the word: the lowest bit of `len`.
-pub(super) const ONE: usize = 64;
-
-/// The maximum number of values that the word can count.
-pub(super) const MAX_LEN: usize = usize::MAX / ONE;
+use crate::shim::{self, Cell, Ordering};
 
 /// The untyped part of a channel. See the top of this file.
 pub(super) struct Raw {
-    word: AtomicUsize,
+    word: AtomicState,
     capacity: usize,
     /// The capacity minus the reserved places: a send without a reservation finds room while `len` is below this
     /// number. This field and the two fields below are changed under the lock.
@@ -82,18 +58,22 @@ pub(super) struct Raw {
 pub(super) struct Locked<'a> {
     raw: &'a Raw,
     /// The state that the unlock will store, without `LOCKED`.
-    pub(super) word: usize,
+    pub(super) state: State,
 }
 
-/// A waiter that has been taken out of its queue and waits for its wake-up.
+/// A waiter that a call has claimed and taken out of its queue, and that the call must wake.
+///
+/// Only `Locked::dequeue_some` makes a `Peer`: a single one for each claim, because the waiter has left its queue then. So
+/// as long as a `Peer` exists, its waiter has not been readied, and stays alive by the contract of [`Locked::enqueue`].
+/// A `Peer` is neither `Clone` nor `Copy`, and to wake it consumes it: so a waiter is readied once, and the waker does
+/// not use the waiter afterwards. A `Peer` that is dropped lets its waiter sleep for ever.
 #[must_use = "the waiter sleeps for ever"]
-#[derive(Clone, Copy)]
 pub(super) struct Peer(NonNull<Waiter>);
 
 impl Raw {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
-            word: AtomicUsize::new(0),
+            word: AtomicState::new(),
             capacity,
             limit: Cell::new(capacity),
             reserved: Cell::new(0),
@@ -125,14 +105,14 @@ impl Raw {
     /// flag.
     #[inline]
     pub(super) fn glance(&self) -> State {
-        State { word: self.word.load(Ordering::Acquire), capacity: self.capacity }
+        self.word.load(Ordering::Acquire)
     }
 
     /// Loads the state with SeqCst, in the total order of all channels' calls. For a `try_` call, which may fail
     /// because of this state.
     #[inline]
     pub(super) fn look(&self) -> State {
-        State { word: self.word.load(Ordering::SeqCst), capacity: self.capacity }
+        self.word.load(Ordering::SeqCst)
     }
 
     #[inline]
@@ -147,10 +127,10 @@ impl Raw {
 
     #[inline]
     fn try_lock(&self) -> Option<Locked<'_>> {
-        let word = self.word.load(Ordering::Relaxed);
-        let free = word & LOCKED == 0;
-        (free && self.word.compare_exchange(word, word | LOCKED, Ordering::SeqCst, Ordering::Relaxed).is_ok())
-            .then_some(Locked { raw: self, word })
+        let state = self.word.load(Ordering::Relaxed);
+        (!state.is_locked()
+            && self.word.compare_exchange(state, state.lock(), Ordering::SeqCst, Ordering::Relaxed).is_ok())
+        .then_some(Locked { raw: self, state })
     }
 
     #[cold]
@@ -168,9 +148,9 @@ impl Raw {
     /// Returns the proof for a lock that the caller holds since an earlier [`Locked::keep`].
     #[inline]
     pub(super) fn held(&self) -> Locked<'_> {
-        let word = self.word.load(Ordering::Relaxed);
-        debug_assert!(word & LOCKED != 0);
-        Locked { raw: self, word: word & !LOCKED }
+        let state = self.word.load(Ordering::Relaxed);
+        debug_assert!(state.is_locked());
+        Locked { raw: self, state: state.unlock() }
     }
 
     /// Returns the number of waiters in a queue.
@@ -238,7 +218,7 @@ impl<'a> Locked<'a> {
     #[inline]
     pub(super) fn unlock(self) {
         // Use Release, to publish all that was done under the lock.
-        self.raw.word.store(self.word, Ordering::Release);
+        self.raw.word.store(self.state, Ordering::Release);
         #[cfg(sudog_loom)]
         self.raw.model.unlock();
     }
@@ -246,12 +226,7 @@ impl<'a> Locked<'a> {
     /// Gives up this proof, but leaves the lock locked. A later call of [`Raw::held`] returns the proof.
     #[inline]
     pub(super) fn keep(self) {
-        self.raw.word.store(self.word | LOCKED, Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn state(&self) -> State {
-        State { word: self.word, capacity: self.raw.capacity }
+        self.raw.word.store(self.state.lock(), Ordering::Relaxed);
     }
 
     /// Puts a waiter at the end of a queue.
@@ -259,9 +234,11 @@ impl<'a> Locked<'a> {
     /// # Safety
     ///
     /// - The waiter is in no queue.
-    /// - The waiter stays alive and in place until its outcome is no longer `Queued`, and, if the outcome is `Done` or
-    ///   `Closed`, until its G has been readied.
+    /// - The waiter stays alive and in place until it has left the queue; if a peer has taken the waiter, until its G has
+    ///   been readied; and if its outcome is `Held`, until the hold has ended.
     /// - The waiter's G, slot and claim stay alive and in place as long as the waiter.
+    /// - Until then the G waits for nothing else, and its waiters that are queued at the same time share a claim, so
+    ///   that a single peer takes one of them.
     pub(super) unsafe fn enqueue(&mut self, dir: Dir, waiter: &Waiter) {
         waiter.outcome.set(Outcome::Queued);
         waiter.set_dir(dir);
@@ -269,14 +246,31 @@ impl<'a> Locked<'a> {
         // SAFETY: the lock is held. The waiter is in no queue, and stays alive and in place while it is queued, by the
         // contract of this function.
         unsafe { self.raw.queue(dir).push(waiter) };
-        self.word |= bit(dir);
+        self.state = self.state.add_waiter(dir);
     }
 
-    /// Unlinks the first waiter whose claim is free, takes the claim, and sets the waiter's outcome. The caller must
-    /// wake the returned peer.
+    /// Claims the first waiter whose claim is free, for the close of the channel: the waiter's outcome is `Closed`. The
+    /// caller must wake the returned peer.
+    pub(super) fn dequeue_closed(&mut self, dir: Dir) -> Option<Peer> {
+        self.dequeue(dir, Outcome::Closed)
+    }
+
+    /// Claims the first waiter whose claim is free, to serve that waiter: the waiter's outcome is `Done`. The caller
+    /// must wake the returned peer.
+    ///
+    /// # Safety
+    ///
+    /// Before the unlock, the caller moves a value of the channel's type to the slot of a receiver, or out of the slot
+    /// of a sender, or reserves a place for a reserver.
     #[inline]
-    pub(super) fn dequeue(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
-        if self.word & bit(dir) == 0 { None } else { self.dequeue_some(dir, outcome) }
+    pub(super) unsafe fn dequeue_to_serve(&mut self, dir: Dir) -> Option<Peer> {
+        self.dequeue(dir, Outcome::Done)
+    }
+
+    /// Unlinks the first waiter whose claim is free, takes the claim, and sets the waiter's outcome.
+    #[inline]
+    fn dequeue(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
+        if self.state.has_waiters(dir) { self.dequeue_some(dir, outcome) } else { None }
     }
 
     fn dequeue_some(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
@@ -295,13 +289,13 @@ impl<'a> Locked<'a> {
             taken
         });
         self.mark(dir);
-        peer.map(Peer)
+        peer.map(Peer) // the only `Peer` of this claim: no queue has the waiter any more
     }
 
-    /// Updates the bit of a queue (`SENDERS`, `RESERVERS` or `RECEIVERS`) after waiters have left that queue.
+    /// Updates the state after waiters have left that queue.
     fn mark(&mut self, dir: Dir) {
         if self.raw.queue(dir).is_empty() {
-            self.word &= !bit(dir);
+            self.state = self.state.without_waiters(dir);
         }
     }
 
@@ -313,21 +307,22 @@ impl<'a> Locked<'a> {
     }
 
     /// Adds a peer, which is a task, to the waiters that are `Held`: the value in the peer's slot belongs to the
-    /// channel until the peer is polled. `ticket` is the age of the value.
+    /// channel until the peer is polled. `ticket` is the age of the value. Returns the peer.
     ///
     /// # Safety
     ///
-    /// The peer is a receiver that this owner of the lock has taken out, and has not woken.
+    /// The peer is a task, and this owner of the lock has taken the peer out of the receivers of this channel, and has
+    /// moved a value to the peer's slot.
     #[cold]
-    pub(super) unsafe fn hold(&mut self, peer: Peer, ticket: u64) {
-        // SAFETY: a peer that has not been woken is alive, and stays alive until it has had the lock (`release_held`).
-        let waiter = unsafe { peer.0.as_ref() };
+    pub(super) unsafe fn hold(&mut self, peer: Peer, ticket: u64) -> Peer {
+        let waiter = peer.waiter();
         waiter.outcome.set(Outcome::Held);
         waiter.ticket.set(ticket);
-        // SAFETY: the lock is held. The waiter was taken out of its queue, and its owner does not free the waiter while
-        // it is `Held`.
+        // SAFETY: the lock is held. The waiter has been taken out of its queue, and stays alive until its task has had
+        // the lock and has ended the hold (`release_held`).
         unsafe { self.raw.held.insert(waiter) };
-        self.word |= HELD;
+        self.state = self.state.add_held();
+        peer
     }
 
     /// Takes a waiter out of the list of waiters that hold a value. The value in the waiter's slot no longer belongs to
@@ -341,7 +336,7 @@ impl<'a> Locked<'a> {
         unsafe { self.raw.held.unlink(waiter) };
         waiter.outcome.set(Outcome::Idle);
         if self.raw.held.is_empty() {
-            self.word &= !HELD;
+            self.state = self.state.without_held();
         }
     }
 
@@ -358,18 +353,18 @@ impl<'a> Locked<'a> {
     /// Returns whether there is room for a value that is sent without a reservation.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.state().len() < self.raw.limit.get()
+        self.state.len() < self.raw.limit.get()
     }
 
     /// Returns whether a place can be reserved. A channel without capacity has a single place.
     pub(super) fn has_place(&self) -> bool {
-        self.state().len() + self.raw.reserved.get() < self.raw.capacity.max(1)
+        self.state.len() + self.raw.reserved.get() < self.raw.capacity.max(1)
     }
 
     /// Reserves a place. Returns `Some(true)` if there was a place, `Some(false)` if the channel is closed, and `None`
     /// if there is no place.
     pub(super) fn try_reserve(&mut self) -> Option<bool> {
-        if self.state().is_closed() {
+        if self.state.is_closed() {
             return Some(false);
         }
         self.has_place().then(|| {
@@ -397,106 +392,76 @@ impl<'a> Locked<'a> {
     }
 }
 
-fn bit(dir: Dir) -> usize {
-    match dir {
-        Dir::Send => SENDERS,
-        Dir::Reserve => RESERVERS,
-        Dir::Recv => RECEIVERS,
-    }
-}
-
 impl Peer {
+    #[inline]
+    fn waiter(&self) -> &Waiter {
+        // SAFETY: the waiter has been taken out of its queue, and has not been readied, because that consumes the
+        // `Peer`. So the waiter is alive, by the contract of `Locked::enqueue`.
+        unsafe { self.0.as_ref() }
+    }
+
     /// Returns the address of the peer's value, or of the room for the value.
-    pub(super) fn slot(self) -> *mut () {
-        // SAFETY: the peer waits for `wake`, so its waiter is alive, and nothing writes to the field `slot`.
-        unsafe { (*self.0.as_ptr()).slot }
+    pub(super) fn slot(&self) -> *mut () {
+        self.waiter().slot
     }
 
     /// Returns whether the peer is a task. A value that is given to a task belongs to the channel until the task is
     /// polled.
-    pub(super) fn is_task(self) -> bool {
-        // SAFETY: the peer waits for `wake`, so its waiter is alive, and nothing writes to the field `is_task`.
-        unsafe { (*self.0.as_ptr()).is_task() }
-    }
-
-    /// Returns the peer's G, which must be readied once.
-    pub(super) fn g(self) -> *const crate::G {
-        // SAFETY: the peer waits for `wake`, so its waiter is alive, and nothing writes to the field `g`.
-        unsafe { (*self.0.as_ptr()).g }
+    pub(super) fn is_task(&self) -> bool {
+        self.waiter().is_task()
     }
 
     /// Wakes the peer. If the peer is a task, this runs user code.
-    ///
-    /// # Safety
-    ///
-    /// `wake` is called once for each peer, and the caller uses nothing of the peer afterwards.
     #[inline]
-    pub(super) unsafe fn wake(self) {
+    pub(super) fn wake(self) {
+        let g = self.waiter().g;
         // SAFETY:
-        // - `g` points to a live G, because the peer waits for this call.
-        // - The peer was taken out of its queue, and this function is called once, by its contract, so this is the only
-        //   `ready`.
-        // - Only the queue led to the G, which was queued just before its `park` and waits for nothing else.
-        // - The caller uses nothing of the peer afterwards, by the contract of this function.
-        unsafe { crate::G::ready(self.g()) };
+        // - `g` points to a live G, which lives as long as its waiter, by the contract of `Locked::enqueue`.
+        // - This is the only `ready`: this `Peer` is the only one for the claim of its waiter, and is consumed.
+        // - Only the queue led to `g`, which waits for nothing else, by the contract of `Locked::enqueue`.
+        // - This function uses nothing of the waiter after this call begins.
+        unsafe { crate::G::ready(g) };
     }
+
+    /// Readies the peer. If the peer is a task, returns the task's waker, which the caller must wake.
+    #[inline]
+    #[must_use = "the task sleeps until its waker is woken"]
+    pub(super) fn mark_ready(self) -> Option<Waker> {
+        let g = self.waiter().g;
+        // SAFETY:
+        // - `g` points to a live G, which lives as long as its waiter, by the contract of `Locked::enqueue`.
+        // - This is the only `ready`: this `Peer` is the only one for the claim of its waiter, and is consumed.
+        // - Only the queue led to `g`, which waits for nothing else, by the contract of `Locked::enqueue`.
+        // - This function uses nothing of the waiter after this call begins.
+        unsafe { crate::G::mark_ready(g) }
+    }
+}
+
+/// Readies several peers as a batch: goroutines of another worker are handed over together. Returns the wakers of the
+/// tasks among the peers, which the caller must wake.
+pub(super) fn mark_all_ready<const N: usize>(peers: [Option<Peer>; N]) -> [Option<Waker>; N] {
+    let mut batch = ReadyBatch::new();
+    peers.map(|peer| {
+        let g = peer?.waiter().g;
+        // SAFETY:
+        // - `g` points to a live G, which lives as long as its waiter, by the contract of `Locked::enqueue`.
+        // - This is the only `ready`: the `Peer` was the only one for the claim of its waiter, and has been consumed.
+        // - Only the queue led to `g`, which waits for nothing else, by the contract of `Locked::enqueue`.
+        // - This closure uses nothing of the waiter after this call begins.
+        // - `batch` is dropped at the end of this function, which runs no user code and does not wait before that.
+        unsafe { batch.mark_ready(g) }
+    })
 }
 
 /// Wakes several peers. Readies all of them before it calls the first waker of a task, because wakers are user code and
 /// may panic.
-///
-/// # Safety
-///
-/// The contract of [`Peer::wake`], for each peer.
-pub(super) unsafe fn wake_all(peers: [Option<Peer>; 2]) {
-    // SAFETY: each peer is alive until it is readied, and this is the only `ready` of each peer, by the contract of
-    // this function.
-    let wakers = peers.map(|peer| peer.and_then(|peer| unsafe { crate::G::mark_ready(peer.g()) }));
+pub(super) fn wake_all(peers: [Option<Peer>; 2]) {
+    let wakers = peers.map(|peer| peer.and_then(Peer::mark_ready));
     let mut panics = Panics::default();
     for waker in wakers.into_iter().flatten() {
         panics.catch(|| waker.wake());
     }
     panics.resume();
-}
-
-/// The state of a channel at one moment: a value that was loaded from the word.
-#[derive(Clone, Copy)]
-pub(super) struct State {
-    word: usize,
-    capacity: usize,
-}
-
-impl State {
-    #[inline]
-    pub(super) fn is_closed(self) -> bool {
-        self.word & CLOSED != 0
-    }
-
-    #[inline]
-    pub(super) fn len(self) -> usize {
-        self.word / ONE
-    }
-
-    /// Returns whether a receive must wait: the channel is open, there is neither a value nor a sender with a value,
-    /// and no owner of the lock is about to change that.
-    #[inline]
-    pub(super) fn is_empty_for_certain(self) -> bool {
-        self.word & !(RECEIVERS | RESERVERS | HELD) == 0
-    }
-
-    /// Returns whether the channel is closed, no value is left, and no value can be given back. If so, the channel
-    /// stays in this state.
-    #[inline]
-    pub(super) fn is_at_its_end(self) -> bool {
-        self.word & !(RECEIVERS | SENDERS | RESERVERS) == CLOSED
-    }
-
-    /// Returns whether a send must wait: the channel is open, there is neither room nor a receiver, and no owner of the
-    /// lock is about to change that.
-    #[inline]
-    pub(super) fn is_full_for_certain(self) -> bool {
-        self.word & (LOCKED | CLOSED | RECEIVERS) == 0 && self.len() >= self.capacity
-    }
 }
 
 /// The lock in a loom model. Contenders wait for a mutex of loom, so that a model has fewer steps to explore. The word

@@ -38,8 +38,7 @@ impl<T> Core<T> {
         locked.unlock();
         match taken {
             Take::Got(peer) => {
-                // SAFETY: after `Got` the slot has a value. this call has taken `peer` out of its queue, and does not
-                // use `peer` afterwards.
+                // SAFETY: after `Got` the slot has a value, which this call does not use if `wake_with` panics.
                 unsafe { wake_with(peer, slot.as_mut_ptr()) };
                 // SAFETY: after `Got` the slot has a value, which is read once.
                 Ok(unsafe { slot.as_ptr().read() })
@@ -78,8 +77,7 @@ impl<T> Core<T> {
         match unsafe { self.take(&mut locked, to) } {
             Take::Got(peer) => {
                 locked.unlock();
-                // SAFETY: after `Got` there is a value at `to`. this call has taken `peer` out of its queue, and does
-                // not use `peer` afterwards.
+                // SAFETY: after `Got` there is a value at `to`, which this call does not use if `wake_with` panics.
                 unsafe { wake_with(peer, to) };
                 Ok(())
             }
@@ -156,8 +154,7 @@ impl<T> Core<T> {
 ///
 /// # Safety
 ///
-/// - The caller has taken `peer` out of its queue, and does not use `peer` after this call.
-/// - `value` has a value. If this call panics, that value has been dropped.
+/// `value` has a value. If this call panics, that value has been dropped.
 #[inline]
 unsafe fn wake_with<T>(peer: Option<Peer>, value: *mut T) {
     struct DropOnPanic<T>(*mut T);
@@ -169,8 +166,7 @@ unsafe fn wake_with<T>(peer: Option<Peer>, value: *mut T) {
     }
     if let Some(peer) = peer {
         let guard = DropOnPanic(value);
-        // SAFETY: `peer` is woken once, and is not used afterwards, by the contract of this function.
-        unsafe { peer.wake() };
+        peer.wake();
         std::mem::forget(guard);
     }
 }

@@ -32,9 +32,7 @@ impl<T> Core<T> {
         match unsafe { self.try_offer(slot.as_ptr()) } {
             Ok(peer) => {
                 if let Some(peer) = peer {
-                    // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
-                    // afterwards.
-                    unsafe { peer.wake() };
+                    peer.wake();
                 }
                 Ok(())
             }
@@ -49,9 +47,7 @@ impl<T> Core<T> {
         let value = ManuallyDrop::new(value);
         // SAFETY: `value` has a value, which is not used after `Ok`.
         match unsafe { self.try_offer(&raw const *value) } {
-            // SAFETY: only this call has taken `peer` out, and `peer` has not been readied yet, so its waiter is still
-            // alive. `peer` is not used afterwards.
-            Ok(peer) => Ok(peer.and_then(|peer| unsafe { G::mark_ready(peer.g()) })),
+            Ok(peer) => Ok(peer.and_then(Peer::mark_ready)),
             Err(_) => Err(ManuallyDrop::into_inner(value)),
         }
     }
@@ -65,7 +61,7 @@ impl<T> Core<T> {
     /// value.
     #[inline]
     unsafe fn try_offer(&self, from: *const T) -> Result<Option<Peer>, NotSent> {
-        if self.raw.look().is_full_for_certain() {
+        if self.raw.look().is_full_for_certain(self.raw.capacity()) {
             return Err(NotSent::Full);
         }
         let mut locked = self.raw.lock();
@@ -114,9 +110,7 @@ impl<T> Core<T> {
             Offer::Sent(peer) => {
                 locked.unlock();
                 if let Some(peer) = peer {
-                    // SAFETY: this call has taken `peer` out of its queue, wakes `peer` once, and does not use `peer`
-                    // afterwards.
-                    unsafe { peer.wake() };
+                    peer.wake();
                 }
                 Ok(())
             }

@@ -223,8 +223,7 @@ impl<C: Cases> SelectFuture<C> {
         };
         // Set the stage before the peers are woken, which may panic: a case must be done only once.
         self.stage.set(Stage::Over);
-        // SAFETY: the peers have just been taken out of their queues, are woken once, and are not used afterwards.
-        unsafe { wake_all(peers) };
+        wake_all(peers);
         // SAFETY: the caller is the owner of the cases. No case is queued, so nothing points to a case. The stage was
         // not `Over` before, so this is called once.
         unsafe { self.cases.finish(chosen) }

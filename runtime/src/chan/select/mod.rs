@@ -112,9 +112,10 @@ fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Op
 /// `None` if the load does not decide.
 #[inline(always)]
 fn try_by_a_look(case: &CaseRef<'_>) -> Option<Option<Chosen>> {
-    let state = case.channel?.raw().look();
+    let raw = case.channel?.raw();
+    let state = raw.look();
     match case.dir {
-        Dir::Send | Dir::Reserve => state.is_full_for_certain().then_some(None),
+        Dir::Send | Dir::Reserve => state.is_full_for_certain(raw.capacity()).then_some(None),
         Dir::Recv => {
             let closed = || state.is_at_its_end().then_some(Some(Chosen { case: 0, closed: true }));
             if state.is_empty_for_certain() { Some(None) } else { closed() }
@@ -167,9 +168,9 @@ fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Polled> {
 fn try_one(cases: &[CaseRef<'_>], index: u16) -> Option<Polled> {
     let case = &cases[usize::from(index)];
     let raw = case.channel.expect("only what can be ready is polled").raw();
-    let state = raw.glance();
+    let (state, capacity) = (raw.glance(), raw.capacity());
     let fails = match case.dir {
-        Dir::Send | Dir::Reserve => state.is_full_for_certain(),
+        Dir::Send | Dir::Reserve => state.is_full_for_certain(capacity),
         Dir::Recv => state.is_empty_for_certain(),
     };
     if fails {
@@ -202,8 +203,7 @@ impl Polled {
     #[inline]
     fn wake(self) -> Chosen {
         if let Some(peer) = self.peer {
-            // SAFETY: the poll has taken `peer` out of its queue. `peer` is woken once, and is not used afterwards.
-            unsafe { peer.wake() };
+            peer.wake();
         }
         self.chosen
     }
