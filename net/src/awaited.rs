@@ -87,7 +87,7 @@ pub struct Wait<'a> {
 
 /// A task's place in the queue. A drop leaves the queue.
 struct Turn<'a> {
-    /// In a box, so that the wait can be moved. None: during the drop.
+    /// The future of a permit, in a box, so that the wait can be moved. None during the drop only.
     acquire: Option<Pin<Box<Acquire<'a>>>>,
     awaited: &'a Awaited,
 }
