@@ -1,7 +1,7 @@
 //! `hyper` over the sockets of this crate: an HTTP/1.1 server with a task for each connection, which awaits a goroutine
 //! for each request. The goroutine may block. Ten clients keep their connections alive.
 //!
-//! `cargo run -p sudog-net --features hyper --example hyper_server`
+//! `cargo run -p sudog-net --example hyper_server`
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader, Read, Write};
