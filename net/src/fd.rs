@@ -166,7 +166,8 @@ impl<S: AsFd> NetFd<S> {
                         Poll::Pending
                     }
                     Failure::OutOfResources => {
-                        *back_off = Some(next_pause(*back_off));
+                        let pause = next_pause(back_off.map(|(pause, _)| pause));
+                        *back_off = Some((pause, now() + pause));
                         Poll::Pending
                     }
                     Failure::Interrupted | Failure::Other => Poll::Ready(Err(error)),
@@ -179,7 +180,7 @@ impl<S: AsFd> NetFd<S> {
                 return polled;
             }
             awaiting.in_poller.get_or_insert_with(NetWait::begin);
-            let again = awaiting.back_off.and_then(|d| now().checked_add(d));
+            let again = awaiting.back_off.map(|(_, again)| again);
             let Some(deadline) = [self.desc.direction(side).deadline(), again].into_iter().flatten().min() else {
                 return Poll::Pending;
             };
@@ -187,7 +188,7 @@ impl<S: AsFd> NetFd<S> {
             if Pin::new(alarm).poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            awaiting.wait.try_again(); // fails with the deadline's error
+            awaiting.wait.try_again(); // if the time is the socket's deadline, the try fails with `TimedOut`
         }
     }
 
@@ -236,8 +237,9 @@ struct Awaiting {
     wait: Wait<'static>,
     /// The alarm at the socket's deadline, or at the end of a pause. The alarm wakes the task.
     alarm: Option<SleepAsync>,
-    /// The pause after which the call is run again, if the system has run out of resources.
-    back_off: Option<Duration>,
+    /// The last pause, and the time of its end, at which the call is run again. None, unless the system has run out of
+    /// resources.
+    back_off: Option<(Duration, Instant)>,
     /// Keeps a thread polling while the task waits.
     in_poller: Option<NetWait>,
 }

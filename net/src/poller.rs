@@ -16,13 +16,14 @@
 //! and finds no permit, the poller gives a permit, and the wait ends. If the poller finds a permit and therefore gives
 //! none, that permit has not been taken yet, and its taker tries afterwards. A surplus permit costs a try.
 //!
-//! Tasks wait beside this, and take no permit of these: `awaited.rs`.
-//!
 //! The last case needs two sequentially consistent fences: one before the poller's look at the permits (in
-//! [`Direction::nudge_blocked`]), and one after each taking of a permit (in [`Direction::took`]). The look read the value that
-//! the taking replaced, so the first fence precedes the second in the order of the fences. So the try sees everything
-//! that was there before the first fence: the event, the close, the new deadline. The ordering of the taking alone does
-//! not guarantee this: on a processor where the taking is not a locked instruction, a later load may pass the taking.
+//! [`Direction::nudge_blocked`]), and one after each taking of a permit (in [`Direction::took`]). The look read the
+//! value that the taking replaced, so the first fence precedes the second in the order of the fences. So the try sees
+//! everything that was there before the first fence: the event, the close, the new deadline. The ordering of the taking
+//! alone does not guarantee this: on a processor where the taking is not a locked instruction, a later load may pass
+//! the taking.
+//!
+//! Tasks await a direction beside the blocked call, and take none of these permits: see `awaited.rs`.
 //!
 //! An event may be reported for a descriptor that has been closed, and whose [`Desc`] belongs to another descriptor by
 //! then. A `Desc` is therefore never freed, but used again.

@@ -321,6 +321,45 @@ fn other_sockets() {
     });
 }
 
+/// Runs as a child process: while no descriptors are left, `accept_async` is pending, and tries again after a pause,
+/// although no event comes.
+#[test]
+fn no_descriptors_left() {
+    const CHILD: &str = "SUDOG_NET_TEST_AWAITS_DESCRIPTORS";
+    if std::env::var_os(CHILD).is_none() {
+        let this = std::env::current_exe().unwrap();
+        let test = std::process::Command::new(this)
+            .args(["--exact", "no_descriptors_left", "--test-threads", "1"])
+            .env(CHILD, "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&test.stdout);
+        assert!(test.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let _watchdog = Watchdog::new();
+    let (listener, addr) = listen();
+    let listener = Arc::new(listener);
+    run(|| {
+        let _client = std::net::TcpStream::connect(addr).unwrap();
+        let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+        // SAFETY: `limit` is alive.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        let mut taken = Vec::new();
+        while let Ok(file) = std::fs::File::open("/dev/null") {
+            taken.push(file);
+        }
+        let server = listener.clone();
+        let accepted = spawn_async(async move { server.accept_async().await.map(drop) });
+        eventually(|| {
+            gosched();
+            listener.waiters(Side::Read) == 1
+        });
+        taken.clear();
+        accepted.join().unwrap().unwrap();
+    });
+}
+
 #[cfg(feature = "futures-io")]
 #[test]
 fn futures_io() {
