@@ -60,6 +60,7 @@
 //! | `metrics` | `runtime::metrics` |
 //! | `profile` | `runtime::profile` |
 //! | `serde` | `Serialize` and `Deserialize` for [`sync::Mutex`] and [`sync::RwMutex`] |
+//! | `futures-io`, `hyper` | `net`, and the traits of these crates for its streams |
 //! | `signal` | `signal` |
 //! | `stream` | `chan::RecvStream` |
 //! | `tracing` | `runtime::PerGoroutine` |
