@@ -64,7 +64,7 @@
 //! | `signal` | `signal` |
 //! | `stream` | `chan::RecvStream` |
 //! | `tracing` | `runtime::PerGoroutine` |
-//! | `full` | all of these but `event` |
+//! | `full` | all of these but `event`, `futures-io` and `hyper` |
 //!
 //! No feature is on by default. Without features a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`,
 //! `seize` and, on Unix, `async-task`, `corosensei` and `libc`.
