@@ -60,10 +60,11 @@
 //! | `metrics` | `runtime::metrics` |
 //! | `profile` | `runtime::profile` |
 //! | `serde` | `Serialize` and `Deserialize` for [`sync::Mutex`] and [`sync::RwMutex`] |
+//! | `futures-io`, `hyper` | `net`, and the traits of these crates for its streams |
 //! | `signal` | `signal` |
 //! | `stream` | `chan::RecvStream` |
 //! | `tracing` | `runtime::PerGoroutine` |
-//! | `full` | all of these but `event` |
+//! | `full` | all of these but `event`, `futures-io` and `hyper` |
 //!
 //! No feature is on by default. Without features a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`,
 //! `seize` and, on Unix, `async-task`, `corosensei` and `libc`.

@@ -51,7 +51,32 @@ macro_rules! socket {
                 self.fd.set_deadline(&[crate::Side::Read], deadline)
             }
 
-            /// Returns the number of calls on one side that wait for an event or for their turn. For tests.
+            /// Waits, as a future, until a call on the read side would not block, or would fail. (For a listener, that
+            /// call is `accept`.) Another caller may be faster: make the call by a `try_` method, and wait again if it
+            /// fails with `WouldBlock`.
+            ///
+            /// An awaiting task takes no turn: an event wakes all tasks that await a side, and the blocked call whose
+            /// turn it is, and each of them tries. A future that is dropped waits no more.
+            ///
+            /// # Errors
+            ///
+            /// `TimedOut` at the deadline, or [`Closed`](crate::Closed).
+            pub async fn readable(&self) -> std::io::Result<()> {
+                self.fd.ready_async(crate::Side::Read).await
+            }
+
+            /// Polls as the future of [`readable`](Self::readable) does. The socket stores the waker: of several tasks
+            /// that poll the read side, by this method or by a trait's, an event wakes the last.
+            ///
+            /// # Errors
+            ///
+            /// The same as those of [`readable`](Self::readable).
+            pub fn poll_read_ready(&self, cx: &mut std::task::Context<'_>) -> std::task::Poll<std::io::Result<()>> {
+                self.fd.poll_ready(crate::Side::Read, cx)
+            }
+
+            /// Returns the number of calls on one side that wait for an event or for their turn, and of tasks that await
+            /// an event. For tests.
             pub fn waiters(&self, side: crate::Side) -> usize {
                 self.fd.waiters(side)
             }
@@ -97,6 +122,24 @@ macro_rules! writes {
                 self.fd.set_deadline(&[crate::Side::Read, crate::Side::Write], deadline)
             }
 
+            /// Waits as [`readable`](Self::readable) does, for the write side.
+            ///
+            /// # Errors
+            ///
+            /// `TimedOut` at the deadline, or [`Closed`](crate::Closed).
+            pub async fn writable(&self) -> std::io::Result<()> {
+                self.fd.ready_async(crate::Side::Write).await
+            }
+
+            /// Polls as [`poll_read_ready`](Self::poll_read_ready) does, for the write side.
+            ///
+            /// # Errors
+            ///
+            /// The same as those of [`writable`](Self::writable).
+            pub fn poll_write_ready(&self, cx: &mut std::task::Context<'_>) -> std::task::Poll<std::io::Result<()>> {
+                self.fd.poll_ready(crate::Side::Write, cx)
+            }
+
             /// Returns the address of the other end.
             ///
             /// # Errors
@@ -137,6 +180,60 @@ macro_rules! stream {
                 self.fd.call_ctx(ctx, crate::Side::Write, |mut socket| std::io::Write::write(&mut socket, buf))
             }
 
+            /// Reads as `Read::read` does, but never waits.
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock`, if there is nothing to read; an error of the system, `TimedOut` after the deadline, or
+            /// [`Closed`](crate::Closed).
+            pub fn try_read(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+                self.fd.try_call(crate::Side::Read, |socket| crate::common::read(socket, buf))
+            }
+
+            /// Writes as `Write::write` does, but never waits.
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock`, if there is no room; otherwise the same as those of [`try_read`](Self::try_read).
+            pub fn try_write(&self, buf: &[u8]) -> std::io::Result<usize> {
+                self.fd.try_call(crate::Side::Write, |mut socket| std::io::Write::write(&mut socket, buf))
+            }
+
+            /// Reads as `Read::read` does, for a task. A future that is dropped before it is ready has read nothing.
+            ///
+            /// # Errors
+            ///
+            /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
+            pub async fn read_async(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+                self.fd.call_async(crate::Side::Read, |socket| crate::common::read(socket, buf)).await
+            }
+
+            /// Writes as `Write::write` does, for a task: a part of `buf`, or all. A future that is dropped before it is
+            /// ready has written nothing.
+            ///
+            /// # Errors
+            ///
+            /// The same as those of [`read_async`](Self::read_async).
+            pub async fn write_async(&self, buf: &[u8]) -> std::io::Result<usize> {
+                self.fd.call_async(crate::Side::Write, |mut socket| std::io::Write::write(&mut socket, buf)).await
+            }
+
+            /// Writes as `Write::write_all` does, for a task. A future that is dropped may have written a part.
+            ///
+            /// # Errors
+            ///
+            /// The same as those of [`read_async`](Self::read_async); `WriteZero` if the socket takes nothing.
+            pub async fn write_all_async(&self, mut buf: &[u8]) -> std::io::Result<()> {
+                while !buf.is_empty() {
+                    let n = self.write_async(buf).await?;
+                    if n == 0 {
+                        return Err(std::io::ErrorKind::WriteZero.into());
+                    }
+                    buf = &buf[n..];
+                }
+                Ok(())
+            }
+
             /// Shuts down one direction, or both. The peer reads the bytes that were sent, and then the end of the
             /// stream. Go's `CloseRead` and `CloseWrite`.
             ///
@@ -145,6 +242,11 @@ macro_rules! stream {
             /// An error of the system, or [`Closed`](crate::Closed).
             pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
                 self.fd.with(|socket| socket.shutdown(how))
+            }
+
+            #[cfg(any(feature = "futures-io", feature = "hyper"))]
+            pub(crate) const fn fd(&self) -> &crate::fd::NetFd<$Std> {
+                &self.fd
             }
 
             fn read_side<T>(&self, call: impl FnMut(&$Std) -> std::io::Result<T>) -> std::io::Result<T> {
@@ -206,6 +308,86 @@ macro_rules! stream {
     };
 }
 
+/// Generates the methods of a datagram socket for tasks. `$To` is the
+/// type of a destination.
+macro_rules! datagrams {
+    ($Socket:ident, $Addr:ty, $To:ty) => {
+        impl $Socket {
+            /// Sends as [`send`](Self::send) does, but never waits.
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock`, if there is no room; otherwise the same as those of `send`.
+            pub fn try_send(&self, buf: &[u8]) -> std::io::Result<usize> {
+                self.fd.try_call(crate::Side::Write, |socket| socket.send(buf))
+            }
+
+            /// Sends as [`send_to`](Self::send_to) does, but never waits.
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock`, if there is no room; otherwise the same as those of `send_to`.
+            pub fn try_send_to(&self, buf: &[u8], to: $To) -> std::io::Result<usize> {
+                self.fd.try_call(crate::Side::Write, |socket| socket.send_to(buf, to))
+            }
+
+            /// Receives as [`recv`](Self::recv) does, but never waits.
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock`, if there is no packet; otherwise the same as those of `recv`.
+            pub fn try_recv(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+                self.fd.try_call(crate::Side::Read, |socket| socket.recv(buf))
+            }
+
+            /// Receives as [`recv_from`](Self::recv_from) does, but never waits.
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock`, if there is no packet; otherwise the same as those of `recv_from`.
+            pub fn try_recv_from(&self, buf: &mut [u8]) -> std::io::Result<(usize, $Addr)> {
+                self.fd.try_call(crate::Side::Read, |socket| socket.recv_from(buf))
+            }
+
+            /// Sends as [`send`](Self::send) does, for a task.
+            ///
+            /// # Errors
+            ///
+            /// The same as those of `send`.
+            pub async fn send_async(&self, buf: &[u8]) -> std::io::Result<usize> {
+                self.fd.call_async(crate::Side::Write, |socket| socket.send(buf)).await
+            }
+
+            /// Sends as [`send_to`](Self::send_to) does, for a task.
+            ///
+            /// # Errors
+            ///
+            /// The same as those of `send_to`.
+            pub async fn send_to_async(&self, buf: &[u8], to: $To) -> std::io::Result<usize> {
+                self.fd.call_async(crate::Side::Write, |socket| socket.send_to(buf, to)).await
+            }
+
+            /// Receives as [`recv`](Self::recv) does, for a task.
+            ///
+            /// # Errors
+            ///
+            /// The same as those of `recv`.
+            pub async fn recv_async(&self, buf: &mut [u8]) -> std::io::Result<usize> {
+                self.fd.call_async(crate::Side::Read, |socket| socket.recv(buf)).await
+            }
+
+            /// Receives as [`recv_from`](Self::recv_from) does, for a task.
+            ///
+            /// # Errors
+            ///
+            /// The same as those of `recv_from`.
+            pub async fn recv_from_async(&self, buf: &mut [u8]) -> std::io::Result<(usize, $Addr)> {
+                self.fd.call_async(crate::Side::Read, |socket| socket.recv_from(buf)).await
+            }
+        }
+    };
+}
+
 /// Generates the methods of a listener. `$Stream::accepted` makes a stream of each socket that the `std` listener
 /// accepts.
 macro_rules! listener {
@@ -241,6 +423,30 @@ macro_rules! listener {
                 Ok(($Stream::accepted(socket)?, addr))
             }
 
+            /// Accepts as [`accept`](Self::accept) does, but never waits.
+            ///
+            /// # Errors
+            ///
+            /// `WouldBlock`, if no connection waits; an error of the system, also if there are no descriptors left;
+            /// `TimedOut` after the deadline, or [`Closed`](crate::Closed).
+            pub fn try_accept(&self) -> std::io::Result<($Stream, $Addr)> {
+                let call = |socket: &$Std| crate::common::once(socket.accept());
+                let (socket, addr) = self.fd.try_call(crate::Side::Read, call)?;
+                Ok(($Stream::accepted(socket)?, addr))
+            }
+
+            /// Accepts as [`accept`](Self::accept) does, for a task. A future that is dropped before it is ready has
+            /// accepted nothing.
+            ///
+            /// # Errors
+            ///
+            /// The same as those of `accept`.
+            pub async fn accept_async(&self) -> std::io::Result<($Stream, $Addr)> {
+                let call = |socket: &$Std| crate::common::once(socket.accept());
+                let (socket, addr) = self.fd.call_async(crate::Side::Read, call).await?;
+                Ok(($Stream::accepted(socket)?, addr))
+            }
+
             /// Returns an iterator of connections, which ends when the listener is closed. The iterator yields all
             /// other errors.
             pub fn incoming(&self) -> impl Iterator<Item = std::io::Result<$Stream>> + '_ {
@@ -253,7 +459,7 @@ macro_rules! listener {
     };
 }
 
-pub(crate) use {listener, socket, stream, writes};
+pub(crate) use {datagrams, listener, socket, stream, writes};
 
 /// Reads into `buf`. If `buf` is empty, returns 0 at once, because there is nothing to wait for. Go: `FD.Read`.
 pub(crate) fn read(mut socket: impl std::io::Read, buf: &mut [u8]) -> std::io::Result<usize> {

@@ -17,6 +17,34 @@ pub(crate) enum Dial<'a> {
     Context(&'a Context),
 }
 
+/// Begins to connect a non-blocking socket.
+fn begin<S: AsFd + From<Socket>>(socket: Socket, addr: &SockAddr) -> io::Result<NetFd<S>> {
+    match socket.connect(addr) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        Ok(()) | Err(_) => NetFd::new(S::from(socket)),
+    }
+}
+
+/// Looks for the result of a connect: EINPROGRESS, if there is none yet.
+fn is_connected<S: AsFd>(socket: &S) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    if let Some(error) = socket.take_error()? {
+        return Err(error);
+    }
+    // A socket without an error and with a peer is connected.
+    socket.peer_addr().map(drop).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOTCONN) => io::Error::from_raw_os_error(libc::EINPROGRESS),
+        _ => error,
+    })
+}
+
+/// Connects a non-blocking socket, for a task.
+pub(crate) async fn dial_async<S: AsFd + From<Socket>>(socket: Socket, addr: &SockAddr) -> io::Result<NetFd<S>> {
+    let fd = begin(socket, addr)?;
+    fd.call_async(Side::Write, is_connected::<S>).await?;
+    Ok(fd)
+}
+
 /// Connects a non-blocking socket.
 pub(crate) fn dial<S: AsFd + From<Socket>>(socket: Socket, addr: &SockAddr, how: &Dial<'_>) -> io::Result<NetFd<S>> {
     if let Dial::Context(ctx) = how
@@ -24,25 +52,10 @@ pub(crate) fn dial<S: AsFd + From<Socket>>(socket: Socket, addr: &SockAddr, how:
     {
         return Err(of_context(error));
     }
-    match socket.connect(addr) {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let fd = NetFd::new(S::from(socket))?;
-    let is_connected = |socket: &S| {
-        let socket = SockRef::from(socket);
-        if let Some(error) = socket.take_error()? {
-            return Err(error);
-        }
-        // A socket without an error and with a peer is connected.
-        socket.peer_addr().map(drop).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENOTCONN) => io::Error::from_raw_os_error(libc::EINPROGRESS),
-            _ => error,
-        })
-    };
+    let fd = begin(socket, addr)?;
     match how {
-        Dial::Limited(limit) => fd.call(Side::Write, limit, is_connected)?,
-        Dial::Context(ctx) => fd.call_ctx(ctx, Side::Write, is_connected)?,
+        Dial::Limited(limit) => fd.call(Side::Write, limit, is_connected::<S>)?,
+        Dial::Context(ctx) => fd.call_ctx(ctx, Side::Write, is_connected::<S>)?,
     }
     Ok(fd)
 }

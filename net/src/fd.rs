@@ -1,15 +1,20 @@
 //! `NetFd`: a non-blocking socket whose calls wait, as Go's `poll.FD`. Used by all socket types of this crate.
 
 use std::fmt;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
+use std::pin::Pin;
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
-use sudog_runtime::goroutine::{NetWait, now};
+use sudog_runtime::goroutine::{NetWait, SleepAsync, now, sleep_async};
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited, waiters};
 use sudog_runtime::{note_wait, safepoint};
 use sudog_sync::context::{self, Context};
 
+use crate::awaited::Wait;
 use crate::fd_mutex::{FdMutex, FdRef, LockError, Side};
 use crate::poller::{Desc, Registered};
 
@@ -18,6 +23,8 @@ use crate::poller::{Desc, Registered};
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
 pub(crate) struct NetFd<S: AsFd> {
+    /// The waits of [`poll`](Self::poll), for the read side and the write side, from the first call on.
+    polls: OnceLock<Box<[Mutex<Option<Awaiting>>; 2]>>,
     mutex: FdMutex<Registered<S>>,
     desc: &'static Desc,
 }
@@ -27,7 +34,7 @@ impl<S: AsFd> NetFd<S> {
     pub(crate) fn new(socket: S) -> io::Result<Self> {
         let registered = Registered::new(socket)?;
         let desc = registered.desc;
-        Ok(Self { mutex: FdMutex::new(registered), desc })
+        Ok(Self { polls: OnceLock::new(), mutex: FdMutex::new(registered), desc })
     }
 
     /// Runs `call`. While `call` would block, waits for an event of the poller and runs `call` again.
@@ -54,16 +61,11 @@ impl<S: AsFd> NetFd<S> {
             }
             match call(guard.socket()) {
                 Ok(result) => return Ok(result),
-                Err(error) => match error.raw_os_error() {
-                    Some(libc::EAGAIN | libc::EINPROGRESS) => back_off = None,
-                    Some(libc::EINTR) => continue,
-                    Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) if side == Side::Read => {
-                        // The pending connection stays in the backlog and causes no further event, so retry after a
-                        // pause.
-                        let (first, longest) = BACK_OFF;
-                        back_off = Some(back_off.map_or(first, |last: Duration| (last * 2).min(longest)));
-                    }
-                    _ => return Err(error),
+                Err(error) => match Failure::of(&error, side) {
+                    Failure::WouldBlock => back_off = None,
+                    Failure::Interrupted => continue,
+                    Failure::OutOfResources => back_off = Some(next_pause(back_off)),
+                    Failure::Other => return Err(error),
                 },
             }
             let again = back_off.and_then(|d| now().checked_add(d));
@@ -106,6 +108,100 @@ impl<S: AsFd> NetFd<S> {
         }
     }
 
+    /// Runs `call` once, without locking a side: see `awaited.rs`. An interrupted call is run again.
+    pub(crate) fn try_call<T>(&self, side: Side, mut call: impl FnMut(&S) -> io::Result<T>) -> io::Result<T> {
+        let registered = self.mutex.refer().ok_or_else(closed)?;
+        if self.desc.direction(side).is_timed_out() {
+            return Err(timed_out());
+        }
+        loop {
+            match call(registered.socket()) {
+                Err(error) if Failure::of(&error, side) == Failure::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Runs `call` as [`call`](Self::call) does, for a task: while `call` would block, the future is pending. The future
+    /// locks no side.
+    pub(crate) async fn call_async<T>(&self, side: Side, mut call: impl FnMut(&S) -> io::Result<T>) -> io::Result<T> {
+        let mut awaiting = Awaiting::new(self.desc, side);
+        poll_fn(|cx| self.poll_call(side, &mut awaiting, cx, &mut call)).await
+    }
+
+    /// Polls as the future of [`call_async`](Self::call_async) does. The socket stores the wait, so of several tasks
+    /// that poll the same side, an event wakes the last.
+    pub(crate) fn poll<T>(
+        &self,
+        side: Side,
+        cx: &mut task::Context<'_>,
+        call: impl FnMut(&S) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        let slot = &self.polls.get_or_init(Box::default)[usize::from(side == Side::Write)];
+        let lock = || slot.lock().unwrap_or_else(PoisonError::into_inner);
+        // Take the wait out: polling it clones and drops wakers, which are user code.
+        let stored = lock().take();
+        let mut awaiting = stored.unwrap_or_else(|| Awaiting::new(self.desc, side));
+        let polled = self.poll_call(side, &mut awaiting, cx, call);
+        if polled.is_pending() {
+            let replaced = lock().replace(awaiting);
+            drop(replaced);
+        }
+        polled
+    }
+
+    fn poll_call<T>(
+        &self,
+        side: Side,
+        awaiting: &mut Awaiting,
+        cx: &mut task::Context<'_>,
+        mut call: impl FnMut(&S) -> io::Result<T>,
+    ) -> Poll<io::Result<T>> {
+        loop {
+            let Awaiting { wait, back_off, .. } = awaiting;
+            let polled = wait.poll_try(cx, || match self.try_call(side, &mut call) {
+                Err(error) => match Failure::of(&error, side) {
+                    Failure::WouldBlock => {
+                        *back_off = None;
+                        Poll::Pending
+                    }
+                    Failure::OutOfResources => {
+                        let pause = next_pause(back_off.map(|(pause, _)| pause));
+                        *back_off = Some((pause, now() + pause));
+                        Poll::Pending
+                    }
+                    Failure::Interrupted | Failure::Other => Poll::Ready(Err(error)),
+                },
+                result => Poll::Ready(result),
+            });
+            awaiting.alarm = None;
+            if polled.is_ready() {
+                awaiting.in_poller = None;
+                return polled;
+            }
+            awaiting.in_poller.get_or_insert_with(NetWait::begin);
+            let again = awaiting.back_off.map(|(_, again)| again);
+            let Some(deadline) = [self.desc.direction(side).deadline(), again].into_iter().flatten().min() else {
+                return Poll::Pending;
+            };
+            let alarm = awaiting.alarm.insert(sleep_async(deadline.saturating_duration_since(now())));
+            if Pin::new(alarm).poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            awaiting.wait.try_again(); // if the time is the socket's deadline, the try fails with `TimedOut`
+        }
+    }
+
+    /// Waits until a call on `side` would not block, or would fail.
+    pub(crate) async fn ready_async(&self, side: Side) -> io::Result<()> {
+        self.call_async(side, |socket| is_ready(socket, side)).await
+    }
+
+    /// Polls as the future of [`ready_async`](Self::ready_async) does.
+    pub(crate) fn poll_ready(&self, side: Side, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
+        self.poll(side, cx, |socket| is_ready(socket, side))
+    }
+
     /// Runs `f`, which must not block, without locking either side: for options and addresses.
     pub(crate) fn with<T>(&self, f: impl FnOnce(&S) -> io::Result<T>) -> io::Result<T> {
         let registered: FdRef<'_, Registered<S>> = self.mutex.refer().ok_or_else(closed)?;
@@ -119,10 +215,11 @@ impl<S: AsFd> NetFd<S> {
         Ok(())
     }
 
-    /// Returns the number of calls that wait for an event or for their turn.
+    /// Returns the number of calls that wait for an event or for their turn, and of tasks that await an event.
     pub(crate) fn waiters(&self, side: Side) -> usize {
         let Some(_in_use) = self.mutex.refer() else { return 0 };
-        self.mutex.waiters(side) + waiters(&self.desc.direction(side).permits)
+        let direction = self.desc.direction(side);
+        self.mutex.waiters(side) + waiters(&direction.permits) + direction.awaited.waiters()
     }
 
     pub(crate) fn close(&self) -> io::Result<()> {
@@ -132,6 +229,68 @@ impl<S: AsFd> NetFd<S> {
         // The `Desc` may belong to another socket by now. The nudge then costs a user of that socket a needless look.
         [Side::Read, Side::Write].into_iter().for_each(|side| self.desc.direction(side).nudge());
         Ok(())
+    }
+}
+
+/// A task's wait for an event.
+struct Awaiting {
+    wait: Wait<'static>,
+    /// The alarm at the socket's deadline, or at the end of a pause. The alarm wakes the task.
+    alarm: Option<SleepAsync>,
+    /// The last pause, and the time of its end, at which the call is run again. None, unless the system has run out of
+    /// resources.
+    back_off: Option<(Duration, Instant)>,
+    /// Keeps a thread polling while the task waits.
+    in_poller: Option<NetWait>,
+}
+
+impl Awaiting {
+    fn new(desc: &'static Desc, side: Side) -> Self {
+        Self { wait: Wait::new(&desc.direction(side).awaited), alarm: None, back_off: None, in_poller: None }
+    }
+}
+
+/// The kinds of a call's error that waits tell apart.
+#[derive(PartialEq, Eq)]
+enum Failure {
+    WouldBlock,
+    Interrupted,
+    /// A pending connection stays in the backlog and causes no further event, so the call is retried after a pause.
+    OutOfResources,
+    Other,
+}
+
+impl Failure {
+    fn of(error: &io::Error, side: Side) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINPROGRESS) => Self::WouldBlock,
+            Some(libc::EINTR) => Self::Interrupted,
+            Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) if side == Side::Read => {
+                Self::OutOfResources
+            }
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Returns the pause that follows the pause `last`.
+fn next_pause(last: Option<Duration>) -> Duration {
+    let (first, longest) = BACK_OFF;
+    last.map_or(first, |last| (last * 2).min(longest))
+}
+
+/// Returns `Ok` if a call on `side` would not block, or would fail; otherwise EAGAIN.
+fn is_ready(socket: &impl AsFd, side: Side) -> io::Result<()> {
+    let events = match side {
+        Side::Read => libc::POLLIN | libc::POLLRDHUP,
+        Side::Write => libc::POLLOUT,
+    };
+    let mut polled = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events, revents: 0 };
+    // SAFETY: `polled` is a single entry, and outlives the call.
+    match unsafe { libc::poll(&mut polled, 1, 0) } {
+        0 => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
+        n if n < 0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

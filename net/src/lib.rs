@@ -14,6 +14,7 @@
 //! | `os.ErrDeadlineExceeded` | `ErrorKind::TimedOut` |
 //! | `net.ListenPacket("udp", addr)` | [`UdpSocket::bind`] |
 //! | `net.Listen("unix", path)` | [`UnixListener::bind`] |
+//! | a task, which Go has not | `x_async` for each call `x` that waits; [`readable`](TcpStream::readable), [`try_read`](TcpStream::try_read); with the features `futures-io` and `hyper` these crates' traits |
 //! | `internal/poll.fdMutex` | [`FdMutex`] |
 //! | `os.File` | [`BlockingIo`] |
 //!
@@ -21,6 +22,7 @@
 
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod addrs;
+mod awaited;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod blocking_io;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
@@ -30,6 +32,8 @@ mod dial;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod fd;
 mod fd_mutex;
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim)), any(feature = "futures-io", feature = "hyper")))]
+mod poll_io;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod poller;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
@@ -39,6 +43,8 @@ mod udp;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod unix;
 
+#[doc(hidden)]
+pub use awaited::{Awaited, Wait};
 pub use fd_mutex::{FdGuard, FdMutex, FdRef, LockError, Side};
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 pub use {

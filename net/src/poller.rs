@@ -17,10 +17,13 @@
 //! none, that permit has not been taken yet, and its taker tries afterwards. A surplus permit costs a try.
 //!
 //! The last case needs two sequentially consistent fences: one before the poller's look at the permits (in
-//! [`Direction::nudge`]), and one after each taking of a permit (in [`Direction::took`]). The look read the value that
-//! the taking replaced, so the first fence precedes the second in the order of the fences. So the try sees everything
-//! that was there before the first fence: the event, the close, the new deadline. The ordering of the taking alone does
-//! not guarantee this: on a processor where the taking is not a locked instruction, a later load may pass the taking.
+//! [`Direction::nudge_blocked`]), and one after each taking of a permit (in [`Direction::took`]). The look read the
+//! value that the taking replaced, so the first fence precedes the second in the order of the fences. So the try sees
+//! everything that was there before the first fence: the event, the close, the new deadline. The ordering of the taking
+//! alone does not guarantee this: on a processor where the taking is not a locked instruction, a later load may pass
+//! the taking.
+//!
+//! Tasks await a direction beside the blocked call, and take none of these permits: see `awaited.rs`.
 //!
 //! An event may be reported for a descriptor that has been closed, and whose [`Desc`] belongs to another descriptor by
 //! then. A `Desc` is therefore never freed, but used again.
@@ -33,13 +36,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use sudog_runtime::goroutine::{NetPoller, now, set_net_poller};
+use sudog_runtime::goroutine::{NetPoller, go, now, set_net_poller};
+use sudog_runtime::panics::drop_payload;
 use sudog_runtime::sema::{Wake, semrelease, try_semacquire};
 
+use crate::awaited::Awaited;
 use crate::fd_mutex::Side;
 
 /// The two directions of a descriptor. A call on the descriptor waits on the direction of the call's [`Side`].
@@ -55,6 +61,8 @@ pub(crate) struct Direction {
     /// True if `deadline` is set. Spares calls without a deadline the lock.
     has_deadline: AtomicBool,
     deadline: Mutex<Option<Instant>>,
+    /// The tasks that await this direction.
+    pub(crate) awaited: Awaited,
 }
 
 impl Desc {
@@ -68,7 +76,12 @@ impl Desc {
 
 impl Direction {
     const fn new() -> Self {
-        Self { permits: AtomicU32::new(0), has_deadline: AtomicBool::new(false), deadline: Mutex::new(None) }
+        Self {
+            permits: AtomicU32::new(0),
+            has_deadline: AtomicBool::new(false),
+            deadline: Mutex::new(None),
+            awaited: Awaited::new(),
+        }
     }
 
     /// Takes all permits. A user calls this before each try.
@@ -79,17 +92,34 @@ impl Direction {
     }
 
     /// Orders the taking of a permit before the try. A user calls this after it has taken a permit and before it tries.
-    /// The fence pairs with the fence of [`nudge`](Self::nudge).
+    /// The fence pairs with the fence of [`nudge_blocked`](Self::nudge_blocked).
     pub(crate) fn took(&self) {
         fence(Ordering::SeqCst);
     }
 
-    /// Makes the user of this direction try again, or look for a change.
+    /// Makes the users of this direction try again, or look for a change. Runs the wakers of tasks.
     pub(crate) fn nudge(&self) {
-        fence(Ordering::SeqCst);
+        if self.nudge_blocked() {
+            self.awaited.wake();
+        }
+    }
+
+    /// Does the same as [`nudge`](Self::nudge), for the poller, which may run no user code: a goroutine runs the wakers
+    /// of tasks. A waker that waits, or panics, does so there.
+    fn nudge_by_poller(&'static self) {
+        if self.nudge_blocked() {
+            go(|| _ = catch_unwind(|| self.awaited.wake()).map_err(drop_payload));
+        }
+    }
+
+    /// Makes the blocked user of this direction try again. Returns true if tasks must be woken, too.
+    fn nudge_blocked(&self) -> bool {
+        // This makes the fence that stands before the look at the permits.
+        let tasks_wait = self.awaited.event();
         if self.permits.load(Ordering::SeqCst) == 0 {
             semrelease(&self.permits, Wake::Normal);
         }
+        tasks_wait
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
@@ -184,8 +214,8 @@ impl Poller {
                 POLLER.get_or_init(|| made)
             }
         };
-        // SAFETY: `poll` and `interrupt` only make system calls and wake waiters: neither panics, nor waits elsewhere
-        // than in the system.
+        // SAFETY: `poll` and `interrupt` only make system calls, wake waiters that are no tasks, and start goroutines:
+        // neither panics, nor waits elsewhere than in the system.
         unsafe { set_net_poller(poller) };
         Ok(poller)
     }
@@ -283,10 +313,10 @@ impl NetPoller for Poller {
             let desc = unsafe { &*(data as *const Desc) };
             let both = libc::EPOLLHUP | libc::EPOLLERR;
             if happened & (libc::EPOLLIN | libc::EPOLLRDHUP | both) != 0 {
-                desc.read.nudge();
+                desc.read.nudge_by_poller();
             }
             if happened & (libc::EPOLLOUT | both) != 0 {
-                desc.write.nudge();
+                desc.write.nudge_by_poller();
             }
         }
     }

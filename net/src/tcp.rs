@@ -2,16 +2,17 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use sudog_runtime::goroutine::now;
+use sudog_runtime::goroutine::{now, spawn};
 use sudog_runtime::sema::WaitLimit;
 use sudog_sync::context::Context;
 
 use crate::addrs::ToAddrs;
 use crate::common::{listener, socket, stream, writes};
-use crate::dial::{Dial, dial};
+use crate::dial::{Dial, dial, dial_async};
 use crate::fd::NetFd;
 
 /// A TCP connection. Go's `net.TCPConn`.
@@ -82,6 +83,32 @@ impl TcpStream {
         Self::connect_limited(&addr, &Dial::Context(ctx))
     }
 
+    /// Connects as [`connect`](TcpStream::connect) does, for a task. A goroutine looks up names, and so owns `addr`.
+    ///
+    /// # Errors
+    ///
+    /// The same as those of `connect`.
+    pub async fn connect_async(addr: impl ToAddrs + Send + 'static) -> io::Result<Self> {
+        let addrs = spawn(move || addr.to_addrs()).await.unwrap_or_else(|payload| resume_unwind(payload))?;
+        let mut last = None;
+        for addr in addrs {
+            match dial_async(Self::socket(addr)?, &SockAddr::from(addr)).await {
+                Ok(fd) => return Self::connected(fd),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::ErrorKind::InvalidInput.into()))
+    }
+
+    fn socket(addr: SocketAddr) -> io::Result<Socket> {
+        Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking(), Some(Protocol::TCP))
+    }
+
+    fn connected(fd: NetFd<std::net::TcpStream>) -> io::Result<Self> {
+        fd.with(|socket| socket.set_nodelay(true))?;
+        Ok(Self { fd })
+    }
+
     /// Makes a stream of a socket that a listener accepted, with the options of a connected stream. Go: `newTCPConn`.
     /// Ignores an error of `set_nodelay`, which is no reason to lose the connection.
     fn accepted(socket: std::net::TcpStream) -> io::Result<Self> {
@@ -92,12 +119,8 @@ impl TcpStream {
     fn connect_limited(addr: &impl ToAddrs, how: &Dial<'_>) -> io::Result<Self> {
         let mut last = None;
         for addr in addr.to_addrs()? {
-            let socket = Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-            match dial(socket, &SockAddr::from(addr), how) {
-                Ok(fd) => {
-                    fd.with(|socket: &std::net::TcpStream| socket.set_nodelay(true))?;
-                    return Ok(Self { fd });
-                }
+            match dial(Self::socket(addr)?, &SockAddr::from(addr), how) {
+                Ok(fd) => return Self::connected(fd),
                 Err(error) => last = Some(error),
             }
         }
@@ -148,7 +171,7 @@ impl TcpListener {
         let mut last = None;
         for addr in addr.to_addrs()? {
             let listen = || {
-                let socket = Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+                let socket = TcpStream::socket(addr)?;
                 socket.set_reuse_address(true)?;
                 socket.bind(&addr.into())?;
                 socket.listen(BACKLOG)?;

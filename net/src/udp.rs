@@ -8,7 +8,7 @@ use sudog_sync::context::Context;
 
 use crate::Side;
 use crate::addrs::ToAddrs;
-use crate::common::{socket, writes};
+use crate::common::{datagrams, socket, writes};
 use crate::fd::NetFd;
 
 /// A UDP socket. Go's `net.UDPConn`.
@@ -30,6 +30,7 @@ pub struct UdpSocket {
 
 socket!(UdpSocket, std::net::UdpSocket);
 writes!(UdpSocket, std::net::UdpSocket);
+datagrams!(UdpSocket, SocketAddr, SocketAddr);
 
 impl UdpSocket {
     /// Creates a socket at the first of the addresses that can be bound. With port 0, the system chooses a free port.

@@ -9,8 +9,8 @@ use sudog_runtime::sema::WaitLimit;
 use sudog_sync::context::Context;
 
 use crate::Side;
-use crate::common::{listener, socket, stream, writes};
-use crate::dial::{Dial, dial};
+use crate::common::{datagrams, listener, socket, stream, writes};
+use crate::dial::{Dial, dial, dial_async};
 use crate::fd::NetFd;
 
 /// A connection of Unix sockets, used like a [`TcpStream`](crate::TcpStream). Go's `net.UnixConn`, of network `unix`.
@@ -52,6 +52,16 @@ impl UnixStream {
     /// The same as those of `connect`, or the context's error.
     pub fn connect_ctx(ctx: &Context, path: impl AsRef<Path>) -> io::Result<Self> {
         Self::connect_limited(path.as_ref(), &Dial::Context(ctx))
+    }
+
+    /// Connects as [`connect`](UnixStream::connect) does, for a task.
+    ///
+    /// # Errors
+    ///
+    /// The same as those of `connect`.
+    pub async fn connect_async(path: impl AsRef<Path>) -> io::Result<Self> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+        Ok(Self { fd: dial_async(socket, &SockAddr::unix(path)?).await? })
     }
 
     fn accepted(socket: std::os::unix::net::UnixStream) -> io::Result<Self> {
@@ -101,6 +111,7 @@ pub struct UnixDatagram {
 
 socket!(UnixDatagram, std::os::unix::net::UnixDatagram);
 writes!(UnixDatagram, std::os::unix::net::UnixDatagram);
+datagrams!(UnixDatagram, SocketAddr, &Path);
 
 impl UnixDatagram {
     /// Creates a socket at a path, at which no file may exist.

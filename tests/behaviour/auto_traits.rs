@@ -130,6 +130,8 @@ table! {
     sudog_net::UnixDatagram => true, true;
     sudog_net::BlockingIo<Both> => true, true;
     sudog_net::BlockingIo<Cell> => true, false;
+    sudog_net::Awaited => true, true;
+    sudog_net::Wait<'static> => true, true;
     sudog_net::Closed => true, true;
     sudog_net::Side => true, true;
     sudog_net::LockError => true, true;
