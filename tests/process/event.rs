@@ -397,3 +397,51 @@ fn a_recording_ends_while_others_record() {
         assert!(recorded > 0);
     });
 }
+
+/// Snapshots see what has been recorded so far, each no less than the one before, and `stop` all of that.
+#[test]
+fn a_snapshot_leaves_the_recording_on() {
+    let _alone = alone();
+    assert!(event::snapshot().events.is_empty(), "there is no recording");
+    event::start();
+    for n in 1..=3 {
+        event::record(Kind::Want, 0x70, n);
+        let events = of(&event::snapshot().events, 0x70);
+        assert!(events.iter().map(|e| e.waiter).eq(1..=n), "{events:?}");
+    }
+    assert_eq!(of(&event::stop().events, 0x70).len(), 3);
+    assert!(event::snapshot().events.is_empty(), "the recording has ended");
+}
+
+/// The trace of a handoff is JSON, with a named track for each actor, and an arrow from the waker to the sleeper.
+#[test]
+fn a_handoff_is_an_arrow_in_the_trace() {
+    let (watchdog, _alone) = (Watchdog::new(), alone());
+    let semaphore = Listed::new(0);
+    event::start();
+    thread::scope(|s| {
+        s.spawn(|| semaphore.acquire(Order::Fifo)); // stores the semaphore in `LATEST`
+        eventually(|| in_line() == 1);
+        semaphore.release(Wake::Handoff);
+    });
+    LATEST.store(ptr::null_mut(), Relaxed);
+    watchdog.pat();
+    let mut trace = Vec::new();
+    event::stop().write_trace(&mut trace).unwrap();
+    let trace: serde_json::Value = serde_json::from_slice(&trace).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let lock = format!("{:#x}", ptr::from_ref(&semaphore).addr());
+    let find = |name: &str| {
+        let mut found = events.iter().filter(|e| e["name"] == name && e["args"]["lock"] == lock.as_str());
+        (found.next().unwrap_or_else(|| panic!("no {name}: {trace}")), found.count())
+    };
+    let ((asleep, more), (handoff, others)) = (find("asleep"), find("handoff"));
+    assert_eq!((more, others), (0, 0), "{trace}");
+    assert_eq!(asleep["args"]["until"], "handoff");
+    let end = asleep["ts"].as_f64().unwrap() + asleep["dur"].as_f64().unwrap();
+    assert!((end - handoff["ts"].as_f64().unwrap()).abs() < 0.01, "{trace}");
+    let arrow = |ph: &str| events.iter().find(|e| e["ph"] == ph).unwrap_or_else(|| panic!("no arrow: {trace}"));
+    assert_eq!((&arrow("s")["tid"], &arrow("f")["tid"]), (&handoff["tid"], &asleep["tid"]));
+    let named = |track: &serde_json::Value| events.iter().any(|e| e["name"] == "thread_name" && e["tid"] == *track);
+    assert!(handoff["tid"] != asleep["tid"] && named(&handoff["tid"]) && named(&asleep["tid"]), "{trace}");
+}

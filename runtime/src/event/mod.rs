@@ -18,6 +18,9 @@
 //! records just after the step on the word: two contenders' steps that are nanoseconds apart may be recorded in the
 //! other order.
 //!
+//! [`stop`] ends a recording, and [`snapshot`] looks into a recording that goes on. [`Recording::write_trace`] writes
+//! both for a viewer of traces.
+//!
 //! # Examples
 //!
 //! ```
@@ -38,6 +41,7 @@ pub mod clock;
 mod ring;
 #[cfg(not(sudog_loom))]
 mod rings;
+mod trace;
 
 use std::fmt;
 use std::time::Duration;
@@ -157,6 +161,37 @@ pub const CAPACITY: usize = 1 << 14;
 #[cfg(not(sudog_loom))]
 pub fn start() {
     rings::start();
+}
+
+/// Returns the events that have been recorded so far, and goes on with the recording: a flight recorder, as Go's
+/// `trace.FlightRecorder`. Of each thread these are at most the latest [`CAPACITY`] events. An event that is being
+/// recorded at this moment may be missed. Without a [`start`] the returned recording is empty.
+///
+/// # Examples
+///
+/// Records always, and writes a [trace](Recording::write_trace) of what led to a wait that took too long:
+///
+/// ```
+/// use std::time::{Duration, Instant};
+/// use sudog::low_level::event;
+/// use sudog::sync::Mutex;
+///
+/// static ACCOUNTS: Mutex<u64> = Mutex::new(0);
+///
+/// event::start();
+/// let asked = Instant::now();
+/// let mut accounts = ACCOUNTS.lock();
+/// if asked.elapsed() > Duration::from_millis(50) {
+///     let file = std::env::temp_dir().join("slow-lock.json");
+///     event::snapshot().write_trace(std::fs::File::create(file)?)?;
+/// }
+/// *accounts += 1;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[cfg(not(sudog_loom))]
+#[must_use]
+pub fn snapshot() -> Recording {
+    rings::snapshot()
 }
 
 /// Ends the recording, and returns the recorded events. An event that is being recorded at this moment may be missed.

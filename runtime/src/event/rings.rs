@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::clock::{self, Reading};
-use super::ring::{Ring, Words};
+use super::ring::{Part, Ring, Words};
 use super::{CAPACITY, Event, Kind, Recording, Who};
 use crate::goroutine;
 use crate::shim::Mutex;
@@ -64,13 +64,31 @@ pub(super) fn start() {
 }
 
 pub(super) fn stop() -> Recording {
-    let (started, parts) = {
-        let mut rings = RINGS.lock();
-        let Some(started) = rings.started.take() else { return Recording::default() };
-        ON.store(false, Relaxed);
-        let parts: Vec<_> = rings.all.iter().map(|entry| entry.ring.read(entry.before)).collect();
-        (started, parts)
-    };
+    let mut rings = RINGS.lock();
+    let Some(started) = rings.started.take() else { return Recording::default() };
+    ON.store(false, Relaxed);
+    let parts = rings.read();
+    drop(rings);
+    collect(started, parts)
+}
+
+pub(super) fn snapshot() -> Recording {
+    let rings = RINGS.lock();
+    let Some(started) = rings.started else { return Recording::default() };
+    let parts = rings.read();
+    drop(rings);
+    collect(started, parts)
+}
+
+impl Rings {
+    /// Reads what each ring still has of the recording.
+    fn read(&self) -> Vec<Part> {
+        self.all.iter().map(|entry| entry.ring.read(entry.before)).collect()
+    }
+}
+
+/// Puts the parts of a recording together.
+fn collect(started: Reading, parts: Vec<Part>) -> Recording {
     let scale = started.scale();
     let mut recording = Recording { events: Vec::new(), dropped: HOMELESS.load(Relaxed) };
     for part in parts {

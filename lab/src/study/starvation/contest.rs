@@ -19,7 +19,7 @@ use sudog_runtime::shim::system;
 use sudog_runtime::shim::system::atomic::{AtomicBool, Ordering};
 use sudog_runtime::shim::system::thread;
 
-use sudog_runtime::event::{self, Event, Kind};
+use sudog_runtime::event::{self, Kind, Recording};
 use sudog_runtime::sema::queue::{Recorded, Treap};
 use sudog_runtime::sema::{BUCKETS, SemTable, Table};
 use sudog_sync::GoMutex;
@@ -81,9 +81,7 @@ pub struct Outcome {
     pub acquisitions: Vec<u64>,
     /// The events of the mutex alone. In events of kind [`Kind::Want`], [`Kind::Locked`] and [`Kind::Unlocked`]
     /// `waiter` is the number of the contender, plus one, so that contenders can be told apart.
-    pub events: Vec<Event>,
-    /// The number of events that are missing.
-    pub dropped: u64,
+    pub recording: Recording,
 }
 
 impl Contest {
@@ -127,7 +125,7 @@ impl PolicyJob for Contest {
         let mut recording = event::stop();
         let addresses = arena.mutex.addresses();
         recording.events.retain(|event| addresses.contains(&event.addr));
-        Ok(Outcome { elapsed, acquisitions, events: recording.events, dropped: recording.dropped })
+        Ok(Outcome { elapsed, acquisitions, recording })
     }
 }
 

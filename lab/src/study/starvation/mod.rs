@@ -81,6 +81,10 @@ pub struct StarvationArgs {
     #[arg(long, value_name = "PATH")]
     pub svg: Option<PathBuf>,
 
+    /// File to which the contest is written as a trace, which https://ui.perfetto.dev and chrome://tracing open
+    #[arg(long, value_name = "PATH")]
+    pub trace: Option<PathBuf>,
+
     /// The contenders.
     #[command(flatten)]
     pub on: OnArgs,
@@ -184,11 +188,12 @@ pub fn run(args: &StarvationArgs, report: Option<&Path>, output: Output) -> Resu
     let report = report.map_or_else(|| default_path("starvation.html"), |path| Ok(path.to_owned()))?;
     let file = ReportFile::create(&report)?;
     let svg = args.svg.as_deref().map(ReportFile::create).transpose()?;
+    let trace = args.trace.as_deref().map(ReportFile::create).transpose()?;
 
     let contenders = contest.contenders();
     let outcome =
         contest.hold().map_err(|e| Failure::Run(format!("cannot start {} {}: {e}", contenders.len(), contest.on)))?;
-    let history = EventHistory::new(&outcome.events, &contenders, outcome.dropped, outcome.elapsed);
+    let history = EventHistory::new(&outcome.recording.events, &contenders, outcome.recording.dropped, outcome.elapsed);
     let names: Vec<_> = contenders.iter().map(ToString::to_string).collect();
     record(&contest, &contenders, &names, &outcome, &history, output)?;
 
@@ -203,6 +208,12 @@ pub fn run(args: &StarvationArgs, report: Option<&Path>, output: Output) -> Resu
     if let Some(svg) = svg {
         svg.commit(&picture)?;
     }
+    if let Some(trace) = trace {
+        let mut json = Vec::new();
+        let written = outcome.recording.write_trace(&mut json);
+        written.map_err(|error| Failure::Run(format!("cannot write the trace: {error}")))?;
+        trace.commit(&String::from_utf8_lossy(&json))?;
+    }
     Picture { headline: &contest.headline(), svg: &picture, table: &table, remarks: &remarks, on: contest.on }
         .write(file, output)
 }
@@ -216,7 +227,7 @@ fn record(
     output: Output,
 ) -> Result<(), Failure> {
     let contender = |who: Who| history.lanes.iter().position(|lane| lane.who == Some(who));
-    for event in &outcome.events {
+    for event in &outcome.recording.events {
         if let Some(n) = contender(event.who) {
             output.record(&EventRecord {
                 bench: NAME,
@@ -267,7 +278,7 @@ fn record(
         wakes: history.count(Kind::Wake),
         requeues: history.count(Kind::Requeue),
         stolen_tokens: history.count(Kind::StolenToken),
-        dropped: outcome.dropped,
+        dropped: outcome.recording.dropped,
     })
 }
 
@@ -334,10 +345,10 @@ fn remarks(contest: &Contest, outcome: &Outcome, history: &EventHistory) -> Vec<
                 .to_owned(),
         );
     }
-    if outcome.dropped > 0 {
+    if outcome.recording.dropped > 0 {
         remarks.push(format!(
             "{} events had no room, the oldest: waits and counts are of what is left. Acquisitions are complete.",
-            outcome.dropped
+            outcome.recording.dropped
         ));
     }
     remarks
