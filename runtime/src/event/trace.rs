@@ -40,7 +40,7 @@ struct Trace<W> {
 impl Recording {
     /// Writes the recording as a trace: JSON in Chrome's Trace Event Format, which <https://ui.perfetto.dev> and
     /// `chrome://tracing` open. Each thread and goroutine has a track, which shows when the actor wanted a lock, slept
-    /// and had the lock; arrows lead from who woke to who slept.
+    /// and had the lock; an arrow leads from each waker to its waiter.
     ///
     /// # Errors
     ///
