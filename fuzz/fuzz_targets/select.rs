@@ -1,7 +1,7 @@
 //! Random programs of sends, receives, selects and closes over a few channels, by threads or by goroutines.
 //!
-//! Each wait refers to a `Cancel`, which the caller cancels soon, so no program can wait for ever: `-timeout` reports
-//! one that does. In the end each value that was sent has been received once, or is still in the channel, each value
+//! Each wait refers to a `Cancel`, which the caller cancels when no party proceeds any more, so no program can wait for
+//! ever: `-timeout` reports a program that does. In the end each value that was sent has been received once, or is still in the channel, each value
 //! has been dropped once, and a receiver has got the values of a sender in the order of the sends.
 #![no_main]
 
@@ -22,7 +22,8 @@ const OPS: usize = 12;
 
 #[derive(Arbitrary, Debug)]
 struct Program {
-    goroutines: bool,
+    /// Threads in one program of eight, because starting them takes most of the time of a program.
+    threads: u8,
     capacities: [u8; CHANNELS],
     parties: [Vec<Op>; PARTIES],
 }
@@ -63,7 +64,10 @@ struct World {
     senders: Vec<Sender<Value>>,
     receivers: Vec<Receiver<Value>>,
     stop: Cancel,
-    done: AtomicUsize,
+    /// The number of parties that are done, or in an operation that may wait.
+    idle: AtomicUsize,
+    /// The number of operations that have ended.
+    ended: AtomicUsize,
     count: Arc<()>,
 }
 
@@ -83,6 +87,8 @@ fn party(world: &World, from: usize, ops: &[Op]) -> Log {
             Value { from, number, _count: world.count.clone() }
         };
         let channel = |ch: u8| usize::from(ch) % CHANNELS;
+        let may_wait = matches!(op, Op::Send(_) | Op::Recv(_) | Op::Select(_, true));
+        world.idle.fetch_add(usize::from(may_wait), SeqCst);
         match op {
             Op::Send(ch) | Op::TrySend(ch) => {
                 let (ch, value) = (channel(*ch), value());
@@ -135,16 +141,23 @@ fn party(world: &World, from: usize, ops: &[Op]) -> Log {
                 }
             }
         }
+        world.ended.fetch_add(1, SeqCst);
+        world.idle.fetch_sub(usize::from(may_wait), SeqCst);
     }
-    world.done.fetch_add(1, SeqCst);
+    world.idle.fetch_add(1, SeqCst);
     log
 }
 
-/// Ends all waits when all parties are done, or have had time to get stuck.
+/// Ends all waits when all parties have been idle for a while, without the end of an operation.
 fn stop_soon(world: &World) {
-    let end = Instant::now() + Duration::from_millis(2);
-    while world.done.load(SeqCst) < PARTIES && Instant::now() < end {
+    let observe = || (world.idle.load(SeqCst) == PARTIES, world.ended.load(SeqCst));
+    let (mut before, mut since) = (observe(), Instant::now());
+    while !before.0 || since.elapsed() < Duration::from_micros(50) {
         thread::yield_now();
+        let now = observe();
+        if now != before {
+            (before, since) = (now, Instant::now());
+        }
     }
     world.stop.cancel();
 }
@@ -177,9 +190,16 @@ fn check(world: &World, logs: &[Log]) {
 fuzz_target!(|program: Program| {
     let count = Arc::new(());
     let (senders, receivers) = program.capacities.iter().map(|&n| channel(usize::from(n % 4))).unzip();
-    let world = World { senders, receivers, stop: Cancel::new(), done: AtomicUsize::new(0), count: count.clone() };
+    let world = World {
+        senders,
+        receivers,
+        stop: Cancel::new(),
+        idle: AtomicUsize::new(0),
+        ended: AtomicUsize::new(0),
+        count: count.clone(),
+    };
     let parties = program.parties.iter().enumerate();
-    let logs: Vec<Log> = if program.goroutines {
+    let logs: Vec<Log> = if program.threads % 8 != 0 {
         sudog::scope(|scope| {
             let world = &world;
             let handles: Vec<_> = parties.map(|(from, ops)| scope.spawn(move || party(world, from, ops))).collect();

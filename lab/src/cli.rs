@@ -1,9 +1,13 @@
 //! The command line.
 
+#[cfg(unix)]
+use std::cell::RefCell;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+#[cfg(unix)]
+use clap::{CommandFactory, FromArgMatches};
 use clap::{Parser, Subcommand};
 
 use crate::bench::{chanbench, compare, list, mutexbench, rwbench, semabench, semtable, syncbench, uncontended};
@@ -219,7 +223,13 @@ impl Command {
 /// Parses a command line whose words `text` contains, and renders the error if there is one.
 #[cfg(unix)]
 pub fn parse_words(text: &str) {
-    if let Err(error) = Cli::try_parse_from(std::iter::once("sudog-lab").chain(text.split_whitespace())) {
+    thread_local! {
+        /// The parser. Making the parser takes far longer than parsing a line.
+        static PARSER: RefCell<clap::Command> = RefCell::new(Cli::command());
+    }
+    let words = std::iter::once("sudog-lab").chain(text.split_whitespace());
+    let matches = PARSER.with_borrow_mut(|parser| parser.try_get_matches_from_mut(words));
+    if let Err(error) = matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)) {
         let _ = error.render().to_string();
     }
 }
