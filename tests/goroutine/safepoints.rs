@@ -376,8 +376,8 @@ exceptions! {
     the_mutex_of_go_keeps_others_out: GoMutex::<RuntimeSema, policy::Go>::const_new(), lock_and_unlock;
     the_fair_mutex_keeps_others_out: GoMutex::<RuntimeSema, policy::Fifo>::const_new(), lock_and_unlock;
     the_mutex_in_turn_keeps_others_out: FifoMutex::<RuntimeSema>::new(), lock_and_unlock;
-    stage_two_keeps_others_out: stages::V2::<RuntimeSema>::new(), lock_and_unlock;
-    stage_three_keeps_others_out: stages::V3::<RuntimeSema>::new(), lock_and_unlock;
+    stage_two_keeps_others_out: unlocked_once(stages::V2::<RuntimeSema>::new()), lock_and_unlock;
+    stage_three_keeps_others_out: unlocked_once(stages::V3::<RuntimeSema>::new()), lock_and_unlock;
     stage_four_keeps_others_out: stages::V4::<RuntimeSema>::new(), lock_and_unlock;
     stage_five_keeps_others_out: stages::V5::<RuntimeSema>::new(), lock_and_unlock;
     stage_six_keeps_others_out: stages::V6::<RuntimeSema>::new(), lock_and_unlock;
@@ -407,6 +407,12 @@ exceptions! {
     };
     to_look_keeps_others_out: (), |()| assert!(num_goroutine() > 0);
     to_start_others_keeps_others_out: (), |()| go(|| ());
+}
+
+/// Returns a mutex whose permit is out: the first unlock of these stages releases a permit, which is a safepoint.
+fn unlocked_once<L: RawLock>(mutex: L) -> L {
+    lock_and_unlock(&mutex);
+    mutex
 }
 
 fn locked() -> GoMutex {
