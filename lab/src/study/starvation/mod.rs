@@ -81,7 +81,7 @@ pub struct StarvationArgs {
     #[arg(long, value_name = "PATH")]
     pub svg: Option<PathBuf>,
 
-    /// File to which the contest is written as a trace, which https://ui.perfetto.dev and chrome://tracing open
+    /// File to which the contest is written as a trace, which ui.perfetto.dev and chrome://tracing open
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
 
