@@ -324,7 +324,7 @@ impl ActiveSet {
     ///
     /// # Panics
     ///
-    /// If the caller is a fibre of the set, which would wait for itself.
+    /// If the caller is a fibre of the set: the fibre would wait for its own end.
     #[cfg(all(unix, not(sudog_loom)))]
     pub fn run<T>(&mut self, main: impl FnOnce() -> T + Send + 'static) {
         assert!(!self.set.is_of_caller(), "a fibre of an active set has run the set");

@@ -313,9 +313,11 @@ impl G {
         unsafe { Self::mark_ready_by(g, |goroutine| goroutine.ready()) }
     }
 
+    /// Readies a G as [`G::mark_ready`] does, but calls the closure `ready` to ready a goroutine.
+    ///
     /// # Safety
     ///
-    /// The same as for [`G::ready`]; and `ready` readies its argument.
+    /// The same as for [`G::ready`]. The closure readies the goroutine that is passed to it.
     #[inline]
     unsafe fn mark_ready_by(g: *const Self, ready: impl FnOnce(FibreRef)) -> Option<Waker> {
         // Make no reference to the whole G: the waiter may free the G while this call is under way.

@@ -152,8 +152,8 @@ impl Running {
 
     fn processor_time(&self) -> io::Result<f64> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        // The name may contain anything, so count fields after the name: the state and 10 more, then user and system
-        // time.
+        // The program's name, in parentheses, may contain spaces and parentheses. So count the fields after the last
+        // parenthesis: fields 0 to 10 are skipped, 11 is the user time, 12 the system time.
         let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let ticks = |field: usize| fields.get(field).and_then(|field| field.parse::<f64>().ok());
         let tick = sysconf(SysconfVar::CLK_TCK)?.unwrap_or(100) as f64;

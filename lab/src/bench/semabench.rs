@@ -1,6 +1,6 @@
 //! The benchmark of the paper on waiting arrays: contenders for a semaphore of one permit. A contender that has the
 //! permit makes a step of a generator that all contenders share; a contender without the permit makes a step of a
-//! generator of its own. Two floors are measured beside the semaphores.
+//! generator of its own. Two [floors](crate::targets::floors) are measured beside the semaphores.
 
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers, permits};
 use clap::Args;

@@ -40,8 +40,8 @@ impl Output {
         Ok(writeln!(io::stdout().lock(), "{text}")?)
     }
 
-    /// Returns a progress bar on the standard error, if that is a terminal. The bar is drawn only when the bar is
-    /// moved, and is moved only between measurements.
+    /// Returns a progress bar on the standard error. The bar is hidden if the standard error is not a terminal, or if
+    /// the output is JSON. The bar is drawn only when the bar is moved, and is moved only between measurements.
     #[must_use]
     pub fn progress(self, what: &'static str, steps: usize) -> ProgressBar {
         let target = if self.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };

@@ -45,14 +45,14 @@ pub enum Kind {
 pub enum Contenders {
     /// Threads of the operating system.
     Threads,
-    /// Threads, each on one processor: contender n on the n-th of the processors that the process may use, and round
-    /// again.
+    /// Threads, each pinned to one processor. Contender n runs on processor n of the processors that the process may
+    /// use, modulo their number.
     PinnedThreads,
     /// Goroutines, on workers.
     #[cfg(unix)]
     Goroutines {
-        /// The number of workers. It is a property of the whole process, so all contenders that run at a time must
-        /// agree.
+        /// The number of workers. The whole process has this number, so contenders that run at the same time must have
+        /// the same number.
         workers: usize,
     },
 }
@@ -73,8 +73,8 @@ type Body = dyn Fn(usize, &Gate) + Send + Sync;
 type Join<T> = Box<dyn FnOnce() -> thread::Result<T>>;
 
 impl Contenders {
-    /// Returns goroutines on so many workers, or on as many as the runtime would have by default. Fails where there are
-    /// no goroutines.
+    /// Returns goroutines on this number of workers; if `workers` is `None`, on the runtime's current number. Fails on
+    /// systems without goroutines.
     pub fn goroutines(workers: Option<usize>) -> Result<Self, String> {
         #[cfg(unix)]
         return Ok(Self::Goroutines { workers: workers.unwrap_or_else(max_procs) });
@@ -90,10 +90,10 @@ impl Contenders {
 
     /// Returns whether these contenders may contend for `target`.
     ///
-    /// Goroutines may not contend for a target that blocks threads. The target would do them no harm in these
-    /// benchmarks, as no goroutine yields while it holds the lock. But no goroutine would yield at all: on each worker
-    /// the first would run until the stop, and keep all others out. However many goroutines contend, such a run
-    /// measures as many threads as there are workers.
+    /// Goroutines may not contend for a target that blocks threads. No deadlock would result in these benchmarks, as no
+    /// goroutine yields while it holds the lock. But no goroutine would yield at all: the first goroutine of each
+    /// worker would run until the stop, and keep all others out. So the run would measure as many threads as there are
+    /// workers, however many goroutines contend.
     #[must_use]
     pub fn may_contend_for(self, target: Target) -> bool {
         self.are_threads() || !target.blocks_threads()
@@ -233,7 +233,8 @@ impl Gate {
         }
     }
 
-    /// Lets the contenders pass; `all` is false if some could not be started, and then the rest must end. Called once.
+    /// Lets the contenders pass. `all` is false if some contenders could not be started: then the contenders that pass
+    /// must end. Called once.
     pub fn open(&self, all: bool) {
         self.open.set(all).expect("the gate is opened once");
     }

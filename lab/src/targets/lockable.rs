@@ -1,5 +1,5 @@
-//! Lockable: any lock, readers-writer lock or semaphore, and the floors that these are compared with, behind one trait.
-//! So there is one driver for all of them.
+//! Lockable: the trait of each target of the driver: a lock, a readers-writer lock, a semaphore, or a floor that the
+//! semaphores are compared with. So one driver suffices for all of these.
 //!
 //! | target | lets in |
 //! |---|---|
@@ -64,15 +64,15 @@ pub unsafe trait Lockable: Sized + Send + Sync + 'static {
     /// The value that the target is made from, besides numbers.
     type Setup: ?Sized;
 
-    /// True if a thread that is not a contender may enter too, with the number that follows the contenders' numbers.
-    /// False where a turn goes round.
+    /// True if a thread that is not a contender may enter, too: with the number that follows the contenders' numbers.
+    /// False if the target passes a turn among the contenders' numbers, so that another thread never has the turn.
     const TAKES_OTHERS: bool = true;
 
     /// Returns which contenders may be inside together, if there are this many permits.
     fn admits(permits: u32) -> Admits;
 
-    /// Makes a target for so many contenders, with so many permits. A target that has no permits ignores their number,
-    /// and lets in one contender at a time, or all.
+    /// Makes a target for this number of contenders, with this number of permits. A target without permits ignores
+    /// `permits`, and lets in the contenders that [`Lockable::admits`] says.
     fn new(setup: &Self::Setup, contenders: usize, permits: u32) -> Self;
 
     /// Goes in, waiting if necessary. `me` is the number of the contender.
@@ -177,9 +177,9 @@ unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
 /// A semaphore.
 pub struct Permitted<S>(S);
 
-// SAFETY: `admits` returns `Admits::One` only for one permit. The semaphore then lets in one contender at a time, as
-// permits are conserved; and what happened before a release happens before what follows the acquire that takes its
-// permit.
+// SAFETY: `admits` returns `Admits::One` only for one permit. A semaphore with one permit lets in one contender at a
+// time, as permits are conserved. All that precedes the release of a permit happens before all that follows the
+// acquire of that permit.
 unsafe impl<S: Semaphore + 'static> Lockable for Permitted<S> {
     type Guard = ();
     type Setup = ();

@@ -7,9 +7,8 @@ use sudog_runtime::Instant;
 /// A capacitor without its lock: limits the number of contenders that are between arrival and departure, and admits
 /// contenders in order.
 ///
-/// A capacitor excludes no thread by itself and protects no data. A departure without an arrival is an error: a
-/// departure of this kind ends the process if the capacitor detects the error; otherwise the departure breaks the
-/// bound.
+/// A capacitor excludes no thread by itself and protects no data. A departure without an arrival is an error. If the
+/// capacitor detects the error, the process ends; otherwise the bound does not hold any more.
 ///
 /// # Examples
 ///
@@ -89,8 +88,9 @@ pub trait ArriveDepart: Send + Sync + Sized {
         Some(arrival)
     }
 
-    /// Announces an arrival to the gate. Acquisitions that pass the gate may overtake an arrival that was not
-    /// announced; there is no other difference.
+    /// Announces an arrival to the gate, by which [`Gated`](super::Gated) lets uncontended acquisitions pass the
+    /// capacitor. If an arrival is not announced, acquisitions that pass the gate may overtake that arrival. The
+    /// announcement has no other effect.
     fn announce(&self) {}
 
     /// Ends an announcement. Called once for each announcement.

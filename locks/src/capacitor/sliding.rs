@@ -87,11 +87,14 @@ const BITS: u64 = (1 << SPAN) - 1;
 ///
 /// # Limits
 ///
-/// The bypass limit is at most 31. Count the arrivals since the first arrival that has not departed, including those
-/// that gave up. From 2^30 on, an arrival with a deadline polls. Half as many more, which would have to be waiting
-/// threads and goroutines, end the process. A waiter that gives up while 31 or more tickets are before its ticket
-/// allocates, and so may any departure until the base has passed that ticket. So a sliding window cannot guard a global
-/// allocator whose waiters have deadlines.
+/// The bypass limit is at most 31.
+///
+/// The number of arrivals since the first arrival that has not departed is limited, too. Arrivals that gave up are
+/// counted. Above 2^30, an arrival with a deadline polls. Above 2^30 + 2^29, a waiter ends the process; but the last
+/// 2^29 arrivals would have to be threads and goroutines that wait.
+///
+/// A waiter allocates if it gives up while 31 or more tickets are before its ticket. Each departure may allocate until
+/// the base has passed that ticket. So a sliding window cannot guard a global allocator whose waiters have deadlines.
 ///
 /// # Examples
 ///
@@ -146,8 +149,8 @@ fn base(window: u64) -> u32 {
     (window >> 32) as u32
 }
 
-/// Returns the window with this base and these bits, moved on as far as the bits allow, and the distance of the move.
-/// `bits` may have more bits than fit into a window.
+/// Moves the window with this base and these bits past the departed tickets at the base. Returns the new window, and
+/// the distance of the move. `bits` may have more bits than fit into a window.
 #[inline]
 fn moved(base: u32, bits: u64) -> (u64, u32) {
     let by = bits.trailing_ones();
@@ -309,8 +312,8 @@ impl<P> SlidingWindow<P> {
                     fatal("sync: departure without an arrival");
                 }
             }
-            // Remove the recorded tickets in ascending order, so that each ticket finds the base where the earlier
-            // tickets have left the base.
+            // Remove the recorded tickets in ascending order: an earlier ticket may move the base so far that a later
+            // ticket gets a bit.
             while let Some(first) = overflow.first().map(|first| first as u32) {
                 let step = match first.wrapping_sub(base(new)) {
                     0 => {
@@ -337,7 +340,8 @@ impl<P> SlidingWindow<P> {
             }
             match self.window.compare_exchange(old, new, SeqCst, Relaxed) {
                 Ok(_) => break (old, by),
-                // The exchange can fail only if OVERFLOW was not set: then no other ticket is recorded.
+                // The exchange can fail only if OVERFLOW was not set in `old`. So the list was empty before this call,
+                // and can be cleared.
                 Err(_) => {
                     mark("another ticket departs while one is recorded");
                     debug_assert!(old & OVERFLOW == 0, "with OVERFLOW set the window is changed under the lock only");

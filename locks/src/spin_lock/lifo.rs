@@ -126,7 +126,7 @@ impl<P: WaitPolicy> Lifo<P> {
     }
 }
 
-// SAFETY: the thread that changes the word from FREE has the lock, and so has the waiter that the owner pops; only the
+// SAFETY: a thread gets the lock by changing the word from FREE, or when the owner pops that thread's element. Only the
 // owner writes FREE, when the stack is empty. The module's comment argues the orderings. The owner has no element in
 // the stack, so the lock may be moved while it is held, and unlocked by another thread; waiters borrow the lock.
 unsafe impl<P: WaitPolicy> RawLock for Lifo<P> {

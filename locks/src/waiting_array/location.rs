@@ -12,9 +12,9 @@
 //! true the element stays at its location: no waiter waits with this element, and the next wake of that location
 //! removes it. So an element is linked for longer than any call lasts, and its memory must stay: **elements come from a
 //! pool and are never freed.** In the listing, elements are thread-local, and the thread's destructor has to remove
-//! them. In Rust a thread may end without its destructors, and would leave a chain that leads into freed memory. A
-//! goroutine, too, may have moved to another thread. In this file an element that is still linked goes back to the pool
-//! without being removed; its next user detects the link.
+//! them. In Rust a thread may end without its destructors, and would leave a chain that leads into freed memory. In
+//! addition, all goroutines of a worker would share one thread-local element. In this file an element that is still
+//! linked goes back to the pool without being removed; its next user detects the link.
 //!
 //! An element without a waiter cannot pass a wake-up on. So the waker walks the chain, and must be able to read the
 //! chain. Therefore each element has a field `below`, which is written before the push; the push is a load and a
@@ -22,8 +22,8 @@
 //!
 //! If an element is at another location than its next user needs, removing the element costs the waiters there a futile
 //! wake-up. In the semaphore each wait is at another location, so with few elements and no collisions such removals are
-//! the rule. The pool therefore gives out an element that is at no location, if there is such an element among its last
-//! three.
+//! the rule. The pool therefore gives out an element that is at no location, if there is such an element among the last
+//! three elements that came back to the pool.
 //!
 //! Source: listing 5, *LocationWait*. The listing's conservative post wakes a ticket other than the granted ticket.
 
@@ -110,8 +110,9 @@ pub fn location_wait(waiter: &mut LocationWaiter, location: usize) {
 #[derive(Debug)]
 pub struct LocationWaiter {
     element: &'static Element,
-    /// True before the first call. An earlier user may have left the element enlisted at the right location. But this
-    /// caller may have tested its condition before the first call, and must test the condition again before the wait.
+    /// True before the first call. An earlier user may have left the element enlisted at the location of the first
+    /// call. That call returns all the same: the caller may have tested its condition before the call, and must test
+    /// the condition again before a wait.
     fresh: bool,
 }
 
@@ -122,17 +123,18 @@ impl LocationWaiter {
         Self { element: with_pool(Pool::take).unwrap_or_else(Element::leak), fresh: true }
     }
 
-    /// Enlists the waiter and returns, if the waiter is at no location. The next call waits until the location is
-    /// woken, or returns at once if the location has been woken already. Call this method in a loop, with a test of the
-    /// condition in between.
+    /// Enlists the waiter at `location` and returns, if the waiter is not enlisted there. If the waiter is enlisted
+    /// there, waits until the location is woken; returns at once if the location has been woken since the waiter
+    /// enlisted. Call this method in a loop, with a test of the condition in between.
     ///
-    /// A call for another location enlists the waiter there, and returns.
+    /// A call for another location takes the waiter from the old location, enlists the waiter at the new location, and
+    /// returns.
     pub fn wait(&mut self, location: usize) {
         self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), None);
     }
 
-    /// Waits as [`LocationWaiter::wait`], with a deadline. Returns false if the deadline passed. The waiter stays
-    /// enlisted then.
+    /// Waits as [`LocationWaiter::wait`] does, with a deadline. Returns false if the deadline passed; then the waiter
+    /// stays enlisted.
     pub fn wait_until(&mut self, location: usize, deadline: Instant) -> bool {
         self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), Some(deadline))
     }
@@ -227,8 +229,8 @@ impl Location {
 struct Pool(Option<&'static Element>);
 
 impl Pool {
-    /// Takes an element at no location, if there is such an element among the first three; else takes the first
-    /// element.
+    /// Takes an element that is at no location, if there is such an element among the first three. Otherwise takes the
+    /// first element.
     fn take(&mut self) -> Option<&'static Element> {
         let mut before: Option<&'static Element> = None;
         let mut at = self.0?;

@@ -102,11 +102,11 @@ impl PopStack {
         // The drop of `pushed` aborts the wait on every way out of this function.
         let pushed = PushedElement { stack: self, e: &e, prv };
         pushed.link();
-        // This fence is between the push and the test of the condition. Polite signallers rely on this fence, and so do
-        // the windows of `capacitor/sliding.rs`.
+        // This fence is between the push and the test of the condition. `flush_politely` relies on this fence, and so
+        // do the windows of `capacitor/sliding.rs`.
         full_fence();
-        // Catch a panic, as an abort may have to wait for a waker; a goroutine that waits while it panics blocks its
-        // worker.
+        // Catch a panic of `satisfied`, because the abort may have to wait for a waker: a goroutine that waits while it
+        // panics blocks its worker.
         let satisfied = catch_unwind(AssertUnwindSafe(satisfied));
         if matches!(satisfied, Ok(false)) {
             if e.gate.wait::<P>(deadline) {
@@ -124,8 +124,8 @@ impl PopStack {
     }
 }
 
-/// Opens the gates of an element that this thread must open, and of all elements beneath. These elements may be freed
-/// afterwards.
+/// Opens the gate of an element that this thread must open, then the gates of the elements beneath, down to the first
+/// element that is not linked: its owner opens the rest. The opened elements may be freed afterwards.
 fn open_all(mut e: *mut Element) {
     while !e.is_null() {
         // Acquire: this thread sees the link that the owner wrote. Release: a later link of the owner sees TAKEN.
@@ -163,10 +163,10 @@ impl PushedElement<'_> {
     ///
     /// | found on top | meaning | next step |
     /// |---|---|---|
-    /// | `e` | no later push | the push is undone |
-    /// | nothing | a flush has detached this element: an undo can only uncover the elements beneath, and this element is no element's `prv` any more | the gate of `e` will be opened |
-    /// | another element, own gate open | the element is out already | |
-    /// | another element | the element is beneath the top, or out and not yet woken | flush: opens the top, and all elements down to this element |
+    /// | `e` | no element is above `e` | none: the exchange has undone the push |
+    /// | nothing | a flush has detached `e`. (An undo by another waiter leaves `e`, or an element above `e`, on top) | wait until the flusher has opened the gate of `e` |
+    /// | another element, and the gate of `e` is open | `e` is out already | none |
+    /// | another element, and the gate of `e` is shut | `e` is beneath the top; or a flush has detached `e`, but has not opened the gate yet | flush, which opens the top and the elements beneath; then wait until the gate of `e` is open |
     fn abort(&self) {
         let me = (&raw const *self.e).cast_mut();
         // Release: `prv` becomes the top again. Acquire: this thread sees the writes of the thread that put `prv`

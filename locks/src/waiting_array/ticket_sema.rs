@@ -53,12 +53,13 @@ pub(super) mod sealed {
         ///
         /// # Safety
         ///
-        /// `this` is alive until the permits can be taken. If this call returns 0, that is until it returns; otherwise,
-        /// until the caller has granted the permits.
+        /// `this` is alive until the last of the `n` permits can be taken. If this call returns 0, that is until the
+        /// call has added the permits to the doorway: a taker may free `this` before the call returns. Otherwise `this`
+        /// is alive until the caller has granted the permits that go to the queue.
         unsafe fn give(this: *const Self, n: u64) -> u64;
 
-        /// Takes the units that the doorway owes to the queue out of `n` units, and returns their number. The caller
-        /// must not give these units to the doorway any more.
+        /// Pays the doorway's debt to the queue with at most `n` units, and returns the number of these units. The
+        /// caller grants these units in the queue, and must not give them to the doorway.
         ///
         /// # Safety
         ///
@@ -134,8 +135,8 @@ impl sealed::Sealed for Tickets {
 ///
 /// # Limits
 ///
-/// At most 2^60 permits are available, and at most 2^60 are requested at a time. A request that was given up counts
-/// until a post has passed it. A larger number of either ends the process.
+/// At most 2^60 permits are available, and at most 2^60 permits are requested at a time. A request that was given up
+/// counts until a post has passed its tickets. If one of these numbers is larger, the process may end.
 ///
 /// # Examples
 ///
@@ -443,7 +444,8 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     }
 }
 
-// A wait policy may be a user's. Its panic leaves the semaphore whole: the waiter gives up its tickets (`LeaveOnPanic`).
+// A wait policy may be a user's. Its panic leaves the semaphore whole: the waiter gives up its tickets
+// (`LeaveOnPanic`).
 impl<W, D> std::panic::RefUnwindSafe for TicketSema<W, D> {}
 
 // SAFETY: a permit is a unit of the count or a granted ticket; each of these is taken once. A ticket that is given up

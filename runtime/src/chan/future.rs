@@ -75,8 +75,8 @@ impl TaskWaiter {
     }
 
     /// Takes the waiter out of its queue, in which it waits to send or to reserve. If a peer has given the waiter a
-    /// place, gives up that place. Returns true if the value has not been sent; false if a receiver has taken the
-    /// value.
+    /// place, gives up that place. Returns true if the value has not been sent. Returns false if the value has been
+    /// moved to a receiver or into the ring.
     ///
     /// # Safety
     ///
@@ -124,8 +124,8 @@ pub struct RecvFuture<'a, P: RecvPort> {
 
 // SAFETY: the fields of `wait` are read and written under the channel's lock while the waiter is queued; by the peer
 // that has taken the waiter, until the peer readies the waiter; and otherwise by the owner of the future. The owner may
-// move the future to another thread, as any value. The future's G is a task: not bound to a thread, but a lock with a
-// flag and a waker inside, which are `Send`. A value in the slot is sent with the future.
+// move the future to another thread, as any value. The future's G is a task. Such a G is not bound to a thread: it
+// contains only a lock around a flag and a waker, and both are `Send`. A value in the slot is sent with the future.
 unsafe impl<P: RecvPort + Sync> Send for RecvFuture<'_, P> where P::Item: Send {}
 // SAFETY: a shared reference to this future permits no operation.
 unsafe impl<P: RecvPort> Sync for RecvFuture<'_, P> {}

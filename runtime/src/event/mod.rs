@@ -164,8 +164,8 @@ pub fn start() {
 }
 
 /// Returns the events that have been recorded so far, and goes on with the recording: a flight recorder, as Go's
-/// `trace.FlightRecorder`. Of each thread these are at most the latest [`CAPACITY`] events. An event that is being
-/// recorded at this moment may be missed. Without a [`start`] the returned recording is empty.
+/// `trace.FlightRecorder`. The recording has at most the latest [`CAPACITY`] events of each thread. An event that is
+/// being recorded at this moment may be missed. Without a [`start`] the returned recording is empty.
 ///
 /// # Examples
 ///

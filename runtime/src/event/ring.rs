@@ -127,9 +127,11 @@ mod model {
     }
 
     /// Runs a reader beside a writer. `before` events are stored when the reader begins; `beside` events are written
-    /// concurrently. The reader is the spawned thread: loom runs the main thread first, and remembers only the last
-    /// access to an atomic. If the main thread were the reader, that load of `done` would be hidden by the writer's own,
-    /// and no execution would have the load later.
+    /// concurrently.
+    ///
+    /// The reader is the spawned thread, because loom runs the main thread first, and remembers only the last access to
+    /// an atomic. If the main thread were the reader, the writer's own load of `done` would hide the reader's load, and
+    /// loom would explore no execution in which the reader's load comes later.
     fn beside_a_writer(before: u64, beside: u64, reads: u32, states: &[&'static str]) {
         must_reach(states, || {
             let mut builder = loom::model::Builder::new();

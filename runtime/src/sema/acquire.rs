@@ -76,8 +76,8 @@ impl<Q: BucketQueue> Drop for AbandonOnPanic<'_, Q> {
 }
 
 impl<Q: BucketQueue> Bucket<Q> {
-    /// Does steps 1 to 4 of the acquirer (see `table.rs`). Returns `None` if a permit has been taken after all.
-    /// Otherwise the sudog has been queued, and the returned guard holds the bucket's lock.
+    /// Does steps 1 to 4 of the acquirer (see `table.rs`). Returns the guard of the bucket's lock if the sudog has been
+    /// queued; `None` if this call has taken a permit instead; an error if the wait has been cancelled.
     ///
     /// # Safety
     ///

@@ -60,8 +60,8 @@ enum Stage {
 // - `sudog` is the field that is not `Send`. While `sudog` is queued, its links and outcome are accessed under the
 //   bucket's lock, and otherwise by the owner of the future; `stage` likewise. An owner that receives the future on
 //   another thread sees the previous owner's writes, as with any value that is sent.
-// - The `G` of `sudog` is a task: not bound to a thread, but a lock that holds a flag and a `Waker`, both of which are
-//   `Send`.
+// - The `G` of `sudog` is a task. Such a `G` is not bound to a thread: it contains only a lock around a flag and a
+//   `Waker`, and both are `Send`.
 unsafe impl<Q: BucketQueue> Send for Acquire<'_, Q> {}
 // SAFETY: a shared reference to an `Acquire` allows no operation.
 unsafe impl<Q: BucketQueue> Sync for Acquire<'_, Q> {}

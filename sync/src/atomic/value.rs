@@ -66,8 +66,8 @@ impl<T> Value<T> {
         self.0.swap(Some(Arc::new(new))).map(Arc::unwrap_or_clone)
     }
 
-    /// Sets the value to `new` if the current value equals `old`, and returns whether it did. With `old` as `None`,
-    /// sets the value only if no value has been stored yet.
+    /// Sets the value to `new` if the current value equals `old`. If `old` is `None`, sets the value only if no value
+    /// has been stored yet. Returns whether this call has set the value.
     pub fn compare_and_swap(&self, old: Option<&T>, new: T) -> bool
     where
         T: PartialEq,

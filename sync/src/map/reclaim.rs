@@ -5,16 +5,17 @@
 //! see seize, the implementation is a list: all memory on the list is freed with the map, and no memory may be put on
 //! the list twice.
 //!
-//! An operation has a guard, and a guard has a *registration*: a record that tells the threads that free memory of the
-//! guard.
+//! An operation has a guard, and a guard has a *registration*: a record by which threads that free memory learn that
+//! the guard is open.
 //!
 //! | guard | registration | for |
 //! |---|---|---|
 //! | [`Collector::enter`] | the thread's, which seize keeps in a thread-local: a count of the thread's guards | operations |
 //! | [`Collector::enter_owned`] | only this guard's | `range`; operations of a thread whose registration is [destroyed](is_registered) |
 //!
-//! `range` calls the user's function under its guard, and that function may wait. With the thread's registration,
-//! goroutines of one thread that range and wait in turns would keep the count above 0, and no memory would be freed.
+//! `range` calls the user's function under its guard, and that function may wait. If `range` used the thread's
+//! registration, goroutines of one thread that call `range` and wait in turns would keep the count above 0, and no
+//! memory would be freed.
 //!
 //! **No guard outlives its thread's registration.** A guard is a variable of an operation, so a guard that is open
 //! when a thread ends would be on the stack of a goroutine that the thread runs. A worker of the scheduler never ends;
@@ -24,8 +25,8 @@
 //! whose thread ends before the coroutine goes on. `docs/goroutines.md`, "Soundness", names that case.
 //!
 //! **No destructor runs under a lock.** An owned guard has a lock, which is held while an object is retired, and while
-//! retired objects are published, but never while the guard ends. A batch of retired objects also waits for the guard
-//! that retired them, so the batch is freed when a guard ends.
+//! retired objects are published, but never while the guard ends. Objects are freed only when a guard ends: a batch of
+//! retired objects waits, among others, for the guard that retired them.
 
 #[cfg(not(sudog_loom))]
 pub(super) use real::{is_registered, slowly};
@@ -48,11 +49,11 @@ pub trait Shield {
     /// # Safety
     /// - `gone` comes from a box.
     /// - No operation that begins from now on can reach `gone`.
-    /// - `gone` is retired once, and may be freed after that.
+    /// - `gone` is retired once, and no other code frees `gone`.
     unsafe fn retire<T: Free>(&self, gone: *mut T);
 
     /// Publishes the objects that this registration has retired, without waiting for more objects. Called if the
-    /// objects have too much memory for such a wait.
+    /// retired objects use so much memory that they must not wait.
     fn hasten(&self);
 }
 
@@ -106,8 +107,8 @@ mod real {
         #[inline]
         unsafe fn retire<T: Free>(&self, gone: *mut T) {
             // SAFETY: the contract of `retire` is the contract of `defer_retire`. `T::free` is safe to call: by the
-            // contract of `retire`, `gone` may be freed, and seize calls the function once, when no guard can reach
-            // `gone`.
+            // contract of `retire`, `gone` came from a box, and no other code frees `gone`. Seize calls the function
+            // once, when no guard can reach `gone`.
             unsafe { self.defer_retire(gone, |gone, _| T::free(gone)) };
         }
 
@@ -164,8 +165,8 @@ mod stub {
         unsafe fn retire<T: Free>(&self, gone: *mut T) {
             let mut list = self.0.0.borrow_mut();
             assert!(list.iter().all(|(other, _)| *other != gone.cast()), "retired twice");
-            // SAFETY: by the contract of `retire`, `gone` may be freed, and is retired once. The closure runs once,
-            // when the map is dropped, so no operation looks at `gone`.
+            // SAFETY: by the contract of `retire`, `gone` came from a box, and no other code frees `gone`. The closure
+            // runs once, when the map is dropped, so no operation looks at `gone`.
             let free: Box<dyn FnOnce() + '_> = Box::new(move || unsafe { T::free(gone) });
             // SAFETY: the map owns the list, so the closure is gone before the data that the map's keys and values may
             // borrow.

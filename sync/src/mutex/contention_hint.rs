@@ -12,17 +12,18 @@ use super::policy::{Policy, SpinStrategy};
 use super::state::State;
 
 struct ContentionHint {
-    /// True if an unlock of this thread has left contenders behind, and since then no lock has found its mutex without
-    /// contenders.
+    /// True if an unlock of this thread has left contenders behind, and since then no lock of this thread has found its
+    /// mutex without contenders.
     contended: Cell<bool>,
     /// The number of unlocks that left a designated waker behind since a contender of this thread last entered the slow
     /// path.
     held_streak: Cell<u32>,
     /// The time at which a contender of this thread last read the clock as it waited.
     turns_from: Cell<Option<Instant>>,
-    /// The number of yields to leave out, as the last yields have cost a slice: see [`yield_processor`].
+    /// The number of yields to leave out, because the last yields have cost a slice: see [`yield_processor`].
     yields_to_skip: Cell<u32>,
-    /// The number of yields that were left out after the last yield that has cost a slice; 0 if the last yield was cheap.
+    /// The number of yields that were left out after the last yield that has cost a slice; 0 if the last yield was
+    /// cheap.
     skipped: Cell<u32>,
     /// The number of further writes that must meet no other thread until the next write is expected to meet none. The
     /// top bit is the flag [`LOOKS_FIRST`].
@@ -68,11 +69,11 @@ pub(crate) enum NextWrite {
     LooksFirst,
 }
 
-/// The number of writes after a write that has met another thread: if none of these writes meets another thread, the
-/// next write is expected to meet none.
+/// The number of writes that must meet no other thread, after a write that has met another thread, before a write is
+/// expected to meet none.
 const WRITES_IN_TURN: u32 = 1024;
-/// The flag in `writes_in_turn` that is set if a goroutine made the write that met others. The flag saves the question
-/// before each write whether the caller is a goroutine.
+/// The flag in `writes_in_turn`. Set if a goroutine made the first write that met others since `writes_in_turn` was 0.
+/// With the flag, a write need not check whether its caller is a goroutine.
 const LOOKS_FIRST: u32 = 1 << 31;
 
 #[inline(always)]
@@ -87,8 +88,8 @@ pub(crate) fn next_write() -> NextWrite {
     }
 }
 
-/// Notes whether a writer has met readers or writers. `met_others` is false, too, if the writer expected to meet
-/// others, but has met none.
+/// Notes whether a writer has met readers or writers. `met_others` says whether the writer has really met others, not
+/// whether the writer expected to.
 #[inline(always)]
 pub(crate) fn note_write(met_others: bool) {
     if !MODEL {
@@ -111,7 +112,7 @@ fn flag_of_caller() -> u32 {
     if G::is_goroutine() { LOOKS_FIRST } else { 0 }
 }
 
-/// The least number of turns for which the time that they took tells whether the thread hogs the mutex.
+/// The least number of turns whose time tells whether the thread hogs the mutex.
 const MANY_TURNS: u32 = 64;
 
 /// Advice to a thread that must wait for a mutex, from the thread's last turns. A *turn* is an unlock that leaves a
@@ -149,8 +150,8 @@ pub(super) fn last_turns() -> TurnsHint {
     HINT.with(|hint| {
         let turns = hint.held_streak.replace(0);
         // If the turns are few, their time is not needed. If the turns began without a wait (the mutex was free again
-        // at the second look), the time is too long. That does not happen to a thread that hogs the mutex: such a
-        // thread has waited, as an awake contender has taken the mutex from that thread.
+        // at the second look), the measured time is too long. A thread that hogs the mutex has waited, because an awake
+        // contender has taken the mutex from that thread. So the time of such a thread is right.
         let from = hint.turns_from.get().filter(|_| turns >= MANY_TURNS);
         TurnsHint::new(turns, from.map(|from| system::now().saturating_duration_since(from)))
     })
@@ -198,11 +199,11 @@ pub(super) fn yield_occasionally<P: Policy>(state: State) {
     }
 }
 
-/// Runs a safepoint if the watcher has asked for a safepoint, as the watcher does every 10 ms. An owner that computes
-/// between two unlocks takes long to reach the [`SAFEPOINT_INTERVAL`], and gives way here.
+/// Runs a safepoint if the watcher has asked for a safepoint. The watcher asks every 10 ms. An owner that computes
+/// between two unlocks takes long to reach the [`SAFEPOINT_INTERVAL`], so that owner gives way in this function.
 ///
-/// Marked as cold, though each unlock beside an awake contender calls this function: an unlock without contenders must
-/// not save registers for the call.
+/// The function is marked as cold, although each unlock beside an awake contender calls it. Otherwise an unlock without
+/// contenders would save registers for the call.
 #[cold]
 #[inline(never)]
 fn yield_if_asked() {
@@ -221,19 +222,19 @@ fn yield_after<P: Policy>(streak: u32, state: State) {
     }
 }
 
-/// A yield that takes longer has given the processor to another program for a slice of the system's.
+/// The time above which a yield has given the processor to another program for one of the system's time slices.
 const SLICE: Duration = Duration::from_micros(500);
-/// The most yields in a row that are left out. Twice as many, and more, give little throughput and cost long waits: see
-/// `docs/journal/busy-neighbours.md`.
+/// The most yields in a row that are left out. Twice this number, or more, adds little throughput and causes long
+/// waits: see `docs/journal/busy-neighbours.md`.
 const MOST_SKIPPED: u32 = 3;
 
-/// Returns the number of yields to leave out after a yield that took `time`. `before` is the number after the last yield.
+/// Returns the number of yields to leave out after a yield that took `time`. `before` is the result for the last yield.
 fn yields_to_skip(before: u32, time: Duration) -> u32 {
     if time > SLICE { (2 * before + 1).min(MOST_SKIPPED) } else { 0 }
 }
 
-/// Yields the calling thread's processor, unless the last yields have cost a slice. Beside a busy program, a thread that
-/// yields at each interval would use the mutex for some ten microseconds of each slice.
+/// Yields the calling thread's processor, unless the last yields have cost a slice. Beside a busy program, a thread
+/// that yields at each interval would use the mutex for some ten microseconds of each slice.
 fn yield_processor() {
     HINT.with(|hint| {
         let left = hint.yields_to_skip.get();

@@ -318,8 +318,8 @@ impl<S: AsyncSemaphore, P: Policy> GoMutex<S, P> {
 
 // SAFETY:
 // - A `LockFuture` locks as `lock` does, once, when the future is ready.
-// - If a `LockFuture` is dropped before it is ready, and the mutex has been handed to the future, the drop unlocks the
-//   mutex.
+// - If a `LockFuture` is dropped before it has returned `Ready`, and the mutex has been handed to the future, the drop
+//   unlocks the mutex.
 unsafe impl<S: AsyncSemaphore, P: Policy> AsyncRawLock for GoMutex<S, P> {
     type Lock<'a>
         = LockFuture<'a, S, P>

@@ -63,7 +63,7 @@ pub trait Policy: Send + Sync + 'static {
         spin @ SpinStrategy::Spin { .. } => spin,
     };
 
-    /// The time after which a waiter starves that is a goroutine, or an async task. (A task sleeps at once.)
+    /// The time after which a waiter starves if the waiter is a goroutine or an async task. (A task sleeps at once.)
     ///
     /// The default is [`Policy::THRESHOLD`]; but if [`Policy::STRATEGY`] is [`SpinStrategy::Successor`], the default is
     /// Go's threshold.
@@ -81,16 +81,16 @@ pub trait Policy: Send + Sync + 'static {
     /// | [`Wake::Normal`] | is in the semaphore for a moment, where a newcomer may take it | goes on |
     const HANDOFF: Wake = Wake::Handoff;
 
-    /// True if starvation mode ends with each handoff at which a processor may be idle. A processor may be idle if the
-    /// waiter that is handed the mutex is a thread or an async task, or if a worker of that waiter's scheduler sleeps.
-    /// If false, the mode lasts, as Go's does, until the mutex is handed to the last waiter, or to a waiter that has
-    /// not waited for longer than the threshold.
+    /// True if a handoff ends starvation mode when a processor may be idle. A processor may be idle if the waiter that
+    /// is handed the mutex is a thread or an async task, or if a worker of that waiter's scheduler sleeps. If false,
+    /// the mode lasts, as Go's does, until the mutex is handed to the last waiter, or to a waiter that has not waited
+    /// for longer than the threshold.
     ///
-    /// A starvation mode that lasts sustains itself once a handoff takes longer than the threshold divided by the
-    /// number of waiters: each waiter has then waited for too long, and contenders that are awake must queue (Go issue
-    /// 33747). A handoff takes that long if it must rouse an idle processor. If the mode ends after one handoff,
-    /// contenders that are awake lock the mutex while the next waiter wakes up. If that waiter loses the race, the
-    /// waiter turns the mode on again.
+    /// A mode that lasts for several handoffs sustains itself once a handoff takes longer than the threshold divided by
+    /// the number of waiters: then each waiter has waited for too long when its turn comes, and contenders that are
+    /// awake must queue (Go issue 33747). A handoff takes that long if it must rouse an idle processor. If the mode
+    /// ends after one handoff, contenders that are awake lock the mutex while the next waiter wakes up. If that waiter
+    /// loses the race, the waiter turns the mode on again.
     ///
     /// The default is true if [`Policy::STRATEGY`] is [`SpinStrategy::Successor`]: a successor's claim is for one
     /// handoff, too.

@@ -614,7 +614,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// Announces the owner of `writers`: sets W. Returns whether the owner of `writers` now has the lock, or `None` if
     /// a sole owner has the lock.
     ///
-    /// `own` is `READER` if the caller is counted as a reader, else 0. An announced caller is no longer counted.
+    /// `own` is `READER` if the caller is counted as a reader, else 0. The announcement takes the caller out of the
+    /// count of readers.
     #[inline]
     fn announce(&self, own: u64) -> Option<bool> {
         let mut old = self.state.load(Relaxed);
@@ -650,8 +651,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         Ok(guard)
     }
 
-    /// Retracts an announced writer that gives up. The writer has left its queue, but still owns `writers`. Returns the
-    /// word at the end of the writer's phase: the caller must [`admit`](Self::admit) the readers that came in that
+    /// Ends the phase of an announced writer that gives up. The writer has left its queue, but still owns `writers`.
+    /// Returns the word before the phase ended: the caller must [`admit`](Self::admit) the readers that came in that
     /// phase. Returns `None` if the last of the readers before the writer has left: then the writer has the lock.
     #[cold]
     fn retract(&self) -> Option<u64> {
@@ -834,9 +835,9 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// A goroutine that has run for long gives way here, after the lock is free.
     #[inline]
     pub fn unlock(&self) {
-        // SAFETY: the guard of an `UnguardedLock` is `()`, so no guard is forged. `end_write` notices if this mutex is not
-        // locked for writing. If another caller has locked it, that caller loses the lock, which Go allows; this type
-        // guards no data.
+        // SAFETY: the guard of an `UnguardedLock` is `()`, so no guard is forged. `end_write` notices if this mutex is
+        // not locked for writing. If another caller has locked it, that caller loses the lock, which Go allows; this
+        // type guards no data.
         unsafe { self.end_write((), 0) };
     }
 

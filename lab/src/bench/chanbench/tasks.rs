@@ -87,8 +87,8 @@ pub fn run(peer: Peer, case: Case, workers: usize) -> Result<Option<Run>, Failur
 }
 
 fn measure<C: Channel>(case: Case, workers: usize) -> Result<Option<Run>, Failure> {
-    // In `seq` nothing receives while the sender sends, so the channel needs room for the end mark as well. `seq` has a
-    // single receiver.
+    // In `seq` the receiver starts after the sender has ended, so the channel needs room for all messages and for the
+    // end mark. The sender sends one end mark, because `seq` has one receiver.
     let extra = if case.pattern == Pattern::Seq { 1 } else { 0 };
     let (tx, rx) = C::bounded(case.capacity + extra);
     let others: Option<Vec<_>> = (1..case.receivers).map(|_| C::another(&rx)).collect();

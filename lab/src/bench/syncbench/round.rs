@@ -50,8 +50,9 @@ impl Rounds for &Round {
     }
 }
 
-/// Returns nanoseconds an operation. Makes rounds of growing n, beginning with `enough`, until a round takes at least
-/// `min_time`; the result is of that round. Stores the n of that round in `enough`, for the next call.
+/// Returns the time per operation, in nanoseconds. Makes rounds with more and more operations, until a round takes at
+/// least `min_time` or has [`MAX_N`] operations. The first round has `enough` operations, and the last round gives the
+/// result. Stores the number of operations of the last round in `enough`, for the next call.
 pub fn measure(
     threads: usize,
     enough: &mut u64,

@@ -2,10 +2,10 @@
 //!
 //! | | [`Exclusive`]: one at a time | [`Shared`]: several | [`ReadersWriter`]: one writes, or several read |
 //! |---|---|---|---|
-//! | accesses | not asked for: all write | the same | drawn |
-//! | the generator that is advanced | one that all contenders share | the contender's own: a shared generator would itself be a lock | the same |
-//! | other work | | | a reader looks at two words; a writer changes them, and sees whether it wrote last |
-//! | the order of admissions | counted | not counted: a count would impose an order | the same |
+//! | the access of a visit | always a write | always a write | drawn at random: a read or a write |
+//! | the generator that is advanced | one that all contenders share | the contender's own: a shared generator would itself be a lock | the contender's own |
+//! | other work | | | a reader looks at two words; a writer changes the words, and sees whether the last write was its own |
+//! | the order of admissions | counted | not counted: a count would impose an order | not counted |
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
@@ -39,7 +39,7 @@ impl ContenderState {
         Self { me, random: Mt::new(seed), drawn, written: u64::MAX, writes_again: 0 }
     }
 
-    /// Returns true for so many calls in a thousand.
+    /// Returns true for `in_a_thousand` of a thousand calls, on average.
     #[inline]
     fn draw(&mut self, in_a_thousand: u32) -> bool {
         // Knuth's congruential generator. Only the upper half is random enough.
@@ -61,8 +61,8 @@ pub trait CriticalSection: Send + Sync + 'static {
     /// Returns the number of admissions so far, for contenders outside; 0 if admissions are not counted.
     fn admissions(&self) -> u64;
 
-    /// Does the work of the section, if the contender `stays`; otherwise the contender is to leave at once, and no work
-    /// is done. Returns the number of admissions before this visit; 0 if admissions are not counted.
+    /// Does the work of the section if `stays` is true. If `stays` is false, does nothing, because the contender leaves
+    /// at once. Returns the number of admissions before this visit; 0 if admissions are not counted.
     ///
     /// # Safety
     ///
@@ -70,8 +70,8 @@ pub trait CriticalSection: Send + Sync + 'static {
     /// for.
     unsafe fn visit(&self, contender: &mut ContenderState, access: Access, stays: bool, cs: u32) -> u64;
 
-    /// Returns the longest run of admissions of one contender, if runs have been counted. `admissions` are all that
-    /// there have been.
+    /// Returns the longest run of admissions of one contender, if the section counts runs. `admissions` is the number
+    /// of all admissions, by which the section checks its own counts.
     fn longest_run(&mut self, admissions: PerAccess<u64>) -> Option<u64>;
 }
 

@@ -344,8 +344,8 @@ mod tests {
 
     #[test]
     fn by_one_contender() {
-        // Contenders 0 to 2: ticket 0 is overtaken twice by contender 1, and once by contender 2; the late contenders
-        // by none.
+        // The contenders are 0, 1 and 2. Contender 1 overtakes ticket 0 twice, and contender 2 overtakes ticket 0 once.
+        // No contender overtakes the late tickets, 5 and 4.
         let entry = |(contender, place)| (Beside { contender, at_lock: 1 }, Entry::at(place));
         let (beside, entries): (Vec<_>, Vec<_>) =
             [(1, 1), (2, 2), (1, 3), (0, 0), (2, 5), (1, 4)].map(entry).into_iter().unzip();

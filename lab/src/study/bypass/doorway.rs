@@ -3,14 +3,14 @@
 //! | doorway | capacitor | place of a contender |
 //! |---|---|---|
 //! | [`ByTicket`] | [`Platoon`] | the ticket of its semaphore |
-//! | [`SlidingWindow`] | itself | the contender's ticket |
-//! | [`Multilane`] | itself | the number that the contender was dealt |
-//! | [`ByClock`] | any | a count that all contenders advance: its value when the contender began to arrive, and when the contender had been let through |
+//! | [`SlidingWindow`] | the doorway itself | the contender's ticket |
+//! | [`Multilane`] | the doorway itself | the number that the contender was dealt |
+//! | [`ByClock`] | any | two values of a count that all contenders advance: when the contender began to arrive, and when the contender had been let through |
 //! | [`Permits`] | no capacitor: a semaphore, for comparison | the contender's ticket |
 //!
 //! The first three are exact. [`ByClock`] takes an arrival to end when the contender has been let through, which is
-//! later than the actual end: this misses bypasses of contenders that wait for the capacitor, but reports no false
-//! ones.
+//! later than the actual end. So [`ByClock`] misses bypasses of contenders that wait for the capacitor, but each bypass
+//! that it reports is real.
 
 use std::time::Instant;
 use sudog_runtime::shim::system::atomic::{AtomicU32, Ordering};

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!          ┌ starvation mode ┐
-//!   hog    ████ ████│████ ▒▒▒▒│     bars: what it did
-//!   victim ▒▒▒▒▒▒▒▒▒│▒▒▒▒↓██  │     an arrow: handed over
+//!   hog    ████ ████│████ ▒▒▒▒│     bars: the contender's states
+//!   victim ▒▒▒▒▒▒▒▒▒│▒▒▒▒↓██  │     an arrow: a handoff
 //!          └────────┴─────────┘
 //! ```
 //!
-//! Text, arrows and axes have the colour of the page's text. A picture without a page has its own colour for them,
-//! which suits the reader's background.
+//! Text, arrows and axes have the colour of the page's text. A picture without a page defines that colour and its
+//! background itself, as the reader prefers: dark on light, or light on dark.
 
 use std::fmt::Write;
 use std::time::Duration;

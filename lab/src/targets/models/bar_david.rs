@@ -22,23 +22,27 @@
 //!
 //! # Orderings
 //!
-//! The inner lock provides exclusion; `turn` and the flags decide only when a contender goes to the inner lock. Only
-//! owners write `turn`, under the inner lock, so a relaxed load of an owner reads the last value. A raised flag is
-//! released after `n`, and acquired by the owner that looks at the flag: an owner that sees the flag counts the flag's
-//! number in `n`. A contender acquires `turn`, and so does not miss a flag that was seen by the owner that set `turn`.
-//! A contender that reads an old value of `turn` or of a flag goes to the inner lock like a contender that had passed
-//! the wait before, or waits until the new value arrives.
+//! The inner lock provides exclusion; `turn` and the flags decide only when a contender goes to the inner lock.
+//!
+//! - `turn`: only owners write `turn`, under the inner lock, so a relaxed load of an owner reads the last value.
+//! - `n`, the largest number that a contender has had, plus 1: a contender first raises `n` above its own number, then
+//!   raises its flag with Release. An owner loads the flag with Acquire. So an owner that sees a raised flag also sees
+//!   an `n` above that flag's number, and `turn` can get to that number.
+//! - A contender loads `turn` with Acquire, and so does not miss a flag that was seen by the owner that set `turn`.
+//! - A contender may read an old value of `turn` or of a flag. Then the contender goes to the inner lock, like a
+//!   contender that passed the wait earlier; or the contender waits until the new value arrives.
 //!
 //! # Numbers
 //!
 //! A number belongs to a thread: the least number that is free when the thread first locks such a lock. The thread
 //! gives the number back as it ends. The goroutines of a worker share the worker's number, and threads beyond 256 share
-//! numbers too: so here a flag is a counter. Contenders of one number share its turns: an owner whose number is `turn`
-//! ends the turn, even if another contender of this number waits. The bound then holds for numbers, not for contenders.
-//! In the transformation as published a flag is a plain register, and a release looks at the flag of `turn` alone.
+//! numbers, too. Therefore a flag is a counter in this file. Contenders of one number share its turns: an owner whose
+//! number is `turn` ends the turn, even if another contender of this number waits. The bound then holds for numbers,
+//! not for contenders. In the transformation as published a flag is a plain register, and a release looks at the flag
+//! of `turn` alone.
 //!
-//! Source: Y. Bar-David, 1998, as in M. Raynal, *Concurrent Programming: Algorithms, Principles, and Foundations*, 2.2.2;
-//! analysed in arXiv 2606.19003.
+//! Source: Y. Bar-David, 1998, as in M. Raynal, *Concurrent Programming: Algorithms, Principles, and Foundations*,
+//! 2.2.2; analysed in arXiv 2606.19003.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -87,7 +91,7 @@ impl Drop for Number {
 pub struct BarDavid<L> {
     inner: L,
     turn: CachePadded<AtomicUsize>,
-    /// The largest number that a contender has had, plus 1: `turn` goes round among the numbers below.
+    /// The largest number that a contender has had, plus 1. `turn` goes round among the numbers below `n`.
     n: CachePadded<AtomicUsize>,
     flags: Box<[CachePadded<AtomicU32>]>,
 }

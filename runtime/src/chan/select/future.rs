@@ -179,7 +179,7 @@ impl<C: Cases> SelectFuture<C> {
         Self { cases, stage, g, claim, coop: Coop::new(), _pinned: PhantomPinned }
     }
 
-    /// Calls `f` with the orders and the waiters of the select that is queued.
+    /// Calls `f` with the orders and the waiters of this select, which is queued.
     ///
     /// # Safety
     ///
@@ -274,8 +274,8 @@ impl<C: Cases> SelectFuture<C> {
         })
     }
 
-    /// Does a case if a case is ready at this instant, under all locks. Polls each future once, before taking the
-    /// locks.
+    /// Does a case if a case is ready at this instant. First tries the cases one after another, and polls each future
+    /// at most once. If no case is ready, tries the channels again, under all their locks together.
     #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
     #[track_caller]
     pub(super) fn try_now(self: Pin<&mut Self>) -> Option<C::Output> {
@@ -315,9 +315,11 @@ impl<C: Cases> SelectFuture<C> {
                 select.unlock_all();
                 return Some(polled);
             }
-            // SAFETY: this future is pinned. Its `drop` takes the waiters out of the queues before their memory can be
-            // used for something else, and waits for the `ready`. The room has a waiter for each case. The stage is
-            // `Apart`, so no waiter is in a queue.
+            // SAFETY:
+            // - This future is pinned, so its memory is not reused before `drop`. `drop` takes the waiters out of the
+            //   queues. If a peer has taken the claim, `drop` waits until that peer has readied the G.
+            // - `waiters` has room for each case.
+            // - The stage is `Apart`, so no waiter is in a queue.
             unsafe { select.queue_all(Waiters(waiters), &raw const self.g, &raw const self.claim, true) };
             self.stage.set(Stage::Queued(n));
             select.unlock_all();

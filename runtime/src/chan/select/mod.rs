@@ -361,8 +361,8 @@ impl Selecting<'_, '_> {
             }
             return polled.map(Polled::wake);
         }
-        // SAFETY: all channels are locked, and no case is ready. `waiters` has room for each case. Only a cancel, which
-        // takes this claim, knows of this G.
+        // SAFETY: all channels are locked, and no case is ready. `waiters` has room for each case. The cancel, if there
+        // is one, takes this claim before it readies this G; no other waker knows of this G.
         unsafe { self.wait(waiters, &g, &claim, limit.deadline) }
     }
 

@@ -18,17 +18,18 @@ pub(super) struct Order<'s> {
 }
 
 impl<'s> Order<'s> {
-    /// Returns the cases that can be ready at all, shuffled.
+    /// Shuffles the cases that can be ready at all: those whose channel is not nil. Returns the indices of these cases,
+    /// which are stored in `polls`.
     ///
     /// # Panics
     ///
-    /// Panics if there are more cases than indices, or if the room is too small.
+    /// Panics if there are more than [`MAX_CASES`] cases, or if `polls` is too short.
     #[inline]
     pub(super) fn shuffle(cases: &[CaseRef<'_>], polls: &'s mut [u16]) -> &'s [u16] {
         Self::shuffle_those(cases, polls, |_, case| case.channel.is_some())
     }
 
-    /// Returns the cases for which `wanted` returns true, shuffled: see [`Order::shuffle`].
+    /// Shuffles the cases for which `wanted` returns true, as [`Order::shuffle`] does, and returns their indices.
     #[inline]
     pub(super) fn shuffle_those(
         cases: &[CaseRef<'_>],
@@ -47,15 +48,17 @@ impl<'s> Order<'s> {
         &polls[..n]
     }
 
-    /// Sorts the cases that [`Order::shuffle`] has shuffled, for the locks.
+    /// Returns both orders of the cases. `polls` has the cases that [`Order::shuffle`] has shuffled. Stores these cases
+    /// in `locks`, too, in the order in which the channels are locked.
     ///
     /// # Panics
     ///
-    /// Panics if the room is too small for the cases.
+    /// Panics if `locks` is shorter than `polls`.
     #[inline]
     pub(super) fn new(cases: &[CaseRef<'_>], polls: &'s [u16], locks: &'s mut [u16]) -> Self {
         let n = polls.len();
-        // Copy the shuffled order: two cases on the same channel may be queued there in any order.
+        // Copy the shuffled order, then sort. The sort need not be stable: two cases of the same channel may be queued
+        // in any order.
         let locks = &mut locks[..n];
         locks.copy_from_slice(polls);
         if n > 1 {
@@ -105,7 +108,7 @@ impl<'s> Order<'s> {
         self.locks.iter().map(|&index| usize::from(index))
     }
 
-    /// Returns each channel once, in the order of the addresses.
+    /// Returns each channel once, in the order in which the channels are locked.
     #[inline]
     pub(super) fn channels<'c>(&self, cases: &'c [CaseRef<'_>]) -> impl Iterator<Item = &'c Raw> {
         let mut last = std::ptr::null();

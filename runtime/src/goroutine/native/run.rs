@@ -92,8 +92,8 @@ pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<j
     let shared = Shared(place);
     let body = move || {
         let shared = shared;
-        // SAFETY: `frame` stands until `done` has a permit, which comes after this closure; and the caller touches
-        // neither `main` nor `result` before.
+        // SAFETY: `frame` is alive until `done` has a permit, which is released after the end of this closure. The
+        // caller touches neither `main` nor `result` before it has taken that permit.
         unsafe { main_goroutine(shared.0) };
     };
     // SAFETY: the closure and the values that it refers to are `Send`; `frame` outlives the goroutine, as this function
@@ -124,11 +124,12 @@ struct Shared<F, T>(*mut Frame<F, T>);
 // ended.
 unsafe impl<F: Send, T: Send> Send for Shared<F, T> {}
 
-/// Does steps 2 and 3, on the main goroutine.
+/// Does step 2 of the table at the top of this file, and has the fibre do step 3. Runs on the main goroutine.
 ///
 /// # Safety
 ///
-/// `frame` stands until `done` has a permit, and no other thread touches `main` and `result`.
+/// `frame` points to a [`Frame`] that is alive until `done` has a permit. No other thread touches `main` and `result`
+/// until then.
 unsafe fn main_goroutine<F: FnOnce() -> T, T>(frame: *mut Frame<F, T>) {
     MAINS.running.fetch_add(1, Ordering::Relaxed);
     // SAFETY: by the contract of `main_goroutine`, `frame` is alive, and `main` is this goroutine's alone.
@@ -154,8 +155,8 @@ fn exits(payload: &(dyn Any + Send)) -> bool {
     exits
 }
 
-/// Has the fibre of the main goroutine, which calls this, release the permit for its caller once the goroutine has
-/// ended.
+/// Makes the fibre of the main goroutine release a permit of `done` once the goroutine has ended. The main goroutine
+/// calls this function.
 fn has_result(done: *mut AtomicU32) {
     let fibre = current::fibre().expect("the main goroutine runs on a fibre");
     fibre.caller.set(NonNull::new(done));

@@ -17,8 +17,8 @@ mod on {
     use crate::shim::system;
     use crate::shim::system::atomic::{AtomicU32, AtomicU64, Ordering};
 
-    /// The latency of one in so many readied goroutines is measured, as a measurement reads the clock twice. Go's
-    /// `gTrackingPeriod`.
+    /// The number of readied goroutines for each goroutine whose latency is measured. Not each latency is measured,
+    /// because a measurement reads the clock twice. Go's `gTrackingPeriod`.
     const SAMPLED: u32 = 8;
 
     /// The greatest number of latencies that a worker measures at a time.
@@ -32,8 +32,8 @@ mod on {
         pub(in crate::goroutine::native::metrics) sleeps: AtomicU64,
         /// The times from the moment when a goroutine was readied to the moment when the goroutine ran.
         pub(in crate::goroutine::native::metrics) latencies: Recorded,
-        /// The goroutines whose latency is measured, by the addresses of their [`Readied`], with the times at which they were
-        /// readied.
+        /// The goroutines whose latency is being measured: the address of a goroutine's [`Readied`], and the time at
+        /// which the goroutine was readied.
         measured: [Cell<Option<(usize, Instant)>>; MEASURED],
     }
 
@@ -96,7 +96,7 @@ mod on {
         }
     }
 
-    /// True if the goroutine has been readied, and the goroutine's latency is measured. A byte: a fibre has no room for more.
+    /// True if the goroutine has been readied, and its latency is being measured. A byte: a fibre has no room for more.
     pub(crate) struct Readied(Cell<bool>);
 
     impl Readied {

@@ -26,26 +26,27 @@ pub struct Metrics {
     pub goroutines_created: u64,
     /// The number of goroutines that run. Go: `/sched/goroutines/running:goroutines`.
     pub running: usize,
-    /// The number of goroutines that could run, and wait for a worker. Goroutines that another worker, or a thread, has
-    /// just readied or placed are among `waiting` until their worker has noticed them. Go:
+    /// The number of goroutines that could run, and wait for a worker. A goroutine that another worker, or a thread,
+    /// has just readied or placed is counted in `waiting` until the goroutine's own worker has noticed. Go:
     /// `/sched/goroutines/runnable:goroutines`.
     pub runnable: usize,
     /// The number of goroutines whose call of [`blocking`](fn@crate::goroutine::blocking) or
-    /// [`compute`](crate::goroutine::compute) runs on a thread. Go, for calls of the system and of C:
-    /// `/sched/goroutines/not-in-go:goroutines`.
+    /// [`compute`](crate::goroutine::compute) runs on a thread. Go: `/sched/goroutines/not-in-go:goroutines`, which
+    /// counts system calls and calls of C functions.
     pub blocking: usize,
     /// The number of goroutines and async tasks that wait for anything else: for a lock, a channel, a time, a socket.
     /// Go: `/sched/goroutines/waiting:goroutines`.
     pub waiting: usize,
-    /// The number of threads of the scheduler: workers, and threads for blocking calls. Without the watcher and those
-    /// for alarms. Go: `/sched/threads/total:threads`.
+    /// The number of threads of the scheduler: workers, and threads for blocking calls. The watcher and the threads for
+    /// alarms are not counted. Go: `/sched/threads/total:threads`.
     pub threads: usize,
     /// The time that goroutines and threads have waited for mutexes, readers-writer locks and semaphores over Go's
     /// semaphore table, in waits that have ended. Go: `/sync/mutex/wait/total:seconds`.
     pub mutex_wait: Duration,
-    /// The times from the moment when a goroutine was readied to the moment when the goroutine ran, of one in eight, as
-    /// in Go, and of eight of a worker at a time. Without the times of goroutines that have not begun, and of those that were readied by another worker
-    /// until their worker noticed. Go: `/sched/latencies:seconds`.
+    /// The latencies of readied goroutines: the times from the moment when a goroutine was readied to the moment when
+    /// the goroutine ran. One in eight is measured, as in Go; a worker measures at most eight at the same time. The
+    /// wait of a goroutine that has not begun is not measured. If another worker, or a thread, has readied the
+    /// goroutine, the time until the goroutine's own worker noticed is not included. Go: `/sched/latencies:seconds`.
     pub latencies: Histogram,
     /// Each worker, by its index. Workers start when there is work for them.
     pub workers: Vec<WorkerMetrics>,
@@ -65,19 +66,19 @@ pub struct WorkerMetrics {
     pub steals: u64,
     /// The number of times that the worker has gone to sleep.
     pub sleeps: u64,
-    /// The number of searches for work that found nothing until their time was over.
+    /// The number of searches for work that ended without work, because the time of the search was over.
     pub vain_searches: u64,
     /// The number of times that the worker, while searching, has yielded the processor to another worker.
     pub yields: u64,
 }
 
-/// Returns the numbers of the scheduler. Takes no lock that is held for long, and stops nothing; so the numbers of
-/// workers that run are not those of exactly one moment. Go's package `runtime/metrics`.
+/// Returns the numbers of the scheduler. Takes no lock that is held for long, and stops no worker. So the numbers of
+/// running workers may come from slightly different moments. Go's package `runtime/metrics`.
 ///
 /// Goroutines in a bubble of [`synctest`](crate::goroutine::synctest) are not counted.
 ///
-/// The price of the feature: four instructions for each switch; two looks at the clock for each wait for a lock, and for
-/// one in eight goroutines that are readied.
+/// The feature costs four instructions for each switch. The clock is read twice for each wait for a lock, and twice for
+/// one in eight of the goroutines that are readied.
 ///
 /// # Examples
 ///
@@ -133,8 +134,8 @@ impl WorkerMetrics {
 }
 
 impl Metrics {
-    /// Returns the numbers that Go's `runtime/metrics` has, too, by Go's names: goroutines, threads, seconds. For
-    /// exporters. Quantiles of the latencies are not among them: see [`Metrics::latencies`].
+    /// Returns those numbers that Go's `runtime/metrics` has, too, with Go's names, which contain the units:
+    /// goroutines, threads, seconds. For exporters. The latencies are not included: see [`Metrics::latencies`].
     pub fn values(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let numbers = [
             ("/sched/gomaxprocs:threads", self.max_procs as f64),

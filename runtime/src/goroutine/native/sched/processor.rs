@@ -1,10 +1,10 @@
-//! The rule by which a searcher, a worker that looks for work, gives its processor to a worker that waits for that
-//! processor.
+//! The rule by which a searcher gives its processor to a worker that waits for that processor. A searcher is a worker
+//! that looks for work.
 //!
-//! The system likes to run a woken thread on the processor of the waker. There the woken worker waits for as long as
-//! the waker searches, in vain, for work that only the woken worker can bring: 50 us for each message. So each worker
-//! notes the processor on which the worker runs. If another worker is awake, and its note names the searcher's
-//! processor, then that worker waits for the processor, as the searcher runs there:
+//! The system likes to run a woken thread on the processor of the waker. If the waker then searches for work, the woken
+//! worker waits until the search ends: 50 us for each message. The search is in vain if only the woken worker can bring
+//! new work. So each worker notes the processor on which the worker runs. If another worker is awake, and its note
+//! names the searcher's processor, then that worker waits for this processor, because the searcher occupies it:
 //!
 //! | the searcher's last yield | the searcher |
 //! |---|---|
@@ -13,11 +13,11 @@
 //!
 //! The second row is there because a yield may cost milliseconds: Linux 6.18 takes the rest of the time slice from a
 //! thread that yields. While another program has the searcher's processor, the searcher still counts as searching. So
-//! meanwhile work for any worker wakes no other worker. The same happens if the system takes the processor away without
-//! a yield.
+//! new work that any worker may run wakes no other worker in that time. The same happens if the system takes the
+//! processor away without a yield.
 //!
-//! Notes are hints. If a note is outdated, a searcher yields though no thread waits, which takes less than a
-//! microsecond, or does not yield, as if there were no such rule.
+//! Notes are hints. If a note is outdated, a searcher may yield although no thread waits: such a yield takes less than
+//! a microsecond. Or the searcher does not yield although a worker waits, as if there were no such rule.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::shim::{self, system};
 const LOOK: Duration = Duration::from_micros(1);
 /// The number of other workers whose notes a look reads. The next look begins after these workers.
 const OTHERS: usize = 8;
-/// A yield that takes longer counts as long: another program has had the processor.
+/// The time above which a yield counts as long: another program has had the processor.
 const LONG_YIELD: Duration = Duration::from_micros(500);
 /// The time after a long yield for which the worker does not yield again, as a multiple of the length of that yield. So
 /// long yields take at most a sixteenth of the worker's time.
