@@ -18,13 +18,14 @@
 //! step 1, its try finds the cause. Otherwise steps 2 and 3 and the event are a Dekker pair, by two sequentially
 //! consistent fences: the task reads the new number in step 3, or the event reads the task in the number of tasks, and
 //! wakes. A wake takes the lock of the queue: it finds the task in the queue, or the task joins afterwards, and reads
-//! the new number in step 3. A permit that no task waits for any more costs the next task a try.
+//! the new number in step 3. A permit that no task waits for any more is taken by the
+//! next task that joins.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use sudog_runtime::sema::{Acquire, semacquire_async, semgrant_many, waiters};
+use sudog_runtime::sema::{Acquire, semacquire_async, semgrant_many, try_semacquire, waiters};
 use sudog_runtime::shim::{AtomicU32, Ordering, fence};
 use sudog_runtime::{Coop, const_unless_model};
 
@@ -85,30 +86,33 @@ pub struct Wait<'a> {
     coop: Coop,
 }
 
-/// A task's place in the queue. A drop leaves the queue.
+/// A task's place in the queue. A drop leaves the queue, then subtracts the task: in the order of the fields, and also if
+/// the drop of `acquire` runs another task's waker, which panics.
 struct Turn<'a> {
-    /// The future of a permit, in a box, so that the wait can be moved. None during the drop only.
-    acquire: Option<Pin<Box<Acquire<'a>>>>,
-    awaited: &'a Awaited,
+    /// The future of a permit, in a box, so that the wait can be moved.
+    acquire: Pin<Box<Acquire<'a>>>,
+    _counted: Counted<'a>,
 }
+
+/// A task that is counted in `tasks`. A drop subtracts the task.
+struct Counted<'a>(&'a Awaited);
 
 impl<'a> Turn<'a> {
     /// Creates a place that joins the queue at its first poll.
     fn new(awaited: &'a Awaited) -> Self {
         awaited.tasks.fetch_add(1, Ordering::Relaxed);
-        Self { acquire: Some(Box::pin(semacquire_async(&awaited.turns))), awaited }
+        Self { acquire: Box::pin(semacquire_async(&awaited.turns)), _counted: Counted(awaited) }
     }
 
     /// Returns true if the task has been woken. Joins the queue at the first call.
     fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        self.acquire.as_mut().is_none_or(|acquire| acquire.as_mut().poll(cx).is_ready())
+        self.acquire.as_mut().poll(cx).is_ready()
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.acquire = None;
-        self.awaited.tasks.fetch_sub(1, Ordering::Relaxed);
+        self.0.tasks.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -136,6 +140,8 @@ impl<'a> Wait<'a> {
             if let Poll::Ready(result) = attempt() {
                 return Poll::Ready(result);
             }
+            // Take permits that no task waited for: each would cost a needless try.
+            while try_semacquire(&self.awaited.turns) {}
             self.turn = Some(Turn::new(self.awaited));
         }
     }

@@ -65,8 +65,9 @@ macro_rules! socket {
                 self.fd.ready_async(crate::Side::Read).await
             }
 
-            /// Polls as the future of [`readable`](Self::readable) does. The socket stores the waker: of several tasks
-            /// that poll the read side, by this method or by a trait's, an event wakes the last.
+            /// Polls as the future of [`readable`](Self::readable) does. The socket stores the wait of a single task: if
+            /// several tasks poll the read side, by this method or by a trait's, they wake each other in turn. Such tasks
+            /// should await [`readable`](Self::readable) instead.
             ///
             /// # Errors
             ///

@@ -10,6 +10,7 @@ use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use sudog_runtime::goroutine::{NetWait, SleepAsync, now, sleep_async};
+use sudog_runtime::panics::Panics;
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited, waiters};
 use sudog_runtime::{note_wait, safepoint};
 use sudog_sync::context::{self, Context};
@@ -129,8 +130,8 @@ impl<S: AsFd> NetFd<S> {
         poll_fn(|cx| self.poll_call(side, &mut awaiting, cx, &mut call)).await
     }
 
-    /// Polls as the future of [`call_async`](Self::call_async) does. The socket stores the wait, so of several tasks
-    /// that poll the same side, an event wakes the last.
+    /// Polls as the future of [`call_async`](Self::call_async) does. The socket stores the wait of a single task for each
+    /// side: a poll by another task takes the place, and wakes the task that had the place, which must poll again.
     pub(crate) fn poll<T>(
         &self,
         side: Side,
@@ -142,10 +143,18 @@ impl<S: AsFd> NetFd<S> {
         // Take the wait out: polling it clones and drops wakers, which are user code.
         let stored = lock().take();
         let mut awaiting = stored.unwrap_or_else(|| Awaiting::new(self.desc, side));
+        let displaced = awaiting.waker.take();
         let polled = self.poll_call(side, &mut awaiting, cx, call);
+        let mut replaced = None;
         if polled.is_pending() {
-            let replaced = lock().replace(awaiting);
-            drop(replaced);
+            awaiting.waker = Some(cx.waker().clone());
+            replaced = lock().replace(awaiting);
+        }
+        // Another task's wait is over without an event. That task must poll again, or it would never be woken.
+        for waker in [displaced, replaced.and_then(|mut awaiting| awaiting.waker.take())].into_iter().flatten() {
+            if !waker.will_wake(cx.waker()) {
+                waker.wake();
+            }
         }
         polled
     }
@@ -211,7 +220,10 @@ impl<S: AsFd> NetFd<S> {
     pub(crate) fn set_deadline(&self, sides: &[Side], deadline: Option<Instant>) -> io::Result<()> {
         // while the socket is referred to, `desc` belongs to this socket
         let _in_use = self.mutex.refer().ok_or_else(closed)?;
-        sides.iter().for_each(|&side| self.desc.direction(side).set_deadline(deadline));
+        sides.iter().for_each(|&side| self.desc.direction(side).store_deadline(deadline));
+        let mut panics = Panics::default();
+        self.desc.nudge(sides, &mut panics);
+        panics.resume();
         Ok(())
     }
 
@@ -227,7 +239,14 @@ impl<S: AsFd> NetFd<S> {
             return Err(closed());
         }
         // The `Desc` may belong to another socket by now. The nudge then costs a user of that socket a needless look.
-        [Side::Read, Side::Write].into_iter().for_each(|side| self.desc.direction(side).nudge());
+        let mut panics = Panics::default();
+        self.desc.nudge(&[Side::Read, Side::Write], &mut panics);
+        // The tasks whose polls these are have been woken, and find the socket closed.
+        for slot in self.polls.get().into_iter().flat_map(|slots| slots.iter()) {
+            let stored = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+            panics.catch(|| drop(stored));
+        }
+        panics.resume();
         Ok(())
     }
 }
@@ -242,11 +261,19 @@ struct Awaiting {
     back_off: Option<(Duration, Instant)>,
     /// Keeps a thread polling while the task waits.
     in_poller: Option<NetWait>,
+    /// The waker of the task whose wait the socket stores.
+    waker: Option<task::Waker>,
 }
 
 impl Awaiting {
     fn new(desc: &'static Desc, side: Side) -> Self {
-        Self { wait: Wait::new(&desc.direction(side).awaited), alarm: None, back_off: None, in_poller: None }
+        Self {
+            wait: Wait::new(&desc.direction(side).awaited),
+            alarm: None,
+            back_off: None,
+            in_poller: None,
+            waker: None,
+        }
     }
 }
 

@@ -28,7 +28,7 @@ macro_rules! futures_io {
 
             /// Shuts down the direction of writes.
             fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Poll::Ready(self.shutdown(std::net::Shutdown::Write))
+                Poll::Ready(end_of_writes(self.shutdown(std::net::Shutdown::Write)))
             }
         }
     )+};
@@ -36,6 +36,11 @@ macro_rules! futures_io {
 
 #[cfg(feature = "futures-io")]
 futures_io!(TcpStream, &TcpStream, UnixStream, &UnixStream);
+
+/// Returns `Ok` for a connection that the peer has reset: there is no direction left to shut down.
+fn end_of_writes(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if error.raw_os_error() == Some(libc::ENOTCONN) { Ok(()) } else { Err(error) })
+}
 
 /// Implements the traits of `hyper` for a stream.
 #[cfg(feature = "hyper")]
@@ -80,7 +85,7 @@ macro_rules! hyper {
 
             /// Shuts down the direction of writes.
             fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-                Poll::Ready(self.shutdown(std::net::Shutdown::Write))
+                Poll::Ready(end_of_writes(self.shutdown(std::net::Shutdown::Write)))
             }
         }
     )+};

@@ -42,7 +42,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use sudog_runtime::goroutine::{NetPoller, go, now, set_net_poller};
-use sudog_runtime::panics::drop_payload;
+use sudog_runtime::panics::{Panics, drop_payload};
 use sudog_runtime::sema::{Wake, semrelease, try_semacquire};
 
 use crate::awaited::Awaited;
@@ -72,6 +72,15 @@ impl Desc {
             Side::Write => &self.write,
         }
     }
+
+    /// Makes the users of some directions try again, or look for a change. Runs the wakers of tasks after all blocked
+    /// users have been woken. If a waker panics, the panic goes on at the end.
+    pub(crate) fn nudge(&self, sides: &[Side], panics: &mut Panics) {
+        let tasks_wait: Vec<_> = sides.iter().map(|&side| self.direction(side)).filter(|d| d.nudge_blocked()).collect();
+        for direction in tasks_wait {
+            panics.catch(|| direction.awaited.wake());
+        }
+    }
 }
 
 impl Direction {
@@ -97,17 +106,11 @@ impl Direction {
         fence(Ordering::SeqCst);
     }
 
-    /// Makes the users of this direction try again, or look for a change. Runs the wakers of tasks.
-    pub(crate) fn nudge(&self) {
-        if self.nudge_blocked() {
-            self.awaited.wake();
-        }
-    }
-
-    /// Does the same as [`nudge`](Self::nudge), for the poller, which may run no user code: a goroutine runs the wakers
-    /// of tasks. A waker that waits, or panics, does so there.
+    /// Does the same as [`Desc::nudge`], for the poller, which may run no user code: a goroutine runs the wakers of
+    /// tasks. A waker that waits, or panics, does so there.
     fn nudge_by_poller(&'static self) {
-        if self.nudge_blocked() {
+        // A task that is counted, but is in no queue yet, joins after this look, and then reads the new number of events.
+        if self.nudge_blocked() && self.awaited.waiters() > 0 {
             go(|| _ = catch_unwind(|| self.awaited.wake()).map_err(drop_payload));
         }
     }
@@ -134,11 +137,10 @@ impl Direction {
         self.deadline().is_some_and(|deadline| deadline <= now())
     }
 
-    /// Sets the deadline. A call that waits looks at the new deadline at once.
-    pub(crate) fn set_deadline(&self, deadline: Option<Instant>) {
+    /// Stores the deadline. Calls that wait look at the new deadline at the next nudge.
+    pub(crate) fn store_deadline(&self, deadline: Option<Instant>) {
         *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
         self.has_deadline.store(deadline.is_some(), Ordering::Release);
-        self.nudge();
     }
 }
 
@@ -160,7 +162,8 @@ impl<S: AsFd> Registered<S> {
         let desc =
             spare.unwrap_or_else(|| Box::leak(Box::new(Desc { read: Direction::new(), write: Direction::new() })));
         for side in [Side::Read, Side::Write] {
-            desc.direction(side).set_deadline(None);
+            // Without a nudge: tasks that still await the last socket of `desc` are woken by the `close` of that socket.
+            desc.direction(side).store_deadline(None);
         }
         let registered = Self { socket, desc };
         poller.add(registered.socket.as_fd(), std::ptr::from_ref(desc) as u64)?;

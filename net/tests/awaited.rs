@@ -266,6 +266,49 @@ fn polls_of_a_side() {
     assert_eq!(here.try_read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
+/// A poll by another task takes the place of the first, and wakes the first task, which would wait for ever otherwise.
+#[test]
+fn a_displaced_poll_is_woken() {
+    struct Woken(std::sync::atomic::AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, std::sync::atomic::Ordering::Release);
+        }
+    }
+    let (here, _there) = pair();
+    let woken = Arc::new(Woken(false.into()));
+    let waker = Waker::from(woken.clone());
+    let mut first = Context::from_waker(&waker);
+    assert!(here.poll_read_ready(&mut first).is_pending());
+    assert!(here.poll_read_ready(&mut first).is_pending());
+    assert!(!woken.0.load(std::sync::atomic::Ordering::Acquire), "by a poll of its own");
+    assert!(here.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(woken.0.load(std::sync::atomic::Ordering::Acquire));
+}
+
+/// A waker that panics in `close` keeps no other call of the socket asleep, in either direction.
+#[test]
+fn a_close_wakes_all_before_a_panic_goes_on() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker panics");
+        }
+    }
+    let _watchdog = Watchdog::new();
+    let (here, _there) = pair();
+    let mut ready = Box::pin(here.readable());
+    assert!(ready.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
+    thread::scope(|s| {
+        let writer = s.spawn(|| (&*here).write_all(&vec![0; 64 << 20]));
+        until_waiting(1, &here, Side::Write);
+        let closed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| here.close()));
+        assert!(closed.is_err(), "the panic goes on");
+        assert!(is_closed(&writer.join().unwrap().unwrap_err()));
+    });
+    assert!(is_closed(&block_on(ready).unwrap_err()));
+}
+
 /// A waker that panics, or waits, does so in a goroutine of its own: the poller goes on.
 #[test]
 fn wakers_are_user_code() {
@@ -383,6 +426,19 @@ fn futures_io() {
         });
         assert_eq!(text.join().unwrap(), b"hello");
     });
+}
+
+/// Of a connection that the peer has reset, the direction of writes is over.
+#[cfg(feature = "futures-io")]
+#[test]
+fn futures_io_close_after_a_reset() {
+    use futures_io::AsyncWrite;
+    let (here, there) = pair();
+    (&*here).write_all(b"x").unwrap();
+    block_on(there.readable()).unwrap();
+    there.close().unwrap(); // with a byte that has not been read, so the system resets the connection
+    assert_eq!((&*here).read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    block_on(poll_fn(|cx| std::pin::Pin::new(&mut &*here).poll_close(cx))).unwrap();
 }
 
 #[cfg(feature = "hyper")]

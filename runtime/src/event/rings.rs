@@ -69,15 +69,17 @@ pub(super) fn stop() -> Recording {
     ON.store(false, Relaxed);
     let parts = rings.read();
     drop(rings);
-    collect(started, parts)
+    collect(started, u64::MAX, parts)
 }
 
 pub(super) fn snapshot() -> Recording {
     let rings = RINGS.lock();
     let Some(started) = rings.started else { return Recording::default() };
+    // Leave out what is recorded meanwhile: a ring that is read later would have effects of causes that an earlier ring lacks.
+    let until = clock::ticks();
     let parts = rings.read();
     drop(rings);
-    collect(started, parts)
+    collect(started, until, parts)
 }
 
 impl Rings {
@@ -87,14 +89,14 @@ impl Rings {
     }
 }
 
-/// Puts the parts of a recording together.
-fn collect(started: Reading, parts: Vec<Part>) -> Recording {
+/// Puts the parts of a recording together, up to the time `until`.
+fn collect(started: Reading, until: u64, parts: Vec<Part>) -> Recording {
     let scale = started.scale();
     let mut recording = Recording { events: Vec::new(), dropped: HOMELESS.load(Relaxed) };
     for part in parts {
         recording.dropped += part.lost;
         // Drop events with an earlier time than the recording: these were being recorded when the recording began.
-        let ours = part.events.into_iter().filter(|words| words[0] >= started.ticks());
+        let ours = part.events.into_iter().filter(|words| (started.ticks()..=until).contains(&words[0]));
         recording.events.extend(ours.map(|words| unpack(words, &scale)));
     }
     recording.events.sort_by_key(|event| event.at); // a stable sort

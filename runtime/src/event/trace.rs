@@ -17,6 +17,9 @@ use std::time::Duration;
 
 use super::{Event, Kind, Recording, Who};
 
+/// The name of the time in which a lock is in starvation mode.
+const STARVATION: &str = "starvation mode";
+
 /// A slice that has begun.
 struct Begun {
     name: &'static str,
@@ -99,15 +102,13 @@ impl<W: Write> Trace<W> {
                 self.finish(("wants", track, addr), at, kind.name())?;
                 self.begin(("has", track, addr), track, at)?;
             }
-            Kind::Unlocked => self.finish(("has", track, addr), at, kind.name())?,
-            Kind::StarvingEnter | Kind::StarvingExit => {
-                let phase = if kind == Kind::StarvingEnter { 'b' } else { 'e' };
-                write!(
-                    self.out,
-                    ",\n{{\"ph\":\"{phase}\",\"cat\":\"lock\",\"name\":\"starvation mode\",\"id\":\"{addr:#x}\","
-                )?;
-                write!(self.out, "\"pid\":1,\"tid\":{track},\"ts\":{}}}", us(at))?;
+            Kind::Unlocked => self.unlocked(track, addr, at)?,
+            Kind::StarvingEnter => {
+                self.end_starvation(addr, at)?;
+                self.phase('b', STARVATION, addr, track, at)?;
+                self.begun.insert((STARVATION, 0, addr), Begun { name: STARVATION, at, track, addr });
             }
+            Kind::StarvingExit => self.end_starvation(addr, at)?,
             Kind::Barge | Kind::SpinWin | Kind::StolenToken => self.mark(event, track)?,
         }
         Ok(())
@@ -139,11 +140,37 @@ impl<W: Write> Trace<W> {
         self.begun.remove(&key).map_or(Ok(()), |begun| self.slice(&begun, at, by))
     }
 
+    /// Ends the time in which an actor had a lock. Slices of a track must nest. So if a slice has begun later and is still
+    /// open, as for locks that are taken hand over hand, the time has a track of its own.
+    fn unlocked(&mut self, track: usize, addr: usize, at: Duration) -> io::Result<()> {
+        let Some(has) = self.begun.remove(&("has", track, addr)) else { return Ok(()) };
+        if self.begun.values().any(|later| later.track == track && later.name != STARVATION && later.at > has.at) {
+            self.phase('b', "has", addr, track, has.at)?;
+            return self.phase('e', "has", addr, track, at);
+        }
+        self.slice(&has, at, Kind::Unlocked.name())
+    }
+
+    /// Ends a lock's starvation mode, if the mode has begun.
+    fn end_starvation(&mut self, addr: usize, at: Duration) -> io::Result<()> {
+        let Some(begun) = self.begun.remove(&(STARVATION, 0, addr)) else { return Ok(()) };
+        self.phase('e', STARVATION, addr, begun.track, at)
+    }
+
+    /// Writes the beginning (`b`) or the end (`e`) of a time that has a track of its own for each lock.
+    fn phase(&mut self, phase: char, name: &str, addr: usize, track: usize, at: Duration) -> io::Result<()> {
+        write!(self.out, ",\n{{\"ph\":\"{phase}\",\"cat\":\"lock\",\"name\":\"{name}\",\"id\":\"{addr:#x}\",")?;
+        write!(self.out, "\"pid\":1,\"tid\":{track},\"ts\":{}}}", us(at))
+    }
+
     /// Ends the slices that are still open.
     fn end(&mut self, at: Duration) -> io::Result<()> {
         let mut open: Vec<_> = self.begun.drain().map(|(_, begun)| begun).collect();
         open.sort_by_key(|begun| (begun.at, begun.track));
-        open.iter().try_for_each(|begun| self.slice(begun, at, "open"))
+        open.iter().try_for_each(|begun| match begun.name {
+            STARVATION => self.phase('e', STARVATION, begun.addr, begun.track, at),
+            _ => self.slice(begun, at, "open"),
+        })
     }
 
     fn slice(&mut self, begun: &Begun, end: Duration, by: &'static str) -> io::Result<()> {
@@ -237,6 +264,32 @@ mod tests {
         let found = lines(&[(0, 1, Kind::Sleep, 5), (9, 1, Kind::Leave, 5)]);
         assert!(found[0].contains(r#""dur":0.009"#) && found[0].contains(r#""until":"leave""#), "{found:?}");
         assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn starvation_mode_ends_once() {
+        let phases = |events: &[_]| lines(events).iter().map(|line| line[..9].to_owned()).collect::<String>();
+        let (enter, exit) = (Kind::StarvingEnter, Kind::StarvingExit);
+        assert_eq!(phases(&[(0, 1, enter, 0), (9, 2, exit, 0), (10, 1, exit, 0)]), r#"{"ph":"b"{"ph":"e""#);
+        assert_eq!(phases(&[(0, 1, enter, 0)]), r#"{"ph":"b"{"ph":"e""#, "still on at the end");
+    }
+
+    /// Locks taken hand over hand: the slices of a track nest, so the first lock has a track of its own.
+    #[test]
+    fn what_does_not_nest_has_a_track_of_its_own() {
+        let event = |ns, kind, addr| Event { at: Duration::from_nanos(ns), who: Who::Thread(1), kind, addr, waiter: 0 };
+        let events = vec![
+            event(0, Kind::Locked, 16),
+            event(10, Kind::Locked, 32),
+            event(20, Kind::Unlocked, 16),
+            event(30, Kind::Unlocked, 32),
+        ];
+        let mut out = Vec::new();
+        Recording { events, dropped: 0 }.write_trace(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let count = |what: &str| text.matches(what).count();
+        assert_eq!((count(r#""ph":"X""#), count(r#""ph":"b""#), count(r#""ph":"e""#)), (1, 1, 1), "{text}");
+        assert!(text.contains(r#""ts":0.010,"dur":0.020"#), "{text}");
     }
 
     #[test]

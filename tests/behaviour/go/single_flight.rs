@@ -117,7 +117,8 @@ fn do_chan_shares() {
         let slow = {
             let world = world.clone();
             move || {
-                eventually(|| world.1.load(SeqCst));
+                // As a blocking call: other goroutines of the worker are waited for, and run meanwhile.
+                sudog::blocking(|| eventually(|| world.1.load(SeqCst)));
                 Ok("once")
             }
         };
