@@ -102,7 +102,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     fn withdraw(&self, phase: Phase) -> bool {
         self.unregister(phase);
         let mut old = self.state.load(Acquire);
-        // The head of this file argues that one bit of phase is enough.
+        // The head of `state.rs` argues that one bit of phase is enough.
         while old.must_wait(phase) {
             match self.state.compare_exchange_weak(old, old.withdraw(), Relaxed, Acquire) {
                 Ok(_) => return true,
