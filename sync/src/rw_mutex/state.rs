@@ -283,3 +283,138 @@ impl AtomicState {
         State(self.0.fetch_add(WRITER + then as u64, order))
     }
 }
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    /// Applies a step of the word to `state`, and returns the state after that.
+    fn after(state: State, step: impl FnOnce(&AtomicState) -> State) -> State {
+        let word = AtomicState(AtomicU64::new(state.0));
+        assert!(step(&word) == state, "a step returns the state before");
+        word.load(Relaxed)
+    }
+
+    fn end_write(state: State, then: Then) -> State {
+        after(state, |word| word.end_write(then, Relaxed))
+    }
+
+    fn end_read(state: State) -> State {
+        after(state, |word| word.end_read(Relaxed))
+    }
+
+    /// Free states of both phases, with and without a rest in `before`.
+    fn free_states() -> [State; 4] {
+        let odd = end_write(State::UNLOCKED.write(), Then::Leave);
+        [State::UNLOCKED, odd, end_write(odd.write(), Then::Leave), end_read(odd.read())]
+    }
+
+    #[test]
+    fn the_end_of_a_write_clears_the_writer_and_flips_the_phase() {
+        for free in free_states() {
+            assert!(free.is_free() && free.is_readable() && !free.is_written());
+            for then in [Then::Leave, Then::Read] {
+                let ends = [
+                    (free.write(), end_write as fn(State, Then) -> State),
+                    (free.announce(false), end_write),
+                    (free.write_alone(), State::end_sole),
+                ];
+                for (written, end) in ends {
+                    assert!(written.is_written() && !written.is_free() && !written.is_readable());
+                    assert!(written.phase() == free.phase());
+                    // Two readers come during the write.
+                    let ended = end(written.read().read(), then);
+                    assert!(!ended.has_writer() && !ended.has_sole_owner() && ended.is_readable());
+                    assert_eq!(ended.readers(), 2 + u32::from(then == Then::Read));
+                    assert!(ended.phase() != free.phase());
+                    assert_ne!(ended.phase().parity(), free.phase().parity());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_an_owner_without_writers_is_a_sole_owner() {
+        for free in free_states() {
+            assert!(free.write_alone().has_sole_owner());
+            assert!(!free.write().has_sole_owner() && !free.announce(false).has_sole_owner());
+        }
+    }
+
+    #[test]
+    fn an_announced_writer_waits_for_the_readers_before_it() {
+        for free in free_states() {
+            let announced = free.read().read().announce(false);
+            assert_eq!((announced.readers(), announced.before(), announced.after()), (2, 2, 0));
+            let joined = announced.read();
+            assert_eq!((joined.readers(), joined.before(), joined.after()), (3, 2, 1));
+            let left = end_read(joined);
+            assert_eq!((left.readers(), left.before(), left.after()), (2, 1, 1));
+            assert!(left.has_writer() && !left.is_written());
+            let written = end_read(left);
+            assert_eq!((written.readers(), written.before(), written.after()), (1, 0, 1));
+            assert!(written.is_written());
+        }
+    }
+
+    #[test]
+    fn a_successor_is_no_reader_once_it_is_announced() {
+        for free in free_states() {
+            assert!(free.read().announce(true) == free.write());
+            let beside_another = free.read().read().announce(true);
+            assert_eq!((beside_another.readers(), beside_another.before()), (1, 1));
+        }
+    }
+
+    #[test]
+    fn a_writer_that_gives_up_ends_its_phase() {
+        for free in free_states() {
+            let announced = free.read().announce(false).read();
+            let ended = announced.retract();
+            assert!(!ended.has_writer() && ended.is_readable());
+            assert!(ended.phase() != announced.phase());
+            assert_eq!(ended.readers(), 2);
+        }
+    }
+
+    #[test]
+    fn readers_wait_until_their_phase_ends() {
+        for free in free_states() {
+            let phase = free.phase();
+            assert!(!free.must_wait(phase));
+            let written = free.write().read();
+            assert!(written.must_wait(phase));
+            let ended = end_write(written, Then::Leave);
+            assert!(!ended.must_wait(phase), "no writer is there");
+            let next = ended.announce(false);
+            assert!(!next.must_wait(phase), "the writer is of the next phase");
+            assert!(next.must_wait(next.phase()));
+            assert!(written.withdraw() == free.write());
+        }
+    }
+
+    #[test]
+    fn a_read_that_ends_without_a_writer_changes_neither_phase_nor_writer() {
+        for free in free_states() {
+            let ended = end_read(free.read());
+            assert!(ended.is_free() && ended.phase() == free.phase());
+            assert!(ended.write() == free.write(), "a writer sets `before`");
+            assert!(ended.write_alone() == free.write_alone());
+            assert!(ended.announce(false) == free.announce(false));
+        }
+    }
+
+    #[test]
+    fn the_count_of_readers_has_a_limit() {
+        let full = State(TOO_MANY - 1);
+        assert!(full.is_readable() && !full.has_too_many_readers());
+        let over = full.read();
+        assert!(!over.is_readable() && over.has_too_many_readers() && !over.has_writer());
+        // The last reader and a successor fit into `before`.
+        let announced = over.read().announce(false);
+        assert_eq!(u64::from(announced.before()), TOO_MANY + 1);
+        assert_eq!((announced.after(), announced.phase().parity()), (0, 0));
+    }
+}
