@@ -16,19 +16,22 @@
 //! | P phase | changes with each writer that ends: readers wait for the end of their phase |
 //! | before | while W is set: the number of readers left that came before the writer; else without a meaning |
 //!
-//! | step | changes the word by | then |
-//! |---|---|---|
-//! | `rlock` | readers + 1 | W was clear: has the lock. Else waits for the end of phase P |
-//! | `runlock` | readers - 1, before - 1 | W is set and before has become 0: releases `drained` |
-//! | `lock`, if W is clear and there is no reader | W and S set, before = 0 | has the lock: it is the sole owner |
-//! | `lock`, after `writers` is locked, if W is clear | W set, before = readers | before = 0: has the lock. Else waits on `drained` |
-//! | `lock`, after `writers` is locked, if W is set: the caller is the successor | readers + 1 | waits as a reader does, until the successor may read |
-//! | the successor may read | readers - 1, W set, before = readers | as `lock` above |
-//! | `unlock`, S is clear | W + 1, which clears W and flips P | admits the readers that wait; unlocks `writers` |
-//! | `unlock`, S is set | S + 1, which clears S and W and flips P | admits the readers that wait |
-//! | a reader that waits, and gives up | readers - 1, if W is set and P is the reader's phase | else the phase has ended, and the reader has the lock |
-//! | a writer that waits, and gives up | W + 1, if before is not 0 | admits the readers that wait, unlocks `writers`. If before is 0, the writer has the lock |
-//! | a successor that waits, and gives up | as a reader that gives up | unlocks `writers` |
+//! | step | transition | changes the word by | then |
+//! |---|---|---|---|
+//! | `rlock` | `read` | readers + 1 | W was clear: has the lock. Else waits for the end of phase P |
+//! | `runlock` | `end_read` | readers - 1, before - 1 | W is set and before has become 0: releases `drained` |
+//! | `lock`, if W is clear and there is no reader | `write_alone` | W and S set, before = 0 | has the lock: it is the sole owner |
+//! | `lock`, after `writers` is locked, if W is clear | `announce` | W set, before = readers | before = 0: has the lock. Else waits on `drained` |
+//! | `lock`, after `writers` is locked, if W is set: the caller is the successor | `read` | readers + 1 | waits as a reader does, until the successor may read |
+//! | the successor may read | `announce` | readers - 1, W set, before = readers | as `lock` above |
+//! | `unlock`, S is clear | `end_write` | W + 1, which clears W and flips P | admits the readers that wait; unlocks `writers` |
+//! | `unlock`, S is set | `end_sole` | S + 1, which clears S and W and flips P | admits the readers that wait |
+//! | a reader that waits, and gives up | `withdraw` | readers - 1, if W is set and P is the reader's phase | else the phase has ended, and the reader has the lock |
+//! | a writer that waits, and gives up | `retract` | W + 1, if before is not 0 | admits the readers that wait, unlocks `writers`. If before is 0, the writer has the lock |
+//! | a successor that waits, and gives up | `withdraw` | as a reader that gives up | unlocks `writers` |
+//!
+//! `try_lock` over a lock without sole owners takes a free mutex by `write`, which sets W. A downgrade is an `unlock`
+//! that adds a reader in the same step ([`Then::Read`]).
 //!
 //! A writer that has announced itself owns `writers`, or is the sole owner, so only a single writer is announced at a
 //! time. Readers that came during a write go before the next writer, and a writer waits for no reader that came after
