@@ -202,7 +202,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// another writer may be counted, too. For tests and diagnostics.
     #[must_use]
     pub fn readers(&self) -> u32 {
-        self.state.load(Relaxed).readers()
+        self.state.load(Relaxed).readers() as u32
     }
 
     /// Returns whether a writer has the lock, or waits for readers to leave, at this moment. For tests and diagnostics.

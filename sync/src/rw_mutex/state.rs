@@ -114,8 +114,8 @@ impl State {
 
     /// Returns the number of readers that have the mutex or wait, and of successors.
     #[inline]
-    pub(super) const fn readers(self) -> u32 {
-        (self.0 & READERS) as u32
+    pub(super) const fn readers(self) -> u64 {
+        self.0 & READERS
     }
 
     #[inline]
@@ -148,13 +148,13 @@ impl State {
 
     /// Returns the number of readers that the announced writer waits for. Without a meaning if no writer is announced.
     #[inline]
-    pub(super) const fn before(self) -> u32 {
-        (self.0 / BEFORE) as u32
+    pub(super) const fn before(self) -> u64 {
+        self.0 / BEFORE
     }
 
     /// Returns the number of readers that wait for the announced writer. Without a meaning if no writer is announced.
     #[inline]
-    pub(super) const fn after(self) -> u32 {
+    pub(super) const fn after(self) -> u64 {
         self.readers() - self.before()
     }
 
@@ -214,7 +214,7 @@ impl State {
     /// itself counted as a reader, and is not counted any more.
     #[inline]
     pub(super) const fn announce(self, is_reader: bool) -> Self {
-        let before = (self.0 & READERS) - is_reader as u64;
+        let before = self.readers() - is_reader as u64;
         Self((before * BEFORE) | (self.0 & PHASE) | WRITER | before)
     }
 
@@ -330,7 +330,7 @@ mod tests {
                     // Two readers come during the write.
                     let ended = end(written.read().read(), then);
                     assert!(!ended.has_writer() && !ended.has_sole_owner() && ended.is_readable());
-                    assert_eq!(ended.readers(), 2 + u32::from(then == Then::Read));
+                    assert_eq!(ended.readers(), 2 + u64::from(then == Then::Read));
                     assert!(ended.phase() != free.phase());
                     assert_ne!(ended.phase().parity(), free.phase().parity());
                 }
@@ -417,7 +417,7 @@ mod tests {
         assert!(!over.is_readable() && over.has_too_many_readers() && !over.has_writer());
         // The last reader and a successor fit into `before`.
         let announced = over.read().announce(false);
-        assert_eq!(u64::from(announced.before()), TOO_MANY + 1);
+        assert_eq!(announced.before(), TOO_MANY + 1);
         assert_eq!((announced.after(), announced.phase().parity()), (0, 0));
     }
 }

@@ -14,7 +14,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// Admits the readers that came in a phase that has ended. `old` is the word before the end.
     #[inline]
     pub(super) fn admit(&self, old: State) {
-        let n = old.after();
+        let n = old.after() as u32;
         if n > 0 {
             self.admit_some(old.phase(), n);
         }
@@ -84,7 +84,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             if !(old.has_writer() && old.has_sole_owner()) {
                 fatal("sync: Unlock of unlocked RWMutex");
             }
-            let n = old.readers();
+            let n = old.readers() as u32;
             // Add the waiting readers to `entering` before the step that ends the write: a successor that begins to
             // read after that step must find these readers in `entering`. No thread reads `entering` before that step:
             // a writer that is there has either counted itself as a reader, and waits, or has not done so yet.

@@ -139,12 +139,12 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     pub(super) fn announce(&self, is_reader: bool) -> Option<bool> {
         let mut old = self.state.load(Relaxed);
         loop {
-            if Self::has_sole_owners() && (old.has_writer() || old.readers() < u32::from(is_reader)) {
+            if Self::has_sole_owners() && (old.has_writer() || old.readers() < u64::from(is_reader)) {
                 return None;
             }
             let new = old.announce(is_reader);
             match self.state.compare_exchange_weak(old, new, Acquire, Relaxed) {
-                Ok(_) => return Some(new.before() == 0),
+                Ok(_) => return Some(old.readers() == u64::from(is_reader)),
                 Err(now) => old = now,
             }
         }
