@@ -7,7 +7,7 @@
 //! | `writes_in_turn`; reads `contended` | `rw_mutex/write_hint.rs` |
 //!
 //! All goroutines of a worker share the hints of the worker's thread. All hints of a thread are in a single
-//! thread-local, so that the processor computes a single address for two hints.
+//! thread-local, so that a path that reads two hints computes a single address.
 
 use std::cell::Cell;
 
