@@ -15,17 +15,18 @@ use sudog_runtime::Instant;
 use sudog_runtime::shim::system;
 
 pub(crate) struct ThreadHints {
-    /// True if an unlock of this thread has left contenders behind, and since then no lock has found its mutex without
-    /// contenders.
+    /// True if an unlock of this thread has left contenders behind, and since then no lock of this thread has found its
+    /// mutex without contenders.
     pub(crate) contended: Cell<bool>,
     /// The number of unlocks that left a designated waker behind since a contender of this thread last entered the slow
     /// path.
     pub(crate) held_streak: Cell<u32>,
     /// The time at which a contender of this thread last read the clock as it waited.
     pub(crate) turns_from: Cell<Option<Instant>>,
-    /// The number of yields of the processor to leave out, as the last yields have cost a slice.
+    /// The number of yields of the processor to leave out, because the last yields have cost a slice.
     pub(crate) yields_to_skip: Cell<u32>,
-    /// The number of yields that were left out after the last yield that has cost a slice; 0 if the last yield was cheap.
+    /// The number of yields that were left out after the last yield that has cost a slice; 0 if the last yield was
+    /// cheap.
     pub(crate) skipped: Cell<u32>,
     /// The number of further writes that must meet no other thread until the next write is expected to meet none. The
     /// top bit is a flag of `rw_mutex/write_hint.rs`.

@@ -22,7 +22,7 @@ pub(super) fn predict<T>(lock: impl FnOnce(&Cell<bool>) -> T) -> T {
     if MODEL { lock(&Cell::new(true)) } else { HINTS.with(|hint| lock(&hint.contended)) }
 }
 
-/// The least number of turns for which the time that they took tells whether the thread hogs the mutex.
+/// The least number of turns whose time tells whether the thread hogs the mutex.
 const MANY_TURNS: u32 = 64;
 
 /// Advice to a thread that must wait for a mutex, from the thread's last turns. A *turn* is an unlock that leaves a
@@ -60,8 +60,8 @@ pub(super) fn last_turns() -> TurnsHint {
     HINTS.with(|hint| {
         let turns = hint.held_streak.replace(0);
         // If the turns are few, their time is not needed. If the turns began without a wait (the mutex was free again
-        // at the second look), the time is too long. That does not happen to a thread that hogs the mutex: such a
-        // thread has waited, as an awake contender has taken the mutex from that thread.
+        // at the second look), the measured time is too long. A thread that hogs the mutex has waited, because an awake
+        // contender has taken the mutex from that thread. So the time of such a thread is right.
         let from = hint.turns_from.get().filter(|_| turns >= MANY_TURNS);
         TurnsHint::new(turns, from.map(|from| system::now().saturating_duration_since(from)))
     })

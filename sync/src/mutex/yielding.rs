@@ -37,11 +37,11 @@ pub(super) fn yield_occasionally<P: Policy>(state: State) {
     }
 }
 
-/// Runs a safepoint if the watcher has asked for a safepoint, as the watcher does every 10 ms. An owner that computes
-/// between two unlocks takes long to reach the [`SAFEPOINT_INTERVAL`], and gives way here.
+/// Runs a safepoint if the watcher has asked for a safepoint. The watcher asks every 10 ms. An owner that computes
+/// between two unlocks takes long to reach the [`SAFEPOINT_INTERVAL`], so that owner gives way in this function.
 ///
-/// Marked as cold, though each unlock beside an awake contender calls this function: an unlock without contenders must
-/// not save registers for the call.
+/// The function is marked as cold, although each unlock beside an awake contender calls it. Otherwise an unlock without
+/// contenders would save registers for the call.
 #[cold]
 #[inline(never)]
 fn yield_if_asked() {
@@ -60,19 +60,19 @@ fn yield_after<P: Policy>(streak: u32, state: State) {
     }
 }
 
-/// A yield that takes longer has given the processor to another program for a slice of the system's.
+/// The time above which a yield has given the processor to another program for one of the system's time slices.
 const SLICE: Duration = Duration::from_micros(500);
-/// The most yields in a row that are left out. Twice as many, and more, give little throughput and cost long waits: see
-/// `docs/journal/busy-neighbours.md`.
+/// The most yields in a row that are left out. Twice this number, or more, adds little throughput and causes long
+/// waits: see `docs/journal/busy-neighbours.md`.
 const MOST_SKIPPED: u32 = 3;
 
-/// Returns the number of yields to leave out after a yield that took `time`. `before` is the number after the last yield.
+/// Returns the number of yields to leave out after a yield that took `time`. `before` is the result for the last yield.
 fn yields_to_skip(before: u32, time: Duration) -> u32 {
     if time > SLICE { (2 * before + 1).min(MOST_SKIPPED) } else { 0 }
 }
 
-/// Yields the calling thread's processor, unless the last yields have cost a slice. Beside a busy program, a thread that
-/// yields at each interval would use the mutex for some ten microseconds of each slice.
+/// Yields the calling thread's processor, unless the last yields have cost a slice. Beside a busy program, a thread
+/// that yields at each interval would use the mutex for some ten microseconds of each slice.
 fn yield_processor() {
     HINTS.with(|hint| {
         let left = hint.yields_to_skip.get();

@@ -278,9 +278,9 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// A goroutine that has run for long gives way here, after the lock is free.
     #[inline]
     pub fn unlock(&self) {
-        // SAFETY: the guard of an `UnguardedLock` is `()`, so no guard is forged. `end_write` notices if this mutex is not
-        // locked for writing. If another caller has locked it, that caller loses the lock, which Go allows; this type
-        // guards no data.
+        // SAFETY: the guard of an `UnguardedLock` is `()`, so no guard is forged. `end_write` notices if this mutex is
+        // not locked for writing. If another caller has locked it, that caller loses the lock, which Go allows; this
+        // type guards no data.
         unsafe { self.end_write((), Then::Leave) };
     }
 

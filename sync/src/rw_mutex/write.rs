@@ -134,7 +134,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// Announces the owner of `writers`: sets W. Returns whether the owner of `writers` now has the lock, or `None` if
     /// a sole owner has the lock.
     ///
-    /// `is_reader` is true if the caller is counted as a reader. An announced caller is no longer counted.
+    /// `is_reader` is true if the caller is counted as a reader. The announcement takes the caller out of the count of
+    /// readers.
     #[inline]
     pub(super) fn announce(&self, is_reader: bool) -> Option<bool> {
         let mut old = self.state.load(Relaxed);
@@ -169,8 +170,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         Ok(guard)
     }
 
-    /// Retracts an announced writer that gives up. The writer has left its queue, but still owns `writers`. Returns the
-    /// word at the end of the writer's phase: the caller must [`admit`](Self::admit) the readers that came in that
+    /// Ends the phase of an announced writer that gives up. The writer has left its queue, but still owns `writers`.
+    /// Returns the word before the phase ended: the caller must [`admit`](Self::admit) the readers that came in that
     /// phase. Returns `None` if the last of the readers before the writer has left: then the writer has the lock.
     #[cold]
     fn retract(&self) -> Option<State> {

@@ -15,11 +15,11 @@ pub(super) enum NextWrite {
     LooksFirst,
 }
 
-/// The number of writes after a write that has met another thread: if none of these writes meets another thread, the
-/// next write is expected to meet none.
+/// The number of writes that must meet no other thread, after a write that has met another thread, before a write is
+/// expected to meet none.
 const WRITES_IN_TURN: u32 = 1024;
-/// The flag in `writes_in_turn` that is set if a goroutine made the write that met others. The flag saves the question
-/// before each write whether the caller is a goroutine.
+/// The flag in `writes_in_turn`. Set if a goroutine made the first write that met others since `writes_in_turn` was 0.
+/// With the flag, a write need not check whether its caller is a goroutine.
 const LOOKS_FIRST: u32 = 1 << 31;
 
 #[inline(always)]
@@ -34,8 +34,8 @@ pub(super) fn next_write() -> NextWrite {
     }
 }
 
-/// Notes whether a writer has met readers or writers. `met_others` is false, too, if the writer expected to meet
-/// others, but has met none.
+/// Notes whether a writer has met readers or writers. `met_others` says whether the writer has really met others, not
+/// whether the writer expected to.
 #[inline(always)]
 pub(super) fn note_write(met_others: bool) {
     if !MODEL {
