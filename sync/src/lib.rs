@@ -65,6 +65,7 @@ mod handle_count;
 mod relay;
 #[cfg(all(unix, feature = "signal", not(sudog_loom)))]
 pub mod signal;
+mod thread_hints;
 mod thread_index;
 mod wait_group;
 pub mod x;

@@ -472,9 +472,9 @@ fn a_late_sole_owner<L: RawRwLock + 'static>() {
 /// A reader that is about to sleep, and a writer at the end of its phase, are a Dekker pair.
 fn a_reader_and_a_writer_see_each_other<L: RawRwLock + 'static>(test: &str, end_of_phase: &str, spare: &[&str]) {
     let needed = [
-        "go_rw_mutex.rs, register: fetch_add",
-        "go_rw_mutex.rs, must_wait: load",
-        "go_rw_mutex.rs, wake_sleepers: load",
+        "read.rs, register: fetch_add",
+        "read.rs, must_wait: load",
+        "unlock.rs, wake_sleepers: load",
         end_of_phase,
         // The sites in the semaphore.
         "model_lock.rs, lock_and_count: fetch_add",
@@ -496,15 +496,15 @@ fn a_reader_and_a_writer_see_each_other<L: RawRwLock + 'static>(test: &str, end_
 #[test]
 fn a_reader_and_a_writer_in_turn_see_each_other() {
     let test = concat!(module_path!(), "::a_reader_and_a_writer_in_turn_see_each_other");
-    a_reader_and_a_writer_see_each_other::<Plain>(test, "go_rw_mutex.rs, end_phase: fetch_add", &[]);
+    a_reader_and_a_writer_see_each_other::<Plain>(test, "unlock.rs, end_phase: fetch_add", &[]);
 }
 
 /// The writer must be a sole owner: a writer that locks in turn has met the reader before.
 #[test]
 fn a_reader_and_a_sole_owner_see_each_other() {
     let test = concat!(module_path!(), "::a_reader_and_a_sole_owner_see_each_other");
-    let end = "go_rw_mutex.rs, end_sole_and_admit: compare_exchange";
-    a_reader_and_a_writer_see_each_other::<Sole>(test, end, &["go_rw_mutex.rs, end_phase: fetch_add"]);
+    let end = "unlock.rs, end_sole_and_admit: compare_exchange";
+    a_reader_and_a_writer_see_each_other::<Sole>(test, end, &["unlock.rs, end_phase: fetch_add"]);
 }
 
 /// A writer that gives up ends its phase, too.
@@ -512,13 +512,13 @@ fn a_reader_and_a_sole_owner_see_each_other() {
 fn a_reader_and_a_writer_that_gives_up_see_each_other() {
     let test = concat!(module_path!(), "::a_reader_and_a_writer_that_gives_up_see_each_other");
     let needed = [
-        "go_rw_mutex.rs, register: fetch_add",
-        "go_rw_mutex.rs, must_wait: load",
-        "go_rw_mutex.rs, wake_sleepers: load",
-        "go_rw_mutex.rs, retract: compare_exchange",
+        "read.rs, register: fetch_add",
+        "read.rs, must_wait: load",
+        "unlock.rs, wake_sleepers: load",
+        "write.rs, retract: compare_exchange",
     ];
     let spare = [
-        "go_rw_mutex.rs, end_phase: fetch_add",
+        "unlock.rs, end_phase: fetch_add",
         "model_lock.rs, lock_and_count: fetch_add",
         "model_lock.rs, count: load",
         "table.rs, add: fetch_add",

@@ -15,6 +15,7 @@ use super::deadlock_owner::DeadlockOwner;
 use super::future::LockFuture;
 use super::policy::{Policy, Threads};
 use super::state::{AtomicState, State};
+use super::yielding;
 use crate::raw::{AsyncRawLock, AsyncSemaphore, RawLock, Semaphore};
 use crate::semaphore::RuntimeSema;
 
@@ -194,7 +195,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if state != State::UNLOCKED {
             contention_hint::note_contention();
             if state.is_left_to_designated() {
-                contention_hint::yield_occasionally::<P>(state);
+                yielding::yield_occasionally::<P>(state);
             } else {
                 self.unlock_slow(state);
             }

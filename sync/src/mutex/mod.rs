@@ -9,12 +9,13 @@
 //! | `future.rs` | an async task as a contender |
 //! | `policy.rs` | the parameters, and Go's versions |
 //! | `spin.rs`, `successor.rs` | the two strategies before a sleep: Go's, and the strategy for threads |
-//! | `contention_hint.rs`, `deadlock_owner.rs` | hints for speed, and for the report of a deadlock |
+//! | `contention_hint.rs`, `yielding.rs` | for speed: what a contender expects, and when an owner yields |
+//! | `deadlock_owner.rs` | the hint for the report of a deadlock |
 //! | `fifo.rs` | another mutex: first come, first served |
 //! | `stages/` | the Go mutex in eight stages, to be read in turn |
 
 mod contender;
-pub(crate) mod contention_hint;
+mod contention_hint;
 mod deadlock_owner;
 mod fifo;
 mod future;
@@ -26,6 +27,7 @@ pub mod stages;
 mod state;
 mod successor;
 mod unlock;
+mod yielding;
 
 use crate::RawLock;
 use crate::raw::Semaphore;

@@ -7,12 +7,29 @@
 //! | [`PhaseFairRwMutex`] | the same; writers first come, first served | two | the same | four |
 //! | [`ShardedRwMutex`] | as `GoRwMutex` | two | each uses its own line | four, and another for each shard |
 //!
+//! | file | contents |
+//! |---|---|
+//! | `go_rw_mutex.rs` | the Go readers-writer mutex: the type, its contract, the fast paths |
+//! | `state.rs` | its state word: the protocol as a table, predicates, transitions |
+//! | `read.rs` | a reader that meets a writer: how it waits, and the slow path of `runlock` |
+//! | `write.rs`, `successor.rs` | a writer: as the sole owner, in turn, and as the successor of a sole owner |
+//! | `unlock.rs` | the end of a writer's phase, which admits the readers that wait |
+//! | `spinning.rs`, `write_hint.rs` | for speed: spinning before a sleep, and what a writer expects |
+//! | `sharded.rs` | a mutex whose readers scale |
+//! | `rlocker.rs` | the reader's side as a lock |
+//!
 //! `docs/performance.md` has the figures, and the rate of writes from which on the sharded mutex loses.
 
 mod go_rw_mutex;
+mod read;
 mod rlocker;
 mod sharded;
 mod spinning;
+mod state;
+mod successor;
+mod unlock;
+mod write;
+mod write_hint;
 
 pub use go_rw_mutex::GoRwMutex;
 pub use rlocker::RLocker;

@@ -1,0 +1,106 @@
+//! When an owner yields to an awake contender after an unlock. Only speed depends on these yields.
+
+use std::time::Duration;
+
+use sudog_runtime::shim::system;
+use sudog_runtime::{G, safepoint, safepoint_is_asked_for};
+
+use super::contention_hint::count_turn;
+use super::policy::{Policy, SpinStrategy};
+use super::state::State;
+use crate::thread_hints::{HINTS, MODEL};
+
+/// The number of unlocks beside an awake contender after which a goroutine runs a safepoint: the contender may be
+/// waiting for the goroutine's worker.
+const SAFEPOINT_INTERVAL: u32 = 64;
+
+/// The number of unlocks beside an awake contender after which a thread yields its processor: the system may have put
+/// the contender behind that thread, and would leave the contender there for milliseconds.
+const YIELD_INTERVAL: u32 = 8192;
+
+/// The counterpart of `YIELD_INTERVAL` while many contenders sleep. A contender behind the owner on the same processor
+/// runs only when the owner yields, and all waiters in the queue wait until then. With fewer sleepers, yields at such a
+/// short interval cause too many waits: p99.9 rises.
+const CROWDED_YIELD_INTERVAL: u32 = 2048;
+
+/// Lets an awake contender run, once in an interval of unlocks. The caller has unlocked the mutex beside that
+/// contender, and may be about to lock the mutex again. `state` is the state that the unlock has left.
+#[inline(always)]
+pub(super) fn yield_occasionally<P: Policy>(state: State) {
+    if !MODEL {
+        let streak = count_turn();
+        if streak.is_multiple_of(SAFEPOINT_INTERVAL) {
+            yield_after::<P>(streak, state);
+        } else {
+            yield_if_asked();
+        }
+    }
+}
+
+/// Runs a safepoint if the watcher has asked for a safepoint. The watcher asks every 10 ms. An owner that computes
+/// between two unlocks takes long to reach the [`SAFEPOINT_INTERVAL`], so that owner gives way in this function.
+///
+/// The function is marked as cold, although each unlock beside an awake contender calls it. Otherwise an unlock without
+/// contenders would save registers for the call.
+#[cold]
+#[inline(never)]
+fn yield_if_asked() {
+    if safepoint_is_asked_for() {
+        safepoint();
+    }
+}
+
+#[cold]
+fn yield_after<P: Policy>(streak: u32, state: State) {
+    let interval = if state.is_crowded() { CROWDED_YIELD_INTERVAL } else { YIELD_INTERVAL };
+    if G::is_goroutine() {
+        safepoint();
+    } else if matches!(P::STRATEGY, SpinStrategy::Successor { .. }) && streak.is_multiple_of(interval) {
+        yield_processor();
+    }
+}
+
+/// The time above which a yield has given the processor to another program for one of the system's time slices.
+const SLICE: Duration = Duration::from_micros(500);
+/// The most yields in a row that are left out. Twice this number, or more, adds little throughput and causes long
+/// waits: see `docs/journal/busy-neighbours.md`.
+const MOST_SKIPPED: u32 = 3;
+
+/// Returns the number of yields to leave out after a yield that took `time`. `before` is the result for the last yield.
+fn yields_to_skip(before: u32, time: Duration) -> u32 {
+    if time > SLICE { (2 * before + 1).min(MOST_SKIPPED) } else { 0 }
+}
+
+/// Yields the calling thread's processor, unless the last yields have cost a slice. Beside a busy program, a thread
+/// that yields at each interval would use the mutex for some ten microseconds of each slice.
+fn yield_processor() {
+    HINTS.with(|hint| {
+        let left = hint.yields_to_skip.get();
+        if left > 0 {
+            hint.yields_to_skip.set(left - 1);
+            return;
+        }
+        let begun = system::now();
+        G::yield_now();
+        let skipped = yields_to_skip(hint.skipped.get(), system::now().saturating_duration_since(begun));
+        hint.skipped.set(skipped);
+        hint.yields_to_skip.set(skipped);
+    });
+}
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn yields_that_cost_a_slice_are_left_out() {
+        let (cheap, dear) = (SLICE, SLICE + Duration::from_nanos(1));
+        let after = |times: &[Duration]| times.iter().fold(0, |before, &time| yields_to_skip(before, time));
+        assert_eq!(after(&[cheap]), 0);
+        assert_eq!(after(&[dear]), 1);
+        assert_eq!(after(&[dear, dear]), 3);
+        assert_eq!(after(&[dear, dear, dear]), 3);
+        assert_eq!(after(&[dear, dear, cheap]), 0);
+        assert_eq!(after(&[dear, dear, cheap, dear]), 1);
+    }
+}
