@@ -375,6 +375,33 @@ fn hogs_on_every_worker() {
     }
 }
 
+/// A goroutine blocks the thread of its worker, and the other worker is never idle. The other worker runs the goroutine
+/// that the first has started.
+#[test]
+fn one_whose_worker_is_blocked() {
+    let alone = alone_with(2);
+    for (name, hogs) in HOGS {
+        println!("{name}");
+        let (world, busy) = (Arc::new(World::default()), AtomicBool::new(false));
+        run(|| {
+            scope(|s| {
+                Builder::new().on(Placement::Worker(1)).go_scoped(s, || {
+                    busy.store(true, Relaxed);
+                    hogs(&world);
+                    until(|| world.is_done());
+                });
+                Builder::new().on(Placement::Worker(0)).go_scoped(s, || {
+                    eventually(|| busy.load(Relaxed));
+                    let victim = world.clone();
+                    go(move || victim.done.store(true, Relaxed));
+                    eventually(|| world.is_done()); // blocks the thread
+                });
+            });
+        });
+        alone.watchdog.pat();
+    }
+}
+
 /// A goroutine locks and unlocks a mutex in a loop, while another goroutine waits for that mutex.
 #[test]
 fn a_mutex_that_is_never_left_alone() {

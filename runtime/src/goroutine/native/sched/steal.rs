@@ -15,6 +15,9 @@
 //! goroutines that talk to each other would be split for good, as goroutines that have started do not move. A worker
 //! that sits in a system call does not run either, so work that is ten milliseconds old is stolen all the same. Go's
 //! watcher takes the P away from a thread in a system call after ten milliseconds at the latest, too.
+//!
+//! Only idle workers steal. If no worker is idle, the watcher moves the work of a worker that makes no choice to the
+//! global queue ([`hand_over`](Worker::hand_over)): workers that run goroutines look at that queue, too.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
@@ -258,6 +261,26 @@ impl Worker {
             }
         }
         n > 0
+    }
+
+    /// Moves all work in this worker's ring to the global queue, if other workers may take the work from there. Called
+    /// by the watcher, when the worker has made no choice for a tick: a goroutine blocks the worker's thread, or
+    /// computes.
+    #[cold]
+    pub(crate) fn hand_over(&self) {
+        let sched = self.sched();
+        if sched.procs() == 1 || sched.is_bubble() {
+            return;
+        }
+        let (tail, mut batch) = (self.ring.tail(), [const { MaybeUninit::uninit() }; BATCH]);
+        loop {
+            let n = self.ring.steal(tail, &mut batch);
+            if n == 0 {
+                return;
+            }
+            // SAFETY: `steal` has initialised the first `n` elements.
+            sched.push_global(batch[..n].iter().map(|work| unsafe { work.assume_init() }));
+        }
     }
 
     /// Returns a random number by Marsaglia's xorshift: for the first victim of a search.

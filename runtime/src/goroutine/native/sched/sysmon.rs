@@ -2,10 +2,11 @@
 //!
 //! Every [`TICK`] the watcher asks each worker that is awake to look at the clock. At the worker's next choice, or at
 //! the next call of the running goroutine into the runtime, timers that are due fire, and the goroutine gives way to
-//! others ([`preempt`]). If work is queued, the watcher wakes a worker. When all workers sleep, the watcher calls the
-//! function that [`run`] has registered, which tries to prove a deadlock, and then sleeps itself. The watcher reports
-//! goroutines that do not give way ([`stall`]), starts the looks for goroutines that wait for each other ([`cycle`]),
-//! and makes sure that no waker holds up the [`alarms`]. No user code runs on the watcher.
+//! others ([`preempt`]). If a worker has made no choice since the last tick, the goroutines in that worker's ring,
+//! which have not started, go to the global queue. If work is queued, the watcher wakes a worker. When all workers
+//! sleep, the watcher calls the function that [`run`] has registered, which tries to prove a deadlock, and then sleeps
+//! itself. The watcher reports goroutines that do not give way ([`stall`]), starts the looks for goroutines that wait
+//! for each other ([`cycle`]), and makes sure that no waker holds up the [`alarms`]. No user code runs on the watcher.
 //!
 //! [`cycle`]: crate::goroutine::native::sched::cycle
 //! [`preempt`]: crate::goroutine::native::sched::preempt
@@ -100,6 +101,7 @@ fn watch() {
             if let Some(before) = before.get(&name).filter(|before| before.seen == seen) {
                 turn = *before;
                 stalls.look(worker, &mut turn, now);
+                worker.hand_over();
             }
             worker.asked.store(true, Ordering::Relaxed);
             turns.insert(name, turn);
