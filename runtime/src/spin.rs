@@ -4,7 +4,7 @@
 //! of 30 pauses, and only where spinning can help: on more than one processor, while another worker is neither idle nor
 //! searching, and while the own run queue is empty. Only a scheduler knows the last two conditions: a goroutine checks
 //! all three, a thread only the first. Threads are served better by another strategy, `policy::Threads` of
-//! `sudog-sync`: see `docs/performance.md`.
+//! `sudog-sync`: see `docs/journal/mutexbench.md`.
 //!
 //! Unlike in Go, a goroutine spins for one round even if its worker has other goroutines to run. In Go, a readied
 //! goroutine moves to the processor of the goroutine that readies it; contenders for a mutex soon run on the same

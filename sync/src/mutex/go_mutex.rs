@@ -207,7 +207,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     ///
     /// The hint predicts which state to expect. A load of the state first would slow down the uncontended path, as the
     /// load must wait for the previous unlock. An exchange that first expects INIT would slow down the contended path.
-    /// `docs/performance.md` has the figures.
+    /// `docs/journal/mutex-variants.md` has the figures.
     #[inline(always)]
     fn lock_fast(&self) -> bool {
         let lock = |state: State| self.state.compare_exchange(state, state.lock(), Acquire, Relaxed).is_ok();

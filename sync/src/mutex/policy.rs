@@ -3,7 +3,7 @@
 //!
 //! A policy costs nothing: its constants are folded into the code. [`Go`] is the mutex of Go 1.14 and later, constant
 //! by constant; [`Go1_9`] and [`Go1_8`] are its predecessors. [`Threads`] is the default, made for operating-system
-//! threads. `docs/performance.md` has the gain of each.
+//! threads. `docs/journal/mutex-variants.md` compares them.
 
 use std::marker::PhantomData;
 use std::time::Duration;

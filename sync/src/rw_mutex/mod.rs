@@ -18,7 +18,7 @@
 //! | `sharded.rs` | a mutex whose readers scale |
 //! | `rlocker.rs` | the reader's side as a lock |
 //!
-//! `docs/performance.md` has the figures, and the rate of writes from which on the sharded mutex loses.
+//! `docs/journal/readers-and-writers.md` has the figures, and the rate of writes from which on the sharded mutex loses.
 
 mod go_rw_mutex;
 mod read;

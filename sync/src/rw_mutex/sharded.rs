@@ -53,9 +53,9 @@ const CLOSED: u32 = 1 << 31;
 /// A readers-writer mutex for much reading and little writing: readers on different processors do not meet.
 ///
 /// Each reader counts itself in a shard of `N`, chosen by the reader's thread. Each shard has cache lines of its own:
-/// 128 bytes. A writer visits all shards, and so pays for the time that readers save; `docs/performance.md` has the
-/// rate of writes above which this mutex is slower. Readers that come during a write wait for that write, and go before
-/// the next write, as with [`GoRwMutex`].
+/// 128 bytes. A writer visits all shards, and so pays for the time that readers save. Above some rate of writes this
+/// mutex is slower: `docs/journal/readers-and-writers.md`. Readers that come during a write wait for that write, and go
+/// before the next write, as with [`GoRwMutex`].
 ///
 /// # Limits
 ///
