@@ -167,20 +167,15 @@ pub const PATHS: [(&str, fn()); 33] = [
             rounds(gosched);
         });
     }),
-    ("two goroutines: a handoff each by two semaphores", || {
-        let pair = Arc::new([RuntimeSema::new(0), RuntimeSema::new(0)]);
+    // The release finds a waiter in each round, whatever has happened before. With a semaphore for each direction, a tick of
+    // the watcher before the first round would decide which of the two goroutines waits, in all rounds.
+    ("two goroutines: a release with handoff, and the wait for the next", || {
+        let turn = Arc::new(RuntimeSema::new(0));
         run(move || {
-            let theirs = pair.clone();
-            go(move || {
-                for _ in 0..=ALL {
-                    theirs[0].acquire(Order::Fifo);
-                    theirs[1].release(Wake::Handoff);
-                }
-            });
-            rounds(|| {
-                pair[0].release(Wake::Handoff);
-                pair[1].acquire(Order::Fifo);
-            });
+            let theirs = turn.clone();
+            go(move || (0..=ALL).for_each(|_| theirs.acquire(Order::Fifo)));
+            gosched(); // the other goroutine waits
+            rounds(|| turn.release(Wake::Handoff));
         });
     }),
     ("go, and gosched until it has ended", || {
