@@ -1,4 +1,4 @@
-//! The cost of fibres that hang, and of reclaiming these fibres: the figures of `docs/csp.md`.
+//! The cost of fibres that hang, and of reclaiming these fibres: the figures of `docs/journal/csp.md`.
 //!
 //! `cargo run --release --example csp_figures 1000000`
 

@@ -30,7 +30,7 @@
 //! again and again to the thread that has just unlocked the lock or is awake. With many more threads than processors
 //! each acquisition then needs a wake-up, so millions of acquisitions per second become some hundred thousand, with any
 //! inner lock. So put a capacitor around a lock that starves its waiters, or where a bound must hold; not around every
-//! lock. The figures are in `locks/docs/capacitor.md`.
+//! lock. The figures are in `docs/journal/capacitors.md`.
 //!
 //! # Definition of the bound
 //!
