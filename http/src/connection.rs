@@ -29,7 +29,7 @@ use sudog_runtime::goroutine::{SleepAsync, now, sleep_async};
 use sudog_sync::context::{self, CancelFunc};
 
 use crate::exchange;
-use crate::response::Aborted;
+use crate::response::aborted;
 use crate::server::Server;
 
 /// The time for which a connection stays half-open after the last response, so that a client that still sends reads the
@@ -39,14 +39,13 @@ const LINGER: Duration = Duration::from_millis(500);
 /// Serves a connection to its end.
 pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAddr) {
     let (context, cancel) = context::with_cancel(&server.shared.base);
-    let _cancel = cancel.clone().on_drop();
     let (stream, activity) = (Arc::new(stream), Arc::new(Activity::default()));
     let service = {
         let (server, activity) = (server.clone(), activity.clone());
         service_fn(move |request| {
             activity.in_request.store(true, Relaxed);
             let answer = exchange::start(&server, &context, peer, request);
-            async move { answer.recv_async().await.map_err(|_| Aborted) }
+            async move { answer.recv_async().await.map_err(|_| aborted()) }
         })
     };
     let io = Io {
@@ -59,6 +58,7 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAd
         // A client that has closed its side still gets its answers, as in Go. `poll_client_gone` ends the context.
         .half_close(true)
         .max_header_size(server.settings.max_header_bytes)
+        .max_buf_size(server.settings.max_header_bytes.max(400 << 10)) // about hyper's own, unless that is too small
         .timer(Clock { activity: activity.clone(), server: server.clone() })
         .header_read_timeout(Duration::from_secs(1)) // any value: `Clock` decides
         .serve_connection(io, service);
@@ -76,17 +76,18 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAd
         if told && Pin::new(&mut closing).poll(cx).is_ready() {
             return Poll::Ready(None);
         }
-        match caught(&server, peer, || connection.as_mut().poll(cx)) {
-            Some(Poll::Pending) => {
+        let polled = caught(&server, peer, || {
+            let polled = connection.as_mut().poll(cx);
+            if polled.is_pending() {
                 activity.poll_client_gone(cx, &stream, &cancel);
-                Poll::Pending
             }
-            Some(Poll::Ready(result)) => Poll::Ready(Some(result)),
-            None => Poll::Ready(None),
-        }
+            polled
+        });
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
     })
     .await;
     caught(&server, peer, || drop(connection));
+    caught(&server, peer, || cancel.cancel());
 
     let was_answered = match ended {
         Some(Ok(())) => activity.in_request.load(Relaxed),
@@ -99,7 +100,8 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAd
     }
 }
 
-/// Runs `f`, and reports a panic of `f`. hyper drops bytes that handlers have made, and their destructors are user code.
+/// Runs `f`, and reports a panic of `f`: hyper drops bytes that handlers have made, whose destructors are user code, and
+/// the end of a context wakes tasks, whose wakers are user code.
 fn caught<T>(server: &Server, peer: SocketAddr, f: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|payload| server.report(peer, payload)).ok()
 }

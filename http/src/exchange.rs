@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use hyper::body::{Body as _, Incoming};
+use hyper::body::{Body as _, Bytes, Incoming};
 use hyper::header::{CONNECTION, EXPECT, HOST, HeaderValue};
 use hyper::{Method, StatusCode, Version};
 use sudog_runtime::chan::{Receiver, Sender, channel};
@@ -48,13 +48,11 @@ pub(crate) fn start(
 ) -> Receiver<Answer> {
     let (sender, receiver) = channel(1);
     if let Err(status) = check(&request, server.settings.max_body_bytes) {
-        let mut response = status.into_response();
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        // The channel has room for this value.
-        let _ = sender.try_send(response.map(|body| match body.0 {
-            Kind::Whole(bytes) => Outgoing::whole(bytes),
-            Kind::Stream(_) => unreachable!("a status is a whole body"),
-        }));
+        let reason = Bytes::from(status.canonical_reason().unwrap_or_default());
+        let mut refusal = Answer::new(Outgoing::whole(reason));
+        *refusal.status_mut() = status;
+        refusal.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        let _ = sender.try_send(refusal); // there is room for a value
         return receiver;
     }
     let (server, connection) = (server.clone(), connection.clone());
@@ -82,11 +80,11 @@ fn answer(handler: &dyn Handler, request: Request, only_head: bool, sender: Send
     head.extensions.clear();
     match body.0 {
         Kind::Whole(bytes) => {
-            let _ = sender.send(hyper::Response::from_parts(head, Outgoing::whole(bytes)));
+            let _ = sender.send(Answer::from_parts(head, Outgoing::whole(bytes)));
         }
         Kind::Stream(write) => {
             let (mut writer, chunks) = BodyWriter::new();
-            let sent = sender.send(hyper::Response::from_parts(head, Outgoing::stream(chunks)));
+            let sent = sender.send(Answer::from_parts(head, Outgoing::stream(chunks)));
             // If `write` fails or panics, the writer is dropped unfinished, and the connection is cut off.
             if sent.is_ok() && !only_head && write(&mut writer).is_ok() {
                 writer.finish();

@@ -36,6 +36,7 @@ use crate::server::Settings;
 /// let request = Request::new("/text", "hello");
 /// assert_eq!(length(request).unwrap(), "/text has 5 bytes");
 /// ```
+#[derive(Debug)]
 pub struct Request {
     pub(crate) inner: hyper::Request<RequestBody>,
     pub(crate) context: Context,
@@ -93,18 +94,12 @@ impl DerefMut for Request {
     }
 }
 
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
-    }
-}
-
 /// The body of a request, which arrives while it is read. A read waits for the client.
 ///
 /// The error of a read is [a response](crate::IntoResponse): of status 413 if the body is larger than the
 /// [limit](crate::Server::max_body_bytes), of 408 if the client [pauses too long](crate::Server::body_timeout), of 400 if
 /// the client breaks off or breaks the rules of the protocol. After an error each read fails.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct RequestBody {
     /// Bytes that have arrived and have not been read.
     chunk: Bytes,
@@ -127,13 +122,13 @@ impl RequestBody {
         while let Some(rest) = &mut self.rest {
             let limit = WaitLimit { deadline: self.timeout.and_then(|pause| now().checked_add(pause)), cancel: None };
             let next = poll_fn(|cx| Pin::new(&mut *rest).poll_frame(cx));
-            match block_on_limited(next, &limit).map_err(|_| BodyError::TimedOut)? {
+            match block_on_limited(next, &limit).map_err(|_| BodyError::TIMED_OUT)? {
                 None => self.rest = None,
-                Some(Err(_)) => return Err(BodyError::Broken),
+                Some(Err(_)) => return Err(BodyError::BROKEN),
                 Some(Ok(frame)) => {
                     // A frame without data has trailers, which are not shown.
                     let Ok(data) = frame.into_data() else { continue };
-                    self.left = self.left.checked_sub(data.len() as u64).ok_or(BodyError::TooLarge)?;
+                    self.left = self.left.checked_sub(data.len() as u64).ok_or(BodyError::TOO_LARGE)?;
                     return Ok(Some(data));
                 }
             }
@@ -146,14 +141,14 @@ impl BufRead for RequestBody {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while self.chunk.is_empty() {
             if let Some(error) = self.failed {
-                return Err(error.into());
+                return Err(io::Error::new(error.kind, error));
             }
             match self.next_chunk() {
                 Ok(Some(chunk)) => self.chunk = chunk,
                 Ok(None) => break,
                 Err(error) => {
                     self.failed = Some(error);
-                    // Tell the connection that nobody reads the rest.
+                    // Drop the rest, so that the connection knows that no read will come.
                     self.rest = None;
                 }
             }
@@ -174,47 +169,41 @@ impl Read for RequestBody {
     }
 }
 
-impl fmt::Debug for RequestBody {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("RequestBody { .. }")
-    }
-}
-
 /// The reason why a body cannot be read further, inside an `io::Error`.
 #[derive(Clone, Copy, Debug)]
-enum BodyError {
-    TooLarge,
-    TimedOut,
-    Broken,
+struct BodyError {
+    /// The status that tells the client.
+    status: StatusCode,
+    kind: ErrorKind,
+    text: &'static str,
+}
+
+impl BodyError {
+    const TOO_LARGE: Self = Self {
+        status: StatusCode::PAYLOAD_TOO_LARGE,
+        kind: ErrorKind::FileTooLarge,
+        text: "http: request body too large",
+    };
+    const TIMED_OUT: Self = Self {
+        status: StatusCode::REQUEST_TIMEOUT,
+        kind: ErrorKind::TimedOut,
+        text: "http: timed out waiting for the request body",
+    };
+    const BROKEN: Self = Self {
+        status: StatusCode::BAD_REQUEST,
+        kind: ErrorKind::InvalidData,
+        text: "http: the request body broke off or is malformed",
+    };
 }
 
 /// Returns the status that tells the client of a failed read of its body. None for any other error.
 pub(crate) fn status_of(error: &io::Error) -> Option<StatusCode> {
-    Some(match error.get_ref()?.downcast_ref::<BodyError>()? {
-        BodyError::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-        BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
-        BodyError::Broken => StatusCode::BAD_REQUEST,
-    })
-}
-
-impl From<BodyError> for io::Error {
-    fn from(error: BodyError) -> Self {
-        let kind = match error {
-            BodyError::TooLarge => ErrorKind::FileTooLarge,
-            BodyError::TimedOut => ErrorKind::TimedOut,
-            BodyError::Broken => ErrorKind::InvalidData,
-        };
-        Self::new(kind, error)
-    }
+    Some(error.get_ref()?.downcast_ref::<BodyError>()?.status)
 }
 
 impl fmt::Display for BodyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::TooLarge => "http: request body too large",
-            Self::TimedOut => "http: timed out waiting for the request body",
-            Self::Broken => "http: the request body broke off or is malformed",
-        })
+        f.pad(self.text)
     }
 }
 

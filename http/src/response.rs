@@ -1,6 +1,5 @@
 //! `Response`, its body, and what can be returned in its place.
 
-use std::error::Error;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::pin::Pin;
@@ -14,32 +13,19 @@ use sudog_runtime::chan::{Receiver, RecvStream, Sender, channel};
 
 use crate::request::status_of;
 
-/// A response: that of the crate `http`.
-///
-/// # Examples
-///
-/// ```
-/// use sudog::http::{Body, Response, StatusCode};
-///
-/// let response = Response::builder()
-///     .status(StatusCode::CREATED)
-///     .header("Location", "/things/7")
-///     .body(Body::from("made"))
-///     .unwrap();
-/// # let _: Response = response;
-/// ```
+/// A response: that of the crate `http`. The default is an empty response of status 200.
 pub type Response<T = Body> = hyper::Response<T>;
 
-/// The body of a response: bytes, or a function that writes the body.
+/// The body of a response: bytes, none by default, or a function that writes the body.
 #[derive(Default)]
 pub struct Body(pub(crate) Kind);
 
 pub(crate) enum Kind {
     Whole(Bytes),
-    Stream(Box<Write1>),
+    Stream(Box<WriteBody>),
 }
 
-type Write1 = dyn FnOnce(&mut BodyWriter) -> io::Result<()> + Send;
+type WriteBody = dyn FnOnce(&mut BodyWriter) -> io::Result<()> + Send;
 
 impl Default for Kind {
     fn default() -> Self {
@@ -48,12 +34,6 @@ impl Default for Kind {
 }
 
 impl Body {
-    /// Creates an empty body.
-    #[must_use]
-    pub fn empty() -> Self {
-        Self::default()
-    }
-
     /// Creates a body that `write` writes, after the handler has returned, in the goroutine of the handler. The client
     /// gets what is written as soon as 8 KiB have come together, or at a `flush`.
     ///
@@ -106,12 +86,6 @@ macro_rules! bodies {
 
 bodies!(Bytes, String, Vec<u8>, &'static str, &'static [u8]);
 
-impl From<()> for Body {
-    fn from((): ()) -> Self {
-        Self::empty()
-    }
-}
-
 /// A value that a handler may return.
 ///
 /// | value | response |
@@ -134,41 +108,29 @@ impl<B: Into<Body>> IntoResponse for Response<B> {
     }
 }
 
-fn text(text: impl Into<Body>) -> Response {
-    let mut response = Response::new(text.into());
+fn text(text: Body) -> Response {
+    let mut response = Response::new(text);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }
 
-impl IntoResponse for &'static str {
-    fn into_response(self) -> Response {
-        text(self)
-    }
+macro_rules! responses {
+    ($($Value:ty => $function:expr),+) => {$(
+        impl IntoResponse for $Value {
+            fn into_response(self) -> Response {
+                $function(self.into())
+            }
+        }
+    )+};
 }
 
-impl IntoResponse for String {
-    fn into_response(self) -> Response {
-        text(self)
-    }
-}
-
-impl IntoResponse for Vec<u8> {
-    fn into_response(self) -> Response {
-        Response::new(self.into())
-    }
-}
-
-impl IntoResponse for Bytes {
-    fn into_response(self) -> Response {
-        Response::new(self.into())
-    }
-}
+responses!(&'static str => text, String => text, Vec<u8> => Response::new, Bytes => Response::new);
 
 impl IntoResponse for StatusCode {
     fn into_response(self) -> Response {
         let has_body = !self.is_informational() && self != Self::NO_CONTENT && self != Self::NOT_MODIFIED;
         let mut response = match self.canonical_reason() {
-            Some(reason) if has_body => text(reason),
+            Some(reason) if has_body => text(reason.into()),
             _ => Response::default(),
         };
         *response.status_mut() = self;
@@ -204,6 +166,7 @@ const CHUNK: usize = 8 << 10;
 
 /// The writer of [`Body::stream`]. A write waits while the client takes no more. If the connection is gone, a write fails
 /// with `BrokenPipe`; so it does if the response may have no body.
+#[derive(Debug)]
 pub struct BodyWriter {
     /// The channel to the connection's task. `None` is the end of the body: a channel that closes without this value
     /// belongs to a body that has broken off.
@@ -244,12 +207,6 @@ impl Write for BodyWriter {
     }
 }
 
-impl fmt::Debug for BodyWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("BodyWriter { .. }")
-    }
-}
-
 /// The body of a response in the form that hyper polls.
 pub(crate) enum Outgoing {
     Whole(Option<Bytes>),
@@ -270,9 +227,9 @@ impl Outgoing {
 
 impl hyper::body::Body for Outgoing {
     type Data = Bytes;
-    type Error = Aborted;
+    type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         Poll::Ready(match &mut *self {
             Self::Whole(bytes) => bytes.take().map(|bytes| Ok(Frame::data(bytes))),
             Self::Stream(chunks) => match ready!(chunks.as_mut().poll_next(cx)) {
@@ -285,7 +242,7 @@ impl hyper::body::Body for Outgoing {
                     return Poll::Pending;
                 }
             },
-            Self::Broken => Some(Err(Aborted)),
+            Self::Broken => Some(Err(aborted())),
         })
     }
 
@@ -301,14 +258,7 @@ impl hyper::body::Body for Outgoing {
     }
 }
 
-/// The error by which hyper closes a connection whose handler has not finished its response.
-#[derive(Debug)]
-pub(crate) struct Aborted;
-
-impl fmt::Display for Aborted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad("the handler has not finished its response")
-    }
+/// Returns the error by which hyper closes a connection whose handler has not finished its response.
+pub(crate) fn aborted() -> io::Error {
+    io::Error::other("the handler has not finished its response")
 }
-
-impl Error for Aborted {}

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,28 +32,6 @@ pub fn serve(listener: TcpListener, handler: impl Handler) -> io::Result<()> {
 ///
 /// A clone is a handle of the same server: [`shutdown`](Self::shutdown) and [`close`](Self::close) end all listeners and
 /// connections of all clones. A setting holds for later calls of [`serve`](Self::serve) on the same value.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use sudog::context;
-/// use sudog::http::{Request, Server};
-/// use sudog::net::TcpListener;
-/// use sudog::{go, run};
-///
-/// run(|| {
-///     let server = Server::new(|_: Request| "hello").idle_timeout(Duration::from_secs(60)).max_connections(10_000);
-///     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-///     go!(clone server; server.serve(listener).unwrap());
-///
-///     // Let the requests of the next five seconds end. Then close all connections.
-///     let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_secs(5));
-///     if server.shutdown(&ctx).is_err() {
-///         server.close();
-///     }
-/// });
-/// ```
 #[derive(Clone)]
 pub struct Server {
     pub(crate) settings: Settings,
@@ -90,6 +69,17 @@ pub(crate) struct Shared {
     users: WaitGroup,
 }
 
+macro_rules! timeouts {
+    ($($(#[$doc:meta])* $name:ident;)+) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+            self.settings.$name = timeout.into();
+            self
+        }
+    )+};
+}
+
 impl Server {
     /// Creates a server with these settings: 10 seconds for a request's header, 120 seconds for an idle connection, 60
     /// seconds for a pause in the reading of a body or in the writing of a response; 64 KiB for a header, 10 MiB for a
@@ -113,35 +103,18 @@ impl Server {
         }
     }
 
-    /// Sets the time in which a client must send a request's header: from the connection's beginning, or from the first
-    /// byte of a later request. After that time the connection is closed. Go's `ReadHeaderTimeout`.
-    #[must_use]
-    pub fn header_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.settings.header_timeout = timeout.into();
-        self
-    }
-
-    /// Sets the time after which a connection is closed on which no further request begins. Go's `IdleTimeout`.
-    #[must_use]
-    pub fn idle_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.settings.idle_timeout = timeout.into();
-        self
-    }
-
-    /// Sets the longest wait for the next bytes of a request's body. After that time the handler's read fails with
-    /// `TimedOut`.
-    #[must_use]
-    pub fn body_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.settings.body_timeout = timeout.into();
-        self
-    }
-
-    /// Sets the longest wait for a client to take the next bytes of a response. After that time the connection is
-    /// closed.
-    #[must_use]
-    pub fn write_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
-        self.settings.write_timeout = timeout.into();
-        self
+    timeouts! {
+        /// Sets the time in which a client must send a request's header: from the connection's beginning, or from the
+        /// first byte of a later request. After that time the connection is closed. Go's `ReadHeaderTimeout`.
+        header_timeout;
+        /// Sets the time after which a connection is closed on which no further request begins. Go's `IdleTimeout`.
+        idle_timeout;
+        /// Sets the longest wait for the next bytes of a request's body. After that time the handler's read fails with
+        /// `TimedOut`.
+        body_timeout;
+        /// Sets the longest wait for a client to take the next bytes of a response. After that time the connection is
+        /// closed.
+        write_timeout;
     }
 
     /// Sets the largest size of a request's header. A larger header is answered with status 431. Go's `MaxHeaderBytes`.
@@ -191,25 +164,19 @@ impl Server {
     /// The listener's error. After a shutdown or a close the result is `Ok`, also if the call begins afterwards.
     pub fn serve(&self, listener: TcpListener) -> io::Result<()> {
         let server = Arc::new(self.clone());
-        let Some(_listening) = Using::join(&server) else { return Ok(()) };
+        let Some(_listening) = User::listener(&server) else { return Ok(()) };
         let listener = listener; // declared after `_listening`, so closed before the listener is subtracted
-        let open = &server.shared.open;
+        let (open, places) = (&server.shared.open, &server.settings.places);
         loop {
-            if let Some(places) = &server.settings.places
-                && places.acquire(open, 1).is_err()
-            {
+            if places.as_ref().is_some_and(|places| places.acquire(open, 1).is_err()) {
                 return Ok(());
             }
-            let place = Place(server.settings.places.clone());
+            let user = User::connection(&server, places.clone());
             match listener.accept_ctx(open) {
-                Ok((stream, peer)) => {
-                    let using = Using::also(&server);
-                    let server = server.clone();
-                    go_async(async move {
-                        let _in_use = (place, using);
-                        connection::serve(server, stream, peer).await;
-                    });
-                }
+                Ok((stream, peer)) => go_async(async move {
+                    connection::serve(user.server.clone(), stream, peer).await;
+                    drop(user);
+                }),
                 Err(_) if open.err().is_some() => return Ok(()),
                 // The client has gone already.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
@@ -256,47 +223,47 @@ impl Server {
     pub(crate) fn report(&self, peer: SocketAddr, payload: Box<dyn Any + Send>) {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no text)");
-        (self.settings.error_log)(&format!("http: panic serving {peer}: {text}"));
+        let line = format!("http: panic serving {peer}: {text}");
+        // The log is user code, too, and a panic would end the connection's task, and so the process.
+        if let Err(another) = catch_unwind(AssertUnwindSafe(|| (self.settings.error_log)(&line))) {
+            drop_payload(another);
+        }
         drop_payload(payload);
     }
 }
 
 /// A listener or a connection, which is counted in `users`. The drop subtracts it.
-struct Using(Arc<Server>);
+struct User {
+    server: Arc<Server>,
+    /// The semaphore of which a connection holds a token.
+    place: Option<Arc<Weighted>>,
+}
 
-impl Using {
+impl User {
     /// Counts a listener, unless the server has been stopped.
-    fn join(server: &Arc<Server>) -> Option<Self> {
+    fn listener(server: &Arc<Server>) -> Option<Self> {
         let stopped = server.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        (!*stopped).then(|| Self::also(server))
+        (!*stopped).then(|| Self::connection(server, None))
     }
 
     /// Counts a connection of a listener that is counted.
-    fn also(server: &Arc<Server>) -> Self {
+    fn connection(server: &Arc<Server>, place: Option<Arc<Weighted>>) -> Self {
         server.shared.users.add(1);
-        Self(server.clone())
+        Self { server: server.clone(), place }
     }
 }
 
-impl Drop for Using {
+impl Drop for User {
     fn drop(&mut self) {
-        self.0.shared.users.done();
-    }
-}
-
-/// A token of `Settings::places`. The drop gives the token back.
-struct Place(Option<Arc<Weighted>>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Some(places) = &self.0 {
+        if let Some(places) = &self.place {
             places.release(1);
         }
+        self.server.shared.users.done();
     }
 }
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("is_shutting_down", &self.is_shutting_down()).finish_non_exhaustive()
+        f.pad("Server { .. }")
     }
 }
