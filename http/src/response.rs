@@ -92,8 +92,8 @@ bodies!(Bytes, String, Vec<u8>, &'static str, &'static [u8]);
 /// |---|---|
 /// | `Response<B>`, where `B` is a [`Body`], text or bytes | the response itself |
 /// | `&'static str`, `String` | status 200, `text/plain; charset=utf-8` |
-/// | `Vec<u8>`, [`Bytes`](crate::Bytes) | status 200, without a `Content-Type` |
-/// | a [`StatusCode`](crate::StatusCode) | the status, and its reason as a text |
+/// | `Vec<u8>`, [`Bytes`] | status 200, without a `Content-Type` |
+/// | a [`StatusCode`] | the status, and its reason as a text |
 /// | `(StatusCode, value)` | the value's response, with this status |
 /// | `Result<value, value>` | the response of either value |
 /// | `io::Error` | status 413, 408 or 400 for an error of a [body](crate::RequestBody); otherwise 500. The error's text is not sent |

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::panic::panic_any;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{self, Wake, Waker};
 use std::thread;
@@ -44,12 +44,21 @@ struct Running {
     _watchdog: Watchdog,
 }
 
+/// A listener at a loopback address of its own: no other test, nor another process, takes its port when it is closed.
+fn listen() -> (TcpListener, SocketAddr) {
+    static LISTENERS: AtomicU32 = AtomicU32::new(1);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let last = u8::try_from(LISTENERS.fetch_add(1, SeqCst)).unwrap();
+    let listener = TcpListener::bind(SocketAddr::from(([127, high, low, last], 0))).unwrap();
+    let addr = listener.local_addr().unwrap();
+    (listener, addr)
+}
+
 fn start(server: Server) -> Running {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let log = lines.clone();
     let server = server.error_log(move |line| log.lock().unwrap().push(line.to_owned()));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = listener.local_addr().unwrap();
+    let (listener, addr) = listen();
     let accepting = server.clone();
     let serving = Some(spawn(move || accepting.serve(listener)));
     Running { server, addr, lines, serving, _watchdog: Watchdog::new() }
@@ -77,8 +86,8 @@ impl Drop for Running {
         if !thread::panicking() {
             self.server.close();
             self.server.shutdown(&background()).unwrap();
-            assert!(TcpStream::connect(self.addr).is_err(), "the listener is closed");
             self.serving.take().unwrap().join().unwrap().unwrap();
+            assert!(TcpStream::connect(self.addr).is_err(), "the listener is closed");
         }
     }
 }
@@ -810,8 +819,7 @@ fn close_ends_contexts() {
 fn serve_after_shutdown() {
     let running = start(Server::new(path));
     running.server.shutdown(&background()).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = listener.local_addr().unwrap();
+    let (listener, addr) = listen();
     running.server.serve(listener).unwrap();
     assert!(TcpStream::connect(addr).is_err());
 }
@@ -819,8 +827,7 @@ fn serve_after_shutdown() {
 #[test]
 fn several_listeners() {
     let running = start(Server::new(path));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = listener.local_addr().unwrap();
+    let (listener, addr) = listen();
     assert_eq!(TcpListener::bind(addr).unwrap_err().kind(), ErrorKind::AddrInUse);
     let server = running.server.clone();
     let serving = spawn(move || server.serve(listener));
@@ -923,8 +930,7 @@ fn user_code_panics() {
     after.send(());
     eventually(|| running.lines().iter().any(|line| line.ends_with(": in a waker")));
 
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let addr = listener.local_addr().unwrap();
+    let (listener, addr) = listen();
     let server = running.server.clone().error_log(|_| panic_any("in a log"));
     let serving = spawn(move || server.serve(listener));
     for (path, answer) in [("/log", ""), ("/", "alive")] {
