@@ -62,7 +62,9 @@ mod request;
 mod response;
 mod server;
 
+#[doc(no_inline)]
 pub use hyper::body::Bytes;
+#[doc(no_inline)]
 pub use hyper::{HeaderMap, Method, StatusCode, Uri, Version, header};
 
 pub use exchange::Handler;
