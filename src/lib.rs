@@ -43,6 +43,7 @@
 //! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`; and Go's semaphore, [`runtime::sema`];
 //! * `signal` (feature `signal`): signals of the system as values of a channel, Go's `os/signal`;
 //! * `net` (feature `net`, Linux): sockets, Go's `net`;
+//! * `http` (feature `http`, Linux): a server, Go's `net/http`;
 //! * [`x`]: counterparts of packages in `golang.org/x`: weighted semaphores, error groups, single flights, rate limits;
 //! * [`synctest`]: tests of code that waits for the clock, by a clock of their own, so that no test really waits;
 //! * `locks` (feature `locks`): not in Go: spin locks, semaphores over a waiting array, and capacitors, which bound how
@@ -54,6 +55,7 @@
 //! |---|---|
 //! | `csp` | `csp` |
 //! | `event` | all locks report what they do: [`low_level::event`] |
+//! | `http` | `http`, over the crate `hyper` |
 //! | `locks` | `locks`, parts of which are covered by US patents: see NOTICE |
 //! | `net` | `net` |
 //! | `parking_lot_core` | [`sync::semaphore`]`::ParkingLotSema` |
@@ -64,7 +66,7 @@
 //! | `signal` | `signal` |
 //! | `stream` | `chan::RecvStream` |
 //! | `tracing` | `runtime::PerGoroutine` |
-//! | `full` | all of these but `event`, `futures-io` and `hyper` |
+//! | `full` | all of these but `event`, `futures-io`, `http` and `hyper` |
 //!
 //! No feature is on by default. Without features a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`,
 //! `seize` and, on Unix, `async-task`, `corosensei` and `libc`.
@@ -74,6 +76,9 @@ pub use sudog_locks as locks;
 
 #[cfg(feature = "csp")]
 pub use sudog_csp as csp;
+/// An HTTP server: Go's package `net/http`.
+#[cfg(all(target_os = "linux", feature = "http", not(any(sudog_loom, sudog_sim))))]
+pub use sudog_http as http;
 /// Network I/O: Go's package `net`.
 #[cfg(all(target_os = "linux", feature = "net", not(any(sudog_loom, sudog_sim))))]
 pub use sudog_net as net;

@@ -42,7 +42,7 @@ fn end_of_writes(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| if error.raw_os_error() == Some(libc::ENOTCONN) { Ok(()) } else { Err(error) })
 }
 
-/// Implements the traits of `hyper` for a stream.
+/// Implements the traits of `hyper` for a stream, and for a reference to the stream.
 #[cfg(feature = "hyper")]
 macro_rules! hyper {
     ($($Stream:ty),+) => {$(
@@ -92,4 +92,4 @@ macro_rules! hyper {
 }
 
 #[cfg(feature = "hyper")]
-hyper!(TcpStream, UnixStream);
+hyper!(TcpStream, &TcpStream, UnixStream, &UnixStream);

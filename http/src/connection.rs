@@ -1,0 +1,257 @@
+//! A connection: the task that runs hyper over a socket, with the time limits that hyper does not have.
+//!
+//! All of this file's code runs in the connection's task, so the atomics of `Activity` are relaxed: they only make the
+//! parts `Send`, which hyper stores apart from each other.
+//!
+//! | phase | begins | time limit |
+//! |---|---|---|
+//! | first header | with the connection | `header_timeout` |
+//! | idle | when hyper looks for a further header | `idle_timeout`, until the next byte |
+//! | header | with that byte | `header_timeout` |
+//! | request | with the call of the service | of the body: in `request.rs`; of a write that waits: `write_timeout` |
+//! | closing | when hyper is done, unless idle | `LINGER` |
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use sudog_net::TcpStream;
+use sudog_runtime::goroutine::{SleepAsync, now, sleep_async};
+use sudog_sync::context::{self, CancelFunc};
+
+use crate::exchange;
+use crate::response::aborted;
+use crate::server::Server;
+
+/// The time for which a connection stays half-open after the last response, so that a client that still sends reads the
+/// response, and not a reset. Go waits as long (`rstAvoidanceDelay`).
+const LINGER: Duration = Duration::from_millis(500);
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAddr) {
+    let (context, cancel) = context::with_cancel(&server.shared.base);
+    let (stream, activity) = (Arc::new(stream), Arc::new(Activity::default()));
+    let service = {
+        let (server, activity) = (server.clone(), activity.clone());
+        service_fn(move |request| {
+            activity.in_request.store(true, Relaxed);
+            let answer = exchange::start(&server, &context, peer, request);
+            async move { answer.recv_async().await.map_err(|_| aborted()) }
+        })
+    };
+    let io = Io {
+        stream: stream.clone(),
+        activity: activity.clone(),
+        write_timeout: server.settings.write_timeout,
+        stalled: None,
+    };
+    let connection = http1::Builder::new()
+        // A client that has closed its side still gets its answers, as in Go. `poll_client_gone` ends the context.
+        .half_close(true)
+        .max_header_size(server.settings.max_header_bytes)
+        .max_buf_size(server.settings.max_header_bytes.max(400 << 10)) // about hyper's own, unless that is too small
+        .timer(Clock { activity: activity.clone(), server: server.clone() })
+        .header_read_timeout(Duration::from_secs(1)) // any value: `Clock` decides
+        .serve_connection(io, service);
+    let mut connection = Box::pin(connection);
+
+    let (mut stopping, mut closing) = (server.shared.open.done(), server.shared.base.done());
+    let mut told = false;
+    // None: the server is closed, or a destructor has panicked.
+    let ended = poll_fn(|cx| {
+        if !told && Pin::new(&mut stopping).poll(cx).is_ready() {
+            told = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        // `open` ends no later than `base`, so `told` is true if `base` has ended.
+        if told && Pin::new(&mut closing).poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        let polled = caught(&server, peer, || {
+            let polled = connection.as_mut().poll(cx);
+            if polled.is_pending() {
+                activity.poll_client_gone(cx, &stream, &cancel);
+            }
+            polled
+        });
+        polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
+    })
+    .await;
+    caught(&server, peer, || drop(connection));
+    caught(&server, peer, || cancel.cancel());
+
+    let was_answered = match ended {
+        Some(Ok(())) => activity.in_request.load(Relaxed),
+        Some(Err(error)) => error.is_parse(),
+        None => false,
+    };
+    if was_answered && stream.set_read_deadline(now().checked_add(LINGER)).is_ok() {
+        let mut rest = [0; 1024];
+        while stream.read_async(&mut rest).await.is_ok_and(|n| n > 0) {}
+    }
+}
+
+/// Runs `f`, and reports a panic of `f`: hyper drops bytes that handlers have made, whose destructors are user code, and
+/// the end of a context wakes tasks, whose wakers are user code.
+fn caught<T>(server: &Server, peer: SocketAddr, f: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| server.report(peer, payload)).ok()
+}
+
+/// The facts about a connection that the socket, the clock and the service tell each other.
+#[derive(Default)]
+struct Activity {
+    /// True from the call of the service until hyper looks for a further header.
+    in_request: AtomicBool,
+    /// True if hyper has looked for a header.
+    has_begun: AtomicBool,
+    /// True if the last successful call on the socket was a read. When hyper looks for a further header, the response has
+    /// been written, so the bytes of such a read belong to that header.
+    has_read: AtomicBool,
+    /// True if the socket has bytes that hyper does not read yet. The end behind these bytes cannot be seen.
+    has_unread: AtomicBool,
+}
+
+impl Activity {
+    /// During a request, watches for the end of what the client sends, and cancels the context then.
+    fn poll_client_gone(&self, cx: &mut Context<'_>, stream: &TcpStream, cancel: &CancelFunc) {
+        if !self.in_request.load(Relaxed) || self.has_unread.load(Relaxed) {
+            return;
+        }
+        if let Poll::Ready(ready) = stream.poll_read_ready(cx) {
+            // Look no more until hyper reads: the socket stays as it is until then.
+            self.has_unread.store(true, Relaxed);
+            let peeked = ready.and_then(|()| stream.with_std(|socket| socket.peek(&mut [0])));
+            if peeked.map_or_else(|error| error.kind() != io::ErrorKind::WouldBlock, |n| n == 0) {
+                cancel.cancel();
+            }
+        }
+    }
+}
+
+/// The socket, for hyper.
+struct Io {
+    stream: Arc<TcpStream>,
+    activity: Arc<Activity>,
+    write_timeout: Option<Duration>,
+    /// The time limit of a write that waits.
+    stalled: Option<SleepAsync>,
+}
+
+impl Io {
+    /// Fails a write that has waited for the client for too long.
+    fn limit<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.activity.has_read.store(false, Relaxed);
+            self.stalled = None;
+        } else if let Some(timeout) = self.write_timeout {
+            let stalled = self.stalled.get_or_insert_with(|| sleep_async(timeout));
+            ready!(Pin::new(stalled).poll(cx));
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        written
+    }
+}
+
+impl Read for Io {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut &*self.stream).poll_read(cx, buf);
+        self.activity.has_unread.store(false, Relaxed);
+        if read.is_ready() {
+            self.activity.has_read.store(true, Relaxed);
+        }
+        read
+    }
+}
+
+impl Write for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut &*self.stream).poll_write(cx, buf);
+        self.limit(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut &*self.stream).poll_write_vectored(cx, bufs);
+        self.limit(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut &*self.stream).poll_shutdown(cx)
+    }
+}
+
+/// The timer that hyper asks for the time limit of a header, each time hyper looks for a header, and for nothing else.
+struct Clock {
+    activity: Arc<Activity>,
+    server: Arc<Server>,
+}
+
+impl Timer for Clock {
+    fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
+        self.sleep_until(now())
+    }
+
+    /// Begins the first header, or the idle phase. The settings decide the time limit, not the argument.
+    fn sleep_until(&self, _: Instant) -> Pin<Box<dyn Sleep>> {
+        let settings = &self.server.settings;
+        self.activity.in_request.store(false, Relaxed);
+        let is_first = !self.activity.has_begun.swap(true, Relaxed);
+        let limit = if is_first { settings.header_timeout } else { settings.idle_timeout };
+        Box::pin(HeaderLimit {
+            activity: self.activity.clone(),
+            header_timeout: settings.header_timeout,
+            is_idle: !is_first,
+            sleep: limit.map(sleep_async),
+        })
+    }
+
+    fn now(&self) -> Instant {
+        now()
+    }
+}
+
+/// The time limit of a header. hyper polls this future after each read.
+struct HeaderLimit {
+    activity: Arc<Activity>,
+    header_timeout: Option<Duration>,
+    /// True until the first byte of a header that is not the connection's first.
+    is_idle: bool,
+    sleep: Option<SleepAsync>,
+}
+
+impl Sleep for HeaderLimit {}
+
+impl Future for HeaderLimit {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_idle && self.activity.has_read.load(Relaxed) {
+            self.is_idle = false;
+            self.sleep = self.header_timeout.map(sleep_async);
+        }
+        match &mut self.sleep {
+            Some(sleep) => Pin::new(sleep).poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! One request and its response: the goroutine that runs the handler.
+
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use hyper::body::{Body as _, Bytes, Incoming};
+use hyper::header::{CONNECTION, EXPECT, HOST, HeaderValue};
+use hyper::{Method, StatusCode, Version};
+use sudog_runtime::chan::{Receiver, Sender, channel};
+use sudog_runtime::goroutine::{Builder, Goexit, OnPanic};
+use sudog_sync::context::{self, Context};
+
+use crate::request::{Request, RequestBody};
+use crate::response::{BodyWriter, IntoResponse, Kind, Outgoing, Response};
+use crate::server::Server;
+
+/// A function that answers requests. Go's `http.Handler`. Closures of type `Fn(Request) -> impl IntoResponse` implement
+/// this trait.
+///
+/// Each call runs in a goroutine of its own, and may wait. If a call panics, its connection is closed without an answer
+/// (a stream that has begun is cut off), the panic is reported, and the server goes on.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers a request.
+    fn handle(&self, request: Request) -> Response;
+}
+
+impl<F, R> Handler for F
+where
+    F: Fn(Request) -> R + Send + Sync + 'static,
+    R: IntoResponse,
+{
+    fn handle(&self, request: Request) -> Response {
+        self(request).into_response()
+    }
+}
+
+/// The head of a response, and the body in the form that hyper sends.
+pub(crate) type Answer = hyper::Response<Outgoing>;
+
+/// Starts the goroutine that answers a request. The receiver gets the answer, or fails if the connection is to be closed
+/// without an answer.
+pub(crate) fn start(
+    server: &Arc<Server>,
+    connection: &Context,
+    peer: SocketAddr,
+    request: hyper::Request<Incoming>,
+) -> Receiver<Answer> {
+    let (sender, receiver) = channel(1);
+    if let Err(status) = check(&request, server.settings.max_body_bytes) {
+        let reason = Bytes::from(status.canonical_reason().unwrap_or_default());
+        let mut refusal = Answer::new(Outgoing::whole(reason));
+        *refusal.status_mut() = status;
+        refusal.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        let _ = sender.try_send(refusal); // there is room for a value
+        return receiver;
+    }
+    let (server, connection) = (server.clone(), connection.clone());
+    Builder::new().on_panic(OnPanic::Unwind).go(move || {
+        let (context, cancel) = context::with_cancel(&connection);
+        let _cancel = cancel.on_drop();
+        let only_head = request.method() == Method::HEAD;
+        let request = request.map(|body| RequestBody::incoming(body, &server.settings));
+        let request = Request { inner: request, context, remote_addr: peer };
+        let answered = catch_unwind(AssertUnwindSafe(|| answer(&*server.shared.handler, request, only_head, sender)));
+        if let Err(payload) = answered {
+            if payload.is::<Goexit>() {
+                resume_unwind(payload);
+            }
+            server.report(peer, payload);
+        }
+    });
+    receiver
+}
+
+/// Calls the handler, sends the head of the response, and runs the function that writes the body, if there is one.
+fn answer(handler: &dyn Handler, request: Request, only_head: bool, sender: Sender<Answer>) {
+    let (mut head, body) = handler.handle(request).into_parts();
+    // Drop extensions here: their destructors are user code, which the connection's task should not run.
+    head.extensions.clear();
+    match body.0 {
+        Kind::Whole(bytes) => {
+            let _ = sender.send(Answer::from_parts(head, Outgoing::whole(bytes)));
+        }
+        Kind::Stream(write) => {
+            let (mut writer, chunks) = BodyWriter::new();
+            let sent = sender.send(Answer::from_parts(head, Outgoing::stream(chunks)));
+            // If `write` fails or panics, the writer is dropped unfinished, and the connection is cut off.
+            if sent.is_ok() && !only_head && write(&mut writer).is_ok() {
+                writer.finish();
+            }
+        }
+    }
+}
+
+/// Checks what hyper does not check. Returns the status with which the request is refused.
+fn check(request: &hyper::Request<Incoming>, max_body_bytes: u64) -> Result<(), StatusCode> {
+    let headers = request.headers();
+    let hosts = headers.get_all(HOST).iter().count();
+    if hosts > 1 || (hosts == 0 && request.version() == Version::HTTP_11) {
+        return Err(StatusCode::BAD_REQUEST);
+    }
+    if headers.get(EXPECT).is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+        return Err(StatusCode::EXPECTATION_FAILED);
+    }
+    if request.body().size_hint().lower() > max_body_bytes {
+        return Err(StatusCode::PAYLOAD_TOO_LARGE);
+    }
+    Ok(())
+}

@@ -1,0 +1,73 @@
+//! An HTTP/1.1 server whose handlers run on goroutines: Go's package `net/http`, over `hyper`.
+//!
+//! Each connection is a task, which runs hyper. Each request is a goroutine, which runs the handler: the handler may
+//! block, sleep, lock, select.
+//!
+//! | Go | here |
+//! |---|---|
+//! | `http.Serve(l, handler)` | [`serve`]`(listener, handler)` |
+//! | `http.Server{..}`, `srv.Serve(l)` | [`Server::new`]`(handler)`, with methods that set limits; [`Server::serve`] |
+//! | `http.HandlerFunc` | a closure of type `Fn(Request) -> impl IntoResponse`: see [`Handler`] |
+//! | `r.Context()` | [`Request::context`] |
+//! | `r.Body` | [`Request::body_mut`](hyper::Request::body_mut), which is `Read` and `BufRead` |
+//! | `fmt.Fprintf(w, ..)` | a [`Response`], or any other [`IntoResponse`]; [`Body::stream`] for a `Write` |
+//! | `http.Error(w, text, code)` | `(StatusCode::NOT_FOUND, "text")` |
+//! | `http.MaxBytesHandler` | [`Server::max_body_bytes`], 10 MiB unless set |
+//! | `ReadHeaderTimeout`, `IdleTimeout`, `MaxHeaderBytes` | methods of [`Server`]: 10 s, 120 s, 64 KiB unless set |
+//! | `ReadTimeout`, `WriteTimeout` | [`Server::body_timeout`], [`Server::write_timeout`]: bounds of a pause, not of the whole |
+//! | `netutil.LimitListener` | [`Server::max_connections`] |
+//! | `srv.Shutdown(ctx)`, `srv.Close()` | [`Server::shutdown`], [`Server::close`] |
+//! | `srv.ErrorLog` | [`Server::error_log`] |
+//! | `panic(http.ErrAbortHandler)` | `sudog::runtime::goexit()` |
+//! | `net/http/pprof` | [`debug::handle`] |
+//!
+//! There is no client: the sockets of `sudog::net` are `Read` and `Write`, over which crates such as `ureq` run
+//! (`net/examples/http_client.rs`); or call a client with sockets of its own in `sudog::blocking`. There is no HTTP/2, no
+//! TLS and no upgrade (WebSocket): put a proxy in front, or use hyper itself with the feature `hyper`.
+//!
+//! # Examples
+//!
+//! ```
+//! use std::io::{Read, Write};
+//! use sudog::context::background;
+//! use sudog::http::{Request, Server};
+//! use sudog::net::{TcpListener, TcpStream};
+//! use sudog::{go, run};
+//!
+//! run(|| {
+//!     let server = Server::new(|req: Request| format!("Hello, {}!", &req.uri().path()[1..]));
+//!     let listener = TcpListener::bind("127.0.0.1:0")?;
+//!     let addr = listener.local_addr()?;
+//!     go!(clone server; server.serve(listener).unwrap());
+//!
+//!     let mut client = TcpStream::connect(addr)?;
+//!     client.write_all(b"GET /gopher HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n")?;
+//!     let mut answer = String::new();
+//!     client.read_to_string(&mut answer)?;
+//!     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
+//!     assert!(answer.ends_with("\r\n\r\nHello, gopher!"));
+//!
+//!     server.shutdown(&background()).unwrap();
+//!     Ok::<_, std::io::Error>(())
+//! })
+//! # .unwrap();
+//! ```
+#![cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#![forbid(unsafe_code)]
+
+mod connection;
+pub mod debug;
+mod exchange;
+mod request;
+mod response;
+mod server;
+
+#[doc(no_inline)]
+pub use hyper::body::Bytes;
+#[doc(no_inline)]
+pub use hyper::{HeaderMap, Method, StatusCode, Uri, Version, header};
+
+pub use exchange::Handler;
+pub use request::{Request, RequestBody};
+pub use response::{Body, BodyWriter, IntoResponse, Response};
+pub use server::{Server, serve};

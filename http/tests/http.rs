@@ -1,0 +1,1016 @@
+//! The server, by clients that write bytes to a socket: Go's tests (`net/http/serve_test.go` of 1.27), whose names stand
+//! at ours, and situations that a service meets.
+#![cfg(all(target_os = "linux", not(sudog_loom)))]
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::panic::panic_any;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{self, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sudog::chan::Chan;
+use sudog::context::{self, Context, Error, background};
+use sudog::http::{
+    Body, BodyWriter, Bytes, IntoResponse, Request, RequestBody, Response, Server, StatusCode, debug, header,
+};
+use sudog::net::TcpListener;
+use sudog::runtime::{goexit, gosched};
+use sudog::spawn;
+use support::{Watchdog, eventually};
+
+const MS: Duration = Duration::from_millis(1);
+const SHORT: Duration = Duration::from_millis(20);
+const HOUR: Duration = Duration::from_secs(3600);
+
+const _: () = {
+    const fn send<T: Send>() {}
+    const fn send_and_sync<T: Send + Sync>() {}
+    send_and_sync::<(Server, Request, RequestBody, BodyWriter)>();
+    send::<(Body, Response)>();
+};
+
+/// A server that runs, with the lines that it has logged. The end of the test shuts the server down.
+struct Running {
+    server: Server,
+    addr: SocketAddr,
+    lines: Arc<Mutex<Vec<String>>>,
+    serving: Option<sudog::JoinHandle<io::Result<()>>>,
+    _watchdog: Watchdog,
+}
+
+/// A listener at a loopback address of its own: no other test, nor another process, takes its port when it is closed.
+fn listen() -> (TcpListener, SocketAddr) {
+    static LISTENERS: AtomicU32 = AtomicU32::new(1);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let last = u8::try_from(LISTENERS.fetch_add(1, SeqCst)).unwrap();
+    let listener = TcpListener::bind(SocketAddr::from(([127, high, low, last], 0))).unwrap();
+    let addr = listener.local_addr().unwrap();
+    (listener, addr)
+}
+
+fn start(server: Server) -> Running {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let log = lines.clone();
+    let server = server.error_log(move |line| log.lock().unwrap().push(line.to_owned()));
+    let (listener, addr) = listen();
+    let accepting = server.clone();
+    let serving = Some(spawn(move || accepting.serve(listener)));
+    Running { server, addr, lines, serving, _watchdog: Watchdog::new() }
+}
+
+impl Running {
+    fn connect(&self) -> Client {
+        Client(BufReader::new(TcpStream::connect(self.addr).unwrap()))
+    }
+
+    /// Sends bytes over a connection of their own, and returns all that the server sends until the end.
+    fn ask(&self, bytes: impl AsRef<[u8]>) -> String {
+        let mut client = self.connect();
+        client.send(bytes);
+        client.rest()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            self.server.close();
+            self.server.shutdown(&background()).unwrap();
+            self.serving.take().unwrap().join().unwrap().unwrap();
+            assert!(TcpStream::connect(self.addr).is_err(), "the listener is closed");
+        }
+    }
+}
+
+struct Client(BufReader<TcpStream>);
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    headers: HashMap<String, String>,
+    body: String,
+}
+
+impl Client {
+    fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.get_mut().write_all(bytes.as_ref()).unwrap();
+    }
+
+    fn half_close(&mut self) {
+        self.0.get_mut().shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Reads to the end. A reset counts as an end.
+    fn rest(&mut self) -> String {
+        let mut bytes = Vec::new();
+        if let Err(error) = self.0.read_to_end(&mut bytes) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        }
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        assert!(line.ends_with("\r\n"), "the answer ends with {line:?}");
+        line.truncate(line.len() - 2);
+        line
+    }
+
+    fn head(&mut self) -> Answer {
+        let line = self.line();
+        let status = line.split(' ').nth(1).unwrap().parse().unwrap();
+        let mut headers = HashMap::new();
+        loop {
+            let line = self.line();
+            let Some((name, value)) = line.split_once(": ") else { break };
+            headers.insert(name.to_lowercase(), value.to_owned());
+        }
+        Answer { status, headers, body: String::new() }
+    }
+
+    fn bytes(&mut self, n: usize) -> String {
+        let mut bytes = vec![0; n];
+        self.0.read_exact(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn chunk(&mut self) -> String {
+        let length = usize::from_str_radix(&self.line(), 16).unwrap();
+        let chunk = self.bytes(length);
+        assert_eq!(self.line(), "");
+        chunk
+    }
+
+    fn answer(&mut self) -> Answer {
+        let mut answer = self.head();
+        if answer.headers.contains_key("transfer-encoding") {
+            loop {
+                let chunk = self.chunk();
+                if chunk.is_empty() {
+                    break;
+                }
+                answer.body += &chunk;
+            }
+        } else if let Some(length) = answer.headers.get("content-length") {
+            answer.body = self.bytes(length.parse().unwrap());
+        }
+        answer
+    }
+
+    fn get(&mut self, path: &str) -> Answer {
+        self.send(get(path));
+        self.answer()
+    }
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")
+}
+
+fn path(request: Request) -> String {
+    format!("{} {}", request.method(), request.uri().path())
+}
+
+/// Answers with the body.
+fn echo(mut request: Request) -> io::Result<String> {
+    let mut body = String::new();
+    request.body_mut().read_to_string(&mut body)?;
+    Ok(body)
+}
+
+/// A handler that tells of its context, waits until the context ends, and then answers.
+fn waiting(started: &Chan<Context>) -> impl Fn(Request) -> &'static str + use<> {
+    let started = started.clone();
+    move |request| {
+        started.send(request.context().clone());
+        assert_eq!(request.context().wait(), Error::Canceled);
+        "late"
+    }
+}
+
+// ---- requests and responses -----------------------------------------------------------------------------------------
+
+/// Go: TestServeHTTP10Close, TestHandlersCanSetConnectionClose11.
+#[test]
+fn keep_alive() {
+    let peers = Arc::new(Mutex::new(Vec::new()));
+    let seen = peers.clone();
+    let running = start(Server::new(move |request: Request| {
+        seen.lock().unwrap().push(request.remote_addr());
+        let mut response = Response::new(Body::from(path(request)));
+        if seen.lock().unwrap().len() == 4 {
+            response.headers_mut().insert(header::CONNECTION, "close".parse().unwrap());
+        }
+        response
+    }));
+    let mut client = running.connect();
+    for n in 0..3 {
+        let answer = client.get(&format!("/{n}"));
+        assert_eq!((answer.status, answer.body), (200, format!("GET /{n}")));
+        assert!(answer.headers.contains_key("date"));
+    }
+    assert_eq!(client.get("/").headers["connection"], "close");
+    assert_eq!(client.rest(), "");
+    let here = client.0.get_ref().local_addr().unwrap();
+    assert_eq!(*peers.lock().unwrap(), [here; 4]);
+
+    let answer = running.ask("GET /close HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\nGET /close"), "{answer}");
+    let answer = running.ask("GET /old HTTP/1.0\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\nGET /old"), "{answer}");
+}
+
+/// The handlers of one connection run one after another, in order.
+#[test]
+fn pipelining() {
+    let running = start(Server::new(path));
+    let mut client = running.connect();
+    client.send((0..100).map(|n| get(&format!("/{n}"))).collect::<String>());
+    for n in 0..100 {
+        assert_eq!(client.answer().body, format!("GET /{n}"));
+    }
+}
+
+#[test]
+fn one_byte_at_a_time() {
+    let running = start(Server::new(echo));
+    let mut client = running.connect();
+    for byte in b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello" {
+        client.send([*byte]);
+        thread::yield_now();
+    }
+    assert_eq!(client.answer().body, "hello");
+    for byte in b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n" {
+        client.send([*byte]);
+        thread::yield_now();
+    }
+    assert_eq!(client.answer().body, "hello");
+}
+
+#[test]
+fn chunked_bodies() {
+    let running = start(Server::new(echo));
+    let mut client = running.connect();
+    let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.send(format!("{head}5\r\nhello\r\n6; ext=1\r\n world\r\n0\r\nTrailer: 1\r\n\r\n"));
+    assert_eq!(client.answer().body, "hello world");
+    client.send(format!("{head}0\r\n\r\n"));
+    assert_eq!(client.answer().body, "");
+    for bad in ["x\r\n", "-1\r\n", "\r\n", "ffffffffffffffffff\r\n", "1\r\nab\r\n0\r\n\r\n"] {
+        let answer = running.ask(format!("{head}{bad}"));
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{bad:?}: {answer}");
+    }
+}
+
+/// Go: TestServerUnreadRequestBodyLittle. The connection goes on after a body that no handler has read.
+#[test]
+fn unread_body() {
+    let running = start(Server::new(path));
+    let mut client = running.connect();
+    for _ in 0..3 {
+        client.send("POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+        assert_eq!(client.answer().body, "POST /unread");
+    }
+}
+
+/// Go: TestServerExpect.
+#[test]
+fn expect_100_continue() {
+    let running = start(Server::new(|request: Request| match request.uri().path() {
+        "/read" => echo(request).into_response(),
+        path => path.to_owned().into_response(),
+    }));
+    let expect = |path| format!("POST {path} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    let mut client = running.connect();
+    client.send(expect("/read"));
+    assert_eq!(client.head().status, 100);
+    client.send("hello");
+    assert_eq!(client.answer().body, "hello");
+
+    client.send(expect("/unread"));
+    let answer = client.answer();
+    assert_eq!((answer.status, &*answer.body), (200, "/unread"));
+
+    let answer = running.ask(expect("/read").replace("100-continue", "more"));
+    assert!(answer.starts_with("HTTP/1.1 417 "), "{answer}");
+}
+
+/// Go: TestServerValidatesHostHeader, and others of this kind.
+#[test]
+fn malformed_requests() {
+    let running = start(Server::new(path));
+    for bad in [
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1, 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nbad header: 1\r\n\r\n",
+        "GET / HTTP/9.9\r\nHost: x\r\n\r\n",
+        "GET  HTTP/1.1\r\nHost: x\r\n\r\n",
+        "\u{1}\u{2}\u{3}\r\n\r\n",
+    ] {
+        let answer = running.ask(bad);
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{bad:?}: {answer:?}");
+    }
+    let twice = "POST /twice HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab";
+    let mut client = running.connect();
+    client.send(twice);
+    assert_eq!(client.answer().body, "POST /twice");
+}
+
+#[test]
+fn invalid_utf8_in_a_path() {
+    let running = start(Server::new(path));
+    assert_eq!(running.connect().get("/%ff%fe").body, "GET /%ff%fe");
+    let answer = running.ask(b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let mut client = running.connect();
+    client.send(b"GET / HTTP/1.1\r\nHost: x\r\nX: \xff\xfe\r\n\r\n");
+    assert_eq!(client.answer().body, "GET /");
+}
+
+#[test]
+fn responses() {
+    let running = start(Server::new(|request: Request| -> Response {
+        match request.uri().path() {
+            "/text" => "text".into_response(),
+            "/bytes" => vec![b'x'; 3].into_response(),
+            "/status" => StatusCode::NOT_FOUND.into_response(),
+            "/no-content" => StatusCode::NO_CONTENT.into_response(),
+            "/both" => (StatusCode::CONFLICT, "both").into_response(),
+            "/error" => Err::<&str, _>(io::Error::other("a secret")).into_response(),
+            "/bytes-of-own" => Response::new(Bytes::from_static(b"own")).into_response(),
+            _ => Response::default(),
+        }
+    }));
+    let mut client = running.connect();
+    for (path, status, body) in [
+        ("/text", 200, "text"),
+        ("/bytes", 200, "xxx"),
+        ("/status", 404, "Not Found"),
+        ("/no-content", 204, ""),
+        ("/both", 409, "both"),
+        ("/error", 500, "Internal Server Error"),
+        ("/bytes-of-own", 200, "own"),
+        ("/", 200, ""),
+    ] {
+        let answer = client.get(path);
+        assert_eq!((answer.status, &*answer.body), (status, body), "{path}");
+    }
+    assert_eq!(client.get("/text").headers["content-type"], "text/plain; charset=utf-8");
+    client.send("HEAD /text HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(client.head().headers["content-length"], "4");
+    assert_eq!(client.get("/text").body, "text");
+}
+
+/// Go: TestServerBufferedChunking. Flushed bytes reach the client before the handler goes on.
+#[test]
+fn streams() {
+    let go_on = Chan::new(0);
+    let wait = go_on.clone();
+    let running = start(Server::new(move |request: Request| {
+        let wait = (request.uri().path() == "/waits").then(|| wait.clone());
+        Response::new(Body::stream(move |w| {
+            write!(w, "one ")?;
+            w.flush()?;
+            w.flush()?;
+            wait.map(|wait| wait.recv());
+            write!(w, "two")
+        }))
+    }));
+    let mut client = running.connect();
+    client.send(get("/waits"));
+    assert_eq!(client.head().headers["transfer-encoding"], "chunked");
+    assert_eq!(client.chunk(), "one ");
+    go_on.send(());
+    assert_eq!(client.chunk(), "two");
+    assert_eq!(client.chunk(), "");
+    client.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(client.head().status, 200);
+    assert_eq!(client.get("/").body, "one two");
+    let answer = running.ask("GET / HTTP/1.0\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\none two"), "{answer}");
+}
+
+/// More than all buffers hold, both ways, at the same time.
+#[test]
+fn large_bodies() {
+    let running = start(Server::new(|mut request: Request| {
+        Response::new(Body::stream(move |w| io::copy(request.body_mut(), w).map(drop)))
+    }));
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|n| b'a' + (n % 25) as u8).collect();
+    let mut client = running.connect();
+    let mut writer = client.0.get_ref().try_clone().unwrap();
+    let body = sent.clone();
+    let writing = thread::spawn(move || {
+        write!(writer, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
+        writer.write_all(&body).unwrap();
+    });
+    assert!(client.answer().body.as_bytes() == sent);
+    writing.join().unwrap();
+}
+
+// ---- limits ---------------------------------------------------------------------------------------------------------
+
+/// Go: TestServerTimeouts, for ReadHeaderTimeout: bytes that come slowly do not prolong the time.
+#[test]
+fn header_timeout() {
+    let running = start(Server::new(path).header_timeout(SHORT).idle_timeout(HOUR));
+    let begin = Instant::now();
+    assert_eq!(running.ask(""), "");
+    assert_eq!(running.ask("GET / HTTP/1.1\r\nHost:"), "");
+    assert!(begin.elapsed() >= 2 * SHORT);
+    let mut client = running.connect();
+    assert_eq!(client.get("/").status, 200);
+    client.send("GET");
+    assert_eq!(client.rest(), "");
+}
+
+/// The header begins while the handler of the request before runs, so that hyper reads its first bytes before it looks
+/// for a header.
+#[test]
+fn header_timeout_of_an_early_header() {
+    let (started, go_on) = (Chan::new(0), Chan::new(0));
+    let (tell, wait) = (started.clone(), go_on.clone());
+    let server = Server::new(move |_: Request| {
+        tell.send(());
+        wait.recv();
+        "answered"
+    });
+    let running = start(server.header_timeout(SHORT).idle_timeout(HOUR));
+    let mut client = running.connect();
+    client.send(get("/"));
+    started.recv();
+    client.send("GET");
+    go_on.send(());
+    assert_eq!(client.answer().body, "answered");
+    assert_eq!(client.rest(), "");
+}
+
+#[test]
+fn slow_loris() {
+    let running = start(Server::new(path).header_timeout(SHORT).idle_timeout(HOUR));
+    for requests in 0..2 {
+        let mut client = running.connect();
+        for _ in 0..requests {
+            assert_eq!(client.get("/").status, 200);
+        }
+        client.send("GET / HTTP/1.1\r\n");
+        while client.0.get_mut().write_all(b"x").is_ok() {
+            thread::sleep(MS);
+        }
+        assert_eq!(client.rest(), "");
+    }
+}
+
+/// Go: TestServerIdleTimeout.
+#[test]
+fn idle_timeout() {
+    let running = start(Server::new(path).header_timeout(HOUR).idle_timeout(SHORT));
+    let mut client = running.connect();
+    assert_eq!(client.get("/").status, 200);
+    assert_eq!(client.rest(), "");
+}
+
+/// An idle connection outlives the time for a header, and an untimed server has no limits.
+#[test]
+fn timeouts_apart() {
+    for server in [Server::new(path).header_timeout(SHORT), Server::new(path).header_timeout(None).idle_timeout(None)] {
+        let running = start(server);
+        let mut client = running.connect();
+        for _ in 0..2 {
+            assert_eq!(client.get("/").status, 200);
+            thread::sleep(3 * SHORT);
+        }
+    }
+}
+
+/// Go: TestServerTimeouts, for ReadTimeout.
+#[test]
+fn body_timeout() {
+    let running = start(Server::new(echo).body_timeout(SHORT));
+    let answer = running.ask("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell");
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+}
+
+/// Go: TestOnlyWriteTimeout.
+#[test]
+fn write_timeout() {
+    let (failed, error) = mpsc::channel();
+    let server = Server::new(move |_: Request| {
+        let failed = failed.clone();
+        Response::new(Body::stream(move |w| {
+            loop {
+                if let Err(error) = w.write_all(&[0; 4096]) {
+                    failed.send(error.kind()).unwrap();
+                    return Err(error);
+                }
+            }
+        }))
+    });
+    let running = start(server.write_timeout(SHORT));
+    let mut client = running.connect();
+    client.send(get("/"));
+    assert_eq!(error.recv(), Ok(ErrorKind::BrokenPipe));
+}
+
+/// Go: TestRequestLimit.
+#[test]
+fn large_header() {
+    let running = start(Server::new(path).max_header_bytes(1000));
+    let line = |n| format!("GET / HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(n));
+    let mut client = running.connect();
+    client.send(line(900));
+    assert_eq!(client.answer().status, 200);
+    for large in [line(1000), line(1_000_000), line(2000).trim_end().to_owned()] {
+        let mut client = running.connect();
+        let _ = client.0.get_mut().write_all(large.as_bytes()); // the server may have closed the connection before
+        assert_eq!(client.answer().status, 431);
+    }
+    let many: String = (0..101).map(|n| format!("X{n}: 1\r\n")).collect();
+    let answer = running.ask(format!("GET / HTTP/1.1\r\nHost: x\r\n{many}\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    let running = start(Server::new(path).max_header_bytes(1 << 20));
+    let mut client = running.connect();
+    client.send(line(1_000_000));
+    assert_eq!(client.answer().status, 200);
+    client.send(format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(100_000)));
+    assert_eq!(client.answer().status, 414);
+}
+
+/// Go: TestRequestBodyLimit, TestMaxBytesHandler.
+#[test]
+fn large_body() {
+    let handled = Arc::new(AtomicUsize::new(0));
+    let count = handled.clone();
+    let server = Server::new(move |request: Request| {
+        count.fetch_add(1, SeqCst);
+        echo(request)
+    });
+    let running = start(server.max_body_bytes(5));
+    let mut client = running.connect();
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(client.answer().body, "hello");
+    assert_eq!(handled.load(SeqCst), 1);
+    // Announced: no handler is called, and the client, which sends on, reads the answer.
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
+    client.send([b'x'; 1000]);
+    let answer = client.answer();
+    assert_eq!((answer.status, &*answer.headers["connection"]), (413, "close"));
+    assert_eq!(handled.load(SeqCst), 1);
+    // Found out by the handler.
+    let mut client = running.connect();
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nhello!\r\n0\r\n\r\n");
+    assert_eq!(client.answer().status, 413);
+    assert_eq!(handled.load(SeqCst), 2);
+    let answer = running.ask("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 6\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
+
+/// Go: TestServerGracefulClose. A client that sends on after the last response is not reset at once.
+#[test]
+fn last_response() {
+    let running = start(Server::new(path));
+    let mut client = running.connect();
+    let is_patient = |client: &mut Client| {
+        client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n");
+        assert_eq!(client.answer().status, 413);
+        assert_eq!(client.rest(), "");
+        // A reset that answers a write fails the next one.
+        (0..20).all(|_| {
+            thread::sleep(MS);
+            client.0.get_mut().write_all(&[b'x'; 1000]).is_ok()
+        })
+    };
+    // Again, if this thread has been away for longer than the server waits.
+    while !is_patient(&mut client) {
+        client = running.connect();
+    }
+    // But the server does not wait for ever.
+    running.server.shutdown(&background()).unwrap();
+}
+
+/// After an error each read fails.
+#[test]
+fn a_failed_body_has_no_end() {
+    let running = start(Server::new(|mut request: Request| {
+        let kinds: Vec<_> =
+            (0..3).map(|_| request.body_mut().read(&mut [0; 10]).map_err(|error| error.kind())).collect();
+        format!("{kinds:?}")
+    }));
+    let answer = running.ask("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nx\r\n");
+    assert!(answer.ends_with("[Ok(2), Err(InvalidData), Err(InvalidData)]"), "{answer}");
+}
+
+#[test]
+fn number_of_connections() {
+    let running = start(Server::new(path).max_connections(2));
+    let mut clients = [running.connect(), running.connect(), running.connect()];
+    assert_eq!(clients[0].get("/").status, 200);
+    assert_eq!(clients[1].get("/").status, 200);
+    clients[2].send(get("/third"));
+    let third = clients[2].0.get_ref();
+    third.set_nonblocking(true).unwrap();
+    assert_eq!(third.peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    third.set_nonblocking(false).unwrap();
+    let [first, _second, mut third] = clients;
+    drop(first);
+    assert_eq!(third.answer().body, "GET /third");
+}
+
+// ---- the end of a client --------------------------------------------------------------------------------------------
+
+/// Go: TestServerRequestContextCancel_ConnClose.
+#[test]
+fn client_gone() {
+    let started = Chan::new(0);
+    let running = start(Server::new(waiting(&started)));
+    let mut client = running.connect();
+    client.send(get("/"));
+    let ctx = started.recv().unwrap();
+    assert_eq!(ctx.err(), None);
+    drop(client);
+    ctx.wait();
+}
+
+/// A handler that does not look at its context goes on; its answer goes nowhere.
+#[test]
+fn client_gone_unnoticed() {
+    let (started, go_on) = (Chan::new(0), Chan::new(0));
+    let (tell, wait) = (started.clone(), go_on.clone());
+    let running = start(Server::new(move |request: Request| {
+        tell.send(request.context().clone());
+        wait.recv();
+        "nobody reads this"
+    }));
+    let mut client = running.connect();
+    client.send(get("/"));
+    let ctx = started.recv().unwrap();
+    drop(client);
+    ctx.wait();
+    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
+    assert_eq!(running.server.shutdown(&soon), Err(Error::DeadlineExceeded), "the handler runs");
+    go_on.send(());
+    running.server.shutdown(&background()).unwrap();
+}
+
+/// The context also ends after a body has been read, and while a response is streamed.
+#[test]
+fn client_gone_later() {
+    let started = Chan::new(0);
+    let tell = started.clone();
+    let running = start(Server::new(move |mut request: Request| {
+        let mut body = Vec::new();
+        request.body_mut().read_to_end(&mut body).unwrap();
+        let (ctx, tell) = (request.context().clone(), tell.clone());
+        Response::new(Body::stream(move |w| {
+            w.write_all(&body)?;
+            w.flush()?;
+            tell.send(ctx.clone());
+            ctx.wait();
+            Ok(())
+        }))
+    }));
+    for reset in [false, true] {
+        let mut client = running.connect();
+        client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n");
+        client.send("hello");
+        let ctx = started.recv().unwrap();
+        if reset {
+            client.0.get_mut().peek(&mut [0]).unwrap(); // a close with unread bytes resets the connection
+        } else {
+            assert_eq!(client.head().status, 200);
+            assert_eq!(client.chunk(), "hello");
+        }
+        assert_eq!(ctx.err(), None);
+        drop(client);
+        ctx.wait();
+    }
+}
+
+/// A client that half-closes still gets its answers. As in Go, the contexts end.
+#[test]
+fn half_closed() {
+    let started = Chan::new(0);
+    let running = start(Server::new(waiting(&started)));
+    let mut client = running.connect();
+    client.send(get("/"));
+    let ctx = started.recv().unwrap();
+    assert_eq!(ctx.err(), None);
+    client.half_close();
+    assert_eq!(client.answer().body, "late");
+    assert_eq!(client.rest(), "");
+
+    let running = start(Server::new(path));
+    let mut client = running.connect();
+    client.send(get("/1") + &get("/2"));
+    client.half_close();
+    assert_eq!(client.answer().body, "GET /1");
+    assert_eq!(client.answer().body, "GET /2");
+    assert_eq!(client.rest(), "");
+}
+
+/// Go: TestServerRequestContextCancel_ServeHTTPDone.
+#[test]
+fn handler_done() {
+    let contexts = Arc::new(Mutex::new(Vec::new()));
+    let keep = contexts.clone();
+    let running = start(Server::new(move |request: Request| {
+        keep.lock().unwrap().push(request.context().clone());
+        assert_eq!(request.context().err(), None);
+        "done"
+    }));
+    let mut client = running.connect();
+    client.get("/");
+    client.get("/");
+    for ctx in contexts.lock().unwrap().iter() {
+        ctx.wait();
+    }
+}
+
+/// A body that breaks off.
+#[test]
+fn client_gone_in_a_body() {
+    let running = start(Server::new(echo));
+    let mut client = running.connect();
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell");
+    client.half_close();
+    assert_eq!(client.answer().status, 400);
+}
+
+// ---- the end of a server --------------------------------------------------------------------------------------------
+
+/// Go: TestServerShutdown. The request that runs is answered, and the connection closed.
+#[test]
+fn shutdown_waits_for_a_request() {
+    let (started, go_on) = (Chan::new(0), Chan::new(0));
+    let (tell, wait) = (started.clone(), go_on.clone());
+    let running = start(Server::new(move |request: Request| {
+        tell.send(());
+        wait.recv();
+        assert_eq!(request.context().err(), None, "a graceful shutdown ends no context");
+        "answered"
+    }));
+    let mut client = running.connect();
+    client.send(get("/"));
+    started.recv();
+    let shutting = running.server.clone();
+    let ended = Arc::new(AtomicBool::new(false));
+    let end = ended.clone();
+    let shutdown = spawn(move || {
+        let result = shutting.shutdown(&background());
+        end.store(true, SeqCst);
+        result
+    });
+    eventually(|| TcpStream::connect(running.addr).is_err());
+    assert!(running.server.is_shutting_down());
+    assert!(!ended.load(SeqCst));
+    go_on.send(());
+    let answer = client.answer();
+    assert_eq!((&*answer.body, &*answer.headers["connection"]), ("answered", "close"));
+    assert_eq!(client.rest(), "");
+    drop(client);
+    assert_eq!(shutdown.join().unwrap(), Ok(()));
+}
+
+/// Go: TestServerShutdownStateNew, and connections that are idle or amid a header.
+#[test]
+fn shutdown_closes_idle_connections() {
+    let running = start(Server::new(path));
+    let (mut new, mut idle, mut amid) = (running.connect(), running.connect(), running.connect());
+    assert_eq!(idle.get("/").status, 200);
+    assert_eq!(amid.get("/").status, 200);
+    amid.send("GET / HT");
+    running.server.shutdown(&background()).unwrap();
+    for client in [&mut new, &mut idle, &mut amid] {
+        assert_eq!(client.rest(), "");
+    }
+}
+
+/// A shutdown that its context ends, then a close.
+#[test]
+fn close_ends_contexts() {
+    let started = Chan::new(0);
+    let running = start(Server::new(waiting(&started)));
+    let mut client = running.connect();
+    client.send(get("/"));
+    let ctx = started.recv().unwrap();
+    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
+    assert_eq!(running.server.shutdown(&soon), Err(Error::DeadlineExceeded));
+    assert_eq!(ctx.err(), None);
+    running.server.close();
+    assert_eq!(ctx.err(), Some(Error::Canceled));
+    assert_eq!(client.rest(), "");
+    running.server.shutdown(&background()).unwrap();
+}
+
+/// Go: TestServerShutdownThenServe.
+#[test]
+fn serve_after_shutdown() {
+    let running = start(Server::new(path));
+    running.server.shutdown(&background()).unwrap();
+    let (listener, addr) = listen();
+    running.server.serve(listener).unwrap();
+    assert!(TcpStream::connect(addr).is_err());
+}
+
+#[test]
+fn several_listeners() {
+    let running = start(Server::new(path));
+    let (listener, addr) = listen();
+    assert_eq!(TcpListener::bind(addr).unwrap_err().kind(), ErrorKind::AddrInUse);
+    let server = running.server.clone();
+    let serving = spawn(move || server.serve(listener));
+    let mut client = Client(BufReader::new(TcpStream::connect(addr).unwrap()));
+    assert_eq!(client.get("/").status, 200);
+    assert_eq!(running.connect().get("/").status, 200);
+    running.server.shutdown(&background()).unwrap();
+    TcpListener::bind(addr).unwrap();
+    serving.join().unwrap().unwrap();
+}
+
+// ---- handlers that fail ---------------------------------------------------------------------------------------------
+
+/// A value whose destructor panics.
+struct PanicsOnDrop(&'static [u8]);
+
+impl AsRef<[u8]> for PanicsOnDrop {
+    fn as_ref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+impl Drop for PanicsOnDrop {
+    fn drop(&mut self) {
+        panic_any("in a destructor");
+    }
+}
+
+/// Go: TestHandlerPanic, TestHandlerPanicNil; and a `goexit`, which is Go's ErrAbortHandler.
+#[test]
+fn handler_panics() {
+    let running = start(Server::new(|request: Request| match request.uri().path() {
+        "/panic" => panic!("a bug in {}", "a handler"),
+        "/no-text" => panic_any(7),
+        "/abort" => goexit(),
+        "/stream" => Response::new(Body::stream(|w| {
+            w.write_all(b"begun")?;
+            w.flush()?;
+            panic!("in a stream")
+        })),
+        "/stream-fails" => Response::new(Body::stream(|w| {
+            w.write_all(b"begun")?;
+            w.flush()?;
+            Err(io::Error::other("no more"))
+        })),
+        "/drop" => Response::new(Bytes::from_owner(PanicsOnDrop(b"dropped")).into()),
+        _ => "alive".into_response(),
+    }));
+    let is_cut_off = |path: &str, begun: &str, line: Option<&str>| {
+        let mut client = running.connect();
+        let addr = client.0.get_ref().local_addr().unwrap();
+        client.send(get(path));
+        let rest = client.rest();
+        assert!(rest.ends_with(begun) && !rest.ends_with("0\r\n\r\n"), "{path}: {rest:?}");
+        assert_eq!(rest.is_empty(), begun.is_empty(), "{path}: {rest:?}");
+        let lines: Vec<_> = line.map(|line| format!("http: panic serving {addr}: {line}")).into_iter().collect();
+        eventually(|| running.lines().len() >= lines.len());
+        assert_eq!(running.lines(), lines, "{path}");
+        running.lines.lock().unwrap().clear();
+        assert_eq!(running.connect().get("/").body, "alive");
+    };
+    is_cut_off("/panic", "", Some("a bug in a handler"));
+    is_cut_off("/no-text", "", Some("(no text)"));
+    is_cut_off("/abort", "", None);
+    is_cut_off("/stream", "\r\n\r\n5\r\nbegun\r\n", Some("in a stream"));
+    is_cut_off("/stream-fails", "\r\n\r\n5\r\nbegun\r\n", None);
+    is_cut_off("/drop", "\r\n\r\ndropped", Some("in a destructor"));
+}
+
+/// A log and a waker that panic end no more than their connection.
+#[test]
+fn user_code_panics() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic_any("in a waker");
+        }
+    }
+    let (waits, after) = (Chan::new(0), Chan::new(0));
+    let (tell, go_on) = (waits.clone(), after.clone());
+    let server = Server::new(move |request: Request| match request.uri().path() {
+        "/log" => panic_any("log"),
+        "/waker" => {
+            let mut done = request.context().done();
+            assert!(
+                Pin::new(&mut done).poll(&mut task::Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending()
+            );
+            tell.send(request.context().clone());
+            go_on.recv();
+            "nobody reads this"
+        }
+        _ => "alive",
+    });
+    let running = start(server);
+    let mut client = running.connect();
+    client.send(get("/waker"));
+    let ctx = waits.recv().unwrap();
+    drop(client);
+    ctx.wait();
+    after.send(());
+    eventually(|| running.lines().iter().any(|line| line.ends_with(": in a waker")));
+
+    let (listener, addr) = listen();
+    let server = running.server.clone().error_log(|_| panic_any("in a log"));
+    let serving = spawn(move || server.serve(listener));
+    for (path, answer) in [("/log", ""), ("/", "alive")] {
+        let mut client = Client(BufReader::new(TcpStream::connect(addr).unwrap()));
+        client.send(get(path).replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+        let rest = client.rest();
+        assert!(rest.ends_with(answer) && rest.is_empty() == answer.is_empty(), "{path}: {rest}");
+    }
+    running.server.close();
+    serving.join().unwrap().unwrap();
+}
+
+/// Handlers may wait for each other, however few workers there are.
+#[test]
+fn handlers_wait_for_each_other() {
+    let meet = Chan::<()>::new(0);
+    let running = start(Server::new(move |request: Request| {
+        match request.uri().path() {
+            "/send" => meet.send(()),
+            _ => assert!(meet.recv().is_some()),
+        }
+        "met"
+    }));
+    let mut clients: Vec<_> = (0..100).map(|_| running.connect()).collect();
+    for (n, client) in clients.iter_mut().enumerate() {
+        client.send(get(if n % 2 == 0 { "/send" } else { "/receive" }));
+    }
+    for client in &mut clients {
+        assert_eq!(client.answer().body, "met");
+    }
+}
+
+/// Clients that come, ask, break off and go at random, until a graceful shutdown, then nothing is left.
+#[test]
+fn many_clients() {
+    let running = start(Server::new(|request: Request| {
+        gosched();
+        echo(request)
+    }));
+    let addr = running.addr;
+    let clients: Vec<_> = (0..8_u32)
+        .map(|seed| {
+            thread::spawn(move || {
+                for n in 0..100 {
+                    let mut client = Client(BufReader::new(TcpStream::connect(addr).unwrap()));
+                    let request = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello";
+                    match (n * 7 + seed) % 4 {
+                        0 => client.send(&request[..(n as usize * 13) % request.len()]),
+                        1 => client.send(request),
+                        _ => {
+                            client.send(request);
+                            assert_eq!(client.answer().body, "hello");
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    running.server.shutdown(&background()).unwrap();
+}
+
+#[test]
+fn debug_pages() {
+    let running = start(Server::new(|request: Request| {
+        debug::handle(&request).unwrap_or_else(|| StatusCode::NOT_FOUND.into_response())
+    }));
+    let mut client = running.connect();
+    let index = client.get("/debug/pprof/").body;
+    let pages: Vec<_> = index.lines().collect();
+    assert!(pages.len() >= 2, "{index}");
+    for page in pages {
+        let answer = client.get(page);
+        assert_eq!(answer.status, 200, "{page}");
+        if page.contains("goroutine") {
+            assert!(answer.body.contains("goroutine"), "{page}: {}", answer.body);
+        }
+    }
+    assert_eq!(client.get("/debug/pprof/heap").status, 404);
+}
