@@ -18,6 +18,7 @@
 //! | `internal/poll.fdMutex` | [`FdMutex`] |
 //! | `os.File` | [`BlockingIo`] |
 //! | `net.Pipe`; `io.Pipe` | [`pipe`](fn@pipe), [`buffered_pipe`]; [`io_pipe`] |
+//! | `os/exec` with a context | [`process`] |
 //! | the listener of `httptest.NewTestServer` | [`PipeListener`] |
 //!
 //! The design, and figures: `docs/net.md`. Linux only.
@@ -42,6 +43,8 @@ mod pipe_listener;
 mod poll_io;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod poller;
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+pub mod process;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod tcp;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]

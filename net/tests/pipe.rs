@@ -878,6 +878,29 @@ fn a_tasks_write_without_a_buffer() {
     });
 }
 
+/// A write that gives up makes room for the write of a task that waits.
+#[test]
+fn a_rest_that_is_taken_back_makes_room() {
+    everywhere(|| {
+        let (one, mut other) = pipe();
+        let one = Arc::new(one);
+        let (ctx, cancel) = context::with_cancel(&background());
+        let writer = one.clone();
+        let write = spawn(move || writer.write_ctx(&ctx, b"given up"));
+        until_waiting(&one, Side::Write);
+        let writer = one.clone();
+        let task = spawn_async(async move { writer.write_async(b"written").await });
+        until(|| one.waiters(Side::Write) == 2);
+        cancel.cancel();
+        assert_eq!(kind(write.join().unwrap()), ErrorKind::Other);
+        assert_eq!(task.join().unwrap().unwrap(), 7);
+        drop(one);
+        let mut text = String::new();
+        other.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "written");
+    });
+}
+
 #[test]
 fn a_task_ends_at_its_deadline_and_at_a_close() {
     everywhere(|| {

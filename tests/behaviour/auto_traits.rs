@@ -134,6 +134,7 @@ table! {
     sudog_net::PipeAddr => true, true;
     sudog_net::PipeListener => true, true;
     sudog_net::PipeDialer => true, true;
+    sudog_net::process::OnDone<'static> => true, false;
     sudog_net::BlockingIo<Both> => true, true;
     sudog_net::BlockingIo<Cell> => true, false;
     sudog_net::Awaited => true, true;
