@@ -247,15 +247,12 @@ impl PipeEnd {
     /// them have been read.
     fn offer(&self, bytes: &[u8], offer: &mut Offer) -> io::Result<usize> {
         let mut state = self.outgoing().lock();
-        if state.taken >= offer.end && offer.offered == bytes.len() && offer.offered > 0 {
+        state.check_write()?;
+        if offer.offered == bytes.len() && state.taken >= offer.end {
             return Ok(offer.offered);
         }
-        state.check_write()?;
-        if bytes.is_empty() {
-            return Ok(0);
-        }
         if !state.buffer.is_empty() {
-            return Err(would_block()); // by the last offer, or by bytes of a task
+            return Err(would_block()); // the buffer holds the last offer, or bytes of a task
         }
         let next = &bytes[offer.offered..];
         let next = &next[..next.len().min(OFFER)];

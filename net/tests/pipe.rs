@@ -870,11 +870,16 @@ fn a_tasks_write_without_a_buffer() {
         other.read_exact(&mut got).unwrap();
         assert_eq!(&got, b"abef");
         assert_eq!(write.join().unwrap().unwrap(), 2);
+        // A close withdraws the bytes of a write that waits, and no bytes of a task.
         assert_eq!(one.try_write(b"gh").unwrap(), 2);
+        let writer = one.clone();
+        let write = spawn(move || (&*writer).write(b"ij"));
+        until_waiting(&one, Side::Write);
         one.close().unwrap();
         let mut rest = String::new();
         other.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "gh");
+        assert_closed(write.join().unwrap());
     });
 }
 
