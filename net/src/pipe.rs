@@ -339,7 +339,7 @@ impl io::Write for &PipeEnd {
 impl fmt::Debug for PipeEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unread = self.incoming().lock().buffer.len();
-        f.debug_struct("PipeEnd").field("unread", &unread).finish_non_exhaustive()
+        f.debug_struct("PipeStream").field("unread", &unread).finish_non_exhaustive()
     }
 }
 

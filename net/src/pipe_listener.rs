@@ -217,9 +217,6 @@ impl PipeDialer {
     ///
     /// The same as those of `dial`, or the context's error: of kind `TimedOut` after the context's deadline, else `Other`.
     pub fn dial_ctx(&self, ctx: &Context) -> io::Result<PipeStream> {
-        if let Some(error) = ctx.err() {
-            return Err(crate::fd::of_context(error));
-        }
         let (here, there) = self.connection();
         let mut there = Some(there);
         self.fd.call_ctx(ctx, Side::Write, |backlog| backlog.add(&mut there)).map_err(refused)?;

@@ -156,7 +156,8 @@ impl<'a> OnDone<'a> {
         Self::default()
     }
 
-    /// Calls `cancel` in place of killing the process. Go's `cmd.Cancel`.
+    /// Calls `cancel` in place of killing the process. Go's `cmd.Cancel`. If the process then goes on, so does the wait,
+    /// unless there is a [`wait_delay`](Self::wait_delay).
     #[must_use]
     pub fn cancel(self, cancel: impl FnOnce(&mut Child) -> io::Result<()> + Send + 'a) -> Self {
         Self { cancel: Some(Box::new(cancel)), ..self }

@@ -5,7 +5,9 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use sudog_net::{PipeListener, PipeReader, PipeStream, PipeWriter, Side, buffered_pipe, io_pipe, is_closed, pipe};
@@ -880,6 +882,46 @@ fn a_tasks_write_without_a_buffer() {
         other.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "gh");
         assert_closed(write.join().unwrap());
+    });
+}
+
+#[test]
+fn readable_and_writable() {
+    fn is_pending(future: impl Future) -> bool {
+        pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+    everywhere(|| {
+        for (pipe, room) in [(PIPES[0], 3), (PIPES[1], 100)] {
+            let (one, other) = pipe();
+            assert!(is_pending(one.readable()));
+            block_on(other.writable()).unwrap();
+            let other = Arc::new(other);
+            let writer = other.clone();
+            let write = spawn_async(async move { writer.write_all_async(&vec![1; room]).await });
+            block_on(one.readable()).unwrap();
+            write.join().unwrap().unwrap();
+            assert!(is_pending(other.writable()), "there is no room");
+            let writer = other.clone();
+            let writable = spawn_async(async move { writer.writable().await });
+            until(|| other.waiters(Side::Write) == 1);
+            { &one }.read_exact(&mut vec![0; room]).unwrap();
+            writable.join().unwrap().unwrap();
+            assert!(is_pending(one.readable()));
+
+            // Calls that would fail are ready.
+            other.close().unwrap();
+            block_on(one.readable()).unwrap();
+            block_on(one.writable()).unwrap();
+            assert_closed(block_on(other.readable()));
+        }
+        let listener = PipeListener::with_capacity(1, 1);
+        assert!(is_pending(listener.readable()));
+        let dialer = listener.dialer();
+        let dial = spawn(move || dialer.dial().map(drop));
+        block_on(listener.readable()).unwrap();
+        dial.join().unwrap().unwrap();
+        listener.try_accept().unwrap();
+        assert!(is_pending(listener.readable()));
     });
 }
 
