@@ -909,6 +909,8 @@ fn readable_and_writable() {
             assert!(is_pending(one.readable()));
 
             // Calls that would fail are ready.
+            assert_eq!(one.try_write(&vec![1; room]).unwrap(), room);
+            assert!(is_pending(one.writable()));
             other.close().unwrap();
             block_on(one.readable()).unwrap();
             block_on(one.writable()).unwrap();

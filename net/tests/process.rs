@@ -99,6 +99,16 @@ fn a_wait_blocks_no_worker() {
         }
         drop(input);
         assert!(wait.join().unwrap().success());
+
+        let mut child = cat();
+        let mut input = child.stdin.take().unwrap();
+        let output = spawn(move || OnDone::new().wait_with_output(&background(), &mut child).unwrap());
+        for _ in 0..10 {
+            gosched();
+        }
+        input.write_all(b"input").unwrap();
+        drop(input);
+        assert_eq!(output.join().unwrap().stdout, b"input");
         set_max_procs(2);
     });
 }
