@@ -171,7 +171,7 @@ impl Drop for Shared {
 #[derive(Clone)]
 pub(crate) struct PipeEnd {
     shared: Arc<Shared>,
-    /// 0 or 1.
+    /// The index of this end: 0 or 1.
     end: usize,
 }
 

@@ -19,8 +19,9 @@
 use std::fmt;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::panic::resume_unwind;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sudog_runtime::chan::Chan;
 use sudog_runtime::goroutine::{blocking, go, now, scope};
@@ -183,7 +184,7 @@ impl<'a> OnDone<'a> {
             exit => exit,
         };
         let error = match exit.wait_ctx(ctx, child) {
-            Err(error) if ctx.err().is_some() => error,
+            Err(error) if is_of_context(&error) => error,
             result => return result,
         };
         if let Some(status) = child.try_wait()? {
@@ -196,7 +197,7 @@ impl<'a> OnDone<'a> {
         if let Some(delay) = self.wait_delay {
             let (delayed, _cancel) = context::with_timeout(&background(), delay);
             match exit.wait_ctx(&delayed, child) {
-                Err(_) if delayed.err().is_some() => child.kill()?,
+                Err(error) if is_of_context(&error) => child.kill()?,
                 result => _ = result?,
             }
         }
@@ -214,26 +215,41 @@ impl<'a> OnDone<'a> {
     pub fn wait_with_output(self, ctx: &Context, child: &mut Child) -> io::Result<Output> {
         let stdout = child.stdout.take().map(|pipe| OutputPipe::new(pipe.into())).transpose()?;
         let stderr = child.stderr.take().map(|pipe| OutputPipe::new(pipe.into())).transpose()?;
+        let pipes = [stdout, stderr];
         let wait_delay = self.wait_delay;
         scope(|s| {
             let reads =
-                [&stdout, &stderr].map(|pipe| s.spawn(move || pipe.as_ref().map_or(Ok(Vec::new()), OutputPipe::read)));
-            let status = self.wait(ctx, child);
-            // The output is of no use after an error. So do not wait for other processes that keep the pipes open.
-            let deadline =
-                if status.is_ok() { wait_delay.and_then(|delay| now().checked_add(delay)) } else { Some(now()) };
-            for pipe in [&stdout, &stderr].into_iter().flatten() {
-                pipe.fd.set_deadline(&[Side::Read], deadline)?;
+                pipes.each_ref().map(|pipe| s.spawn(|| pipe.as_ref().map_or(Ok(Vec::new()), OutputPipe::read_all)));
+            // After an error, or a panic of `cancel`, the output is of no use. So do not wait for other processes that keep
+            // the pipes open.
+            let _end = EndReads(&pipes);
+            let status = self.wait(ctx, child)?;
+            if let Some(deadline) = wait_delay.and_then(|delay| now().checked_add(delay)) {
+                set_deadline(&pipes, deadline);
             }
-            let [stdout, stderr] =
-                reads.map(|read| read.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)));
-            let status = status?;
             let late = |error: io::Error| match error.kind() {
                 io::ErrorKind::TimedOut => io::Error::new(error.kind(), "the output did not end within the wait delay"),
                 _ => error,
             };
-            Ok(Output { status, stdout: stdout.map_err(late)?, stderr: stderr.map_err(late)? })
+            let [stdout, stderr] =
+                reads.map(|read| read.join().unwrap_or_else(|payload| resume_unwind(payload)).map_err(late));
+            Ok(Output { status, stdout: stdout?, stderr: stderr? })
         })
+    }
+}
+
+/// A guard whose drop ends the reads of some pipes.
+struct EndReads<'a>(&'a [Option<OutputPipe>]);
+
+impl Drop for EndReads<'_> {
+    fn drop(&mut self) {
+        set_deadline(self.0, now());
+    }
+}
+
+fn set_deadline(pipes: &[Option<OutputPipe>], deadline: Instant) {
+    for pipe in pipes.iter().flatten() {
+        _ = pipe.fd.set_deadline(&[Side::Read], Some(deadline)); // fails for a closed descriptor, and this one is open
     }
 }
 
@@ -293,6 +309,11 @@ impl Exit {
     }
 }
 
+/// Returns whether an error says that a context was done. (The context itself may tell its waits before it has an error.)
+fn is_of_context(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<context::Error>())
+}
+
 /// Waits until a child of this process has ended, and leaves its status for [`Child::wait`].
 fn until_ended(id: u32) {
     loop {
@@ -325,7 +346,7 @@ impl OutputPipe {
     }
 
     /// Reads to the end.
-    fn read(&self) -> io::Result<Vec<u8>> {
+    fn read_all(&self) -> io::Result<Vec<u8>> {
         let mut output = Vec::new();
         let mut reader = self;
         reader.read_to_end(&mut output)?;

@@ -4,6 +4,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::process::ExitStatusExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -187,6 +188,21 @@ fn cancel_errors() {
         wait(&mut child).unwrap();
         let never = |_: &mut Child| unreachable!("the process has ended");
         assert!(OnDone::new().cancel(never).wait(&canceled(), &mut child).unwrap().success());
+    });
+}
+
+/// A panic of the cancel goes on, and does not wait for the output.
+#[test]
+fn a_cancel_that_panics() {
+    everywhere(|| {
+        let mut child = cat();
+        let input = child.stdin.take();
+        let on_done = OnDone::new().cancel(|_| panic!("out of the cancel"));
+        let call = AssertUnwindSafe(|| on_done.wait_with_output(&canceled(), &mut child).map(drop));
+        let payload = catch_unwind(call).expect_err("a panic");
+        assert_eq!(payload.downcast_ref(), Some(&"out of the cancel"));
+        drop(input);
+        assert!(wait(&mut child).unwrap().success(), "not killed");
     });
 }
 
