@@ -42,8 +42,8 @@ fn end_of_writes(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| if error.raw_os_error() == Some(libc::ENOTCONN) { Ok(()) } else { Err(error) })
 }
 
-/// Implements the traits of `hyper` for streams. `$recv` receives from a stream's socket into memory that need not be
-/// initialised.
+/// Implements the traits of `hyper` for a stream, and for a reference to the stream. `$recv` receives from the stream's
+/// socket into memory that need not be initialised.
 #[cfg(feature = "hyper")]
 macro_rules! hyper {
     ($recv:path: $($Stream:ty),+) => {$(
@@ -93,9 +93,9 @@ macro_rules! hyper {
 }
 
 #[cfg(feature = "hyper")]
-hyper!(recv: TcpStream, UnixStream);
+hyper!(recv: TcpStream, &TcpStream, UnixStream, &UnixStream);
 #[cfg(feature = "hyper")]
-hyper!(PipeStream::recv: PipeStream);
+hyper!(PipeStream::recv: PipeStream, &PipeStream);
 
 #[cfg(feature = "hyper")]
 fn recv(socket: &impl std::os::fd::AsFd, room: &mut [std::mem::MaybeUninit<u8>]) -> io::Result<usize> {
