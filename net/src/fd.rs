@@ -1,4 +1,5 @@
-//! `NetFd`: a non-blocking socket whose calls wait, as Go's `poll.FD`. Used by all socket types of this crate.
+//! `NetFd`: a non-blocking socket whose calls wait, as Go's `poll.FD`. Used by all socket types of this crate, and by
+//! pipes in memory.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -23,15 +24,32 @@ use crate::poller::{Desc, Registered};
 /// Go's `net/http` uses the same pauses at `accept`.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
-pub(crate) struct NetFd<S: AsFd> {
+/// A socket whose calls may wait for an event of one of two directions: a socket of the system, whose events the poller
+/// reports, or an end of a pipe in memory, whose events the other end reports.
+pub(crate) trait Source {
+    /// True if events come from the system. Then a thread polls while a call waits, and the call keeps a bubble from
+    /// being at rest.
+    const OUTSIDE: bool;
+
+    /// Returns the directions on which the calls of this socket wait. From here on their events are reported.
+    fn register(&self) -> io::Result<&'static Desc>;
+
+    /// Ends what [`register`](Self::register) has begun. No call uses the socket any more.
+    fn unregister(&self, desc: &'static Desc);
+
+    /// Returns `Ok` if a call on `side` would not block, or would fail; otherwise EAGAIN.
+    fn is_ready(&self, side: Side) -> io::Result<()>;
+}
+
+pub(crate) struct NetFd<S: Source> {
     /// The waits of [`poll`](Self::poll), for the read side and the write side, from the first call on.
     polls: OnceLock<Box<[Mutex<Option<Awaiting>>; 2]>>,
     mutex: FdMutex<Registered<S>>,
     desc: &'static Desc,
 }
 
-impl<S: AsFd> NetFd<S> {
-    /// Registers a non-blocking socket with the poller.
+impl<S: Source> NetFd<S> {
+    /// Registers a non-blocking socket, with the poller if the socket is one of the system.
     pub(crate) fn new(socket: S) -> io::Result<Self> {
         let registered = Registered::new(socket)?;
         let desc = registered.desc;
@@ -71,7 +89,7 @@ impl<S: AsFd> NetFd<S> {
             }
             let again = back_off.and_then(|d| now().checked_add(d));
             let deadline = [limit.deadline, direction.deadline(), again].into_iter().flatten().min();
-            let wait = NetWait::begin();
+            let wait = S::OUTSIDE.then(NetWait::begin);
             // SAFETY: the holder is null.
             unsafe { note_wait("IO wait", std::ptr::null()) };
             let over = semacquire_limited(&direction.permits, Order::Fifo, &WaitLimit { deadline, ..*limit });
@@ -188,7 +206,9 @@ impl<S: AsFd> NetFd<S> {
                 awaiting.in_poller = None;
                 return polled;
             }
-            awaiting.in_poller.get_or_insert_with(NetWait::begin);
+            if S::OUTSIDE {
+                awaiting.in_poller.get_or_insert_with(NetWait::begin);
+            }
             let again = awaiting.back_off.map(|(_, again)| again);
             let Some(deadline) = [self.desc.direction(side).deadline(), again].into_iter().flatten().min() else {
                 return Poll::Pending;
@@ -203,12 +223,12 @@ impl<S: AsFd> NetFd<S> {
 
     /// Waits until a call on `side` would not block, or would fail.
     pub(crate) async fn ready_async(&self, side: Side) -> io::Result<()> {
-        self.call_async(side, |socket| is_ready(socket, side)).await
+        self.call_async(side, |socket| socket.is_ready(side)).await
     }
 
     /// Polls as the future of [`ready_async`](Self::ready_async) does.
     pub(crate) fn poll_ready(&self, side: Side, cx: &mut task::Context<'_>) -> Poll<io::Result<()>> {
-        self.poll(side, cx, |socket| is_ready(socket, side))
+        self.poll(side, cx, |socket| socket.is_ready(side))
     }
 
     /// Runs `f`, which must not block, without locking either side: for options and addresses.
@@ -306,8 +326,8 @@ fn next_pause(last: Option<Duration>) -> Duration {
     last.map_or(first, |last| (last * 2).min(longest))
 }
 
-/// Returns `Ok` if a call on `side` would not block, or would fail; otherwise EAGAIN.
-fn is_ready(socket: &impl AsFd, side: Side) -> io::Result<()> {
+/// Asks the system whether a socket is ready: see [`Source::is_ready`].
+pub(crate) fn is_ready(socket: &impl AsFd, side: Side) -> io::Result<()> {
     let events = match side {
         Side::Read => libc::POLLIN | libc::POLLRDHUP,
         Side::Write => libc::POLLOUT,
@@ -321,7 +341,7 @@ fn is_ready(socket: &impl AsFd, side: Side) -> io::Result<()> {
     }
 }
 
-impl<S: AsFd + fmt::Debug> fmt::Debug for NetFd<S> {
+impl<S: Source + fmt::Debug> fmt::Debug for NetFd<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.mutex.refer() {
             Some(registered) => registered.socket().fmt(f),

@@ -17,6 +17,9 @@
 //! | a task, which Go has not | `x_async` for each call `x` that waits; [`readable`](TcpStream::readable), [`try_read`](TcpStream::try_read); with the features `futures-io` and `hyper` these crates' traits |
 //! | `internal/poll.fdMutex` | [`FdMutex`] |
 //! | `os.File` | [`BlockingIo`] |
+//! | `net.Pipe`; `io.Pipe` | [`pipe`](fn@pipe), [`buffered_pipe`]; [`io_pipe`] |
+//! | `os/exec` with a context | [`process`] |
+//! | the listener of `httptest.NewTestServer` | [`PipeListener`] |
 //!
 //! The design, and figures: `docs/net.md`. Linux only.
 
@@ -32,10 +35,16 @@ mod dial;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod fd;
 mod fd_mutex;
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+mod pipe;
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+mod pipe_listener;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim)), any(feature = "futures-io", feature = "hyper")))]
 mod poll_io;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod poller;
+#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+pub mod process;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod tcp;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
@@ -51,6 +60,8 @@ pub use {
     addrs::ToAddrs,
     blocking_io::BlockingIo,
     fd::{Closed, is_closed},
+    pipe::{PipeAddr, PipeReader, PipeStream, PipeWriter, buffered_pipe, io_pipe, pipe},
+    pipe_listener::{PipeDialer, PipeListener},
     tcp::{TcpListener, TcpStream},
     udp::UdpSocket,
     unix::{UnixDatagram, UnixListener, UnixStream},

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::Side;
-use crate::{TcpStream, UnixStream};
+use crate::{PipeStream, TcpStream, UnixStream};
 
 /// Implements the traits of `futures-io` for a stream, and for a reference to the stream.
 #[cfg(feature = "futures-io")]
@@ -35,28 +35,29 @@ macro_rules! futures_io {
 }
 
 #[cfg(feature = "futures-io")]
-futures_io!(TcpStream, &TcpStream, UnixStream, &UnixStream);
+futures_io!(PipeStream, &PipeStream, TcpStream, &TcpStream, UnixStream, &UnixStream);
 
 /// Returns `Ok` for a connection that the peer has reset: there is no direction left to shut down.
 fn end_of_writes(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|error| if error.raw_os_error() == Some(libc::ENOTCONN) { Ok(()) } else { Err(error) })
 }
 
-/// Implements the traits of `hyper` for a stream, and for a reference to the stream.
+/// Implements the traits of `hyper` for a stream, and for a reference to the stream. `$recv` receives from the stream's
+/// socket into memory that need not be initialised.
 #[cfg(feature = "hyper")]
 macro_rules! hyper {
-    ($($Stream:ty),+) => {$(
+    ($recv:path: $($Stream:ty),+) => {$(
         impl hyper::rt::Read for $Stream {
             fn poll_read(
                 self: Pin<&mut Self>,
                 cx: &mut Context<'_>,
                 mut buf: hyper::rt::ReadBufCursor<'_>,
             ) -> Poll<io::Result<()>> {
-                // SAFETY: `recv` only writes initialised bytes into the room.
+                // SAFETY: `$recv` only writes initialised bytes into the room.
                 let room = unsafe { buf.as_mut() };
-                let received = self.fd().poll(Side::Read, cx, |socket| socket2::SockRef::from(socket).recv(room));
+                let received = self.fd().poll(Side::Read, cx, |socket| $recv(socket, room));
                 received.map_ok(|n| {
-                    // SAFETY: `recv` has initialised the first `n` bytes of the room.
+                    // SAFETY: `$recv` has initialised the first `n` bytes of the room.
                     unsafe { buf.advance(n) };
                 })
             }
@@ -92,4 +93,11 @@ macro_rules! hyper {
 }
 
 #[cfg(feature = "hyper")]
-hyper!(TcpStream, &TcpStream, UnixStream, &UnixStream);
+hyper!(recv: TcpStream, &TcpStream, UnixStream, &UnixStream);
+#[cfg(feature = "hyper")]
+hyper!(PipeStream::recv: PipeStream, &PipeStream);
+
+#[cfg(feature = "hyper")]
+fn recv(socket: &impl std::os::fd::AsFd, room: &mut [std::mem::MaybeUninit<u8>]) -> io::Result<usize> {
+    socket2::SockRef::from(socket).recv(room)
+}

@@ -46,6 +46,7 @@ use sudog_runtime::panics::{Panics, drop_payload};
 use sudog_runtime::sema::{Wake, semrelease, try_semacquire};
 
 use crate::awaited::Awaited;
+use crate::fd::{self, Source};
 use crate::fd_mutex::Side;
 
 /// The two directions of a descriptor. A call on the descriptor waits on the direction of the call's [`Side`].
@@ -66,6 +67,23 @@ pub(crate) struct Direction {
 }
 
 impl Desc {
+    /// Returns directions without a deadline, for a new socket. Give them back by [`give_back`](Self::give_back).
+    pub(crate) fn take() -> &'static Self {
+        let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let desc =
+            spare.unwrap_or_else(|| Box::leak(Box::new(Self { read: Direction::new(), write: Direction::new() })));
+        for side in [Side::Read, Side::Write] {
+            // Without a nudge: tasks that still await the last socket of `desc` are woken by the `close` of that socket.
+            desc.direction(side).store_deadline(None);
+        }
+        desc
+    }
+
+    /// Keeps the directions for a later socket.
+    pub(crate) fn give_back(&'static self) {
+        SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self);
+    }
+
     pub(crate) fn direction(&self, side: Side) -> &Direction {
         match side {
             Side::Read => &self.read,
@@ -106,9 +124,9 @@ impl Direction {
         fence(Ordering::SeqCst);
     }
 
-    /// Does the same as [`Desc::nudge`], for the poller, which may run no user code: a goroutine runs the wakers of
-    /// tasks. A waker that waits, or panics, does so there.
-    fn nudge_by_poller(&'static self) {
+    /// Does the same as [`Desc::nudge`], for a caller that may run no user code: a goroutine runs the wakers of tasks. A
+    /// waker that waits, or panics, does so there.
+    pub(crate) fn event(&'static self) {
         // A task that is counted, but is in no queue yet, joins after this look, and then reads the new number of events.
         if self.nudge_blocked() && self.awaited.waiters() > 0 {
             go(|| _ = catch_unwind(|| self.awaited.wake()).map_err(drop_payload));
@@ -147,27 +165,40 @@ impl Direction {
 /// The `Desc`s that belong to no descriptor now, kept for later descriptors.
 static SPARE: Mutex<Vec<&'static Desc>> = Mutex::new(Vec::new());
 
-/// A descriptor that is registered with the poller. A drop removes the descriptor from the poller, and closes the
-/// descriptor.
-pub(crate) struct Registered<S: AsFd> {
+/// The sockets of the system.
+impl<S: AsFd> Source for S {
+    const OUTSIDE: bool = true;
+
+    fn register(&self) -> io::Result<&'static Desc> {
+        let poller = Poller::get()?;
+        let desc = Desc::take();
+        let added = poller.add(self.as_fd(), std::ptr::from_ref(desc) as u64);
+        added.inspect_err(|_| desc.give_back())?;
+        Ok(desc)
+    }
+
+    fn unregister(&self, desc: &'static Desc) {
+        if let Ok(poller) = Poller::get() {
+            poller.remove(self.as_fd());
+        }
+        desc.give_back();
+    }
+
+    fn is_ready(&self, side: Side) -> io::Result<()> {
+        fd::is_ready(self, side)
+    }
+}
+
+/// A socket that is registered. A drop unregisters the socket, and then drops, and so closes, the socket.
+pub(crate) struct Registered<S: Source> {
     socket: S,
     pub(crate) desc: &'static Desc,
 }
 
-impl<S: AsFd> Registered<S> {
-    /// Registers a non-blocking socket with the poller.
+impl<S: Source> Registered<S> {
     pub(crate) fn new(socket: S) -> io::Result<Self> {
-        let poller = Poller::get()?;
-        let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let desc =
-            spare.unwrap_or_else(|| Box::leak(Box::new(Desc { read: Direction::new(), write: Direction::new() })));
-        for side in [Side::Read, Side::Write] {
-            // Without a nudge: tasks that still await the last socket of `desc` are woken by the `close` of that socket.
-            desc.direction(side).store_deadline(None);
-        }
-        let registered = Self { socket, desc };
-        poller.add(registered.socket.as_fd(), std::ptr::from_ref(desc) as u64)?;
-        Ok(registered)
+        let desc = socket.register()?;
+        Ok(Self { socket, desc })
     }
 
     pub(crate) fn socket(&self) -> &S {
@@ -175,13 +206,9 @@ impl<S: AsFd> Registered<S> {
     }
 }
 
-impl<S: AsFd> Drop for Registered<S> {
+impl<S: Source> Drop for Registered<S> {
     fn drop(&mut self) {
-        if let Ok(poller) = Poller::get() {
-            poller.remove(self.socket.as_fd());
-        }
-        SPARE.lock().unwrap_or_else(PoisonError::into_inner).push(self.desc);
-        // The drop of the field `socket` closes the socket now.
+        self.socket.unregister(self.desc);
     }
 }
 
@@ -316,10 +343,10 @@ impl NetPoller for Poller {
             let desc = unsafe { &*(data as *const Desc) };
             let both = libc::EPOLLHUP | libc::EPOLLERR;
             if happened & (libc::EPOLLIN | libc::EPOLLRDHUP | both) != 0 {
-                desc.read.nudge_by_poller();
+                desc.read.event();
             }
             if happened & (libc::EPOLLOUT | both) != 0 {
-                desc.write.nudge_by_poller();
+                desc.write.event();
             }
         }
     }

@@ -128,6 +128,13 @@ table! {
     sudog_net::UnixStream => true, true;
     sudog_net::UnixListener => true, true;
     sudog_net::UnixDatagram => true, true;
+    sudog_net::PipeStream => true, true;
+    sudog_net::PipeReader => true, true;
+    sudog_net::PipeWriter => true, true;
+    sudog_net::PipeAddr => true, true;
+    sudog_net::PipeListener => true, true;
+    sudog_net::PipeDialer => true, true;
+    sudog_net::process::OnDone<'static> => true, false;
     sudog_net::BlockingIo<Both> => true, true;
     sudog_net::BlockingIo<Cell> => true, false;
     sudog_net::Awaited => true, true;

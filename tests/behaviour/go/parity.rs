@@ -19,6 +19,7 @@ const SUITES: &[(&str, &str)] = &[
     ("loom_race_matrix", "runtime/tests/loom_race_matrix"),
     ("loom_weighted", "sync/tests/loom_weighted"),
     ("net", "net/tests/net"),
+    ("pipe", "net/tests/pipe"),
     ("loom_fd_mutex", "net/tests/loom_fd_mutex"),
     ("sudog-sync", "sync/src"),
 ];
