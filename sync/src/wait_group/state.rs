@@ -83,7 +83,7 @@ impl State {
         self.0 & FIRST != 0
     }
 
-    /// Returns the number of waiters in the line, without the first waiter.
+    /// Returns the number of waiters in the line: without the waiter that `first` names.
     #[inline]
     pub(super) const fn in_line(self) -> u32 {
         (self.0 & (FIRST - 1)) as u32

@@ -53,6 +53,13 @@ impl State {
     /// No token is held, and the line is empty.
     pub(super) const UNUSED: Self = Self(0);
 
+    /// Returns the state after a grant: `held` tokens are held, and `has_waiters` says whether the line has waiters
+    /// left.
+    #[inline]
+    pub(super) const fn granted(held: u64, has_waiters: bool) -> Self {
+        Self(held | if has_waiters { WAITERS } else { 0 })
+    }
+
     #[inline]
     pub(super) const fn has_waiters(self) -> bool {
         self.0 & WAITERS != 0
@@ -82,24 +89,14 @@ impl State {
 
     /// A release gives tokens back, while there are no waiters. Returns `None` if fewer tokens are held.
     #[inline]
-    pub(super) const fn give_back(self, tokens: u64) -> Option<Self> {
-        match self.0.checked_sub(tokens) {
-            Some(held) => Some(Self(held)),
-            None => None,
-        }
+    pub(super) fn give_back(self, tokens: u64) -> Option<Self> {
+        self.0.checked_sub(tokens).map(Self)
     }
 
     /// An acquirer, which holds the lock, is about to join the empty line.
     #[inline]
     pub(super) const fn add_waiters(self) -> Self {
         Self(self.0 | WAITERS)
-    }
-
-    /// The holder of the lock has granted tokens to the first waiters in line: `held` tokens are held now, and
-    /// `has_waiters` says whether the line has waiters left.
-    #[inline]
-    pub(super) const fn granted(held: u64, has_waiters: bool) -> Self {
-        Self(held | if has_waiters { WAITERS } else { 0 })
     }
 }
 
