@@ -38,13 +38,16 @@ use super::Side;
 const CLOSED: u64 = 1;
 const READ_LOCKED: u64 = 1 << 1;
 const WRITE_LOCKED: u64 = 1 << 2;
-/// The amount by which a reference increases the word: the lowest bit of the references.
+/// The amounts by which a reference, and a waiter for a side, increase the word: the lowest bits of the counts.
 const REFERENCE: u64 = 1 << 3;
-/// The amounts by which a waiter for a side increases the word.
 const READ_WAITER: u64 = 1 << 23;
 const WRITE_WAITER: u64 = 1 << 43;
 /// The largest value of a count: each of the three counts has 20 bits.
 const MAX: u64 = (1 << 20) - 1;
+/// The masks of the counts.
+const REFERENCES: u64 = MAX * REFERENCE;
+const READ_WAITERS: u64 = MAX * READ_WAITER;
+const WRITE_WAITERS: u64 = MAX * WRITE_WAITER;
 
 const OVERFLOW: &str = "too many concurrent operations on a single file or socket (max 1048575)";
 
@@ -62,6 +65,14 @@ impl Side {
         match self {
             Self::Read => READ_WAITER,
             Self::Write => WRITE_WAITER,
+        }
+    }
+
+    #[inline]
+    const fn waiters(self) -> u64 {
+        match self {
+            Self::Read => READ_WAITERS,
+            Self::Write => WRITE_WAITERS,
         }
     }
 }
@@ -87,31 +98,31 @@ impl State {
 
     #[inline]
     pub(super) const fn references(self) -> u64 {
-        self.0 / REFERENCE & MAX
+        (self.0 & REFERENCES) / REFERENCE
     }
 
     /// Returns the number of counted waiters for a side.
     #[inline]
     pub(super) const fn waiters(self, side: Side) -> u32 {
-        (self.0 / side.waiter() & MAX) as u32
+        ((self.0 & side.waiters()) / side.waiter()) as u32
     }
 
     #[inline]
     pub(super) const fn has_waiters(self, side: Side) -> bool {
-        self.0 & (MAX * side.waiter()) != 0
+        self.0 & side.waiters() != 0
     }
 
     /// True if the caller that removes a reference from this state must drop the value: the mutex is closed, and the
     /// reference is the last.
     #[inline]
     pub(super) const fn has_last_reference(self) -> bool {
-        self.0 & (CLOSED | MAX * REFERENCE) == CLOSED | REFERENCE
+        self.0 & (CLOSED | REFERENCES) == CLOSED | REFERENCE
     }
 
     /// True if the value has been dropped: the mutex is closed, and no reference is left.
     #[inline]
     pub(super) const fn has_dropped_value(self) -> bool {
-        self.0 & (CLOSED | MAX * REFERENCE) == CLOSED
+        self.0 & (CLOSED | REFERENCES) == CLOSED
     }
 }
 
@@ -120,7 +131,7 @@ impl State {
     /// A caller obtains a reference to the value of the open mutex. Panics if the count has no room.
     #[inline]
     pub(super) fn refer(self) -> Self {
-        assert!(self.references() != MAX, "{OVERFLOW}");
+        assert!(self.0 & REFERENCES != REFERENCES, "{OVERFLOW}");
         Self(self.0 + REFERENCE)
     }
 
@@ -133,7 +144,7 @@ impl State {
     /// Counts a caller that is about to sleep, because the side is locked. Panics if the count has no room.
     #[inline]
     pub(super) fn add_waiter(self, side: Side) -> Self {
-        assert!(u64::from(self.waiters(side)) != MAX, "{OVERFLOW}");
+        assert!(self.0 & side.waiters() != side.waiters(), "{OVERFLOW}");
         Self(self.0 + side.waiter())
     }
 
@@ -155,7 +166,7 @@ impl State {
     /// references has no room.
     #[inline]
     pub(super) fn close(self) -> Self {
-        Self((self.refer().0 | CLOSED) & !(MAX * READ_WAITER | MAX * WRITE_WAITER))
+        Self((self.refer().0 | CLOSED) & !(READ_WAITERS | WRITE_WAITERS))
     }
 }
 
@@ -274,33 +285,33 @@ mod tests {
 
     #[test]
     fn full_counts_do_not_reach_their_neighbours() {
-        let full = State(MAX * REFERENCE | READ_LOCKED | MAX * READ_WAITER);
+        let full = State(REFERENCES | READ_LOCKED | READ_WAITERS);
         assert_eq!(fields(full), (false, MAX, [(true, MAX as u32), (false, 0)]));
-        let full = State(MAX * REFERENCE | WRITE_LOCKED | MAX * WRITE_WAITER);
+        let full = State(REFERENCES | WRITE_LOCKED | WRITE_WAITERS);
         assert_eq!(fields(full), (false, MAX, [(false, 0), (true, MAX as u32)]));
     }
 
     #[test]
     #[should_panic = "too many concurrent operations"]
     fn references_have_a_limit() {
-        State(MAX * REFERENCE).refer();
+        State(REFERENCES).refer();
     }
 
     #[test]
     #[should_panic = "too many concurrent operations"]
     fn an_owner_needs_a_reference() {
-        State(MAX * REFERENCE).lock(Side::Write);
+        State(REFERENCES).lock(Side::Write);
     }
 
     #[test]
     #[should_panic = "too many concurrent operations"]
     fn a_close_needs_a_reference() {
-        State(MAX * REFERENCE).close();
+        State(REFERENCES).close();
     }
 
     #[test]
     #[should_panic = "too many concurrent operations"]
     fn waiters_have_a_limit() {
-        State(READ_LOCKED | MAX * READ_WAITER).add_waiter(Side::Read);
+        State(READ_LOCKED | READ_WAITERS).add_waiter(Side::Read);
     }
 }
