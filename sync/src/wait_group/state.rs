@@ -1,5 +1,5 @@
-//! The state word of a wait group, and with it the protocol: of the word, of the field `first`, which names the first
-//! waiter, and of the semaphore's permits for the other waiters.
+//! The state word of a wait group, and with it the protocol of the word, of the field `first`, which names the first
+//! waiter, and of the semaphore's permits, for the other waiters.
 //!
 //! ```text
 //!   63                              32   31    30                      0

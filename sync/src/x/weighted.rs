@@ -285,7 +285,7 @@ impl Weighted {
     /// The caller holds the lock, and there were waiters when the caller locked.
     fn grant(&self, line: &mut Line, held: u64) -> Granted {
         let (held, granted) = line.grant(held, self.size);
-        self.state.store(State::granted(held, !line.is_empty()), Release);
+        self.state.store(State::after_grant(held, !line.is_empty()), Release);
         granted
     }
 

@@ -1,4 +1,4 @@
-//! The state word of a weighted semaphore, and with it the protocol: of the word, and of the line of waiters.
+//! The state word of a weighted semaphore, and with it the protocol of the word and of the line of waiters.
 //!
 //! ```text
 //!   63        62                                     0
@@ -13,8 +13,8 @@
 //! | take | an acquire | no `WAITERS`; its tokens are free | `take` | `held +=` its tokens | |
 //! | give back | a release | no `WAITERS` | `give_back` | `held -=` its tokens | |
 //! | join | an acquire that must wait, for at most `size` tokens, under the lock | | `add_waiters` | `WAITERS` | a `Waiter` at the end; waits for a permit on its own counter |
-//! | grant | a release, under the lock | `WAITERS` | `granted` | `held -=` its tokens; while the first in line fits: `held +=` the first's tokens; no `WAITERS` if no waiter is left | unlinks these waiters, sets `granted`; unlocks; gives a permit to each |
-//! | leave | a waiter whose limit has come, under the lock | the waiter is not `granted` | `granted` | as for a grant | unlinks itself. If the waiter was `granted`: takes its permit, which is there or on its way |
+//! | grant | a release, under the lock | `WAITERS` | to `after_grant` | `held -=` its tokens; while the first in line fits: `held +=` the first's tokens; no `WAITERS` if no waiter is left | unlinks these waiters, sets `granted`; unlocks; gives a permit to each |
+//! | leave | a waiter whose limit has come, under the lock | the waiter is not `granted` | to `after_grant` | as for a grant | unlinks itself. If the waiter was `granted`: takes its permit, which is there or on its way |
 //!
 //! * While the lock is free, `WAITERS` is set if and only if the line is not empty. The flag is set by a
 //!   compare-exchange, because any take or release may come in between. While the flag is set, only the holder of the
@@ -56,7 +56,7 @@ impl State {
     /// Returns the state after a grant: `held` tokens are held, and `has_waiters` says whether the line has waiters
     /// left.
     #[inline]
-    pub(super) const fn granted(held: u64, has_waiters: bool) -> Self {
+    pub(super) const fn after_grant(held: u64, has_waiters: bool) -> Self {
         Self(held | if has_waiters { WAITERS } else { 0 })
     }
 
@@ -167,8 +167,8 @@ mod tests {
                 let state = State::UNUSED.take(held).add_waiters();
                 assert_eq!(fields(state), (held, true));
                 assert!(!state.has_room(0, size));
-                assert!(state == State::granted(held, true));
-                assert!(State::granted(held, false) == State::UNUSED.take(held));
+                assert!(state == State::after_grant(held, true));
+                assert!(State::after_grant(held, false) == State::UNUSED.take(held));
             }
         }
     }
