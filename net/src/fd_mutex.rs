@@ -1,35 +1,11 @@
 //! `FdMutex`: decides which calls may use a descriptor, and when the descriptor is closed. Go's `fdMutex`.
 //!
-//! ```text
-//!  bit  0        1        2        3 .. 22        23 .. 42            43 .. 62
-//!      ┌────────┬────────┬────────┬──────────────┬───────────────────┬───────────────────┐
-//!      │ closed │ read   │ write  │ references   │ waiters for the   │ waiters for the   │
-//!      │        │ locked │ locked │              │ read side         │ write side        │
-//!      └────────┴────────┴────────┴──────────────┴───────────────────┴───────────────────┘
-//! ```
-//!
-//! | step | if | state | then |
-//! |---|---|---|---|
-//! | refer | not closed | references + 1 | |
-//! | lock a side | not closed, the side is free | locked, references + 1 | |
-//! | | not closed, the side is locked | waiters of the side + 1 | sleeps for a permit of the side, and tries again |
-//! | unlock a side | | not locked, references - 1, and if there are waiters: waiters - 1 | gives a permit, if there was a waiter; then as *unrefer* |
-//! | unrefer | | references - 1 | drops the value, if the mutex is closed and this was the last reference |
-//! | give up | waiters of the side > 0 | waiters - 1 | |
-//! | | no waiter is counted | | takes the permit that is due, so that no permit is left over |
-//! | close | not closed | closed, references + 1, no waiters | a permit for each waiter that was counted; then *unrefer* |
-//!
-//! For each side, the number of sleeping callers equals the number of counted waiters plus the number of permits that
-//! are given, or are about to be given. So a waiter that gives up either finds a counted waiter, and reduces the count,
-//! or takes a permit that has been given or will be given. (A count does not say which waiters it counts. That does not
-//! matter, because all waiters behave alike.)
-//!
-//! Orderings: each step is a single compare-exchange, AcqRel. So the next owner of a side sees all that the previous
-//! owner did, and the drop of the value happens after all uses of the value. The step that reduces the count of waiters
-//! comes first; then the permit is given.
+//! `state.rs` has the protocol: the state word, its steps, and their orderings.
 //!
 //! Source: Go's `internal/poll/fd_mutex.go` (1.27). Different: this mutex owns the value that it guards, and waits may
 //! have a limit.
+
+mod state;
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -40,13 +16,9 @@ use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{
     Order, WaitError, WaitLimit, Wake, semacquire, semacquire_limited, semrelease, semrelease_many,
 };
-use sudog_runtime::shim::{AtomicU32, AtomicU64, Ordering};
+use sudog_runtime::shim::{AtomicU32, Ordering};
 
-const CLOSED: u64 = 1;
-const REF: u64 = 1 << 3;
-const REF_MASK: u64 = COUNT_MASK * REF;
-/// The mask of a count: each count has 20 bits.
-const COUNT_MASK: u64 = (1 << 20) - 1;
+use state::{AtomicState, State};
 
 /// A side of a descriptor: reading or writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,27 +27,6 @@ pub enum Side {
     Read,
     /// The outgoing side: writing, connecting.
     Write,
-}
-
-impl Side {
-    const fn locked(self) -> u64 {
-        match self {
-            Self::Read => 1 << 1,
-            Self::Write => 1 << 2,
-        }
-    }
-
-    /// The value that a waiter of this side adds to the state.
-    const fn waiter(self) -> u64 {
-        match self {
-            Self::Read => 1 << 23,
-            Self::Write => 1 << 43,
-        }
-    }
-
-    const fn waiters(self) -> u64 {
-        COUNT_MASK * self.waiter()
-    }
 }
 
 /// The reason why a side could not be locked.
@@ -109,7 +60,7 @@ pub enum LockError {
 /// assert_eq!(descriptor.lock(Side::Read).unwrap_err(), LockError::Closed);
 /// ```
 pub struct FdMutex<T> {
-    state: AtomicU64,
+    state: AtomicState,
     read_permits: AtomicU32,
     write_permits: AtomicU32,
     value: UnsafeCell<ManuallyDrop<T>>,
@@ -126,7 +77,7 @@ impl<T> FdMutex<T> {
         /// Creates a mutex that is open and unused.
         pub const fn new(value: T) -> Self {
             Self {
-                state: AtomicU64::new(0),
+                state: AtomicState::new(),
                 read_permits: AtomicU32::new(0),
                 write_permits: AtomicU32::new(0),
                 value: UnsafeCell::new(ManuallyDrop::new(value)),
@@ -141,19 +92,13 @@ impl<T> FdMutex<T> {
         }
     }
 
-    /// Applies `change` to the state until the compare-exchange succeeds, and returns the previous state. If `change`
-    /// returns `None`, leaves the state unchanged and returns it as an error.
-    fn step(&self, change: impl FnMut(u64) -> Option<u64>) -> Result<u64, u64> {
-        self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, change)
-    }
-
     /// Uses the value without locking a side: to set an option, for instance. Returns None if the mutex is closed.
     ///
     /// # Panics
     ///
     /// If there are 2^20 - 1 users already.
     pub fn refer(&self) -> Option<FdRef<'_, T>> {
-        self.step(|state| (state & CLOSED == 0).then(|| one_more(state))).ok()?;
+        self.state.step(|state| (!state.is_closed()).then(|| state.refer())).ok()?;
         Some(FdRef { mutex: self })
     }
 
@@ -182,19 +127,17 @@ impl<T> FdMutex<T> {
     /// The same as those of [`lock`](FdMutex::lock).
     pub fn lock_limited(&self, side: Side, limit: &WaitLimit<'_>) -> Result<FdGuard<'_, T>, LockError> {
         loop {
-            let before = self
-                .step(|state| {
-                    if state & CLOSED != 0 {
-                        None
-                    } else if state & side.locked() == 0 {
-                        Some(one_more(state) | side.locked())
-                    } else {
-                        assert!(state & side.waiters() != side.waiters(), "{OVERFLOW}");
-                        Some(state + side.waiter())
-                    }
-                })
-                .map_err(|_| LockError::Closed)?;
-            if before & side.locked() == 0 {
+            let tried = self.state.step(|state| {
+                if state.is_closed() {
+                    None
+                } else if state.is_locked(side) {
+                    Some(state.add_waiter(side))
+                } else {
+                    Some(state.lock(side))
+                }
+            });
+            let before = tried.map_err(|_| LockError::Closed)?;
+            if !before.is_locked(side) {
                 return Ok(FdGuard { mutex: self, side });
             }
             self.sleep(side, limit).map_err(LockError::GaveUp)?;
@@ -206,8 +149,8 @@ impl<T> FdMutex<T> {
     fn sleep(&self, side: Side, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let result = semacquire_limited(self.permits(side), Order::Fifo, limit);
         if result.is_err() {
-            let counted = |state: u64| (state & side.waiters() != 0).then(|| state - side.waiter());
-            if self.step(counted).is_err() {
+            let left = self.state.step(|state| state.has_waiters(side).then(|| state.remove_waiter(side)));
+            if left.is_err() {
                 // An unlock or a close has removed this waiter from the count: take the permit, which is there or on
                 // its way.
                 semacquire(self.permits(side));
@@ -217,26 +160,22 @@ impl<T> FdMutex<T> {
     }
 
     fn unlock(&self, side: Side) {
-        let before = self.step(|state| {
-            let waiter = if state & side.waiters() == 0 { 0 } else { side.waiter() };
-            Some(state - side.locked() - REF - waiter)
-        });
-        let before = before.unwrap_or_else(|state| state);
-        if before & side.waiters() != 0 {
+        let before = self.state.step(|state| Some(state.unlock(side))).unwrap_or_else(|state| state);
+        if before.has_waiters(side) {
             semrelease(self.permits(side), Wake::Normal);
         }
         self.drop_if_last(before);
     }
 
     fn unrefer(&self) {
-        let before = self.state.fetch_sub(REF, Ordering::AcqRel);
+        let before = self.state.unrefer();
         self.drop_if_last(before);
     }
 
     /// Drops the value if the caller's reference was the last one. `before` is the state before that reference was
     /// removed.
-    fn drop_if_last(&self, before: u64) {
-        if before & (CLOSED | REF_MASK) == CLOSED | REF {
+    fn drop_if_last(&self, before: State) {
+        if before.has_last_reference() {
             // SAFETY: the mutex is closed, so no caller obtains a new reference to the value, and the removed reference
             // was the last. After the close only one step leads from one reference to none, so the value is dropped
             // once.
@@ -251,43 +190,32 @@ impl<T> FdMutex<T> {
     ///
     /// If there are 2^20 - 1 users already.
     pub fn close(&self) -> bool {
-        let waiters = Side::Read.waiters() | Side::Write.waiters();
-        let Ok(before) = self.step(|state| (state & CLOSED == 0).then(|| (one_more(state) | CLOSED) & !waiters)) else {
+        let Ok(before) = self.state.step(|state| (!state.is_closed()).then(|| state.close())) else {
             return false;
         };
         // Keep a reference until the end of this function: its drop may drop the value.
         let _closing = FdRef { mutex: self };
         for side in [Side::Read, Side::Write] {
-            let n = (before & side.waiters()) / side.waiter();
-            semrelease_many(self.permits(side), n as u32);
+            semrelease_many(self.permits(side), before.waiters(side));
         }
         true
     }
 
     /// Returns whether the mutex has been closed.
     pub fn is_closed(&self) -> bool {
-        self.state.load(Ordering::Acquire) & CLOSED != 0
+        self.state.load(Ordering::Acquire).is_closed()
     }
 
     /// Returns the number of callers that wait for a side.
     pub fn waiters(&self, side: Side) -> usize {
-        ((self.state.load(Ordering::Relaxed) & side.waiters()) / side.waiter()) as usize
+        self.state.load(Ordering::Relaxed).waiters(side) as usize
     }
-}
-
-const OVERFLOW: &str = "too many concurrent operations on a single file or socket (max 1048575)";
-
-/// Returns the state with one more reference.
-fn one_more(state: u64) -> u64 {
-    assert!(state & REF_MASK != REF_MASK, "{OVERFLOW}");
-    state + REF
 }
 
 impl<T> Drop for FdMutex<T> {
     fn drop(&mut self) {
         // A leaked reference keeps a close from dropping the value: drop the value here then, too.
-        let state = self.state.load(Ordering::Relaxed);
-        if state & CLOSED == 0 || state & REF_MASK != 0 {
+        if !self.state.load(Ordering::Relaxed).has_dropped_value() {
             // SAFETY: the value has not been dropped yet, because the mutex was not closed or still counts references.
             // Nothing refers to the value: references borrow this mutex, which is being dropped.
             unsafe { ManuallyDrop::drop(&mut *self.value.get()) };
@@ -299,10 +227,10 @@ impl<T> fmt::Debug for FdMutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.load(Ordering::Relaxed);
         f.debug_struct("FdMutex")
-            .field("closed", &(state & CLOSED != 0))
-            .field("references", &((state & REF_MASK) / REF))
-            .field("read_locked", &(state & Side::Read.locked() != 0))
-            .field("write_locked", &(state & Side::Write.locked() != 0))
+            .field("closed", &state.is_closed())
+            .field("references", &state.references())
+            .field("read_locked", &state.is_locked(Side::Read))
+            .field("write_locked", &state.is_locked(Side::Write))
             .field("permits", &[&self.read_permits, &self.write_permits].map(|permits| permits.load(Ordering::Relaxed)))
             .finish_non_exhaustive()
     }

@@ -1,44 +1,10 @@
 //! Go's `WaitGroup`: a state word, the field `first` for the first waiter, and a semaphore for the other waiters.
-//!
-//! ```text
-//!   63                              32   31    30                      0
-//!  ┌──────────────────────────────────┬───────┬─────────────────────────┐
-//!  │ counter (signed): tasks to do    │ FIRST │ waiters in the line     │
-//!  └──────────────────────────────────┴───────┴─────────────────────────┘
-//! ```
-//!
-//! | step | actor | then |
-//! |---|---|---|
-//! | `counter += delta` | `add` | nothing, if there are no waiters or tasks are left |
-//! | the word becomes 0. If `FIRST` was set, `first` becomes null, and the waiter that `first` named is readied. Then each other waiter is granted a permit, which no newcomer can take | the `add` that has made the counter 0, with waiters | all waiters return |
-//! | `first` changes from null to the waiter's G; then `FIRST` is set | a `wait` without limit that finds tasks | the waiter sleeps |
-//! | `waiters += 1`, then the waiter takes a permit | a `wait` that finds tasks, and that finds `first` taken, has a limit, or is an async task's | |
-//! | `waiters -= 1`; or the waiter takes its permit, if the word is 0 | a `wait` that is out of time or cancelled, or a future that is dropped | |
-//!
-//! Most groups have a single waiter, without a deadline. `first` saves that waiter the semaphore's table.
-//!
-//! * Only the waiter that `first` names sets the flag `FIRST`, after the waiter has stored its G in `first`. From then
-//!   on, only one step sets `first` to null: that of the `add` that makes the word 0, and has read `FIRST` in the word.
-//!   So an `add` that has read `FIRST` finds the G.
-//! * The G stays alive for as long as `first` names the G: the waiter has no limit, and leaves only when the `add` has
-//!   readied the waiter.
-//!
-//! While the counter is 0 and waiters are left, only the `add` that has made the counter 0 may change the word: any
-//! other change is a misuse of the group, which the next step detects.
-//!
-//! The group may be freed as soon as all waiters have seen that no task is left. So an `add` that makes the counter 0
-//! does not touch the group again if there are no waiters. With waiters, the `add` does not touch the group once the
-//! last of the waiters has been given its permit.
-//!
-//! Orderings: an `add` is a Release, and all changes of the word are RMWs. So a thread that reads with Acquire that the
-//! counter is 0 comes after everything that was done before the `add`s. Such a thread is a waiter, or runs the `add`
-//! that wakes the waiters. The semaphore passes that order on to its waiters, and `ready` passes the order on to the
-//! first waiter. `FIRST` is set with Release and read with Acquire, so the `add` reads the G that `first` names.
-//! `first` becomes null with Release, and a new waiter stores its G with Acquire, so that store comes after the `add`.
+//! `wait_group/state.rs` has the protocol.
 //!
 //! Source: Go's `sync/waitgroup.go`, in the development tree of 1.28.
 
 mod future;
+mod state;
 
 use std::fmt;
 use std::ptr;
@@ -47,9 +13,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
 use sudog_runtime::shim::AtomicPtr;
-use sudog_runtime::{AtomicU32, AtomicU64, G, Instant, ParkResult, fatal};
+use sudog_runtime::{AtomicU32, G, Instant, ParkResult, fatal};
 
 pub use future::WaitFuture;
+use state::{AtomicState, State};
 
 /// Waits for a number of tasks to end.
 ///
@@ -79,34 +46,21 @@ pub use future::WaitFuture;
 /// });
 /// ```
 pub struct WaitGroup {
-    state: AtomicU64,
+    state: AtomicState,
     permits: AtomicU32,
     first: AtomicPtr<G>,
 }
 
-/// A flag in the state word. If set, `first` names a waiter, and the `add` that makes the counter 0 must ready that
-/// waiter.
-const FIRST: u32 = 1 << 31;
-
 const NEGATIVE: &str = "sync: negative WaitGroup counter";
 const ADD_MEETS_WAIT: &str = "sync: WaitGroup misuse: Add called concurrently with Wait";
 const REUSED: &str = "sync: WaitGroup is reused before previous Wait has returned";
-
-fn counter(state: u64) -> i32 {
-    (state >> 32) as i32
-}
-
-/// Returns the lower half of the word: 0 if there is no waiter.
-fn waiters(state: u64) -> u32 {
-    state as u32
-}
 
 impl WaitGroup {
     const_unless_model! {
         /// Returns a group without tasks.
         #[must_use]
         pub const fn new() -> Self {
-            Self { state: AtomicU64::new(0), permits: AtomicU32::new(0), first: AtomicPtr::new(ptr::null_mut()) }
+            Self { state: AtomicState::new(), permits: AtomicU32::new(0), first: AtomicPtr::new(ptr::null_mut()) }
         }
     }
 
@@ -118,9 +72,8 @@ impl WaitGroup {
     #[inline]
     #[track_caller]
     pub fn add(&self, delta: i32) {
-        let change = u64::from(delta as u32) << 32;
-        let state = self.state.fetch_add(change, Release).wrapping_add(change);
-        if waiters(state) != 0 || counter(state) < 0 {
+        let state = self.state.add(delta, Release);
+        if state.has_waiters() || state.counter() < 0 {
             self.add_slow(state, delta);
         }
     }
@@ -149,7 +102,7 @@ impl WaitGroup {
     #[track_caller]
     pub fn wait(&self) {
         let state = self.state.load(Acquire);
-        if counter(state) != 0 {
+        if state.has_tasks() {
             self.wait_first(state);
         }
     }
@@ -192,7 +145,7 @@ impl WaitGroup {
     #[track_caller]
     pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         let state = self.state.load(Acquire);
-        if counter(state) == 0 { Ok(()) } else { self.wait_slow(state, limit) }
+        if state.has_tasks() { self.wait_slow(state, limit) } else { Ok(()) }
     }
 
     /// Waits as [`WaitGroup::wait`] does, but gives up when `ctx` is done. If the group has no tasks, returns `Ok` even
@@ -222,7 +175,7 @@ impl WaitGroup {
     #[track_caller]
     pub fn wait_ctx(&self, ctx: &crate::context::Context) -> Result<(), crate::context::Error> {
         let state = self.state.load(Acquire);
-        if counter(state) != 0 && ctx.limited(|limit| self.sleep(state, limit))? {
+        if state.has_tasks() && ctx.limited(|limit| self.sleep(state, limit))? {
             self.assert_over();
         }
         Ok(())
@@ -230,17 +183,17 @@ impl WaitGroup {
 
     #[cold]
     #[track_caller]
-    fn add_slow(&self, state: u64, delta: i32) {
-        let (left, waiters) = (counter(state), waiters(state));
+    fn add_slow(&self, state: State, delta: i32) {
+        let left = state.counter();
         assert!(left >= 0, "{NEGATIVE}");
-        assert!(waiters == 0 || delta <= 0 || left != delta, "{ADD_MEETS_WAIT}");
+        assert!(!state.has_waiters() || delta <= 0 || left != delta, "{ADD_MEETS_WAIT}");
         if left > 0 {
             return;
         }
         // Acquire, so that this call comes after the tasks whose `done` came before this `add`.
-        let over = self.state.compare_exchange(state, 0, Acquire, Relaxed);
+        let over = self.state.compare_exchange(state, State::OVER, Acquire, Relaxed);
         assert!(over.is_ok(), "{ADD_MEETS_WAIT}");
-        if waiters & FIRST != 0 {
+        if state.has_first() {
             // Relaxed: the exchange above has acquired the waiter's store to `first`.
             let first = self.first.load(Relaxed);
             self.first.store(ptr::null_mut(), Release);
@@ -255,7 +208,7 @@ impl WaitGroup {
             // - `first` is not used after the call.
             unsafe { G::ready(first) };
         }
-        match waiters & !FIRST {
+        match state.in_line() {
             0 => sudog_runtime::safepoint(),
             others => semgrant_many(&self.permits, others), // contains a safepoint
         }
@@ -264,7 +217,7 @@ impl WaitGroup {
     /// Waits without limit: as the first waiter if `first` is null, else in the semaphore's queue.
     #[cold]
     #[track_caller]
-    fn wait_first(&self, state: u64) {
+    fn wait_first(&self, state: State) {
         let g = G::current();
         let place = ptr::from_ref(&g).cast_mut();
         if self.first.compare_exchange(ptr::null_mut(), place, Acquire, Relaxed).is_err() {
@@ -272,7 +225,7 @@ impl WaitGroup {
             debug_assert_eq!(over, Ok(()));
             return;
         }
-        if !self.count_waiter(state, FIRST) {
+        if !self.count_waiter(state, State::add_first) {
             self.first.store(ptr::null_mut(), Release);
             return;
         }
@@ -286,7 +239,7 @@ impl WaitGroup {
     /// Waits in the semaphore's queue.
     #[cold]
     #[track_caller]
-    fn wait_slow(&self, state: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+    fn wait_slow(&self, state: State, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         if self.sleep(state, limit)? {
             self.assert_over();
         }
@@ -294,10 +247,10 @@ impl WaitGroup {
     }
 
     /// Sleeps in the semaphore's queue until the counter is 0, and returns true. Returns false if no task is left
-    /// before the caller sleeps. `state` is the word that the caller has read; its counter is not 0.
+    /// before the caller sleeps. `state` is the state that the caller has read; its counter is not 0.
     #[cold]
-    fn sleep(&self, state: u64, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
-        if !self.count_waiter(state, 1) {
+    fn sleep(&self, state: State, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
+        if !self.count_waiter(state, State::add_waiter) {
             return Ok(false);
         }
         // SAFETY: `note_wait` accepts a null pointer.
@@ -310,22 +263,22 @@ impl WaitGroup {
     #[track_caller]
     fn assert_over(&self) {
         // Relaxed: the word became 0 before the waiter was readied, or before the waiter's permit was released.
-        assert!(self.state.load(Relaxed) == 0, "{REUSED}");
+        assert!(self.state.load(Relaxed) == State::OVER, "{REUSED}");
     }
 
-    /// Adds `one` to the word, and returns true: 1 counts a further waiter, and [`FIRST`] sets that flag. Returns false
-    /// if no task is left. `state` is the word that the caller has read; its counter is not 0.
+    /// Applies `transition`, [`State::add_first`] or [`State::add_waiter`], to the state, and returns true. Returns false
+    /// if no task is left. `state` is the state that the caller has read; its counter is not 0.
     #[inline]
-    fn count_waiter(&self, mut state: u64, one: u32) -> bool {
+    fn count_waiter(&self, mut state: State, transition: impl Fn(State) -> State) -> bool {
         loop {
-            if waiters(state) & !FIRST == FIRST - 1 {
+            if state.is_full() {
                 fatal("sync: more than 2147483647 waiters of a WaitGroup"); // futures that were forgotten, not dropped
             }
             // Release, for the G that `first` names. Acquire is not needed: the step is an RMW, so a thread that reads
             // the word later still synchronizes with the `add`s before.
-            match self.state.compare_exchange_weak(state, state + u64::from(one), Release, Acquire) {
+            match self.state.compare_exchange_weak(state, transition(state), Release, Acquire) {
                 Ok(_) => return true,
-                Err(now) if counter(now) == 0 => return false,
+                Err(now) if !now.has_tasks() => return false,
                 Err(now) => state = now,
             }
         }
@@ -337,16 +290,16 @@ impl WaitGroup {
     fn leave(&self) -> bool {
         let mut state = self.state.load(Relaxed);
         loop {
-            if waiters(state) & !FIRST == 0 {
+            if state.in_line() == 0 {
                 semacquire(&self.permits); // the permit is in the semaphore, or about to be
                 return false;
             }
-            if counter(state) == 0 {
+            if !state.has_tasks() {
                 G::yield_now(); // an `add` is about to take this waiter off
                 state = self.state.load(Relaxed);
                 continue;
             }
-            match self.state.compare_exchange_weak(state, state - 1, Relaxed, Relaxed) {
+            match self.state.compare_exchange_weak(state, state.remove_waiter(), Relaxed, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => state = now,
             }
@@ -480,8 +433,8 @@ impl Default for WaitGroup {
 impl fmt::Debug for WaitGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.load(Relaxed);
-        let waiting = (waiters(state) & !FIRST) + waiters(state) / FIRST;
-        f.debug_struct("WaitGroup").field("counter", &counter(state)).field("waiters", &waiting).finish()
+        let waiting = state.in_line() + u32::from(state.has_first());
+        f.debug_struct("WaitGroup").field("counter", &state.counter()).field("waiters", &waiting).finish()
     }
 }
 

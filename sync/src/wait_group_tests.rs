@@ -6,9 +6,14 @@ use super::*;
 mod misuse {
     use super::*;
 
-    fn group(counter: u64, waiters: u64) -> WaitGroup {
+    /// Returns a group whose word counts tasks, and waiters that are in no queue.
+    fn group(counter: i32, waiters: u32) -> WaitGroup {
         let group = WaitGroup::new();
-        group.state.store(counter << 32 | waiters, Relaxed);
+        group.state.add(counter, Relaxed);
+        for _ in 0..waiters {
+            let state = group.state.load(Relaxed);
+            assert!(group.state.compare_exchange(state, state.add_waiter(), Relaxed, Relaxed).is_ok());
+        }
         group
     }
 
@@ -21,7 +26,7 @@ mod misuse {
     #[test]
     #[should_panic = "sync: WaitGroup misuse: Add called concurrently with Wait"]
     fn an_add_while_the_waiters_are_taken_off() {
-        group(1, 1).add_slow(1, -1);
+        group(1, 1).add_slow(State::OVER.add_waiter(), -1);
     }
 
     #[test]
@@ -34,7 +39,7 @@ mod misuse {
     #[test]
     #[should_panic = "sync: negative WaitGroup counter"]
     fn an_overflow() {
-        let group = group(i32::MAX as u64, 0);
+        let group = group(i32::MAX, 0);
         group.add(1);
     }
 }
@@ -99,7 +104,7 @@ mod model {
             let world = Arc::new(World { group: WaitGroup::new(), tasks: [UnsafeCell::new(0), UnsafeCell::new(0)] });
             world.group.add(2);
             model(world.clone());
-            assert_eq!(world.group.state.load(Relaxed), 0);
+            assert!(world.group.state.load(Relaxed) == State::OVER);
             assert_eq!(world.group.permits.load(Relaxed), 0, "a permit was left behind");
             assert!(world.group.first.load(Relaxed).is_null(), "the place of the first was not emptied");
         };

@@ -7,11 +7,12 @@
 //!  └─────────────────────────────────────────┴──────────┴────────┘
 //! ```
 //!
-//! | step | how |
-//! |---|---|
-//! | lock, and count a waiter | a compare-exchange; if locked: spin for a while, set `SLEEPERS`, sleep on the word |
-//! | unlock, and uncount some waiters | a compare-exchange, which clears `SLEEPERS`; if that was set: wake a sleeper |
-//! | read the count | a load, without the lock |
+//! | step | transition | how |
+//! |---|---|---|
+//! | lock, and count a waiter | `lock` | a compare-exchange; if locked: spin for a while, set `SLEEPERS`, sleep on the word |
+//! | prepare to sleep; lock after a sleep | `add_sleepers` | a compare-exchange, if `SLEEPERS` is not set; a part of the step that locks |
+//! | unlock, and uncount some waiters | `unlock` | a compare-exchange, which clears `SLEEPERS`; if that was set: wake a sleeper |
+//! | read the count | | a load, without the lock |
 //!
 //! A thread that has slept sets `SLEEPERS` as it takes the lock, because other threads may sleep too. So each unlock
 //! wakes a sleeper until no sleeper is left. Only holders of the lock write the count. Counting and locking are one
@@ -34,7 +35,61 @@ use crate::shim::{self, AtomicU32, Ordering, futex};
 const LOCKED: u32 = 1;
 const SLEEPERS: u32 = 2;
 /// The amount by which a waiter increases the word: the lowest bit of the count.
-const ONE: u32 = 4;
+const WAITER: u32 = 4;
+
+/// The value of the word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State(u32);
+
+/// Predicates.
+impl State {
+    /// No holder, no sleeper, no waiter.
+    const UNLOCKED: Self = Self(0);
+
+    #[inline]
+    const fn is_locked(self) -> bool {
+        self.0 & LOCKED != 0
+    }
+
+    #[inline]
+    const fn has_sleepers(self) -> bool {
+        self.0 & SLEEPERS != 0
+    }
+
+    /// True if the lock is free, and `SLEEPERS` is clear.
+    #[inline]
+    const fn is_uncontended(self) -> bool {
+        self.0 & (LOCKED | SLEEPERS) == 0
+    }
+
+    /// Returns the number of waiters in the queue, and of waiters that are about to join.
+    #[inline]
+    const fn count(self) -> u32 {
+        self.0 / WAITER
+    }
+}
+
+/// Transitions: from the state that they are called on, to the state that they return.
+impl State {
+    /// A thread takes the free lock, and counts `joining` waiters.
+    #[inline]
+    const fn lock(self, joining: u32) -> Self {
+        Self(self.0 + LOCKED + joining * WAITER)
+    }
+
+    /// A thread is about to sleep; or a thread that has slept takes the lock, and other threads may sleep.
+    #[inline]
+    const fn add_sleepers(self) -> Self {
+        Self(self.0 | SLEEPERS)
+    }
+
+    /// The holder unlocks, and uncounts `leaving` waiters. If `SLEEPERS` was set, the holder must wake a sleeper.
+    #[inline]
+    const fn unlock(self, leaving: u32) -> Self {
+        Self((self.0 & !SLEEPERS) - LOCKED - leaving * WAITER)
+    }
+}
+
 /// The number of times that a thread checks the word before the thread assumes that the holder was preempted, and
 /// sleeps.
 #[cfg(not(sudog_loom))]
@@ -62,7 +117,7 @@ pub(super) struct Guard<'a, T> {
 impl<T> CountedLock<T> {
     crate::const_unless_model! {
         pub(super) const fn new(value: T) -> Self {
-            Self { word: AtomicU32::new(0), value: UnsafeCell::new(value) }
+            Self { word: AtomicU32::new(State::UNLOCKED.0), value: UnsafeCell::new(value) }
         }
     }
 
@@ -70,51 +125,59 @@ impl<T> CountedLock<T> {
     /// than the number of waiters in the queue.
     #[inline]
     pub(super) fn count(&self) -> u32 {
-        self.word.load(Ordering::SeqCst) / ONE
+        self.load(Ordering::SeqCst).count()
     }
 
     #[inline]
     pub(super) fn lock(&self) -> Guard<'_, T> {
-        self.lock_and_add(0)
+        self.lock_with(0)
     }
 
     /// Locks, and adds a waiter to the count.
     #[inline]
     pub(super) fn lock_and_count(&self) -> Guard<'_, T> {
-        self.lock_and_add(ONE)
+        self.lock_with(1)
     }
 
     #[inline]
-    fn lock_and_add(&self, more: u32) -> Guard<'_, T> {
-        let word = self.word.load(Ordering::Relaxed);
-        if word & (LOCKED | SLEEPERS) != 0 || !self.take(word, LOCKED + more) {
-            self.lock_slow(more);
+    fn lock_with(&self, joining: u32) -> Guard<'_, T> {
+        let state = self.load(Ordering::Relaxed);
+        if !state.is_uncontended() || !self.take(state, state.lock(joining)) {
+            self.lock_slow(joining);
         }
         Guard { lock: self, uncounted: 0, _thread: PhantomData }
     }
 
+    /// Reads the word. The caller is the place that the models name.
     #[inline]
-    fn take(&self, word: u32, more: u32) -> bool {
-        self.word.compare_exchange(word, word + more, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    #[track_caller]
+    fn load(&self, order: Ordering) -> State {
+        State(self.word.load(order))
+    }
+
+    #[inline]
+    fn take(&self, old: State, new: State) -> bool {
+        self.word.compare_exchange(old.0, new.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
     #[cold]
-    fn lock_slow(&self, more: u32) {
-        let mut others_may_sleep = 0;
+    fn lock_slow(&self, joining: u32) {
+        let mut others_may_sleep = false;
         let mut spins = 0;
         loop {
-            let word = self.word.load(Ordering::Relaxed);
-            if word & LOCKED == 0 {
-                if self.take(word, (LOCKED | others_may_sleep & !word) + more) {
+            let state = self.load(Ordering::Relaxed);
+            if !state.is_locked() {
+                let locked = state.lock(joining);
+                if self.take(state, if others_may_sleep { locked.add_sleepers() } else { locked }) {
                     return;
                 }
-            } else if word & SLEEPERS == 0 && spins != SPINS {
+            } else if !state.has_sleepers() && spins != SPINS {
                 spins += 1;
                 shim::pause();
-            } else if word & SLEEPERS != 0 || self.take(word, SLEEPERS) {
+            } else if state.has_sleepers() || self.take(state, state.add_sleepers()) {
                 // The wait may return for other reasons than an unlock: the count may have changed.
-                futex::wait(&self.word, word | SLEEPERS, None);
-                others_may_sleep = SLEEPERS;
+                futex::wait(&self.word, state.add_sleepers().0, None);
+                others_may_sleep = true;
                 spins = 0;
             }
         }
@@ -151,18 +214,15 @@ impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         let word = &self.lock.word;
-        let mut now = word.load(Ordering::Relaxed);
+        let mut state = self.lock.load(Ordering::Relaxed);
         // While the lock is held, other threads change only SLEEPERS in the word, and only once. So this loop tries at
         // most twice.
-        while let Err(new) = word.compare_exchange(
-            now,
-            (now & !SLEEPERS) - LOCKED - self.uncounted * ONE,
-            Ordering::Release,
-            Ordering::Relaxed,
-        ) {
-            now = new;
+        while let Err(now) =
+            word.compare_exchange(state.0, state.unlock(self.uncounted).0, Ordering::Release, Ordering::Relaxed)
+        {
+            state = State(now);
         }
-        if now & SLEEPERS != 0 {
+        if state.has_sleepers() {
             wake(word);
         }
     }
@@ -173,12 +233,42 @@ fn wake(word: *const AtomicU32) {
     futex::wake(word, 1);
 }
 
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use super::*;
+
+    fn fields(state: State) -> (bool, bool, u32) {
+        assert_eq!(state.is_uncontended(), !state.is_locked() && !state.has_sleepers());
+        (state.is_locked(), state.has_sleepers(), state.count())
+    }
+
+    #[test]
+    fn each_transition_changes_its_own_fields() {
+        let most = u32::MAX / WAITER;
+        assert_eq!(fields(State::UNLOCKED), (false, false, 0));
+        for count in [0, 1, most - 1] {
+            let free = State::UNLOCKED.lock(count).unlock(0);
+            assert_eq!(fields(free), (false, false, count));
+            for joining in [0, 1] {
+                let locked = free.lock(joining);
+                assert_eq!(fields(locked), (true, false, count + joining));
+                for state in [locked, locked.add_sleepers(), locked.add_sleepers().add_sleepers()] {
+                    assert_eq!(fields(state), (true, state != locked, count + joining));
+                    for leaving in [0, count + joining] {
+                        assert_eq!(fields(state.unlock(leaving)), (false, false, count + joining - leaving));
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[cfg(all(test, sudog_loom))]
 mod model {
     use std::sync::Arc;
 
     use super::super::table::{add, take};
-    use super::{CountedLock, SLEEPERS};
+    use super::CountedLock;
     use crate::shim::model::each_site;
     use crate::shim::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, must_reach, waiting};
     use crate::shim::{AtomicU32, Cell, Ordering};
@@ -207,8 +297,8 @@ mod model {
             enter(&lock);
             others.into_iter().for_each(|other| other.join().unwrap());
             assert_eq!(lock.lock().get(), threads);
-            let word = lock.word.load(Ordering::Relaxed);
-            assert_eq!(word & SLEEPERS, 0, "each unlock would be a system call");
+            let state = lock.load(Ordering::Relaxed);
+            assert!(!state.has_sleepers(), "each unlock would be a system call");
         });
     }
 

@@ -7,12 +7,12 @@
 //!  └──────────────────────────────────────────────┴─────────┴──────┘
 //! ```
 //!
-//! | step | actor | effect |
-//! |---|---|---|
-//! | `NEW` becomes `RUNNING` | the first `do_` | runs its function |
-//! | `waiters += 1`, then takes a permit | a `do_` that finds `RUNNING` | waits |
-//! | the word becomes `DONE`, then each waiter is granted a permit, which no newcomer can take | the first `do_`, when its function has returned or panicked | all waiters go on |
-//! | `waiters -= 1`; or takes its permit, if the word is `DONE` | a waiter whose limit has come | gives up |
+//! | step | actor | transition | effect |
+//! |---|---|---|---|
+//! | a new word becomes `RUNNING` | the first `do_` | `begin` | runs its function |
+//! | `waiters += 1`, then takes a permit | a `do_` that finds `RUNNING` | `add_waiter` | waits |
+//! | the word becomes `DONE`, then each waiter is granted a permit, which no newcomer can take | the first `do_`, when its function has returned or panicked | `finish` | all waiters go on |
+//! | `waiters -= 1`; or takes its permit, if the word is `DONE` | a waiter whose limit has come | `remove_waiter` | gives up |
 //!
 //! In the state `DONE` the count of waiters is 0, and the word does not change any more. So the fast path is one load
 //! and one comparison.
@@ -30,7 +30,7 @@
 
 use std::fmt;
 use std::ptr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
 use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
@@ -39,11 +39,91 @@ use sudog_runtime::{AtomicU32, Instant};
 #[cfg(all(unix, not(sudog_loom)))]
 use crate::context;
 
-const NEW: u32 = 0;
 const DONE: u32 = 1;
 const RUNNING: u32 = 2;
-/// The amount that a single waiter adds to the word.
-const ONE: u32 = 4;
+/// The amount by which a waiter increases the word: the lowest bit of the count.
+const WAITER: u32 = 4;
+
+/// The value of the state word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State(u32);
+
+/// Predicates.
+impl State {
+    /// No function has begun.
+    const NEW: Self = Self(0);
+    /// A function runs, and no caller waits.
+    #[cfg(not(sudog_loom))]
+    const BEGUN: Self = Self(RUNNING);
+    /// The function has ended: the last state.
+    const DONE: Self = Self(DONE);
+
+    #[inline]
+    const fn is_new(self) -> bool {
+        self.0 == Self::NEW.0
+    }
+
+    #[inline]
+    const fn is_done(self) -> bool {
+        self.0 == Self::DONE.0
+    }
+
+    #[inline]
+    const fn waiters(self) -> u32 {
+        self.0 / WAITER
+    }
+}
+
+/// Transitions: from the state that they are called on, to the state that they return.
+impl State {
+    /// The first caller runs its function.
+    #[inline]
+    const fn begin(self) -> Self {
+        Self(self.0 + RUNNING)
+    }
+
+    /// Counts a caller that waits until the function has ended.
+    #[inline]
+    const fn add_waiter(self) -> Self {
+        Self(self.0 + WAITER)
+    }
+
+    /// A waiter gives up, while the function runs.
+    #[inline]
+    const fn remove_waiter(self) -> Self {
+        Self(self.0 - WAITER)
+    }
+}
+
+/// The state word. The caller of a method gives the ordering, and is the place that the models name.
+struct AtomicState(AtomicU32);
+
+impl AtomicState {
+    const_unless_model! {
+        const fn new(state: State) -> Self {
+            Self(AtomicU32::new(state.0))
+        }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn load(&self, order: Ordering) -> State {
+        State(self.0.load(order))
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn compare_exchange_weak(&self, old: State, new: State, ok: Ordering, err: Ordering) -> Result<State, State> {
+        self.0.compare_exchange_weak(old.0, new.0, ok, err).map(State).map_err(State)
+    }
+
+    /// Ends the function, takes all waiters off the count, and returns the state before that.
+    #[inline(always)]
+    #[track_caller]
+    fn finish(&self, order: Ordering) -> State {
+        State(self.0.swap(State::DONE.0, order))
+    }
+}
 
 /// Runs a function once.
 ///
@@ -78,7 +158,7 @@ const ONE: u32 = 4;
 /// assert!(SETUP.is_done());
 /// ```
 pub struct Once {
-    word: AtomicU32,
+    state: AtomicState,
     permits: AtomicU32,
 }
 
@@ -87,7 +167,7 @@ impl Once {
         /// Creates a `Once` that has run no function yet.
         #[must_use]
         pub const fn new() -> Self {
-            Self { word: AtomicU32::new(NEW), permits: AtomicU32::new(0) }
+            Self { state: AtomicState::new(State::NEW), permits: AtomicU32::new(0) }
         }
     }
 
@@ -220,7 +300,7 @@ impl Once {
     #[inline]
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.word.load(Acquire) == DONE
+        self.state.load(Acquire).is_done()
     }
 
     #[cold]
@@ -244,19 +324,17 @@ impl Once {
     /// Returns true if the caller must run its function, and then call [`finish`](Once::finish). Returns false if
     /// another caller's function has ended.
     fn begin_or_wait(&self, limit: &WaitLimit<'_>) -> Result<bool, WaitError> {
-        let mut word = self.word.load(Acquire);
-        loop {
-            let (begins, next) = match word {
-                DONE => return Ok(false),
-                NEW => (true, RUNNING),
-                _ => (false, word + ONE),
-            };
-            match self.word.compare_exchange_weak(word, next, Relaxed, Acquire) {
+        let mut state = self.state.load(Acquire);
+        while !state.is_done() {
+            let begins = state.is_new();
+            let next = if begins { state.begin() } else { state.add_waiter() };
+            match self.state.compare_exchange_weak(state, next, Relaxed, Acquire) {
                 Ok(_) if begins => return Ok(true),
                 Ok(_) => return self.wait_counted("sync.Once.Do", limit).map(|()| false),
-                Err(now) => word = now,
+                Err(now) => state = now,
             }
         }
+        Ok(false)
     }
 
     /// Waits for a permit. The caller has been counted as a waiter.
@@ -272,22 +350,20 @@ impl Once {
     /// false.
     #[cold]
     fn leave(&self) -> bool {
-        let mut word = self.word.load(Relaxed);
-        loop {
-            if word == DONE {
-                semacquire(&self.permits); // the permit is there, or on its way
-                return false;
-            }
-            match self.word.compare_exchange_weak(word, word - ONE, Relaxed, Relaxed) {
+        let mut state = self.state.load(Relaxed);
+        while !state.is_done() {
+            match self.state.compare_exchange_weak(state, state.remove_waiter(), Relaxed, Relaxed) {
                 Ok(_) => return true,
-                Err(now) => word = now,
+                Err(now) => state = now,
             }
         }
+        semacquire(&self.permits); // the permit is there, or on its way
+        false
     }
 
     /// Marks the function as ended, and releases a permit to each waiter. A second call does nothing.
     pub(crate) fn finish(&self) {
-        let waiters = self.word.swap(DONE, Release) / ONE;
+        let waiters = self.state.finish(Release).waiters();
         if waiters > 0 {
             semgrant_many(&self.permits, waiters);
         }
@@ -299,16 +375,16 @@ impl Once {
 impl Once {
     /// Creates a `Once` whose function already runs: the creator must [`finish`](Once::finish) it.
     pub(crate) const fn begun() -> Self {
-        Self { word: AtomicU32::new(RUNNING), permits: AtomicU32::new(0) }
+        Self { state: AtomicState::new(State::BEGUN), permits: AtomicU32::new(0) }
     }
 
     /// Waits until the function, which another caller runs, has ended. The deadlock report names this wait `what`.
     pub(crate) fn wait(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        let mut word = self.word.load(Acquire);
-        while word != DONE {
-            match self.word.compare_exchange_weak(word, word + ONE, Relaxed, Acquire) {
+        let mut state = self.state.load(Acquire);
+        while !state.is_done() {
+            match self.state.compare_exchange_weak(state, state.add_waiter(), Relaxed, Acquire) {
                 Ok(_) => return self.wait_counted(what, limit),
-                Err(now) => word = now,
+                Err(now) => state = now,
             }
         }
         Ok(())
@@ -316,7 +392,7 @@ impl Once {
 
     /// Returns the number of callers that wait at this moment.
     pub(crate) fn waiters(&self) -> usize {
-        (self.word.load(Relaxed) / ONE) as usize
+        self.state.load(Relaxed).waiters() as usize
     }
 }
 
@@ -324,7 +400,7 @@ impl Once {
 #[cfg(sudog_loom)]
 impl Drop for Once {
     fn drop(&mut self) {
-        self.word.with_mut(|_| ());
+        self.state.0.with_mut(|_| ());
         self.permits.with_mut(|permits| assert!(std::thread::panicking() || *permits == 0, "a permit was left behind"));
     }
 }
@@ -337,12 +413,45 @@ impl Default for Once {
 
 impl fmt::Debug for Once {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = self.word.load(Relaxed);
-        let state = match word {
-            NEW => "new",
-            DONE => "done",
-            _ => "running",
+        let state = self.state.load(Relaxed);
+        let name = if state.is_new() {
+            "new"
+        } else if state.is_done() {
+            "done"
+        } else {
+            "running"
         };
-        f.debug_struct("Once").field("state", &format_args!("{state}")).field("waiters", &(word / ONE)).finish()
+        f.debug_struct("Once").field("state", &format_args!("{name}")).field("waiters", &state.waiters()).finish()
+    }
+}
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use super::*;
+
+    fn fields(state: State) -> (bool, bool, u32) {
+        (state.is_new(), state.is_done(), state.waiters())
+    }
+
+    #[test]
+    fn waiters_are_counted_while_the_function_runs() {
+        assert_eq!(fields(State::NEW), (true, false, 0));
+        let running = State::NEW.begin();
+        assert!(running == State::BEGUN);
+        assert_eq!(fields(running), (false, false, 0));
+        let waited_for = running.add_waiter().add_waiter();
+        assert_eq!(fields(waited_for), (false, false, 2));
+        assert_eq!(fields(waited_for.remove_waiter()), (false, false, 1));
+        assert!(waited_for.remove_waiter().remove_waiter() == running);
+    }
+
+    #[test]
+    fn the_end_takes_all_waiters_off() {
+        for running in [State::BEGUN, State::BEGUN.add_waiter(), State(RUNNING + u32::MAX / WAITER * WAITER)] {
+            let word = AtomicState::new(running);
+            assert!(word.finish(Relaxed) == running);
+            assert_eq!(fields(word.load(Relaxed)), (false, true, 0));
+            assert!(word.finish(Relaxed) == State::DONE, "a second call finds no waiter");
+        }
     }
 }

@@ -10,13 +10,14 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
 use std::pin::Pin;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Acquire;
 use std::task::{Context, Poll, ready};
 
 use sudog_runtime::Coop;
 use sudog_runtime::sema::semacquire_async;
 
-use super::{REUSED, WaitGroup, counter};
+use super::WaitGroup;
+use super::state::State;
 
 /// A future that waits until the group has no task: made by [`WaitGroup::wait_async`].
 ///
@@ -79,7 +80,7 @@ impl Future for WaitFuture<'_> {
         match this.stage {
             Stage::Idle => {
                 let state = this.group.state.load(Acquire);
-                if counter(state) == 0 || !this.group.count_waiter(state, 1) {
+                if !state.has_tasks() || !this.group.count_waiter(state, State::add_waiter) {
                     this.stage = Stage::Over;
                     return Poll::Ready(());
                 }
@@ -96,8 +97,7 @@ impl Future for WaitFuture<'_> {
         }
         this.stage = Stage::Over;
         this.permit = None;
-        // Relaxed: the word became 0 before the permit was released.
-        assert!(this.group.state.load(Relaxed) == 0, "{REUSED}");
+        this.group.assert_over();
         Poll::Ready(())
     }
 }

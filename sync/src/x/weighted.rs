@@ -1,44 +1,11 @@
 //! x/sync's weighted semaphore: a word that counts tokens, and a wait list of acquirers that want more tokens than are
-//! free.
-//!
-//! ```text
-//!   63        62                                     0
-//!  ┌─────────┬────────────────────────────────────────┐
-//!  │ WAITERS │ held: tokens that have been acquired   │      the line, under a lock:
-//!  └─────────┴────────────────────────────────────────┘        Waiter ⇄ Waiter ⇄ ... ⇄ Waiter    each on its waiter's stack,
-//!                                                               first                   last      with a counter to wait on
-//! ```
-//!
-//! | step | actor | condition | the word | then |
-//! |---|---|---|---|---|
-//! | take | an acquire | no `WAITERS`; its tokens are free | `held +=` its tokens | |
-//! | give back | a release | no `WAITERS` | `held -=` its tokens | |
-//! | join | an acquire that must wait, for at most `size` tokens, under the lock | | `WAITERS` | a `Waiter` at the end; waits for a permit on its own counter |
-//! | grant | a release, under the lock | `WAITERS` | `held -=` its tokens; while the first in line fits: `held +=` the first's tokens; no `WAITERS` if no waiter is left | unlinks these waiters, sets `granted`; unlocks; gives a permit to each |
-//! | leave | a waiter whose limit has come, under the lock | the waiter is not `granted` | as for a grant | unlinks itself. If the waiter was `granted`: takes its permit, which is there or on its way |
-//!
-//! * While the lock is free, `WAITERS` is set if and only if the line is not empty. The flag is set by a
-//!   compare-exchange, because any take or release may come in between. While the flag is set, only the holder of the
-//!   lock writes the word, by plain stores.
-//! * While `WAITERS` is set, the tokens of the first waiter are not free. So only an acquire that finds no waiters
-//!   takes tokens, and a waiter that leaves from behind the first changes nothing for the other waiters.
-//! * A `Waiter` is freed when the waiter has taken its permit, or has left. So the thread that gives the permit does
-//!   not access the `Waiter` afterwards, and a waiter that has been `granted` must not return before taking that
-//!   permit.
-//!
-//! Orderings. Everything before a release happens before everything after an acquire that gets its tokens: a release
-//! writes the word with Release, a take reads the word with Acquire, and the compare-exchanges in between belong to the
-//! same release sequence. Plain stores break that sequence. So a holder of the lock that stores must come after
-//! everything in the sequence. It does: `WAITERS` was set before, by a holder of the lock, with Acquire. A grant passes
-//! this order on by its permit.
-//!
-//! An acquire that takes the tokens of a release must see a cancel that came before that release (Go's issue 63615).
-//! So an acquire that has its tokens looks for a cancel once more, and gives the tokens back if there is a cancel.
+//! free. `weighted/state.rs` has the protocol.
 //!
 //! Source: `golang.org/x/sync/semaphore` of 2026-02, which has a mutex around each step.
 
 mod held;
 mod line;
+mod state;
 
 use std::fmt;
 use std::ptr;
@@ -47,10 +14,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire, semacquire_limited};
 use sudog_runtime::shim::{Mutex, MutexGuard};
-use sudog_runtime::{AtomicU32, AtomicU64, Instant};
+use sudog_runtime::{AtomicU32, Instant};
 
 pub use held::Held;
 use line::{Granted, Line, Waiter};
+use state::{AtomicState, State};
 
 #[cfg(all(unix, not(sudog_loom)))]
 use crate::context;
@@ -84,13 +52,9 @@ use crate::context;
 /// ```
 pub struct Weighted {
     size: u64,
-    state: AtomicU64,
+    state: AtomicState,
     line: Mutex<Line>,
 }
-
-/// The flag in the word that says that the line is not empty. The flag is larger than any number of tokens, so a word
-/// with this flag has no free tokens.
-const WAITERS: u64 = 1 << 63;
 
 impl Weighted {
     /// The largest number of tokens that a semaphore can have: Go's sizes are of type `int64`.
@@ -106,7 +70,7 @@ impl Weighted {
         #[track_caller]
         pub const fn new(size: u64) -> Self {
             assert!(size <= Self::MAX_SIZE, "semaphore: larger than Weighted::MAX_SIZE");
-            Self { size, state: AtomicU64::new(0), line: Mutex::new(Line::new()) }
+            Self { size, state: AtomicState::new(), line: Mutex::new(Line::new()) }
         }
     }
 
@@ -225,15 +189,15 @@ impl Weighted {
     pub fn release(&self, tokens: u64) {
         let mut state = self.state.load(Relaxed);
         loop {
-            if state & WAITERS != 0 {
+            if state.has_waiters() {
                 if self.release_to_waiters(tokens) {
                     break;
                 }
                 state = self.state.load(Relaxed);
                 continue;
             }
-            let Some(held) = state.checked_sub(tokens) else { released_more_than_held() };
-            match self.state.compare_exchange_weak(state, held, Release, Relaxed) {
+            let Some(left) = state.give_back(tokens) else { released_more_than_held() };
+            match self.state.compare_exchange_weak(state, left, Release, Relaxed) {
                 Ok(_) => break,
                 Err(now) => state = now,
             }
@@ -252,20 +216,13 @@ impl Weighted {
     #[inline]
     fn take(&self, tokens: u64) -> bool {
         let mut state = self.state.load(Relaxed);
-        while self.fits(state, tokens) {
-            match self.state.compare_exchange_weak(state, state + tokens, Acquire, Relaxed) {
+        while state.has_room(tokens, self.size) {
+            match self.state.compare_exchange_weak(state, state.take(tokens), Acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => state = now,
             }
         }
         false
-    }
-
-    /// Returns whether `tokens` tokens are free. False if there are waiters, because `WAITERS` is larger than any
-    /// size.
-    #[inline]
-    fn fits(&self, state: u64, tokens: u64) -> bool {
-        self.size.checked_sub(state).is_some_and(|free| tokens <= free)
     }
 
     /// Keeps the tokens that the caller has taken, unless the limit has been cancelled. The cancel may have come before
@@ -286,9 +243,9 @@ impl Weighted {
         }
         let line = self.line.lock();
         let mut state = self.state.load(Relaxed);
-        while state & WAITERS == 0 {
-            let takes = self.fits(state, tokens);
-            let new = if takes { state + tokens } else { state | WAITERS };
+        while !state.has_waiters() {
+            let takes = state.has_room(tokens, self.size);
+            let new = if takes { state.take(tokens) } else { state.add_waiters() };
             // Acquire: a caller that takes tokens comes after the releases of these tokens. If this step sets
             // `WAITERS`, all plain stores that follow come after the releases, too.
             match self.state.compare_exchange_weak(state, new, Acquire, Relaxed) {
@@ -311,10 +268,10 @@ impl Weighted {
         // Relaxed, as in `leave`: writes under the lock are visible, and if there are waiters, no other thread writes
         // the word now.
         let state = self.state.load(Relaxed);
-        if state & WAITERS == 0 {
+        if !state.has_waiters() {
             return false;
         }
-        let Some(held) = (state & !WAITERS).checked_sub(tokens) else {
+        let Some(held) = state.held().checked_sub(tokens) else {
             drop(line);
             released_more_than_held()
         };
@@ -328,7 +285,7 @@ impl Weighted {
     /// The caller holds the lock, and there were waiters when the caller locked.
     fn grant(&self, line: &mut Line, held: u64) -> Granted {
         let (held, granted) = line.grant(held, self.size);
-        self.state.store(held | if line.is_empty() { 0 } else { WAITERS }, Release);
+        self.state.store(State::after_grant(held, !line.is_empty()), Release);
         granted
     }
 
@@ -370,7 +327,7 @@ impl Weighted {
             return false;
         }
         line.remove(waiter);
-        let granted = self.grant(&mut line, self.state.load(Relaxed) & !WAITERS);
+        let granted = self.grant(&mut line, self.state.load(Relaxed).held());
         drop(line);
         granted.wake();
         sudog_runtime::safepoint();
@@ -403,7 +360,7 @@ fn is_cancelled(limit: &WaitLimit<'_>) -> bool {
 impl fmt::Debug for Weighted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = self.line.lock();
-        let (held, waiters) = (self.state.load(Relaxed) & !WAITERS, line.len());
+        let (held, waiters) = (self.state.load(Relaxed).held(), line.len());
         drop(line);
         let mut all = f.debug_struct("Weighted");
         all.field("size", &self.size).field("held", &held).field("waiters", &waiters).finish()

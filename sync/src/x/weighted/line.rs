@@ -1,4 +1,4 @@
-//! The line of a weighted semaphore: see the top of `weighted.rs`.
+//! The line of a weighted semaphore: see the top of `state.rs`.
 
 use std::ptr::NonNull;
 
