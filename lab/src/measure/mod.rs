@@ -4,6 +4,7 @@ pub mod admissions;
 pub mod growth;
 pub mod log;
 pub mod metrics;
+pub mod mt;
 pub mod ticks;
 pub mod usage;
 pub mod waits;

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::measure::mt::Mt;
 use hdrhistogram::Histogram;
-use rand_mt::Mt;
 
 use crate::measure::ticks::Ticks;
 use crate::targets::lockable::{Access, PerAccess};

@@ -30,9 +30,9 @@ use sudog_runtime::shim;
 use sudog_runtime::shim::system::atomic::{AtomicU32, AtomicU64};
 use sudog_runtime::shim::system::{self, thread};
 
+use crate::measure::mt::Mt;
 use clap::Args;
 use crossbeam_utils::CachePadded;
-use rand_mt::Mt;
 use serde::Serialize;
 
 use crate::measure::metrics::median;
