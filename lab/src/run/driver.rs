@@ -44,7 +44,7 @@ use crate::measure::waits::{Bypasses, WaitHistogram, WaitRecorder, empty_waits_b
 use crate::measure::wakeups::{CallCounter, SleepCounter};
 use crate::run::contenders::{Contenders, Gate};
 use crate::run::sections::CriticalSections;
-use crate::targets::lockable::{Access, Admits, Lockable, LockableJob, PerAccess};
+use crate::targets::lockable::{Access, ByAdmission, Lockable, LockableJob, PerAccess};
 
 /// The work of each contender, and the length of the run.
 #[derive(Clone, Copy, Debug)]
@@ -156,7 +156,7 @@ trait AnyArena: Send + Sync {
     fn work_logged(&self, me: usize, run: &Run, gate: &Gate, log_of_run: &LogOfRun) -> LoggedTally;
 
     /// Returns whether the target lets in one contender at a time, and also lets in the caller of [`Self::shut`].
-    fn can_be_shut(&self, permits: u32) -> bool;
+    fn can_be_shut(&self) -> bool;
 
     /// Enters as contender `me`, runs `inside`, and leaves.
     fn shut(&self, me: usize, inside: &mut dyn FnMut());
@@ -203,13 +203,30 @@ impl LockableJob for Run {
     type Out = Prepared;
 
     fn run<E: Lockable>(self, setup: &E::Setup) -> Prepared {
-        // The section must suit the target: see `CriticalSection::visit`.
-        let arena: Arc<dyn AnyArena> = match E::admits(self.workload.permits) {
-            Admits::One => Arc::new(Arena::<E, Exclusive>::new(setup, &self)),
-            Admits::Readers => Arc::new(Arena::<E, ReadersWriter>::new(setup, &self)),
-            Admits::Several => Arc::new(Arena::<E, Shared>::new(setup, &self)),
-        };
+        let arena = E::choose(self.workload.permits, MakeArena::<E> { setup, run: &self });
         Prepared { run: self, arena }
+    }
+}
+
+/// Makes an arena whose section suits the target: see [`CriticalSection::visit`].
+struct MakeArena<'a, E: Lockable> {
+    setup: &'a E::Setup,
+    run: &'a Run,
+}
+
+impl<E: Lockable> ByAdmission for MakeArena<'_, E> {
+    type Out = Arc<dyn AnyArena>;
+
+    fn one(self) -> Self::Out {
+        Arc::new(Arena::<E, Exclusive>::new(self.setup, self.run))
+    }
+
+    fn readers(self) -> Self::Out {
+        Arc::new(Arena::<E, ReadersWriter>::new(self.setup, self.run))
+    }
+
+    fn several(self) -> Self::Out {
+        Arc::new(Arena::<E, Shared>::new(self.setup, self.run))
     }
 }
 
@@ -232,7 +249,7 @@ impl Prepared {
 /// `start`. The caller does not enter, and `None` is returned, if the target lets in several contenders or does not let
 /// in the caller, or if there is only one contender, which would only learn to sleep.
 fn gather<T>(arena: &dyn AnyArena, gate: &Gate, run: &Run, start: impl FnOnce() -> T) -> Option<T> {
-    if run.threads == 1 || !arena.can_be_shut(run.workload.permits) {
+    if run.threads == 1 || !arena.can_be_shut() {
         gate.open(true);
         return None;
     }
@@ -300,8 +317,8 @@ impl<E: Lockable, R: CriticalSection> Arena<E, R> {
 }
 
 impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
-    fn can_be_shut(&self, permits: u32) -> bool {
-        E::TAKES_OTHERS && E::admits(permits) == Admits::One
+    fn can_be_shut(&self) -> bool {
+        E::TAKES_OTHERS && R::IN_ORDER
     }
 
     fn shut(&self, me: usize, inside: &mut dyn FnMut()) {
@@ -351,7 +368,7 @@ impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
             // nothing inside, and leaves.
             running = !self.stop.load(Ordering::Acquire);
             let wait = if running { recorder.entry(request) } else { recorder.cut_short(request) };
-            // SAFETY: this contender is inside until `leave` below, and `run` has chosen a section that suits this
+            // SAFETY: this contender is inside until `leave` below, and `MakeArena` has chosen a section that suits this
             // target.
             let seq = unsafe { self.section.visit(&mut contender, access, running, cs) };
             // SAFETY: `guard` came from the `enter` above, by the same contender, on this thread: a goroutine does not
@@ -388,7 +405,7 @@ impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
             let entry = ticks();
             // Read the flag inside and nowhere else, as in a run without a log.
             running = !stop.load(Ordering::Relaxed);
-            // SAFETY: this contender is inside until `leave` below, and `run` has chosen a section that suits this
+            // SAFETY: this contender is inside until `leave` below, and `MakeArena` has chosen a section that suits this
             // target.
             let seq = unsafe { section.visit(&mut contender, access, running, cs) };
             let release = ticks();

@@ -6,7 +6,7 @@ use sudog_runtime::shim::system::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use sudog_runtime::G;
 
-use crate::targets::lockable::{Access, Admits, Lockable};
+use crate::targets::lockable::{Access, ByAdmission, Lockable};
 use crate::targets::registry::registry;
 
 registry! {
@@ -27,13 +27,13 @@ registry! {
 /// contender out.
 pub struct TwoRmws(AtomicU64);
 
-// SAFETY: `admits` never returns `Admits::One`, so there is nothing to promise.
+// SAFETY: `choose` never calls `one`, so there is nothing to promise.
 unsafe impl Lockable for TwoRmws {
     type Guard = ();
     type Setup = ();
 
-    fn admits(_: u32) -> Admits {
-        Admits::Several
+    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+        choice.several()
     }
 
     fn new((): &(), _: usize, permits: u32) -> Self {
@@ -76,8 +76,8 @@ unsafe impl Lockable for Handover {
 
     const TAKES_OTHERS: bool = false;
 
-    fn admits(_: u32) -> Admits {
-        Admits::One
+    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+        choice.one()
     }
 
     fn new((): &(), contenders: usize, _: u32) -> Self {

@@ -40,22 +40,27 @@ impl<T> PerAccess<T> {
     }
 }
 
-/// The contenders that may be inside together.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Admits {
-    /// A single contender, whatever its access.
-    One,
-    /// A writer, or any number of readers.
-    Readers,
-    /// Several, whatever their accesses.
-    Several,
+/// A choice by the contenders that may be inside a target together. A target names only the cases that it can be in, so
+/// the code of the other cases is not compiled for that target.
+pub trait ByAdmission {
+    /// The result of the choice.
+    type Out;
+
+    /// A single contender may be inside, whatever its access.
+    fn one(self) -> Self::Out;
+
+    /// A writer may be inside, or any number of readers.
+    fn readers(self) -> Self::Out;
+
+    /// Several contenders may be inside, whatever their accesses.
+    fn several(self) -> Self::Out;
 }
 
 /// A target of a measurement, which contenders enter and leave.
 ///
 /// # Safety
 ///
-/// If [`Lockable::admits`] returns [`Admits::One`], no contender is let in while another is inside; and what a
+/// If [`Lockable::choose`] calls [`ByAdmission::one`], no contender is let in while another is inside; and what a
 /// contender did inside happens before what the next contender does there.
 pub unsafe trait Lockable: Sized + Send + Sync + 'static {
     /// The value that an `enter` hands to its `leave`.
@@ -68,11 +73,11 @@ pub unsafe trait Lockable: Sized + Send + Sync + 'static {
     /// False if the target passes a turn among the contenders' numbers, so that another thread never has the turn.
     const TAKES_OTHERS: bool = true;
 
-    /// Returns which contenders may be inside together, if there are this many permits.
-    fn admits(permits: u32) -> Admits;
+    /// Calls the method of `choice` for the contenders that may be inside together, if there are this many permits.
+    fn choose<C: ByAdmission>(permits: u32, choice: C) -> C::Out;
 
     /// Makes a target for this number of contenders, with this number of permits. A target without permits ignores
-    /// `permits`, and lets in the contenders that [`Lockable::admits`] says.
+    /// `permits`, and lets in the contenders that [`Lockable::choose`] says.
     fn new(setup: &Self::Setup, contenders: usize, permits: u32) -> Self;
 
     /// Goes in, waiting if necessary. `me` is the number of the contender.
@@ -107,8 +112,8 @@ unsafe impl<L: RawLock + 'static> Lockable for Locked<L> {
     /// The function that makes the lock.
     type Setup = dyn Fn() -> L;
 
-    fn admits(_: u32) -> Admits {
-        Admits::One
+    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+        choice.one()
     }
 
     fn new(make: &(dyn Fn() -> L + 'static), _: usize, _: u32) -> Self {
@@ -140,13 +145,13 @@ pub enum RwGuard<R, W> {
     Write(W),
 }
 
-// SAFETY: `admits` never returns `Admits::One`, so there is nothing to promise.
+// SAFETY: `choose` never calls `one`, so there is nothing to promise.
 unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
     type Guard = RwGuard<L::SharedGuard, L::ExclusiveGuard>;
     type Setup = ();
 
-    fn admits(_: u32) -> Admits {
-        Admits::Readers
+    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+        choice.readers()
     }
 
     fn new((): &(), _: usize, _: u32) -> Self {
@@ -177,15 +182,15 @@ unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
 /// A semaphore.
 pub struct Permitted<S>(S);
 
-// SAFETY: `admits` returns `Admits::One` only for one permit. A semaphore with one permit lets in one contender at a
+// SAFETY: `choose` calls `one` only for one permit. A semaphore with one permit lets in one contender at a
 // time, as permits are conserved. All that precedes the release of a permit happens before all that follows the
 // acquire of that permit.
 unsafe impl<S: Semaphore + 'static> Lockable for Permitted<S> {
     type Guard = ();
     type Setup = ();
 
-    fn admits(permits: u32) -> Admits {
-        if permits == 1 { Admits::One } else { Admits::Several }
+    fn choose<C: ByAdmission>(permits: u32, choice: C) -> C::Out {
+        if permits == 1 { choice.one() } else { choice.several() }
     }
 
     fn new((): &(), _: usize, permits: u32) -> Self {

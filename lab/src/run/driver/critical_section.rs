@@ -11,7 +11,7 @@ use std::cell::UnsafeCell;
 use std::hint::black_box;
 use sudog_runtime::shim::system::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use rand_mt::Mt;
+use crate::measure::mt::Mt;
 use sudog_runtime::shim::work;
 
 use super::Workload;
@@ -50,7 +50,7 @@ impl ContenderState {
 
 /// A critical section.
 pub trait CriticalSection: Send + Sync + 'static {
-    /// True if the order of admissions is counted.
+    /// True if the section is for one contender at a time. Then the order of admissions is counted.
     const IN_ORDER: bool;
 
     fn new(workload: &Workload) -> Self;
