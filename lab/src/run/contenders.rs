@@ -67,7 +67,7 @@ pub struct Gate {
 }
 
 /// The function that a contender runs, with the contender's number.
-type Body = dyn Fn(usize, &Gate) + Send + Sync;
+type Body<T = ()> = dyn Fn(usize, &Gate) -> T + Send + Sync;
 
 /// A function that waits for a contender to end.
 type Join<T> = Box<dyn FnOnce() -> thread::Result<T>>;
@@ -116,7 +116,7 @@ impl Contenders {
     /// Fails if `n` contenders cannot be started. The contenders that have started then pass the gate, where
     /// [`Gate::wait`] returns false.
     ///
-    /// This layer only collects typed results: see [`Self::run_all`].
+    /// `body` is called once per contender, so the indirect call is outside all measured times.
     pub fn fan_out<T, R>(
         self,
         n: usize,
@@ -126,23 +126,32 @@ impl Contenders {
     where
         T: Send + 'static,
     {
+        let (mut conduct, mut conducted) = (Some(conduct), None);
+        let mut conduct = |gate: &Gate| conducted = conduct.take().map(|conduct| conduct(gate));
+        let results = self.collect(n, Arc::new(body), &mut conduct)?;
+        Ok((conducted.expect("all contenders have arrived, so `conduct` was called"), results))
+    }
+
+    /// Does the part of [`Self::fan_out`] that needs only the type of the results: this part is not compiled for each
+    /// lock under measurement.
+    fn collect<T: Send + 'static>(
+        self,
+        n: usize,
+        body: Arc<Body<T>>,
+        conduct: &mut dyn FnMut(&Gate),
+    ) -> io::Result<Vec<T>> {
         let results: Arc<[Mutex<Option<T>>]> = (0..n).map(|_| Mutex::new(None)).collect();
         let theirs = Arc::clone(&results);
         let body = move |number: usize, gate: &Gate| {
             let result = body(number, gate);
             *theirs[number].lock().expect("storing a result does not panic") = Some(result);
         };
-        let mut conducted = None;
-        let mut conduct = Some(conduct);
-        let mut conduct = |gate: &Gate| conducted = conduct.take().map(|conduct| conduct(gate));
-        self.run_all(n, Arc::new(body), &mut conduct)?;
+        self.run_all(n, Arc::new(body), conduct)?;
         let result = |slot: &Mutex<Option<T>>| slot.lock().expect("storing a result does not panic").take();
-        let results = results.iter().map(|slot| result(slot).expect("every contender has stored its result")).collect();
-        Ok((conducted.expect("all contenders have arrived, so `conduct` was called"), results))
+        Ok(results.iter().map(|slot| result(slot).expect("every contender has stored its result")).collect())
     }
 
-    /// Does the part of [`Self::fan_out`] that needs no types: this part is compiled once, not once for each lock under
-    /// measurement. `body` is called once per contender, so the indirect call is outside all measured times.
+    /// Does the part of [`Self::fan_out`] that needs no types.
     fn run_all(self, n: usize, body: Arc<Body>, conduct: &mut dyn FnMut(&Gate)) -> io::Result<()> {
         let gate = Arc::new(Gate { contenders: self, open: OnceLock::new(), arrived: AtomicUsize::new(0) });
         let mut contenders = Vec::with_capacity(n);
