@@ -10,6 +10,7 @@
 //! | `output` | tables, units, the HTML report |
 //! | `options` | options that several commands have |
 //! | `bench` | commands that compare, with their options |
+//! | `peers` | commands that measure other libraries, Go, or goroutines: the feature `peers` |
 //! | `study` | commands that study a question each |
 //!
 //! Imports between folders go up this table only: `study` imports `bench`, and nothing imports `study` but the command
@@ -17,28 +18,40 @@
 //! [`RawRwLock`](sudog_sync::RawRwLock)s like ours.
 
 #![allow(missing_docs)] // published nowhere; used by the workspace's tests only
+#![cfg_attr(any(sudog_sim, not(feature = "peers")), allow(dead_code))] // some helpers are for `peers` only
 
+#[cfg(feature = "commands")]
 mod bench;
+#[cfg(feature = "commands")]
 mod cli;
 pub mod conformance;
+#[cfg(feature = "commands")]
 mod measure;
+#[cfg(feature = "commands")]
 mod options;
+#[cfg(feature = "commands")]
 mod output;
+#[cfg(all(feature = "peers", not(sudog_sim)))]
+mod peers;
+#[cfg(feature = "commands")]
 mod run;
+#[cfg(feature = "commands")]
 mod study;
 mod targets;
 
+#[cfg(feature = "commands")]
 pub use self::cli::main;
 
 /// Gives a text to each parser of the laboratory, for the fuzz target `parsers`: to the parser of the command line, word
 /// by word, and to the parsers of the lines that commands read.
 #[doc(hidden)]
-#[cfg(unix)]
+#[cfg(all(unix, feature = "commands"))]
 pub fn parse_anything(text: &str) {
     cli::parse_words(text);
     for line in text.lines() {
         study::trust::parse_line(line);
-        let _ = line.parse::<bench::versus_go::reading::Reading>();
+        #[cfg(all(feature = "peers", not(sudog_sim)))]
+        let _ = line.parse::<peers::versus_go::reading::Reading>();
         let _ = line.parse::<compose::Composition>();
         let _ = line.parse::<compose::LockSpec>();
         let _ = options::duration(line);
@@ -47,10 +60,12 @@ pub fn parse_anything(text: &str) {
 }
 
 /// The names that the command line takes, for the tests of the command line.
+#[cfg(feature = "commands")]
 pub mod names {
-    pub use crate::bench::syncbench::BenchName;
-    #[cfg(unix)]
-    pub use crate::bench::versus_go::benches::Name as VersusGoName;
+    #[cfg(all(feature = "peers", not(sudog_sim)))]
+    pub use crate::peers::syncbench::BenchName;
+    #[cfg(all(unix, feature = "peers", not(sudog_sim)))]
+    pub use crate::peers::versus_go::benches::Name as VersusGoName;
     pub use crate::study::collisions::HashName;
     pub use crate::targets::queues::QueueName;
 }

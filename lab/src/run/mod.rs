@@ -7,5 +7,4 @@ pub mod machine;
 #[cfg(not(sudog_sim))]
 pub mod noise;
 pub mod pinned;
-pub mod rounds;
 pub mod sections;

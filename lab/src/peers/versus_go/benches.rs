@@ -11,9 +11,9 @@ use sudog_sync::GoRwMutex;
 use super::bodies::rest::{CheapHashMap, DefaultMap};
 use super::bodies::round::Round;
 use super::bodies::{chan, context, create, load, pingpong, rest, sema, sync, talkers, x};
-use crate::bench::syncbench::map::mixes;
-use crate::bench::syncbench::{once, rw_mutex};
-use crate::run::rounds::WORK;
+use crate::peers::rounds::WORK;
+use crate::peers::syncbench::map::mixes;
+use crate::peers::syncbench::{once, rw_mutex};
 
 /// A group of benchmarks, which share a mean.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]

@@ -15,7 +15,7 @@ use super::pool::{ItemPool, PoolJob, PoolName, with_pool};
 use super::round::{Round, Timed};
 use super::wait_group::{Group, WaitGroupJob, WaitGroupName, with_wait_group};
 use super::{cond, once, pool, rw_mutex, wait_group};
-use crate::run::rounds::WORK;
+use crate::peers::rounds::WORK;
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 
 /// A family of benchmarks, which share a table.
@@ -209,7 +209,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::bench::syncbench::contestant::Role;
+    use crate::peers::syncbench::contestant::Role;
 
     #[test]
     fn names_are_different_and_are_found() {

@@ -1,13 +1,64 @@
-//! The commands that need goroutines, from outside. No test depends on how fast the machine is.
+//! The commands of the feature `peers`, from outside. No test depends on how fast the machine is.
 
-#![cfg(unix)]
+#![cfg(all(unix, feature = "peers"))]
 
 mod common;
 
 use std::process::{Command, Output};
 
 use common::{has_fields, records, refused, refused_by, stdout};
-use sudog_lab::names::VersusGoName as Name;
+use sudog_lab::names::{BenchName, VersusGoName as Name};
+
+#[test]
+fn syncbench_runs_every_benchmark() {
+    let records = records(&["syncbench", "--threads", "1,2", "--min-time", "0.001", "--runs", "1", "--json"]);
+    let (means, records): (Vec<_>, Vec<_>) =
+        records.into_iter().partition(|record| record["bench"] == "syncbench-mean");
+    let mut expected = Vec::new();
+    for bench in BenchName::all() {
+        for threads in bench.threads(&[1, 2]) {
+            let contestants = bench.contestants.iter();
+            expected.extend(contestants.map(|contestant| (bench.name, threads as u64, contestant.name)));
+        }
+    }
+    let measured: Vec<_> = records
+        .iter()
+        .map(|r| (r["name"].as_str().unwrap(), r["threads"].as_u64().unwrap(), r["contestant"].as_str().unwrap()))
+        .collect();
+    assert_eq!(measured, expected);
+    for record in &records {
+        has_fields(record, &["bench", "family", "role", "runs", "ns", "ns_min", "peer_ratio", "floor_ratio"]);
+        has_fields(record, &["other_cpus"]);
+        assert!(record["ns"].as_f64().unwrap() > 0.0, "{record}");
+        let has_floor = !["map", "cond"].contains(&record["family"].as_str().unwrap());
+        assert_eq!(record["floor_ratio"].is_number(), has_floor, "{record}");
+        let has_peer = record["family"] != "cond" && record["name"] != "WaitGroupUncontended";
+        assert_eq!(record["peer_ratio"].is_number(), has_peer, "{record}");
+    }
+    means.iter().for_each(|mean| has_fields(mean, &["family", "contestant", "threads", "benches", "peer_ratio"]));
+    assert_eq!(means.len(), 2 * (3 + 4), "of three locks, and one each of the others");
+}
+
+#[test]
+fn syncbench_for_people() {
+    let run = ["syncbench", "--benches", "Once,WaitGroupAddDone,Cond2", "--threads", "2", "--min-time", "0.001"];
+    let text = stdout(&[&run[..], &["--runs", "2"]].concat());
+    for start in ["syncbench: ", "Once; floor: ", "WaitGroup; floor: ", "Cond: ", "Once   ", "Cond2  ", "x: ours over"]
+    {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    assert!(text.contains("sudog x  sudog /floor") && text.contains("parking_lot_0_13"), "{text}");
+    assert!(!text.contains("RWMutex") && !text.contains("WaitGroupUncontended"), "{text}");
+}
+
+#[test]
+fn nonsense_to_syncbench_is_refused() {
+    refused(&["syncbench", "--benches", "Once,nope"], "unknown benchmark 'nope'; known: RWMutexUncontended,");
+    refused(&["syncbench", "--threads", "0"], "from 1 to 4096");
+    refused(&["syncbench", "--min-time", "0"], "from 0.001 to 3600");
+    refused(&["syncbench", "--benches", "Once,Once"], "twice");
+    refused(&["syncbench", "--on", "goroutines"], "--on");
+}
 
 #[test]
 fn versus_go_lists_its_benchmarks_without_go() {

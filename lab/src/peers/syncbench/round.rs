@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use crate::peers::rounds::{MAX_N, Portion, Rounds, grown};
 use crate::run::contenders::{Contenders, Gate};
-use crate::run::rounds::{MAX_N, Portion, Rounds, grown};
 
 /// The time that a round took; an error if the threads could not be started.
 pub type Timed = io::Result<Duration>;

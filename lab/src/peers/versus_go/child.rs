@@ -10,8 +10,8 @@ use sudog_runtime::goroutine;
 use super::benches::Name;
 use super::bodies::round;
 use super::reading::Reading;
-use crate::bench::versus_go::ChildArgs;
 use crate::output::failure::Failure;
+use crate::peers::versus_go::ChildArgs;
 #[cfg(not(sudog_sim))]
 use crate::run::noise::noise;
 

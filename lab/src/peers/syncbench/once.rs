@@ -7,7 +7,7 @@ use crossbeam_utils::CachePadded;
 use sudog_sync::Once;
 
 use super::contestant::Role;
-use crate::run::rounds::Rounds;
+use crate::peers::rounds::Rounds;
 use crate::targets::registry::registry;
 
 /// A type that runs a function once.

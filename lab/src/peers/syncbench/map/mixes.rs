@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use super::ConcurrentMap;
-use crate::run::rounds::Rounds;
+use crate::peers::rounds::Rounds;
 
 /// The number of keys in the map, unless a mix says otherwise.
 const SIZE: u64 = 1024;
