@@ -205,7 +205,11 @@ impl Run {
         let one = |permits| CachePadded::new(Benaphore::<W>::with_permits(permits));
         // Give a permit to one thread of each pair, which begins.
         let semaphores = [1, 0].map(|permits| (0..self.pairs).map(|_| one(permits)).collect());
-        let arena = Arc::new(Arena { semaphores, stop: CachePadded::new(AtomicBool::new(false)) });
+        self.with_arena(Arc::new(Arena { semaphores, stop: CachePadded::new(AtomicBool::new(false)) }), begins)
+    }
+
+    /// Makes the run. This part is compiled once, and the loop of a thread for each way to wait.
+    fn with_arena(self, arena: Arc<dyn AnyArena>, begins: u64) -> io::Result<(Duration, Tally, Usage)> {
         let theirs = Arc::clone(&arena);
         let work = move |me, gate: &Gate| theirs.work(me, begins, gate);
         let conduct = |gate: &Gate| {
@@ -213,7 +217,7 @@ impl Run {
             gate.open(true);
             thread::sleep(self.duration);
             let elapsed = system::now().saturating_duration_since(start);
-            arena.stop.store(true, Ordering::Relaxed);
+            arena.stop().store(true, Ordering::Relaxed);
             (counts, elapsed)
         };
         let ((counts, elapsed), tallies) = Contenders::Threads.fan_out(self.threads(), work, conduct)?;
@@ -259,8 +263,20 @@ impl HashJob for Run {
     }
 }
 
-impl<W: TicketWait> Arena<W> {
+/// An [`Arena`] of any way to wait.
+trait AnyArena: Send + Sync {
     /// Runs the loop of a thread of a pair.
+    fn work(&self, me: usize, begins: u64, gate: &Gate) -> Tally;
+
+    /// Returns the flag that ends the run.
+    fn stop(&self) -> &AtomicBool;
+}
+
+impl<W: TicketWait> AnyArena for Arena<W> {
+    fn stop(&self) -> &AtomicBool {
+        &self.stop
+    }
+
     fn work(&self, me: usize, begins: u64, gate: &Gate) -> Tally {
         let [ours, theirs] = [me, me + 1].map(|side| &self.semaphores[side % 2][me / 2]);
         let mut tally = Tally::default();
