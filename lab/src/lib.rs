@@ -1,51 +1,38 @@
 //! A laboratory for locks and semaphores, and for the rest of `sync`: the same benches for all, for throughput and for
 //! fairness.
 //!
-//! | folder | holds |
-//! |---|---|
-//! | `targets` | the objects that are measured, by name: [`locks`], [`rw_locks`], [`semaphores`], locks that are [composed](compose), floors |
-//! | `conformance` | the requirements for every lock, readers-writer lock and semaphore |
-//! | `run` | contenders (threads or goroutines), the measured loops, rounds |
-//! | `measure` | waits, wake-ups, admissions, processors used, metrics |
-//! | `output` | tables, units, the HTML report |
-//! | `options` | options that several commands have |
-//! | `bench` | commands that compare, with their options |
-//! | `peers` | commands that measure other libraries, Go, or goroutines: the feature `peers` |
-//! | `study` | commands that study a question each |
+//! | crate | folder | holds |
+//! |---|---|---|
+//! | `sudog-lab-core` | `targets` | the objects that are measured, by name: locks, readers-writer locks, semaphores, composed locks, floors |
+//! | | `conformance` | the requirements for every lock, readers-writer lock and semaphore |
+//! | | `run` | contenders (threads or goroutines), the measured loops |
+//! | | `measure` | waits, wake-ups, admissions, processors used, metrics |
+//! | | `output` | tables, units, the HTML report |
+//! | | `options` | options that several commands have |
+//! | `sudog-lab` | `bench` | commands that compare, with their options |
+//! | | `peers` | commands that measure other libraries, Go, or goroutines: the feature `peers` |
+//! | | `study` | commands that study a question each |
 //!
 //! Imports between folders go up this table only: `study` imports `bench`, and nothing imports `study` but the command
 //! line (`cli`). The adapters of the peers are [`RawLock`](sudog_sync::RawLock)s and
 //! [`RawRwLock`](sudog_sync::RawRwLock)s like ours.
 
 #![allow(missing_docs)] // published nowhere; used by the workspace's tests only
-#![cfg_attr(any(sudog_sim, not(feature = "peers")), allow(dead_code))] // some helpers are for `peers` only
 
-#[cfg(feature = "commands")]
 mod bench;
-#[cfg(feature = "commands")]
 mod cli;
-pub mod conformance;
-#[cfg(feature = "commands")]
-mod measure;
-#[cfg(feature = "commands")]
-mod options;
-#[cfg(feature = "commands")]
-mod output;
 #[cfg(all(feature = "peers", not(sudog_sim)))]
 mod peers;
-#[cfg(feature = "commands")]
-mod run;
-#[cfg(feature = "commands")]
 mod study;
-mod targets;
 
-#[cfg(feature = "commands")]
+use sudog_lab_core::{compose, measure, options, output, run, targets};
+
 pub use self::cli::main;
 
 /// Gives a text to each parser of the laboratory, for the fuzz target `parsers`: to the parser of the command line, word
 /// by word, and to the parsers of the lines that commands read.
 #[doc(hidden)]
-#[cfg(all(unix, feature = "commands"))]
+#[cfg(unix)]
 pub fn parse_anything(text: &str) {
     cli::parse_words(text);
     for line in text.lines() {
@@ -60,7 +47,6 @@ pub fn parse_anything(text: &str) {
 }
 
 /// The names that the command line takes, for the tests of the command line.
-#[cfg(feature = "commands")]
 pub mod names {
     #[cfg(all(feature = "peers", not(sudog_sim)))]
     pub use crate::peers::syncbench::BenchName;
@@ -69,4 +55,3 @@ pub mod names {
     pub use crate::study::collisions::HashName;
     pub use crate::targets::queues::QueueName;
 }
-pub use self::targets::{compose, locks, rw_locks, semaphores};

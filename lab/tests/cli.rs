@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 
 use common::{folder, has_fields, records, refused, stdout};
 use serde_json::Value;
-use sudog_lab::locks::LockName;
 use sudog_lab::names::HashName;
-use sudog_lab::rw_locks::RwLockName;
-use sudog_lab::semaphores::SemaphoreName;
+use sudog_lab_core::locks::LockName;
+use sudog_lab_core::rw_locks::RwLockName;
+use sudog_lab_core::semaphores::SemaphoreName;
 
 #[test]
 fn list_has_everything() {

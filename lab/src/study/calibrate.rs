@@ -41,9 +41,9 @@ use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
+use crate::run::calibration::{Calibration, MemoryCosts, SystemCosts};
 use crate::run::driver::steps;
 use crate::run::pinned::Pinned;
-use crate::study::calibration::{Calibration, MemoryCosts, SystemCosts};
 
 /// Options of `calibrate`.
 #[derive(Args, Clone, Debug)]

@@ -13,6 +13,7 @@ use super::map::{ConcurrentMap, MapJob, MapName, mixes, with_map};
 use super::once::{OnceJob, OnceName, RunOnce, with_once};
 use super::pool::{ItemPool, PoolJob, PoolName, with_pool};
 use super::round::{Round, Timed};
+use super::rw_mutex::RwRole;
 use super::wait_group::{Group, WaitGroupJob, WaitGroupName, with_wait_group};
 use super::{cond, once, pool, rw_mutex, wait_group};
 use crate::peers::rounds::WORK;

@@ -10,10 +10,14 @@ use super::round::{Round, Timed};
 use crate::peers::rounds::{Rounds, steps};
 use crate::targets::rw_locks::RwLockName;
 
-impl RwLockName {
+/// The role of a readers-writer lock.
+pub trait RwRole {
     /// Returns the role in the comparison.
-    #[must_use]
-    pub const fn role(self) -> Role {
+    fn role(self) -> Role;
+}
+
+impl RwRole for RwLockName {
+    fn role(self) -> Role {
         match self {
             Self::Mutex => Role::Floor,
             _ if self.is_peer() => Role::Peer,

@@ -23,10 +23,10 @@ use self::go::{Go, Program};
 use self::records::{QuantityRecord, means, records, table};
 
 use crate::measure::usage::Counts;
-use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
+use crate::output::{Output, RUSTC};
 
 const MILLION: usize = 1_000_000;
 const MAX_COUNT: usize = 100_000_000;
@@ -177,7 +177,7 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
         go: &go.version,
         os: OS,
         arch: ARCH,
-        rustc: env!("SUDOG_LAB_RUSTC"),
+        rustc: RUSTC,
         runs: args.runs,
         min_time: args.extent.min_time.as_secs_f64(),
         count: args.extent.count,

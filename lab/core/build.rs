@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::{env, fs};
 
-const LOCK_FILE: &str = "../Cargo.lock";
+const LOCK_FILE: &str = "../../Cargo.lock";
 
 fn main() {
     println!("cargo:rerun-if-changed={LOCK_FILE}");

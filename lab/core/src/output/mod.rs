@@ -12,6 +12,9 @@ use serde::Serialize;
 
 use crate::output::failure::Failure;
 
+/// The compiler that the laboratory was built with.
+pub const RUSTC: &str = env!("SUDOG_LAB_RUSTC");
+
 /// The standard output, for text or for JSON lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {

@@ -1,5 +1,7 @@
 //! The machinery of runs: the contenders, and the loops that they execute.
 
+#[cfg(any(target_os = "linux", sudog_sim))]
+pub mod calibration;
 pub mod contenders;
 pub mod driver;
 #[cfg(sudog_sim)]

@@ -8,6 +8,8 @@ use std::thread;
 #[cfg(not(sudog_sim))]
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::output::RUSTC;
+
 /// Returns a name for the machine on which the figures were taken, for a title.
 pub fn place() -> String {
     #[cfg(sudog_sim)]
@@ -26,7 +28,7 @@ pub fn facts(on: &dyn Display) -> Vec<(&'static str, String)> {
         ("processor", cpu_model().unwrap_or_else(unknown)),
         ("processors", processors()),
         ("system", kernel().unwrap_or_else(|| std::env::consts::OS.to_owned())),
-        ("compiler", env!("SUDOG_LAB_RUSTC").to_owned()),
+        ("compiler", RUSTC.to_owned()),
         ("parking_lot", env!("SUDOG_LAB_PARKING_LOT").to_owned()),
         ("std", "the compiler's".to_owned()),
         ("pthread", c_library()),
@@ -41,7 +43,7 @@ pub fn facts(on: &dyn Display) -> Vec<(&'static str, String)> {
         ("command", command()),
         ("on", on.to_string()),
         ("processors", place()),
-        ("compiler", env!("SUDOG_LAB_RUSTC").to_owned()),
+        ("compiler", RUSTC.to_owned()),
         ("sudog", env!("CARGO_PKG_VERSION").to_owned()),
     ]
 }

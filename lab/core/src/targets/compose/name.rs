@@ -164,7 +164,7 @@ const MAX_LANES: u32 = 1024;
 /// The largest limit of a platoon, and of all lanes together.
 const MAX_LIMIT: u32 = 1 << 20;
 /// The largest limit of a window.
-pub(crate) const MAX_WINDOW: u32 = 31;
+pub const MAX_WINDOW: u32 = 31;
 
 const DEALINGS: [(&str, LaneChoice); 3] =
     [("in-turn", LaneChoice::InTurn), ("by-thread", LaneChoice::ByThread), ("at-random", LaneChoice::AtRandom)];
@@ -287,7 +287,7 @@ fn number(field: Field, value: &str, most: u32) -> Result<u32, String> {
 }
 
 /// Parses the name of a semaphore that a capacitor can have.
-pub(crate) fn sema(value: &str) -> Result<SemaphoreName, String> {
+pub fn sema(value: &str) -> Result<SemaphoreName, String> {
     let sema: SemaphoreName = value.parse()?;
     if AnyCapacitor::can_have(sema) {
         return Ok(sema);

@@ -57,7 +57,6 @@ table! {
 
 /// Returns the bucket of an address, as in Go.
 #[must_use]
-#[cfg(test)]
 pub const fn bucket(addr: usize) -> usize {
     (addr >> 3) % BUCKETS
 }

@@ -181,7 +181,7 @@ pub fn serving_in_order() -> impl Iterator<Item = SemaphoreName> {
     SemaphoreName::ALL.iter().copied().filter(|&sema| AnyCapacitor::can_have(sema))
 }
 
-#[cfg(all(test, feature = "commands"))]
+#[cfg(all(test, feature = "run"))]
 mod tests {
     use std::time::Duration;
 

@@ -45,6 +45,7 @@ use crate::measure::wakeups::{CallCounter, SleepCounter};
 use crate::run::contenders::{Contenders, Gate};
 use crate::run::sections::CriticalSections;
 use crate::targets::lockable::{Access, ByAdmission, Lockable, LockableJob, PerAccess};
+use crate::targets::target::Target;
 
 /// The work of each contender, and the length of the run.
 #[derive(Clone, Copy, Debug)]
@@ -205,6 +206,15 @@ impl LockableJob for Run {
     fn run<E: Lockable>(self, setup: &E::Setup) -> Prepared {
         let arena = E::choose(self.workload.permits, MakeArena::<E> { setup, run: &self });
         Prepared { run: self, arena }
+    }
+}
+
+impl Run {
+    /// Makes the arena of this run on a target. This function is not generic, so the measured loops are compiled once,
+    /// in this crate.
+    #[must_use]
+    pub fn prepare(self, target: Target) -> Prepared {
+        target.with(self)
     }
 }
 
@@ -437,7 +447,6 @@ mod tests {
     use crate::targets::locks::LockName;
     use crate::targets::rw_locks::RwLockName;
     use crate::targets::semaphores::SemaphoreName;
-    use crate::targets::target::Target;
 
     const WORKLOAD: Workload = Workload {
         duration: Duration::from_millis(20),

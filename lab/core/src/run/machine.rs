@@ -12,7 +12,7 @@ use sudog_sim::{Machine, PRESETS, Preset};
 use crate::options::duration;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::study::calibration::Calibration;
+use crate::run::calibration::Calibration;
 
 /// The simulated machine, and the settings with which it starts.
 #[derive(Args, Clone, Debug)]

@@ -3,6 +3,7 @@
 
 /// Makes an enum of names, and the function that runs a job, which is generic over the backend, on the backend of a
 /// name. So every benchmark is written once and compiled for each backend.
+#[macro_export]
 macro_rules! registry {
     (
         $(#[$name_doc:meta])*
@@ -70,4 +71,4 @@ macro_rules! registry {
     };
 }
 
-pub(crate) use registry;
+pub use registry;
