@@ -32,8 +32,7 @@ use crossbeam_utils::CachePadded;
 use serde::Serialize;
 use sudog_locks::waiting_array::Benaphore;
 use sudog_locks::waiting_array::{
-    BucketWait, ChainWait, ChannelWait, LocationWait, MixedHash, OrbitHash, PairedHash, PlainHash, TicketHash,
-    TicketWait,
+    BucketWait, ChainWait, ChannelWait, LocationWait, MixedHash, PairedHash, PlainHash, TicketHash, TicketWait,
 };
 
 use self::counting::{AtOnce, Counting, waits_begun};
@@ -84,12 +83,9 @@ registry! {
 
     Plain64 = "plain-64": PlainHash<64>, "the address as it is; 64 buckets";
     Mixed64 = "mixed-64": MixedHash<64>, "the address mixed; 64 buckets";
-    Paired64 = "paired-64": PairedHash<64>, "mixed, two tickets to a bucket; 64 buckets";
-    Orbits64 = "orbits-64": OrbitHash<64>, "mixed, page by page; 64 buckets";
     Plain2048 = "plain-2048": PlainHash<2048>, "the address as it is; 2048 buckets";
     Mixed2048 = "mixed-2048": MixedHash<2048>, "the address mixed; 2048 buckets";
     Paired2048 = "paired-2048": PairedHash<2048>, "mixed, two tickets to a bucket; 2048 buckets";
-    Orbits2048 = "orbits-2048": OrbitHash<2048>, "mixed, page by page; 2048 buckets";
 }
 
 /// A way to wait, for any hash.
