@@ -8,5 +8,6 @@ pub mod driver;
 pub mod machine;
 #[cfg(not(sudog_sim))]
 pub mod noise;
+pub mod pairs;
 pub mod pinned;
 pub mod sections;
