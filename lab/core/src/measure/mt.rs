@@ -1,7 +1,7 @@
 //! The Mersenne Twister MT19937, whose step is the unit of work in MutexBench and semabench.
 //!
 //! The outputs are those of the crate `rand_mt`. There the computation of the next 624 words is inlined into each
-//! caller: into each measured loop, where it was most of the code and of the time to compile it.
+//! caller: into each measured loop, where that computation was half of the code.
 
 /// The number of words of the state.
 const WORDS: usize = 624;

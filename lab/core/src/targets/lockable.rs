@@ -158,7 +158,7 @@ unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
         Self(L::new())
     }
 
-    #[inline(always)] // otherwise the sharded lock, the longest, is called
+    #[inline(always)] // otherwise `enter` of the sharded lock, the longest, is a call
     fn enter(&self, _: usize, access: Access) -> Self::Guard {
         match access {
             Access::Read => RwGuard::Read(self.0.rlock()),
