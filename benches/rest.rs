@@ -1,4 +1,4 @@
-//! Go's benchmarks that `cargo lab syncbench` lacks: functions that run once, `atomic.Value`, the weighted semaphore,
+//! Go's benchmarks that `cargo lab-peers syncbench` lacks: functions that run once, `atomic.Value`, the weighted semaphore,
 //! and the reads of a map of other sizes.
 //!
 //! `cargo bench --bench rest`. Source: `sync/oncefunc_test.go`, `sync/atomic/value_test.go`,

@@ -10,13 +10,11 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use clap::{Parser, Subcommand};
 
-use crate::bench::{chanbench, compare, list, mutexbench, rwbench, semabench, semtable, syncbench, uncontended};
-#[cfg(unix)]
-use crate::bench::{goroutines, versus_go};
-#[cfg(all(target_os = "linux", not(sudog_sim)))]
-use crate::bench::{netbench, tail};
+use crate::bench::{compare, list, mutexbench, rwbench, semabench, semtable, uncontended};
 use crate::output::Output;
 use crate::output::failure::Failure;
+#[cfg(all(feature = "peers", not(sudog_sim)))]
+use crate::peers;
 #[cfg(not(sudog_sim))]
 use crate::run::noise::{self, Measured, Noise};
 #[cfg(any(target_os = "linux", sudog_sim))]
@@ -25,9 +23,15 @@ use crate::study::calibrate;
 use crate::study::collapse;
 use crate::study::{bypass, capacitor, collide, collisions, figures, gates, history, stages, starvation, trust};
 
+/// Where the commands of the feature `peers` are.
+#[cfg(not(feature = "peers"))]
+const ELSEWHERE: &str = "Commands that measure other libraries, Go and goroutines are in 'cargo lab-peers': syncbench, chanbench, goroutines, \
+     versus-go, netbench, tail.";
+
 /// Compares locks and semaphores for throughput and for fairness. Without a command: compare.
 #[derive(Parser, Debug)]
 #[command(name = "sudog-lab", version)]
+#[cfg_attr(not(feature = "peers"), command(after_help = ELSEWHERE))]
 pub struct Cli {
     /// JSON lines on the standard output, and nothing else
     #[arg(long, global = true)]
@@ -83,10 +87,6 @@ pub enum Command {
     Figures(figures::FiguresArgs),
     /// Overtakings of waiters, counted by tickets, and whether they are within the bound
     Bypass(bypass::BypassArgs),
-    /// Go's benchmarks of sync beside the best Rust peers: nanoseconds an operation
-    Syncbench(syncbench::SyncbenchArgs),
-    /// Channels beside crossbeam, flume, kanal, std, tokio and async-channel: throughput and fairness
-    Chanbench(chanbench::ChanbenchArgs),
     /// MutexBench over the eight stages of the Go mutex: the gain of each stage
     Stages(stages::StagesArgs),
     /// Two stories of the Go mutex, with the mutex's policies of that time: the hog, and the collapse
@@ -95,30 +95,6 @@ pub enum Command {
     Semtable(semtable::SemtableArgs),
     /// Starvation mode, seen: which contenders wait, which overtake, when the mutex is handed over
     Starvation(starvation::StarvationArgs),
-    /// Goroutines: spawn, switch, ping-pong, daisy chain, fork-join, a million of them
-    #[cfg(unix)]
-    Goroutines(goroutines::GoroutinesArgs),
-    /// Go's own benchmarks on Go and here, alternately. Needs Go
-    #[cfg(unix)]
-    VersusGo(versus_go::VersusGoArgs),
-    /// A benchmark of versus-go in this process, which that command starts
-    #[cfg(unix)]
-    #[command(hide = true)]
-    VersusGoChild(versus_go::ChildArgs),
-    /// Servers of TCP echoes: sudog, tokio, Go. Round trips, processor time, memory
-    #[cfg(all(target_os = "linux", not(sudog_sim)))]
-    Netbench(netbench::NetbenchArgs),
-    /// A server of netbench, which that command starts
-    #[cfg(all(target_os = "linux", not(sudog_sim)))]
-    #[command(hide = true)]
-    NetbenchChild(netbench::ChildArgs),
-    /// Lateness of sleepers, and times of light requests, beside goroutines that compute: sudog, tokio, Go
-    #[cfg(all(target_os = "linux", not(sudog_sim)))]
-    Tail(tail::TailArgs),
-    /// A side of tail, which that command starts
-    #[cfg(all(target_os = "linux", not(sudog_sim)))]
-    #[command(hide = true)]
-    TailChild(tail::ChildArgs),
     /// The library's code under thousands of schedules, by seed
     #[cfg(sudog_sim)]
     Explore(crate::study::explore::ExploreArgs),
@@ -132,6 +108,10 @@ pub enum Command {
     Trust(trust::TrustArgs),
     /// The locks and semaphores, and their properties
     List,
+    /// A command of the feature `peers`.
+    #[cfg(all(feature = "peers", not(sudog_sim)))]
+    #[command(flatten)]
+    Peers(peers::Command),
     /// A busy loop of '--beside', which that option starts
     #[cfg(not(sudog_sim))]
     #[command(hide = true)]
@@ -150,7 +130,12 @@ impl Cli {
             // Join the lines before the blank line.
             let text = error.render().to_string();
             let lines: Vec<_> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
-            Failure::Usage(lines.join(" ").trim_start_matches("error: ").to_owned())
+            let why = lines.join(" ").trim_start_matches("error: ").to_owned();
+            #[cfg(not(feature = "peers"))]
+            if error.kind() == clap::error::ErrorKind::InvalidSubcommand {
+                return Failure::Usage(format!("{why}. {ELSEWHERE}"));
+            }
+            Failure::Usage(why)
         })?;
         let reports = matches!(
             &cli.command,
@@ -182,7 +167,7 @@ pub fn main() -> ExitCode {
     let result = Cli::from_env().and_then(|cli| match &cli.command {
         Some(Command::Explore(_)) => cli.machine.refused().and_then(|()| dispatch(&cli)), // makes machines itself
         Some(Command::Trust(_)) => dispatch(&cli),                                        // reads files
-        None | Some(Command::Compare(_) | Command::Syncbench(_) | Command::Chanbench(_) | Command::VersusGo(_)) => {
+        None | Some(Command::Compare(_)) => {
             Err(Failure::Usage("this command compares with code that runs on real machines only".into()))
         }
         command => {
@@ -207,14 +192,8 @@ impl Command {
     #[cfg(not(sudog_sim))]
     fn measured(&self) -> Measured {
         match self {
-            #[cfg(unix)]
-            Self::Goroutines(_) | Self::VersusGo(_) => Measured::InChildren,
-            #[cfg(unix)]
-            Self::VersusGoChild(_) => Measured::IsChild,
-            #[cfg(target_os = "linux")]
-            Self::Netbench(_) | Self::Tail(_) => Measured::InChildren,
-            #[cfg(target_os = "linux")]
-            Self::NetbenchChild(_) | Self::TailChild(_) => Measured::IsChild,
+            #[cfg(feature = "peers")]
+            Self::Peers(command) => command.measured(),
             _ => Measured::Here,
         }
     }
@@ -262,24 +241,10 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Capacitor(args)) => capacitor::run(args, report, output),
         Some(Command::Figures(args)) => figures::run(args, report, output),
         Some(Command::Bypass(args)) => bypass::run(args, output),
-        Some(Command::Syncbench(args)) => syncbench::run(args, output),
-        Some(Command::Chanbench(args)) => chanbench::run(args, output),
         Some(Command::Semtable(args)) => semtable::run(args, report, output),
         Some(Command::Starvation(args)) => starvation::run(args, report, output),
-        #[cfg(unix)]
-        Some(Command::Goroutines(args)) => goroutines::run(args, output),
-        #[cfg(unix)]
-        Some(Command::VersusGo(args)) => versus_go::run(args, output),
-        #[cfg(unix)]
-        Some(Command::VersusGoChild(args)) => versus_go::child::be(args),
-        #[cfg(all(target_os = "linux", not(sudog_sim)))]
-        Some(Command::Netbench(args)) => netbench::run(args, output),
-        #[cfg(all(target_os = "linux", not(sudog_sim)))]
-        Some(Command::NetbenchChild(args)) => netbench::serve(args),
-        #[cfg(all(target_os = "linux", not(sudog_sim)))]
-        Some(Command::Tail(args)) => tail::run(args, output),
-        #[cfg(all(target_os = "linux", not(sudog_sim)))]
-        Some(Command::TailChild(args)) => tail::be(args),
+        #[cfg(all(feature = "peers", not(sudog_sim)))]
+        Some(Command::Peers(command)) => command.run(output),
         Some(Command::Stages(args)) => stages::run(args, output),
         Some(Command::History(args)) => history::run(args, output),
         #[cfg(sudog_sim)]

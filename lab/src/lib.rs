@@ -1,16 +1,17 @@
 //! A laboratory for locks and semaphores, and for the rest of `sync`: the same benches for all, for throughput and for
 //! fairness.
 //!
-//! | folder | holds |
-//! |---|---|
-//! | `targets` | the objects that are measured, by name: [`locks`], [`rw_locks`], [`semaphores`], locks that are [composed](compose), floors |
-//! | `conformance` | the requirements for every lock, readers-writer lock and semaphore |
-//! | `run` | contenders (threads or goroutines), the measured loops, rounds |
-//! | `measure` | waits, wake-ups, admissions, processors used, metrics |
-//! | `output` | tables, units, the HTML report |
-//! | `options` | options that several commands have |
-//! | `bench` | commands that compare, with their options |
-//! | `study` | commands that study a question each |
+//! | crate | folder | holds |
+//! |---|---|---|
+//! | `sudog-lab-core` | `targets` | the objects that are measured, by name: locks, readers-writer locks, semaphores, composed locks, floors |
+//! | | `conformance` | the requirements for every lock, readers-writer lock and semaphore |
+//! | | `run` | contenders (threads or goroutines), the measured loops |
+//! | | `measure` | waits, wake-ups, admissions, processors used, metrics |
+//! | | `output` | tables, units, the HTML report |
+//! | | `options` | options that several commands have |
+//! | `sudog-lab` | `bench` | commands that compare, with their options |
+//! | | `peers` | commands that measure other libraries, Go, or goroutines: the feature `peers` |
+//! | | `study` | commands that study a question each |
 //!
 //! Imports between folders go up this table only: `study` imports `bench`, and nothing imports `study` but the command
 //! line (`cli`). The adapters of the peers are [`RawLock`](sudog_sync::RawLock)s and
@@ -20,13 +21,11 @@
 
 mod bench;
 mod cli;
-pub mod conformance;
-mod measure;
-mod options;
-mod output;
-mod run;
+#[cfg(all(feature = "peers", not(sudog_sim)))]
+mod peers;
 mod study;
-mod targets;
+
+use sudog_lab_core::{compose, measure, options, output, run, targets};
 
 pub use self::cli::main;
 
@@ -38,7 +37,8 @@ pub fn parse_anything(text: &str) {
     cli::parse_words(text);
     for line in text.lines() {
         study::trust::parse_line(line);
-        let _ = line.parse::<bench::versus_go::reading::Reading>();
+        #[cfg(all(feature = "peers", not(sudog_sim)))]
+        let _ = line.parse::<peers::versus_go::reading::Reading>();
         let _ = line.parse::<compose::Composition>();
         let _ = line.parse::<compose::LockSpec>();
         let _ = options::duration(line);
@@ -48,10 +48,10 @@ pub fn parse_anything(text: &str) {
 
 /// The names that the command line takes, for the tests of the command line.
 pub mod names {
-    pub use crate::bench::syncbench::BenchName;
-    #[cfg(unix)]
-    pub use crate::bench::versus_go::benches::Name as VersusGoName;
+    #[cfg(all(feature = "peers", not(sudog_sim)))]
+    pub use crate::peers::syncbench::BenchName;
+    #[cfg(all(unix, feature = "peers", not(sudog_sim)))]
+    pub use crate::peers::versus_go::benches::Name as VersusGoName;
     pub use crate::study::collisions::HashName;
     pub use crate::targets::queues::QueueName;
 }
-pub use self::targets::{compose, locks, rw_locks, semaphores};

@@ -7,11 +7,10 @@ use std::process::{Command, Stdio};
 
 use common::{folder, has_fields, records, refused, stdout};
 use serde_json::Value;
-use sudog_lab::locks::LockName;
-use sudog_lab::names::BenchName;
 use sudog_lab::names::HashName;
-use sudog_lab::rw_locks::RwLockName;
-use sudog_lab::semaphores::SemaphoreName;
+use sudog_lab_core::locks::LockName;
+use sudog_lab_core::rw_locks::RwLockName;
+use sudog_lab_core::semaphores::SemaphoreName;
 
 #[test]
 fn list_has_everything() {
@@ -381,48 +380,6 @@ fn bypass_is_within_what_is_promised() {
     refused(&["bypass", "--acquisitions", "10000001"], "from 1 to 10000000");
     refused(&["bypass", "--stall", "perhaps"], "'on' or 'off'");
     refused(&["bypass", "--report", "x"], "write a report");
-}
-
-#[test]
-fn syncbench_runs_every_benchmark() {
-    let records = records(&["syncbench", "--threads", "1,2", "--min-time", "0.001", "--runs", "1", "--json"]);
-    let (means, records): (Vec<_>, Vec<_>) =
-        records.into_iter().partition(|record| record["bench"] == "syncbench-mean");
-    let mut expected = Vec::new();
-    for bench in BenchName::all() {
-        for threads in bench.threads(&[1, 2]) {
-            let contestants = bench.contestants.iter();
-            expected.extend(contestants.map(|contestant| (bench.name, threads as u64, contestant.name)));
-        }
-    }
-    let measured: Vec<_> = records
-        .iter()
-        .map(|r| (r["name"].as_str().unwrap(), r["threads"].as_u64().unwrap(), r["contestant"].as_str().unwrap()))
-        .collect();
-    assert_eq!(measured, expected);
-    for record in &records {
-        has_fields(record, &["bench", "family", "role", "runs", "ns", "ns_min", "peer_ratio", "floor_ratio"]);
-        has_fields(record, &["other_cpus"]);
-        assert!(record["ns"].as_f64().unwrap() > 0.0, "{record}");
-        let has_floor = !["map", "cond"].contains(&record["family"].as_str().unwrap());
-        assert_eq!(record["floor_ratio"].is_number(), has_floor, "{record}");
-        let has_peer = record["family"] != "cond" && record["name"] != "WaitGroupUncontended";
-        assert_eq!(record["peer_ratio"].is_number(), has_peer, "{record}");
-    }
-    means.iter().for_each(|mean| has_fields(mean, &["family", "contestant", "threads", "benches", "peer_ratio"]));
-    assert_eq!(means.len(), 2 * (3 + 4), "of three locks, and one each of the others");
-}
-
-#[test]
-fn syncbench_for_people() {
-    let run = ["syncbench", "--benches", "Once,WaitGroupAddDone,Cond2", "--threads", "2", "--min-time", "0.001"];
-    let text = stdout(&[&run[..], &["--runs", "2"]].concat());
-    for start in ["syncbench: ", "Once; floor: ", "WaitGroup; floor: ", "Cond: ", "Once   ", "Cond2  ", "x: ours over"]
-    {
-        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
-    }
-    assert!(text.contains("sudog x  sudog /floor") && text.contains("parking_lot_0_13"), "{text}");
-    assert!(!text.contains("RWMutex") && !text.contains("WaitGroupUncontended"), "{text}");
 }
 
 #[test]
@@ -837,7 +794,6 @@ fn unknown_names_are_refused_with_the_known_ones() {
     refused(&["mutexbench", "--locks", "go,nope"], "unknown lock 'nope'; known: go, go-1.14");
     refused(&["uncontended", "--locks", ""], "unknown lock");
     refused(&["rwbench", "--locks", "nope"], "unknown readers-writer lock 'nope'; known: go, phase-fair, sharded");
-    refused(&["syncbench", "--benches", "Once,nope"], "unknown benchmark 'nope'; known: RWMutexUncontended,");
     refused(&["semabench", "--semaphores", "twa,nope"], "unknown semaphore 'nope'; known: runtime, parking_lot_core");
     refused(&["collisions", "--hashes", "nope"], "unknown hash 'nope'; known: plain-64, mixed-64");
     refused(
@@ -865,10 +821,6 @@ fn nonsense_is_refused() {
     refused(&["rwbench", "--ungathered"], "readers are let in together");
     refused(&["rwbench", "--writes", "-1"], "--writes");
     refused(&["rwbench", "--writes", "10,10"], "twice");
-    refused(&["syncbench", "--threads", "0"], "from 1 to 4096");
-    refused(&["syncbench", "--min-time", "0"], "from 0.001 to 3600");
-    refused(&["syncbench", "--benches", "Once,Once"], "twice");
-    refused(&["syncbench", "--on", "goroutines"], "--on");
     refused(&["semabench", "--permits", "0"], "--permits");
     refused(&["semabench", "--semaphores", "twa,twa"], "twice");
     refused(&["collisions", "--ns", "2049"], "from 1 to 2048");

@@ -275,8 +275,8 @@ impl Plan {
 
     /// Makes a run.
     pub fn make(&self, target: Target, threads: usize, workload: Workload) -> Result<Outcome, Failure> {
-        target
-            .with(Run { on: self.on, threads, workload })
+        Run { on: self.on, threads, workload }
+            .prepare(target)
             .measure()
             .map_err(|error| self.cannot_start(threads, &error))
     }
@@ -308,7 +308,7 @@ impl Plan {
             for &threads in &self.threads {
                 for target in self.targets_for(threads) {
                     let outcome = self.make(target, threads, self.workload)?;
-                    let metrics = self.metrics(threads, self.workload, |run| target.with(run))?;
+                    let metrics = self.metrics(threads, self.workload, |run| run.prepare(target))?;
                     let record = self.record(target, threads, number, outcome, metrics);
                     output.record(&record)?;
                     records.push(record);

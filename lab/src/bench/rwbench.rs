@@ -227,7 +227,7 @@ fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<RwRecord
                 let workload = Workload { writes: share as u32, ..plan.workload };
                 for &target in &plan.targets {
                     let outcome = plan.make(target, threads, workload)?;
-                    let metrics = plan.metrics(threads, workload, |run| target.with(run))?;
+                    let metrics = plan.metrics(threads, workload, |run| run.prepare(target))?;
                     let record = record(plan, target, threads, share, run, outcome, metrics);
                     output.record(&record)?;
                     records.push(record);

@@ -3,11 +3,8 @@
 use crate::options::{List, MAX_RUNS, OnArgs, list, number};
 use crate::targets::compose::LockSpec;
 use clap::Args;
-use std::hint::black_box;
 use std::time::Duration;
-use sudog_runtime::shim::system;
 
-use crossbeam_utils::CachePadded;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -17,8 +14,8 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
+use crate::run::pairs::Pairs;
 use crate::targets::compose::remark_on_price;
-use crate::targets::lockable::{Access, Lockable, LockableJob};
 use crate::targets::locks::LockName;
 use crate::targets::target::Target;
 
@@ -64,37 +61,6 @@ pub struct UncontendedRecord {
     pub ratio: Option<f64>,
 }
 
-/// A job that returns the nanoseconds of a pair, measured for at least the given time.
-pub struct Pairs(pub Duration);
-
-impl LockableJob for Pairs {
-    type Out = f64;
-
-    fn run<E: Lockable>(self, setup: &E::Setup) -> f64 {
-        /// The number of pairs between two readings of the clock: so many that the cost of a reading is lost among
-        /// them.
-        const BATCH: u32 = 10_000;
-
-        let target = CachePadded::new(E::new(setup, 1, 1));
-        // Make the compiler assume that other threads know the target, as they would a target in a static.
-        let target: &E = black_box(&target);
-        let start = system::now();
-        let mut pairs = 0_u64;
-        loop {
-            for _ in 0..BATCH {
-                let guard = target.enter(0, Access::Write);
-                // SAFETY: `guard` comes from `enter` of the same target and contender above, on this thread.
-                unsafe { target.leave(0, guard) };
-            }
-            pairs += u64::from(BATCH);
-            let elapsed = system::now().saturating_duration_since(start);
-            if elapsed >= self.0 {
-                return elapsed.as_nanos() as f64 / pairs as f64;
-            }
-        }
-    }
-}
-
 /// Measures the targets, taking turns. The ratios are to the fastest of `references`.
 pub fn measure(
     on: Contenders,
@@ -107,7 +73,7 @@ pub fn measure(
     let mut times = vec![Vec::with_capacity(rounds); targets.len()];
     for _ in 0..rounds {
         for (&target, times) in targets.iter().zip(&mut times) {
-            times.push(on.alone(move || target.with(Pairs(ROUND))));
+            times.push(on.alone(move || Pairs(ROUND).on(target)));
             progress.inc(1);
         }
     }

@@ -30,9 +30,9 @@ use sudog_runtime::shim;
 use sudog_runtime::shim::system::atomic::{AtomicU32, AtomicU64};
 use sudog_runtime::shim::system::{self, thread};
 
+use crate::measure::mt::Mt;
 use clap::Args;
 use crossbeam_utils::CachePadded;
-use rand_mt::Mt;
 use serde::Serialize;
 
 use crate::measure::metrics::median;
@@ -41,9 +41,9 @@ use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
+use crate::run::calibration::{Calibration, MemoryCosts, SystemCosts};
 use crate::run::driver::steps;
 use crate::run::pinned::Pinned;
-use crate::study::calibration::{Calibration, MemoryCosts, SystemCosts};
 
 /// Options of `calibrate`.
 #[derive(Args, Clone, Debug)]

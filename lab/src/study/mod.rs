@@ -3,8 +3,6 @@
 pub mod bypass;
 #[cfg(any(target_os = "linux", sudog_sim))]
 pub mod calibrate;
-#[cfg(any(target_os = "linux", sudog_sim))]
-pub mod calibration;
 pub mod capacitor;
 #[cfg(sudog_sim)]
 pub mod collapse;

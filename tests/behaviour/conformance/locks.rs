@@ -1,9 +1,9 @@
 //! The checks of [`RawLock`], for each lock.
 
 use sudog::sync::RawLock;
-use sudog_lab::compose::{StudyJob, StudyName, with_study};
-use sudog_lab::conformance::locks as checks;
-use sudog_lab::locks::{Job, LockName, with_lock};
+use sudog_lab_core::compose::{StudyJob, StudyName, with_study};
+use sudog_lab_core::conformance::locks as checks;
+use sudog_lab_core::locks::{Job, LockName, with_lock};
 
 /// Makes the tests of all checks, for each lock of a registry.
 macro_rules! over_every_lock {

@@ -6,7 +6,7 @@ mod locks;
 mod rw_locks;
 mod semaphores;
 
-use sudog_lab::conformance::Check;
+use sudog_lab_core::conformance::Check;
 
 /// The check that a test runs.
 struct Named {

@@ -1,8 +1,8 @@
 //! The checks of [`RawRwLock`], for each readers-writer lock.
 
 use sudog::sync::RawRwLock;
-use sudog_lab::conformance::rw_locks as checks;
-use sudog_lab::rw_locks::{RwJob, RwLockName, with_rw_lock};
+use sudog_lab_core::conformance::rw_locks as checks;
+use sudog_lab_core::rw_locks::{RwJob, RwLockName, with_rw_lock};
 
 crate::conformance::over_every_backend! {
     with_rw_lock of RwLockName, RwJob over RawRwLock;

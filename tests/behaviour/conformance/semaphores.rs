@@ -1,8 +1,8 @@
 //! The checks of [`Semaphore`], for each semaphore.
 
 use sudog::sync::Semaphore;
-use sudog_lab::conformance::semaphores as checks;
-use sudog_lab::semaphores::{SemaphoreJob, SemaphoreName, with_semaphore};
+use sudog_lab_core::conformance::semaphores as checks;
+use sudog_lab_core::semaphores::{SemaphoreJob, SemaphoreName, with_semaphore};
 
 crate::conformance::over_every_backend! {
     with_semaphore of SemaphoreName, SemaphoreJob over Semaphore;

@@ -400,5 +400,5 @@ fn it_goes_with_any_mutex() {
     let _watchdog = Watchdog::new();
     ping_pong(Mutex::new(0));
     ping_pong(MutexWith::<GoMutex<RuntimeSema, policy::Go>, _>::new(0));
-    ping_pong(MutexWith::<sudog_lab::locks::ParkingLot013<true>, _>::new(0));
+    ping_pong(MutexWith::<sudog_lab_core::locks::ParkingLot013<true>, _>::new(0));
 }

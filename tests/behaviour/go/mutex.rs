@@ -18,7 +18,7 @@ use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
 use sudog::sync::semaphore::FutexSema;
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexWith, Order, RawLock, Semaphore, Wake, lock_api};
-use sudog_lab::conformance::{Scope, scope};
+use sudog_lab_core::conformance::{Scope, scope};
 use support::{Watchdog, eventually, test_command};
 
 /// The policy of Go since 1.9, except that no waiter ever starves.
@@ -841,8 +841,8 @@ fn a_mutex_over_any_lock() {
     count(MutexWith::<GoMutex<ParkingLotSema>, _>::new(0));
     #[cfg(target_os = "linux")]
     count(MutexWith::<GoMutex<FutexSema, policy::Go>, _>::new(0));
-    count(MutexWith::<sudog_lab::locks::StdMutex, _>::new(0));
-    count(MutexWith::<sudog_lab::locks::ParkingLot013<true>, _>::new(0));
+    count(MutexWith::<sudog_lab_core::locks::StdMutex, _>::new(0));
+    count(MutexWith::<sudog_lab_core::locks::ParkingLot013<true>, _>::new(0));
     count(MutexWith::from_raw(ApiLock::new(GoMutex::<RuntimeSema>::const_new()), 0));
 }
 

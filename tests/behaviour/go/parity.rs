@@ -3,7 +3,7 @@
 //!
 //! `tests/go/parity.tsv` is the list. Its columns: the package in Go; the names in Go; the counterparts, separated by
 //! commas; a note. A counterpart is `SUITE MODULE::TEST`, in the words of `cargo test --test SUITE MODULE::TEST` (or of
-//! `cargo test -p sudog-sync --lib MODULE::TEST`); or a row of `cargo lab syncbench` (`bench NAME`) or of `cargo lab
+//! `cargo test -p sudog-sync --lib MODULE::TEST`); or a row of `cargo lab-peers syncbench` (`bench NAME`) or of `cargo lab
 //! versus-go` (`versus-go NAME`); or a benchmark of `benches/FILE.rs` (`criterion FILE: NAME`).
 
 use std::fs;
@@ -33,8 +33,8 @@ fn exists(counterpart: &str) -> bool {
     let Some((suite, name)) = counterpart.split_once(' ') else { return false };
     let is_in = |path: &str, text: &str| read(path).is_some_and(|source| source.contains(text));
     match suite {
-        "bench" => is_in("lab/src/bench/syncbench/benches.rs", &format!("\"{name}\"")),
-        "versus-go" => is_in("lab/src/bench/versus_go/benches.rs", &format!("\"{name}\"")),
+        "bench" => is_in("lab/src/peers/syncbench/benches.rs", &format!("\"{name}\"")),
+        "versus-go" => is_in("lab/src/peers/versus_go/benches.rs", &format!("\"{name}\"")),
         "criterion" => name.split_once(": ").is_some_and(|(file, bench)| is_in(&format!("benches/{file}.rs"), bench)),
         _ => SUITES.iter().find(|(known, _)| *known == suite).is_some_and(|(_, folder)| {
             let (file, test) = match name.rsplit_once("::") {

@@ -19,7 +19,7 @@ use sudog::locks::waiting_array::{Benaphore, Ticket, Twa};
 use sudog::sync::mutex::{FifoMutex, policy};
 use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog::sync::{ApiLock, Cond, GoMutex, MutexWith, RawLock, Semaphore, lock_api};
-use sudog_lab::conformance::scope;
+use sudog_lab_core::conformance::scope;
 use support::{Watchdog, eventually, test_command};
 
 fn soon() -> Instant {

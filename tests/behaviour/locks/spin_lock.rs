@@ -18,7 +18,7 @@ use sudog::locks::spin_lock::{
     WaitPolicy,
 };
 use sudog::sync::{ConstRawLock, MutexWith, RawLock};
-use sudog_lab::conformance::{Scope, scope};
+use sudog_lab_core::conformance::{Scope, scope};
 use support::{Watchdog, eventually, test_command};
 
 /// Makes a test for each lock and policy.

@@ -18,7 +18,7 @@ use sudog::locks::waiting_array::{
     key_wait, key_wait_lazy, key_wait_until, location_wait, location_wake_all,
 };
 use sudog::sync::ConstSemaphore;
-use sudog_lab::conformance::scope;
+use sudog_lab_core::conformance::scope;
 use support::{Watchdog, eventually};
 
 /// A hash that puts all waiters into one bucket.

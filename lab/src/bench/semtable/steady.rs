@@ -12,8 +12,8 @@
 
 use std::time::Duration;
 
+use crate::measure::mt::Mt;
 use indicatif::ProgressBar;
-use rand_mt::Mt;
 use sudog_runtime::sema::queue::BucketQueue;
 use sudog_runtime::sema::testing::DetachedQueue;
 use sudog_runtime::sema::{Order, Table};

@@ -249,7 +249,7 @@ impl Bypass {
 
 #[cfg(test)]
 mod tests {
-    use rand_mt::Mt;
+    use crate::measure::mt::Mt;
 
     use super::*;
 

@@ -8,13 +8,14 @@ use sudog_locks::capacitor::{Admission, Always, ArriveDepart, Gated, Platoon, Sl
 use sudog_locks::waiting_array::Benaphore;
 use sudog_sync::RawLock;
 
-use crate::bench::uncontended::{Pairs, ROUND};
+use crate::bench::uncontended::ROUND;
 use crate::measure::metrics::median;
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
+use crate::run::pairs::Pairs;
 use crate::study::capacitor::CapacitorArgs;
 use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::compose::{InnerJob, LockSpec, UNBOXED, with_inner};

@@ -32,8 +32,7 @@ use crossbeam_utils::CachePadded;
 use serde::Serialize;
 use sudog_locks::waiting_array::Benaphore;
 use sudog_locks::waiting_array::{
-    BucketWait, ChainWait, ChannelWait, LocationWait, MixedHash, OrbitHash, PairedHash, PlainHash, TicketHash,
-    TicketWait,
+    BucketWait, ChainWait, ChannelWait, LocationWait, MixedHash, PairedHash, PlainHash, TicketHash, TicketWait,
 };
 
 use self::counting::{AtOnce, Counting, waits_begun};
@@ -84,12 +83,9 @@ registry! {
 
     Plain64 = "plain-64": PlainHash<64>, "the address as it is; 64 buckets";
     Mixed64 = "mixed-64": MixedHash<64>, "the address mixed; 64 buckets";
-    Paired64 = "paired-64": PairedHash<64>, "mixed, two tickets to a bucket; 64 buckets";
-    Orbits64 = "orbits-64": OrbitHash<64>, "mixed, page by page; 64 buckets";
     Plain2048 = "plain-2048": PlainHash<2048>, "the address as it is; 2048 buckets";
     Mixed2048 = "mixed-2048": MixedHash<2048>, "the address mixed; 2048 buckets";
     Paired2048 = "paired-2048": PairedHash<2048>, "mixed, two tickets to a bucket; 2048 buckets";
-    Orbits2048 = "orbits-2048": OrbitHash<2048>, "mixed, page by page; 2048 buckets";
 }
 
 /// A way to wait, for any hash.
@@ -205,7 +201,11 @@ impl Run {
         let one = |permits| CachePadded::new(Benaphore::<W>::with_permits(permits));
         // Give a permit to one thread of each pair, which begins.
         let semaphores = [1, 0].map(|permits| (0..self.pairs).map(|_| one(permits)).collect());
-        let arena = Arc::new(Arena { semaphores, stop: CachePadded::new(AtomicBool::new(false)) });
+        self.with_arena(Arc::new(Arena { semaphores, stop: CachePadded::new(AtomicBool::new(false)) }), begins)
+    }
+
+    /// Makes the run. This part is compiled once, and the loop of a thread for each way to wait.
+    fn with_arena(self, arena: Arc<dyn AnyArena>, begins: u64) -> io::Result<(Duration, Tally, Usage)> {
         let theirs = Arc::clone(&arena);
         let work = move |me, gate: &Gate| theirs.work(me, begins, gate);
         let conduct = |gate: &Gate| {
@@ -213,7 +213,7 @@ impl Run {
             gate.open(true);
             thread::sleep(self.duration);
             let elapsed = system::now().saturating_duration_since(start);
-            arena.stop.store(true, Ordering::Relaxed);
+            arena.stop().store(true, Ordering::Relaxed);
             (counts, elapsed)
         };
         let ((counts, elapsed), tallies) = Contenders::Threads.fan_out(self.threads(), work, conduct)?;
@@ -259,8 +259,20 @@ impl HashJob for Run {
     }
 }
 
-impl<W: TicketWait> Arena<W> {
+/// An [`Arena`] of any way to wait.
+trait AnyArena: Send + Sync {
     /// Runs the loop of a thread of a pair.
+    fn work(&self, me: usize, begins: u64, gate: &Gate) -> Tally;
+
+    /// Returns the flag that ends the run.
+    fn stop(&self) -> &AtomicBool;
+}
+
+impl<W: TicketWait> AnyArena for Arena<W> {
+    fn stop(&self) -> &AtomicBool {
+        &self.stop
+    }
+
     fn work(&self, me: usize, begins: u64, gate: &Gate) -> Tally {
         let [ours, theirs] = [me, me + 1].map(|side| &self.semaphores[side % 2][me / 2]);
         let mut tally = Tally::default();

@@ -3,12 +3,12 @@
 use sudog_sync::{RawLock, RawRwLock, Semaphore};
 
 use super::Program;
-use crate::conformance::{Check, locks, rw_locks, semaphores};
 use crate::targets::compose::{StudyJob, StudyName, with_study};
 use crate::targets::locks::{Job, LockName, with_lock};
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 use crate::targets::semaphores::{SemaphoreJob, SemaphoreName, with_semaphore};
 use crate::targets::target::Target;
+use sudog_lab_core::conformance::{Check, locks, rw_locks, semaphores};
 
 struct Checks;
 

@@ -135,7 +135,7 @@ pub fn set_max_blocking(n: usize) -> usize {
 /// than the other goroutines should wait: as a rule more than 5 ms. A loop may call
 /// [`gosched`](crate::goroutine::gosched) now and then instead. (If one handler in twenty computes for 10 ms, a tenth
 /// of the others take more than 9 ms, and a hundredth more than 17 ms. With `compute` these are 1 and 4 ms:
-/// `cargo lab tail`.)
+/// `cargo lab-peers tail`.)
 ///
 /// There are as many threads for these calls as [`max_procs`](crate::goroutine::max_procs) says, so that computations
 /// do not take the processors from each other; further calls wait for a thread. `f` must not wait for another

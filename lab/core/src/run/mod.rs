@@ -1,0 +1,13 @@
+//! The machinery of runs: the contenders, and the loops that they execute.
+
+#[cfg(any(target_os = "linux", sudog_sim))]
+pub mod calibration;
+pub mod contenders;
+pub mod driver;
+#[cfg(sudog_sim)]
+pub mod machine;
+#[cfg(not(sudog_sim))]
+pub mod noise;
+pub mod pairs;
+pub mod pinned;
+pub mod sections;

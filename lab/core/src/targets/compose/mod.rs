@@ -1,0 +1,325 @@
+//! Locks that are composed by name: an inner lock, in a capacitor.
+//!
+//! | name | lock |
+//! |---|---|
+//! | `capacitor(INNER)` | INNER behind a [`Platoon`](sudog_locks::capacitor::Platoon) |
+//! | `sliding(INNER)` | INNER behind a [`SlidingWindow`](sudog_locks::capacitor::SlidingWindow) |
+//! | `multilane(INNER)` | INNER behind [`Multilane`](sudog_locks::capacitor::Multilane), or [`SeparateLanes`](sudog_locks::capacitor::SeparateLanes) |
+//!
+//! Options follow INNER, and are in [`name`]. The measured lock is a
+//! [`Wrapped`], whose parts are known to the compiler as follows:
+//!
+//! | part | type | costs |
+//! |---|---|---|
+//! | inner lock, if it is in [`UNBOXED`] | its own | nothing |
+//! | any other inner lock | [`DynLock`] | two indirect calls, and a guard that is stored |
+//! | capacitor | [`AnyCapacitor`] | for the window a jump; for others a call and two jumps, at an arrival as at a departure |
+//! | admission | [`AnyAdmission`] | a jump |
+//!
+//! So measure a composition for the effect of a capacitor under contention; for the cost of a capacitor alone, measure
+//! exact types.
+
+mod any;
+mod inner;
+pub mod name;
+mod study;
+
+use std::hash::{Hash, Hasher};
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use sudog_locks::capacitor::Wrapped;
+use sudog_sync::RawLock;
+
+pub use self::any::{AnyAdmission, AnyCapacitor, AnyOver, Over};
+pub use self::inner::{DynGuard, DynLock, InnerJob, UNBOXED, with_inner};
+pub use self::name::{Admit, Front, Recipe, Wait, items};
+pub use self::study::{StudyJob, StudyName, with_study};
+use crate::targets::lockable::{LockableJob, Locked};
+use crate::targets::locks::LockName;
+use crate::targets::semaphores::SemaphoreName;
+use crate::targets::target::Target;
+
+/// The type of a composed lock that is measured.
+pub type Composed<L> = Wrapped<L, AnyCapacitor, AnyAdmission>;
+
+/// A lock that is composed by name. Two compositions are equal if their names are.
+///
+/// The texts are never freed: there are as many as were asked for on the command line.
+#[derive(Clone, Copy, Debug)]
+pub struct Composition {
+    name: &'static str,
+    about: &'static str,
+    recipe: Recipe,
+}
+
+impl Composition {
+    /// Returns the canonical name: the options that differ from the default, in a fixed order.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// Returns a description of the composition in one line.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        self.about
+    }
+
+    /// Returns the parts of the composition.
+    #[must_use]
+    pub const fn recipe(self) -> Recipe {
+        self.recipe
+    }
+
+    /// Returns whether a goroutine that waits for the lock blocks the thread of its worker, in the inner lock or in the
+    /// capacitor.
+    #[must_use]
+    pub fn blocks_threads(self) -> bool {
+        let before = match self.recipe.front {
+            // In all three ways of waiting a goroutine yields to others now and then.
+            Front::Window { .. } | Front::Together { .. } => false,
+            Front::Platoon { sema } | Front::Separate { sema, .. } => sema.blocks_threads(),
+        };
+        before || self.recipe.inner.blocks_threads()
+    }
+
+    /// Does a job on the composed lock.
+    pub fn with<J: LockableJob>(self, job: J) -> J::Out {
+        struct Through<J>(Recipe, J);
+
+        impl<J: LockableJob> InnerJob for Through<J> {
+            type Out = J::Out;
+
+            fn run<L: RawLock + 'static>(self, make: impl Fn() -> L + Copy + 'static) -> J::Out {
+                let Self(recipe, job) = self;
+                job.run::<Locked<Composed<L>>>(&move || recipe.around(make()))
+            }
+        }
+
+        with_inner(self.recipe.inner, Through(self.recipe, job))
+    }
+}
+
+impl Recipe {
+    /// Puts a lock, which the name of the inner lock stands for, into the capacitor.
+    pub fn around<L>(&self, inner: L) -> Composed<L> {
+        Wrapped::with(inner, AnyCapacitor::new(self.front, self.limit, self.admit), AnyAdmission::new(self.admit))
+    }
+}
+
+impl From<Recipe> for Composition {
+    fn from(recipe: Recipe) -> Self {
+        Self { name: recipe.to_string().leak(), about: recipe.about().leak(), recipe }
+    }
+}
+
+impl FromStr for Composition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(Recipe::into)
+    }
+}
+
+impl PartialEq for Composition {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Composition {}
+
+impl Hash for Composition {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl Serialize for Composition {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
+
+/// A lock as given on the command line: by name, or composed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LockSpec {
+    /// A lock of the registry.
+    Name(LockName),
+    /// A composed lock.
+    Composed(Composition),
+}
+
+impl FromStr for LockSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains(['(', ')']) {
+            return text.parse().map(Self::Composed);
+        }
+        match name::KINDS.iter().find(|kind| kind.name == text.trim()) {
+            Some(kind) => Err(format!("'{0}' goes around a lock: as in '{0}(go)'", kind.name)),
+            None => text.parse().map(Self::Name),
+        }
+    }
+}
+
+/// Returns a remark for a table with these targets; `None` if none of them is composed.
+#[must_use]
+pub fn remark_on_price(targets: impl IntoIterator<Item = Target>) -> Option<String> {
+    let composed = targets.into_iter().any(|target| matches!(target, Target::Composed(_)));
+    composed.then(|| {
+        "What is composed goes through jumps, and most inner locks are in a box, unlike bare locks, so alone, at T=1, it \
+         looks dearer than it is: see `cargo lab capacitor --tax` for the price alone."
+            .to_owned()
+    })
+}
+
+/// Returns the semaphores that a capacitor can have: those that serve first come, first served, newcomers included.
+pub fn serving_in_order() -> impl Iterator<Item = SemaphoreName> {
+    SemaphoreName::ALL.iter().copied().filter(|&sema| AnyCapacitor::can_have(sema))
+}
+
+#[cfg(all(test, feature = "run"))]
+mod tests {
+    use std::time::Duration;
+
+    use sudog_locks::capacitor::ArriveDepart;
+
+    use super::*;
+    use crate::run::contenders::Contenders;
+    use crate::run::driver::{Run, Workload};
+    use crate::run::sections::CriticalSections;
+    use crate::targets::semaphores::SemaphoreFacts;
+
+    fn composition(name: &str) -> Composition {
+        name.parse().unwrap_or_else(|why| panic!("{name}: {why}"))
+    }
+
+    #[test]
+    fn a_capacitor_can_have_what_serves_in_order_and_nothing_else() {
+        for &sema in SemaphoreName::ALL {
+            let facts = SemaphoreFacts::of(sema);
+            assert_eq!(AnyCapacitor::can_have(sema), facts.fifo && facts.handoff, "{}", sema.name());
+        }
+        assert!(serving_in_order().count() >= 8);
+    }
+
+    /// Returns every front end over every semaphore that it can have, every admission, and inner locks of both kinds.
+    fn some_of_each() -> Vec<Composition> {
+        let mut names: Vec<String> = ["go", "std", "go-1.8", "reciprocating"]
+            .map(|inner| ["", ",admit=always", ",admit=fractional:0.5"].map(|admit| format!("sliding({inner}{admit})")))
+            .concat();
+        names.extend(UNBOXED.iter().map(|inner| format!("capacitor({},b=2,admit=gated)", inner.name())));
+        names.push("multilane(mcs,b=2)".to_owned());
+        names.extend(["yield", "spin"].map(|wait| format!("sliding(go,b=2,wait={wait})")));
+        for sema in serving_in_order() {
+            let sema = sema.name();
+            names.push(format!("capacitor(tts,b=3,sema={sema})"));
+            names.push(format!("capacitor(parking_lot_0_12,b=1,sema={sema},admit=gated)"));
+            for deal in ["in-turn", "by-thread", "at-random"] {
+                names.push(format!("multilane(go,lanes=3,sema={sema},deal={deal},count=separate)"));
+            }
+        }
+        names.iter().map(|name| composition(name)).collect()
+    }
+
+    /// The critical section is a step of a shared generator, and the section counts the entries.
+    #[test]
+    fn everything_composed_is_a_lock() {
+        let workload = Workload {
+            duration: Duration::from_millis(5),
+            permits: 1,
+            writes: 1000,
+            cs: CriticalSections::all(1),
+            ncs: 1,
+            seed: 1,
+            sample: 8,
+            gathered: true,
+        };
+        for composed in some_of_each() {
+            let run = Run { on: Contenders::Threads, threads: 5, workload };
+            let outcome = Target::from(composed).with(run).measure().unwrap();
+            assert_eq!(outcome.admissions.len(), 5, "{}", composed.name());
+            assert!(outcome.order.is_some(), "{}", composed.name());
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_is_what_is_there() {
+        let of = |name| {
+            let Recipe { front, limit, .. } = composition(name).recipe();
+            AnyCapacitor::new(front, limit, Admit::Gated)
+        };
+        for (name, limit, bound) in [
+            ("capacitor(go)", 4, Some(3)),
+            ("capacitor(go,b=1048576,sema=twa)", 1 << 20, Some((1 << 20) - 1)),
+            ("sliding(go,b=31)", 31, Some(30)),
+            ("sliding(go,b=2,wait=spin)", 2, Some(1)),
+            ("sliding(go,b=3,wait=yield)", 3, Some(2)),
+            ("multilane(go)", 4, Some(7)),
+            ("multilane(go,lanes=3,b=2)", 2, Some(5)),
+            ("multilane(go,count=separate)", 4, None),
+            ("multilane(go,lanes=1,count=separate)", 4, Some(3)),
+        ] {
+            let capacitor = of(name);
+            assert_eq!((capacitor.limit(), capacitor.bound()), (limit, bound), "{name}");
+        }
+    }
+
+    /// Other capacitors do not know the arrivals, as that knowledge costs something.
+    #[test]
+    fn platoons_behind_a_gate_know_of_those_who_are_about_to_arrive() {
+        for (name, knows) in [
+            ("capacitor(go)", false),
+            ("capacitor(go,admit=fractional:0.5)", false),
+            ("capacitor(go,admit=gated)", true),
+            ("capacitor(go,sema=twa,admit=gated)", true),
+        ] {
+            let Recipe { front, limit, admit, .. } = composition(name).recipe();
+            let capacitor = AnyCapacitor::new(front, limit, admit);
+            capacitor.announce();
+            assert_eq!(capacitor.is_idle(), !knows, "{name}");
+            let ticket = capacitor.arrive();
+            capacitor.depart_and_retract(ticket);
+            assert!(capacitor.is_idle(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_before_the_lock_blocks_threads_too() {
+        for (name, blocks) in [
+            ("capacitor(go)", false),
+            ("sliding(go)", false),
+            ("capacitor(go,sema=parking_lot_core)", true),
+            ("capacitor(std)", true),
+            ("sliding(std)", true),
+            ("sliding(tts)", true),
+            ("multilane(go)", false),
+            ("multilane(std)", true),
+            ("multilane(go,count=separate)", false),
+            ("multilane(go,count=separate,sema=parking_lot_core)", true),
+            ("capacitor(go,sema=ticket-spin)", false),
+            ("sliding(go,wait=spin)", false),
+            ("sliding(go,wait=yield)", false),
+        ] {
+            assert_eq!(composition(name).blocks_threads(), blocks, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_of_compositions_the_price_is_remarked_on() {
+        let go = Target::from(LockName::Go);
+        assert_eq!(remark_on_price([go, SemaphoreName::Twa.into()]), None);
+        assert!(remark_on_price([go, composition("sliding(go)").into()]).unwrap().contains("--tax"));
+    }
+
+    #[test]
+    fn a_lock_or_a_composition() {
+        assert_eq!("go".parse(), Ok(LockSpec::Name(LockName::Go)));
+        assert_eq!("sliding(go)".parse(), Ok(LockSpec::Composed(composition("sliding(go)"))));
+        assert_eq!("sliding".parse::<LockSpec>().unwrap_err(), "'sliding' goes around a lock: as in 'sliding(go)'");
+        assert!("nope".parse::<LockSpec>().unwrap_err().starts_with("unknown lock 'nope'; known: go, "));
+    }
+}

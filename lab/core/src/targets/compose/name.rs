@@ -1,0 +1,613 @@
+//! The names of compositions.
+//!
+//! | name | options, in the order of canonical names | defaults |
+//! |---|---|---|
+//! | `capacitor(INNER...)` | `b=N`, `sema=NAME`, `admit=HOW` | 4, `benaphore`, `always` |
+//! | `sliding(INNER...)` | `b=N`, `admit=HOW`, `wait=park\|yield\|spin` | 4, `gated`, `park` |
+//! | `multilane(INNER...)` | `lanes=N`, `b=N`, `sema=NAME`, `deal=HOW`, `count=HOW`; `sema` and `deal` only with `count=separate` | 2, 4, `benaphore`, `in-turn`, `together` |
+//!
+//! Options may be given in any order. A canonical name has the options that are not the default, each once, in the
+//! order of the table; two compositions are equal if their canonical names are. An option is described in one place,
+//! [`Field`], for the parser, for the name and for the list.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use sudog_locks::capacitor::{DEFAULT_LIMIT, LaneChoice};
+
+use super::any::AnyCapacitor;
+use super::serving_in_order;
+use crate::targets::locks::LockName;
+use crate::targets::semaphores::SemaphoreName;
+
+/// The parts of a composition.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Recipe {
+    /// The lock in the capacitor.
+    pub inner: LockName,
+    /// The bypass limit.
+    pub limit: u32,
+    /// The front end, at which contenders arrive.
+    pub front: Front,
+    /// The contenders that arrive.
+    pub admit: Admit,
+}
+
+/// A front end, at which contenders arrive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Front {
+    /// Platoons.
+    Platoon {
+        /// The semaphore that contenders wait for.
+        sema: SemaphoreName,
+    },
+    /// The sliding window.
+    Window {
+        /// The way in which contenders wait that are not yet let through.
+        wait: Wait,
+    },
+    /// Lanes that are counted together.
+    Together {
+        /// The number of lanes.
+        lanes: u32,
+    },
+    /// Lanes that are counted separately.
+    Separate {
+        /// The semaphore that contenders wait for.
+        sema: SemaphoreName,
+        /// The number of lanes.
+        lanes: u32,
+        /// The rule by which contenders choose lanes.
+        dealing: LaneChoice,
+    },
+}
+
+/// A way to wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wait {
+    /// Spins, then sleeps.
+    Park,
+    /// Spins, then yields.
+    Yield,
+    /// Spins.
+    Spin,
+}
+
+/// The contenders that arrive.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Admit {
+    /// All contenders.
+    Always,
+    /// The contenders that do not pass the gate.
+    Gated,
+    /// The given part of all contenders.
+    Fractional(f64),
+}
+
+/// A kind of compositions.
+#[derive(Debug)]
+pub struct Kind {
+    /// The name of the kind.
+    pub name: &'static str,
+    /// The front end of the kind, in a few words.
+    pub about: &'static str,
+    /// The options of the kind, in the order of canonical names.
+    fields: &'static [Field],
+    /// The contenders that arrive, by default.
+    admit: Admit,
+}
+
+/// An option of a kind.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+pub struct OptionFacts {
+    /// The name of the option.
+    pub name: &'static str,
+    /// The value of the option if none is given.
+    pub default: String,
+    /// The possible values: a range, or each of them. Capitals stand for a placeholder.
+    pub values: Vec<String>,
+}
+
+impl Kind {
+    /// Returns the largest bypass limit.
+    fn most(&self) -> u32 {
+        if self.fields.contains(&Field::Sema) { MAX_LIMIT } else { MAX_WINDOW }
+    }
+
+    /// Returns the options of the kind, in the order of canonical names.
+    #[must_use]
+    pub fn options(&self) -> Vec<OptionFacts> {
+        let default = Options::of(self);
+        let facts = |&field: &Field| OptionFacts {
+            name: field.name(),
+            default: default.get(field),
+            values: field.values(self),
+        };
+        self.fields.iter().map(facts).collect()
+    }
+}
+
+/// The kinds.
+pub const KINDS: [Kind; 3] = [
+    Kind { name: "capacitor", about: "platoons", fields: &[Field::B, Field::Sema, Field::Admit], admit: Admit::Always },
+    Kind {
+        name: "sliding",
+        about: "the sliding window",
+        fields: &[Field::B, Field::Admit, Field::Wait],
+        admit: Admit::Gated,
+    },
+    Kind {
+        name: "multilane",
+        about: "lanes",
+        fields: &[Field::Lanes, Field::B, Field::Sema, Field::Deal, Field::Count],
+        admit: Admit::Always,
+    },
+];
+
+/// The grammar, for the help text.
+pub const GRAMMAR: &str = "\
+A lock can also be composed: an inner lock, any of those above, in a capacitor.
+  capacitor(INNER[,b=N][,sema=NAME][,admit=HOW])   platoons of N: 4, benaphore, always
+  sliding(INNER[,b=N][,admit=HOW][,wait=park|yield|spin])
+                                                   the window, N wide: 4, gated, park
+  multilane(INNER[,lanes=N][,b=N])                 lanes of N that are counted together: 2, 4
+  multilane(INNER,count=separate[,lanes=N][,b=N][,sema=NAME][,deal=in-turn|by-thread|at-random])
+                                                   each for itself: 2, 4, benaphore, in-turn
+HOW: always, gated, or fractional:P, for a part P of the acquisitions. NAME: a semaphore that is FIFO with handoff.
+It goes through jumps, and most inner locks are in a box, unlike bare locks: so alone it looks dearer than it is, and the
+price alone is told by 'capacitor --tax'.
+For example: capacitor(tts)  sliding(go,b=8)  capacitor(lifo,sema=twa,admit=fractional:0.01)  multilane(mcs,lanes=4)";
+
+/// The most lanes. More lanes would never be filled.
+const MAX_LANES: u32 = 1024;
+/// The largest limit of a platoon, and of all lanes together.
+const MAX_LIMIT: u32 = 1 << 20;
+/// The largest limit of a window.
+pub const MAX_WINDOW: u32 = 31;
+
+const DEALINGS: [(&str, LaneChoice); 3] =
+    [("in-turn", LaneChoice::InTurn), ("by-thread", LaneChoice::ByThread), ("at-random", LaneChoice::AtRandom)];
+
+const WAITS: [(&str, Wait); 3] = [("park", Wait::Park), ("yield", Wait::Yield), ("spin", Wait::Spin)];
+
+/// The values of `count`: true if each lane is counted separately.
+const COUNTS: [(&str, bool); 2] = [("together", false), ("separate", true)];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Field {
+    Lanes,
+    B,
+    Sema,
+    Admit,
+    Wait,
+    Deal,
+    Count,
+}
+
+impl Field {
+    fn values(self, kind: &Kind) -> Vec<String> {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        match self {
+            Self::Lanes => vec![format!("from 1 to {MAX_LANES}")],
+            Self::B => vec![format!("from 1 to {}", kind.most())],
+            Self::Sema => serving_in_order().map(|sema| sema.name().to_owned()).collect(),
+            Self::Admit => names(&["always", "gated", "fractional:P"]),
+            Self::Wait => names(&WAITS.map(|(name, _)| name)),
+            Self::Deal => names(&DEALINGS.map(|(name, _)| name)),
+            Self::Count => names(&COUNTS.map(|(name, _)| name)),
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Lanes => "lanes",
+            Self::B => "b",
+            Self::Sema => "sema",
+            Self::Admit => "admit",
+            Self::Wait => "wait",
+            Self::Deal => "deal",
+            Self::Count => "count",
+        }
+    }
+}
+
+/// The values of every option of every kind. An option that a kind does not have stays at its default.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Options {
+    lanes: u32,
+    b: u32,
+    sema: SemaphoreName,
+    admit: Admit,
+    wait: Wait,
+    deal: LaneChoice,
+    separate: bool,
+}
+
+impl Options {
+    const fn of(kind: &Kind) -> Self {
+        Self {
+            lanes: 2,
+            b: DEFAULT_LIMIT,
+            sema: SemaphoreName::Benaphore,
+            admit: kind.admit,
+            wait: Wait::Park,
+            deal: LaneChoice::InTurn,
+            separate: false,
+        }
+    }
+
+    fn set(&mut self, kind: &Kind, field: Field, value: &str) -> Result<(), String> {
+        match field {
+            Field::Lanes => self.lanes = number(field, value, MAX_LANES)?,
+            Field::B => self.b = number(field, value, kind.most())?,
+            Field::Sema => self.sema = sema(value)?,
+            Field::Admit => self.admit = admit(value)?,
+            Field::Wait => self.wait = known(field, &WAITS, value)?,
+            Field::Deal => self.deal = known(field, &DEALINGS, value)?,
+            Field::Count => self.separate = known(field, &COUNTS, value)?,
+        }
+        Ok(())
+    }
+
+    fn get(&self, field: Field) -> String {
+        match field {
+            Field::Lanes => self.lanes.to_string(),
+            Field::B => self.b.to_string(),
+            Field::Sema => self.sema.name().to_owned(),
+            Field::Admit => match self.admit {
+                Admit::Always => "always".to_owned(),
+                Admit::Gated => "gated".to_owned(),
+                Admit::Fractional(part) => format!("fractional:{part}"),
+            },
+            Field::Wait => name_of(&WAITS, self.wait).to_owned(),
+            Field::Deal => name_of(&DEALINGS, self.deal).to_owned(),
+            Field::Count => name_of(&COUNTS, self.separate).to_owned(),
+        }
+    }
+}
+
+fn name_of<T: PartialEq>(all: &[(&'static str, T)], one: T) -> &'static str {
+    all.iter().find(|(_, known)| *known == one).map_or("?", |(name, _)| name)
+}
+
+fn known<T: Copy>(field: Field, all: &[(&str, T)], value: &str) -> Result<T, String> {
+    let found = all.iter().find(|(name, _)| *name == value).map(|&(_, found)| found);
+    found.ok_or_else(|| {
+        let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
+        format!("unknown {} '{value}'; known: {}", field.name(), names.join(", "))
+    })
+}
+
+fn number(field: Field, value: &str, most: u32) -> Result<u32, String> {
+    match value.parse() {
+        Ok(n) if (1..=most).contains(&n) => Ok(n),
+        _ => Err(format!("{} must be from 1 to {most}, and is '{value}'", field.name())),
+    }
+}
+
+/// Parses the name of a semaphore that a capacitor can have.
+pub fn sema(value: &str) -> Result<SemaphoreName, String> {
+    let sema: SemaphoreName = value.parse()?;
+    if AnyCapacitor::can_have(sema) {
+        return Ok(sema);
+    }
+    let able: Vec<_> = serving_in_order().map(SemaphoreName::name).collect();
+    Err(format!(
+        "a newcomer can take a permit of {value} past those who wait, so nobody would be bounded; in a capacitor: {}",
+        able.join(", ")
+    ))
+}
+
+fn admit(value: &str) -> Result<Admit, String> {
+    match (value, value.strip_prefix("fractional:")) {
+        ("always", _) => Ok(Admit::Always),
+        ("gated", _) => Ok(Admit::Gated),
+        (_, Some(part)) => match part.parse::<f64>() {
+            Ok(p) if p > 0.0 && p * f64::from(u32::MAX) < 1.0 => {
+                Err(format!("it is drawn from 32 bits, so fractional:{part} would be never, which is fractional:0"))
+            }
+            // Turn -0 into 0.
+            Ok(p) if (0.0..=1.0).contains(&p) => Ok(Admit::Fractional(p.abs())),
+            _ => Err(format!("the part in fractional:P must be from 0 to 1, and is '{part}'")),
+        },
+        _ => Err(format!("unknown admit '{value}'; known: always, gated, fractional:P")),
+    }
+}
+
+/// Returns the items of a list: the parts between commas, except commas in parentheses.
+#[must_use]
+pub fn items(text: &str) -> Vec<&str> {
+    let mut depth = 0_usize;
+    text.split(|c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+    .map(str::trim)
+    .collect()
+}
+
+/// Splits a text at the parenthesis that closes an open one. Returns the text before that parenthesis and the text
+/// behind it.
+fn closed(text: &str) -> Option<(&str, &str)> {
+    let mut depth = 0_usize;
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' if depth == 0 => return Some((&text[..at], &text[at + 1..])),
+            ')' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Returns the kind of a recipe, and its options.
+fn parts(recipe: &Recipe) -> (&'static Kind, Options) {
+    const ALL: &[Kind; 3] = &KINDS;
+    let [capacitor, sliding, multilane] = ALL;
+    let kind = match recipe.front {
+        Front::Platoon { .. } => capacitor,
+        Front::Window { .. } => sliding,
+        Front::Together { .. } | Front::Separate { .. } => multilane,
+    };
+    let mut options = Options { b: recipe.limit, admit: recipe.admit, ..Options::of(kind) };
+    match recipe.front {
+        Front::Platoon { sema } => options.sema = sema,
+        Front::Window { wait } => options.wait = wait,
+        Front::Together { lanes } => options.lanes = lanes,
+        Front::Separate { sema, lanes, dealing } => {
+            (options.sema, options.lanes, options.deal, options.separate) = (sema, lanes, dealing, true);
+        }
+    }
+    (kind, options)
+}
+
+impl Recipe {
+    /// Returns a description of the recipe in one line.
+    #[must_use]
+    pub fn about(&self) -> String {
+        let b = self.limit;
+        let front = match self.front {
+            Front::Platoon { sema } => format!("platoons of {b}, over the semaphore {}", sema.name()),
+            Front::Window { wait: Wait::Park } => format!("a window of {b}"),
+            Front::Window { wait: Wait::Yield } => format!("a window of {b}, waiting awake"),
+            Front::Window { wait: Wait::Spin } => format!("a window of {b}, spinning"),
+            Front::Together { lanes } => format!("{lanes} lanes of {b}, dealt in turn, counted together"),
+            Front::Separate { sema, lanes, dealing } => format!(
+                "{lanes} lanes of {b}, dealt {}, counted each for itself, over the semaphore {}",
+                name_of(&DEALINGS, dealing),
+                sema.name()
+            ),
+        };
+        let admit = match self.admit {
+            Admit::Always => String::new(),
+            Admit::Gated => ", behind the gate".to_owned(),
+            Admit::Fractional(part) => format!(", for a part of {part}"),
+        };
+        format!("{} behind {front}{admit}", self.inner.name())
+    }
+}
+
+/// Writes the canonical name.
+impl fmt::Display for Recipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, options) = parts(self);
+        write!(f, "{}({}", kind.name, self.inner.name())?;
+        let default = Options::of(kind);
+        for &field in kind.fields {
+            let value = options.get(field);
+            if value != default.get(field) {
+                write!(f, ",{}={value}", field.name())?;
+            }
+        }
+        f.write_str(")")
+    }
+}
+
+impl FromStr for Recipe {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const ALL: &[Kind; 3] = &KINDS;
+        let text = text.trim();
+        let count = |sign| text.matches(sign).count();
+        match count('(').cmp(&count(')')) {
+            std::cmp::Ordering::Greater => return Err(format!("a ')' is missing in '{text}'")),
+            std::cmp::Ordering::Less => return Err(format!("there is a ')' too many in '{text}'")),
+            std::cmp::Ordering::Equal => {}
+        }
+        let (name, rest) = text.split_once('(').ok_or_else(|| format!("'{text}' is not composed"))?;
+        let known = ALL.iter().find(|kind| kind.name == name.trim());
+        let kind = known.ok_or_else(|| {
+            let known = ALL.each_ref().map(|kind| kind.name);
+            format!("'{}' is nothing that goes around a lock; known: {}", name.trim(), known.join(", "))
+        })?;
+        let (rest, behind) = closed(rest).ok_or_else(|| format!("a ')' is missing in '{text}'"))?;
+        if !behind.is_empty() {
+            return Err(format!("'{behind}' is behind the end of '{}'", &text[..text.len() - behind.len()]));
+        }
+        let mut items = items(rest).into_iter();
+        let inner = items.next().filter(|inner| !inner.is_empty());
+        let inner = inner.ok_or_else(|| format!("no lock in '{text}': as in '{}(go)'", kind.name))?;
+        match inner.split_once('(') {
+            None => {}
+            Some((name, _)) if ALL.iter().any(|kind| kind.name == name.trim()) => {
+                return Err(format!("'{inner}' is composed, and cannot be composed again"));
+            }
+            Some(_) => return Err(format!("'{inner}' is no lock: as in '{}(go)'", kind.name)),
+        }
+        let inner = inner.parse()?;
+
+        let mut options = Options::of(kind);
+        let mut seen = Vec::new();
+        for item in items {
+            let (name, value) = item.split_once('=').ok_or_else(|| format!("'{item}' is no option: as in 'b=4'"))?;
+            let (name, value) = (name.trim(), value.trim());
+            let field = *kind.fields.iter().find(|field| field.name() == name).ok_or_else(|| {
+                let known: Vec<_> = kind.fields.iter().map(|field| field.name()).collect();
+                format!("{} has no option '{name}'; it has: {}", kind.name, known.join(", "))
+            })?;
+            if seen.contains(&field) {
+                return Err(format!("the option '{name}' is there twice in '{text}'"));
+            }
+            seen.push(field);
+            options.set(kind, field, value)?;
+        }
+
+        let Options { lanes, b, sema, admit, wait, deal, separate } = options;
+        let front = match kind.name {
+            "sliding" => Front::Window { wait },
+            "capacitor" => Front::Platoon { sema },
+            _ if !separate && deal != LaneChoice::InTurn => {
+                return Err(format!("lanes that are counted together are dealt in turn: '{text}'"));
+            }
+            _ if !separate && seen.contains(&Field::Sema) => {
+                return Err(format!(
+                    "lanes that are counted together have tickets of their own, and no 'sema': '{text}'"
+                ));
+            }
+            _ if lanes.saturating_mul(b) > MAX_LIMIT => {
+                return Err(format!("lanes times b must be {MAX_LIMIT} at most in '{text}'"));
+            }
+            _ if separate => Front::Separate { sema, lanes, dealing: deal },
+            _ => Front::Together { lanes },
+        };
+        Ok(Self { inner, limit: b, front, admit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canonical(text: &str) -> String {
+        text.parse::<Recipe>().unwrap_or_else(|why| panic!("{text}: {why}")).to_string()
+    }
+
+    #[test]
+    fn canonical_names() {
+        for (text, name) in [
+            ("capacitor(go)", "capacitor(go)"),
+            (" capacitor ( go , b = 4 , admit=always,sema=benaphore ) ", "capacitor(go)"),
+            ("capacitor(go,sema=twa,b=8)", "capacitor(go,b=8,sema=twa)"),
+            ("capacitor(go,admit=gated)", "capacitor(go,admit=gated)"),
+            ("sliding(go,admit=gated)", "sliding(go)"),
+            ("sliding(go,admit=always,b=1)", "sliding(go,b=1,admit=always)"),
+            ("sliding(go,admit=fractional:1e-2)", "sliding(go,admit=fractional:0.01)"),
+            ("sliding(go,admit=fractional:1.0)", "sliding(go,admit=fractional:1)"),
+            ("sliding(go,admit=fractional:-0)", "sliding(go,admit=fractional:0)"),
+            ("sliding(go,admit=fractional:2.4e-10)", "sliding(go,admit=fractional:0.00000000024)"),
+            ("sliding(go,wait=park)", "sliding(go)"),
+            ("sliding(go,wait=spin,admit=always,b=2)", "sliding(go,b=2,admit=always,wait=spin)"),
+            ("sliding(go,wait=yield)", "sliding(go,wait=yield)"),
+            ("multilane(go,deal=in-turn,count=together,lanes=2)", "multilane(go)"),
+            (
+                "multilane(go,count=separate,lanes=3,deal=at-random)",
+                "multilane(go,lanes=3,deal=at-random,count=separate)",
+            ),
+        ] {
+            assert_eq!(canonical(text), name, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_canonical_name_means_what_it_names() {
+        let admits = ["always", "gated", "fractional:0", "fractional:0.01", "fractional:0.3333333333333333"];
+        let mut names = Vec::new();
+        for inner in LockName::ALL.iter().map(|inner| inner.name()) {
+            for b in [1, 4, 31] {
+                for admit in admits {
+                    names.push(format!("sliding({inner},b={b},admit={admit})"));
+                    names.extend(WAITS.map(|(wait, _)| format!("sliding({inner},b={b},admit={admit},wait={wait})")));
+                    for sema in serving_in_order().map(SemaphoreName::name) {
+                        names.push(format!("capacitor({inner},b={b},sema={sema},admit={admit})"));
+                    }
+                }
+                for (deal, _) in DEALINGS {
+                    for lanes in [1, 2, 1024] {
+                        names.push(format!("multilane({inner},lanes={lanes},b={b},deal={deal},count=separate)"));
+                    }
+                }
+                names.push(format!("multilane({inner},b={b},lanes=3)"));
+                names.push(format!("multilane({inner},b={b},sema=twa,count=separate)"));
+            }
+        }
+        for name in names {
+            let recipe: Recipe = name.parse().unwrap();
+            let canonical = recipe.to_string();
+            assert_eq!(canonical.parse(), Ok(recipe), "{name}, {canonical}");
+            assert_eq!(self::canonical(&canonical), canonical);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, because) in [
+            ("condenser(go)", "'condenser' is nothing that goes around a lock; known: capacitor, sliding, multilane"),
+            ("(go)", "'' is nothing that goes around a lock"),
+            ("go", "'go' is not composed"),
+            ("capacitor(go", "a ')' is missing in 'capacitor(go'"),
+            ("capacitor(go))", "a ')' too many"),
+            ("capacitor(go)x", "'x' is behind the end of 'capacitor(go)'"),
+            ("capacitor(go)()", "'()' is behind the end of 'capacitor(go)'"),
+            ("sliding(go) , (b=2)", "' , (b=2)' is behind the end of 'sliding(go)'"),
+            ("capacitor()", "no lock in 'capacitor()': as in 'capacitor(go)'"),
+            ("capacitor(,b=4)", "no lock in"),
+            ("capacitor(nope)", "unknown lock 'nope'; known: go, "),
+            ("capacitor(b=4)", "unknown lock 'b=4'; known: go, "),
+            ("capacitor(sliding(go))", "'sliding(go)' is composed, and cannot be composed again"),
+            ("capacitor((go))", "'(go)' is no lock: as in 'capacitor(go)'"),
+            ("capacitor(nope(go))", "'nope(go)' is no lock: as in 'capacitor(go)'"),
+            ("capacitor(go,)", "'' is no option: as in 'b=4'"),
+            ("capacitor(go,std)", "'std' is no option: as in 'b=4'"),
+            ("capacitor(go,size=4)", "capacitor has no option 'size'; it has: b, sema, admit"),
+            ("sliding(go,sema=twa)", "sliding has no option 'sema'; it has: b, admit, wait"),
+            ("capacitor(go,wait=spin)", "capacitor has no option 'wait'; it has: b, sema, admit"),
+            ("multilane(go,wait=spin)", "multilane has no option 'wait'"),
+            ("sliding(go,wait=sleep)", "unknown wait 'sleep'; known: park, yield, spin"),
+            ("sliding(go,lanes=2)", "sliding has no option 'lanes'"),
+            ("multilane(go,admit=gated)", "multilane has no option 'admit'; it has: lanes, b, sema, deal, count"),
+            ("capacitor(go,b=4,b=4)", "the option 'b' is there twice in 'capacitor(go,b=4,b=4)'"),
+            ("capacitor(go,b=0)", "b must be from 1 to 1048576, and is '0'"),
+            ("capacitor(go,b=1048577)", "b must be from 1 to 1048576"),
+            ("capacitor(go,b=-1)", "b must be from 1"),
+            ("capacitor(go,b=few)", "b must be from 1"),
+            ("capacitor(go,b=)", "b must be from 1"),
+            ("sliding(go,b=32)", "b must be from 1 to 31, and is '32'"),
+            ("multilane(go,lanes=0)", "lanes must be from 1 to 1024"),
+            ("multilane(go,lanes=1024,b=1025)", "lanes times b must be 1048576 at most"),
+            ("capacitor(go,admit=fractional:1.5)", "the part in fractional:P must be from 0 to 1, and is '1.5'"),
+            ("capacitor(go,admit=fractional:-0.1)", "from 0 to 1"),
+            ("capacitor(go,admit=fractional:NaN)", "from 0 to 1"),
+            ("capacitor(go,admit=fractional:2.3e-10)", "fractional:2.3e-10 would be never, which is fractional:0"),
+            ("capacitor(go,admit=fractional:)", "from 0 to 1"),
+            ("capacitor(go,admit=fractional)", "unknown admit 'fractional'; known: always, gated, fractional:P"),
+            ("capacitor(go,sema=nope)", "unknown semaphore 'nope'; known: runtime"),
+            ("multilane(go,deal=by-name)", "unknown deal 'by-name'; known: in-turn, by-thread, at-random"),
+            ("multilane(go,count=never)", "unknown count 'never'; known: together, separate"),
+            ("multilane(go,deal=by-thread)", "lanes that are counted together are dealt in turn"),
+            ("multilane(go,sema=twa)", "lanes that are counted together have tickets of their own, and no 'sema'"),
+        ] {
+            let why = text.parse::<Recipe>().unwrap_err();
+            assert!(why.contains(because) && !why.contains('\n'), "{text}: {why}");
+        }
+        #[cfg(target_os = "linux")]
+        for sema in ["futex", "sem_t"] {
+            let why = format!("capacitor(go,sema={sema})").parse::<Recipe>().unwrap_err();
+            assert!(why.contains("past those who wait") && why.contains("benaphore"), "{why}");
+        }
+    }
+
+    #[test]
+    fn commas_in_parentheses_do_not_divide() {
+        assert_eq!(items("go, sliding(go,b=2),std"), ["go", "sliding(go,b=2)", "std"]);
+        assert_eq!(items("capacitor(go,b=2,std"), ["capacitor(go,b=2,std"]);
+        assert_eq!(items("go),std"), ["go)", "std"]);
+        assert_eq!(items(""), [""]);
+    }
+}

@@ -1,0 +1,209 @@
+//! Lockable: the trait of each target of the driver: a lock, a readers-writer lock, a semaphore, or a floor that the
+//! semaphores are compared with. So one driver suffices for all of these.
+//!
+//! | target | lets in |
+//! |---|---|
+//! | [`Locked`] | one at a time |
+//! | [`ReadWrite`] | one that writes, or any number that read |
+//! | [`Permitted`] | as many as there are permits |
+//! | [`TwoRmws`](crate::targets::floors::TwoRmws) | all contenders |
+//! | [`Handover`](crate::targets::floors::Handover) | one at a time, in turn |
+
+use sudog_sync::{Order, RawLock, RawRwLock, Semaphore, Wake};
+
+/// A contender's purpose inside a target. If a target does not tell readers from writers, all contenders write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Reads, possibly beside other readers.
+    Read,
+    /// Writes, alone.
+    Write,
+}
+
+/// A value for each access.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PerAccess<T> {
+    /// The value for readers.
+    pub read: T,
+    /// The value for writers.
+    pub write: T,
+}
+
+impl<T> PerAccess<T> {
+    /// Returns the value for an access.
+    #[inline]
+    pub fn of(&mut self, access: Access) -> &mut T {
+        match access {
+            Access::Read => &mut self.read,
+            Access::Write => &mut self.write,
+        }
+    }
+}
+
+/// A choice by the contenders that may be inside a target together. A target names only the cases that it can be in, so
+/// the code of the other cases is not compiled for that target.
+pub trait ByAdmission {
+    /// The result of the choice.
+    type Out;
+
+    /// A single contender may be inside, whatever its access.
+    fn one(self) -> Self::Out;
+
+    /// A writer may be inside, or any number of readers.
+    fn readers(self) -> Self::Out;
+
+    /// Several contenders may be inside, whatever their accesses.
+    fn several(self) -> Self::Out;
+}
+
+/// A target of a measurement, which contenders enter and leave.
+///
+/// # Safety
+///
+/// If [`Lockable::choose`] calls [`ByAdmission::one`], no contender is let in while another is inside; and what a
+/// contender did inside happens before what the next contender does there.
+pub unsafe trait Lockable: Sized + Send + Sync + 'static {
+    /// The value that an `enter` hands to its `leave`.
+    type Guard;
+
+    /// The value that the target is made from, besides numbers.
+    type Setup: ?Sized;
+
+    /// True if a thread that is not a contender may enter, too: with the number that follows the contenders' numbers.
+    /// False if the target passes a turn among the contenders' numbers, so that another thread never has the turn.
+    const TAKES_OTHERS: bool = true;
+
+    /// Calls the method of `choice` for the contenders that may be inside together, if there are this many permits.
+    fn choose<C: ByAdmission>(permits: u32, choice: C) -> C::Out;
+
+    /// Makes a target for this number of contenders, with this number of permits. A target without permits ignores
+    /// `permits`, and lets in the contenders that [`Lockable::choose`] says.
+    fn new(setup: &Self::Setup, contenders: usize, permits: u32) -> Self;
+
+    /// Goes in, waiting if necessary. `me` is the number of the contender.
+    fn enter(&self, me: usize, access: Access) -> Self::Guard;
+
+    /// Goes out.
+    ///
+    /// # Safety
+    ///
+    /// `guard` came from an `enter` of this target by the same contender, on the same thread, and no `leave` has taken
+    /// the guard yet.
+    unsafe fn leave(&self, me: usize, guard: Self::Guard);
+}
+
+/// A job on a target of any type.
+pub trait LockableJob {
+    /// The result of the job.
+    type Out;
+
+    /// Does the job on a type of target, which is made from `setup`.
+    fn run<E: Lockable>(self, setup: &E::Setup) -> Self::Out;
+}
+
+/// A lock.
+pub struct Locked<L>(L);
+
+// SAFETY: a lock lets in one owner at a time, and what an owner did happens before what the next owner does: `RawLock`
+// promises both.
+unsafe impl<L: RawLock + 'static> Lockable for Locked<L> {
+    type Guard = L::Guard;
+
+    /// The function that makes the lock.
+    type Setup = dyn Fn() -> L;
+
+    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+        choice.one()
+    }
+
+    fn new(make: &(dyn Fn() -> L + 'static), _: usize, _: u32) -> Self {
+        Self(make())
+    }
+
+    #[inline]
+    fn enter(&self, _: usize, _: Access) -> L::Guard {
+        self.0.lock()
+    }
+
+    #[inline]
+    unsafe fn leave(&self, _: usize, guard: L::Guard) {
+        // SAFETY: `guard` came from a `lock` of this lock on this thread, and has not been used, by the contract of
+        // `leave`.
+        unsafe { self.0.unlock(guard) };
+    }
+}
+
+/// A readers-writer lock.
+pub struct ReadWrite<L>(L);
+
+/// The guard of a contender that is inside a readers-writer lock.
+#[derive(Debug)]
+pub enum RwGuard<R, W> {
+    /// A reader's guard.
+    Read(R),
+    /// A writer's guard.
+    Write(W),
+}
+
+// SAFETY: `choose` never calls `one`, so there is nothing to promise.
+unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
+    type Guard = RwGuard<L::SharedGuard, L::ExclusiveGuard>;
+    type Setup = ();
+
+    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+        choice.readers()
+    }
+
+    fn new((): &(), _: usize, _: u32) -> Self {
+        Self(L::new())
+    }
+
+    #[inline(always)] // otherwise `enter` of the sharded lock, the longest, is a call
+    fn enter(&self, _: usize, access: Access) -> Self::Guard {
+        match access {
+            Access::Read => RwGuard::Read(self.0.rlock()),
+            Access::Write => RwGuard::Write(self.0.lock()),
+        }
+    }
+
+    #[inline]
+    unsafe fn leave(&self, _: usize, guard: Self::Guard) {
+        // SAFETY: `guard` came from an acquisition of this lock on this thread, and has not been used, by the contract
+        // of `leave`.
+        unsafe {
+            match guard {
+                RwGuard::Read(guard) => self.0.runlock(guard),
+                RwGuard::Write(guard) => self.0.unlock(guard),
+            }
+        }
+    }
+}
+
+/// A semaphore.
+pub struct Permitted<S>(S);
+
+// SAFETY: `choose` calls `one` only for one permit. A semaphore with one permit lets in one contender at a
+// time, as permits are conserved. All that precedes the release of a permit happens before all that follows the
+// acquire of that permit.
+unsafe impl<S: Semaphore + 'static> Lockable for Permitted<S> {
+    type Guard = ();
+    type Setup = ();
+
+    fn choose<C: ByAdmission>(permits: u32, choice: C) -> C::Out {
+        if permits == 1 { choice.one() } else { choice.several() }
+    }
+
+    fn new((): &(), _: usize, permits: u32) -> Self {
+        Self(S::new(permits))
+    }
+
+    #[inline]
+    fn enter(&self, _: usize, _: Access) {
+        self.0.acquire(Order::Fifo);
+    }
+
+    #[inline]
+    unsafe fn leave(&self, _: usize, (): ()) {
+        self.0.release(Wake::Normal);
+    }
+}

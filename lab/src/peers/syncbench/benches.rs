@@ -1,0 +1,240 @@
+//! The list of benchmarks.
+
+use std::fmt;
+use std::ops::Deref;
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use serde::{Serialize, Serializer};
+use sudog_sync::RawRwLock;
+
+use super::contestant::{Contestant, over};
+use super::map::{ConcurrentMap, MapJob, MapName, mixes, with_map};
+use super::once::{OnceJob, OnceName, RunOnce, with_once};
+use super::pool::{ItemPool, PoolJob, PoolName, with_pool};
+use super::round::{Round, Timed};
+use super::rw_mutex::RwRole;
+use super::wait_group::{Group, WaitGroupJob, WaitGroupName, with_wait_group};
+use super::{cond, once, pool, rw_mutex, wait_group};
+use crate::peers::rounds::WORK;
+use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
+
+/// A family of benchmarks, which share a table.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// Readers-writer locks.
+    RwMutex,
+    /// Wait groups.
+    WaitGroup,
+    /// Types that run a function once.
+    Once,
+    /// Pools.
+    Pool,
+    /// Maps.
+    Map,
+    /// Conditions.
+    Cond,
+}
+
+impl Family {
+    /// All families, in the order in which they are shown.
+    pub const ALL: [Self; 6] = [Self::RwMutex, Self::WaitGroup, Self::Once, Self::Pool, Self::Map, Self::Cond];
+
+    /// Returns the headline of the family's table.
+    #[must_use]
+    pub const fn headline(self) -> &'static str {
+        match self {
+            Self::RwMutex => {
+                "RWMutex; floor: the Go mutex, for readers as well, which a readers-writer lock has to beat"
+            }
+            Self::WaitGroup => "WaitGroup; floor: two RMWs on one word",
+            Self::Once => "Once; floor: an Acquire load",
+            Self::Pool => "Pool; floor: two RMWs on one word",
+            Self::Map => "Map: keys and values of 64 bits, one hash for all",
+            Self::Cond => "Cond: T threads at a barrier; an operation is a barrier",
+        }
+    }
+}
+
+/// A benchmark.
+#[derive(Debug)]
+pub struct Bench {
+    /// Go's name of the benchmark.
+    pub name: &'static str,
+    /// The family of the benchmark.
+    pub family: Family,
+    /// The contestants.
+    pub contestants: Vec<Contestant>,
+    /// The number of threads of a benchmark that runs with a fixed number of threads.
+    fixed_threads: Option<usize>,
+}
+
+impl Bench {
+    fn new(family: Family, name: &'static str, contestants: Vec<Contestant>) -> Self {
+        Self { name, family, contestants, fixed_threads: None }
+    }
+
+    /// Returns the numbers of threads to measure with, if `asked` are asked for.
+    pub fn threads<'a>(&self, asked: &'a [usize]) -> impl Iterator<Item = usize> + use<'a> {
+        let (fixed, asked) = match self.fixed_threads {
+            Some(threads) => (Some(threads), &[][..]),
+            None => (None, asked),
+        };
+        fixed.into_iter().chain(asked.iter().copied())
+    }
+}
+
+static ALL: LazyLock<Vec<Bench>> =
+    LazyLock::new(|| [rw_mutexes(), wait_groups(), onces(), pools(), maps(), conds()].into_iter().flatten().collect());
+
+fn rw_mutexes() -> Vec<Bench> {
+    let bench = |name, contestants| Bench::new(Family::RwMutex, name, contestants);
+    vec![
+        bench("RWMutexUncontended", over!(rw_mutexes, |L, round| rw_mutex::uncontended::<L>(round))),
+        bench("RWMutexWrite100", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L, _>(round, 100, 0))),
+        bench("RWMutexWrite10", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L, _>(round, 10, 0))),
+        bench("RWMutexWorkWrite100", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L, _>(round, 100, WORK))),
+        bench("RWMutexWorkWrite10", over!(rw_mutexes, |L, round| rw_mutex::mixed::<L, _>(round, 10, WORK))),
+    ]
+}
+
+fn wait_groups() -> Vec<Bench> {
+    let bench = |name, contestants| Bench::new(Family::WaitGroup, name, contestants);
+    let mut uncontended = over!(wait_groups, |G, round| wait_group::uncontended::<G>(round));
+    // Crossbeam's wait group is consumed by `wait`, so no thread can wait again and again.
+    uncontended.retain(|contestant| contestant.name != WaitGroupName::Crossbeam.name());
+    vec![
+        bench("WaitGroupUncontended", uncontended),
+        bench("WaitGroupAddDone", over!(wait_groups, |G, round| wait_group::add_done::<G>(round))),
+    ]
+}
+
+fn onces() -> Vec<Bench> {
+    vec![Bench::new(Family::Once, "Once", over!(onces, |O, round| once::once::<O, _>(round)))]
+}
+
+fn pools() -> Vec<Bench> {
+    let bench = |name, contestants| Bench::new(Family::Pool, name, contestants);
+    vec![
+        bench("Pool", over!(pools, |P, round| pool::pool::<P>(round))),
+        bench("PoolOverflow", over!(pools, |P, round| pool::many::<P>(round, 100, 100))),
+        bench("PoolStarvation", over!(pools, |P, round| pool::many::<P>(round, 67, 100))),
+    ]
+}
+
+#[rustfmt::skip] // one benchmark, one line
+fn maps() -> Vec<Bench> {
+    let bench = |name, contestants| Bench::new(Family::Map, name, contestants);
+    vec![
+        bench("MapLoadMostlyHits", over!(maps, |M, round| mixes::load::<M, _>(round, 1023, 1))),
+        bench("MapLoadMostlyMisses", over!(maps, |M, round| mixes::load::<M, _>(round, 1, 1023))),
+        bench("MapLoadOrStoreBalanced", over!(maps, |M, round| mixes::load_or_store::<M, _>(round, 128, 128))),
+        bench("MapLoadOrStoreUnique", over!(maps, |M, round| mixes::load_or_store_unique::<M, _>(round))),
+        bench("MapLoadOrStoreCollision", over!(maps, |M, round| mixes::load_or_store_collision::<M, _>(round))),
+        bench("MapLoadAndDeleteBalanced", over!(maps, |M, round| mixes::load_and_delete::<M, _>(round, 128, 128))),
+        bench("MapLoadAndDeleteUnique", over!(maps, |M, round| mixes::load_and_delete_unique::<M, _>(round))),
+        bench("MapLoadAndDeleteCollision", over!(maps, |M, round| mixes::load_and_delete_collision::<M, _>(round))),
+        bench("MapRange", over!(maps, |M, round| mixes::range::<M, _>(round))),
+        bench("MapAdversarialAlloc", over!(maps, |M, round| mixes::adversarial_alloc::<M, _>(round))),
+        bench("MapAdversarialDelete", over!(maps, |M, round| mixes::adversarial_delete::<M, _>(round))),
+        bench("MapDeleteCollision", over!(maps, |M, round| mixes::delete_collision::<M, _>(round))),
+        bench("MapSwapCollision", over!(maps, |M, round| mixes::swap_collision::<M, _>(round))),
+        bench("MapSwapMostlyHits", over!(maps, |M, round| mixes::swap::<M, _>(round, 1023, 1))),
+        bench("MapSwapMostlyMisses", over!(maps, |M, round| mixes::swap::<M, _>(round, 1, 1023))),
+        bench("MapCompareAndSwapCollision", over!(maps, |M, round| mixes::compare_and_swap_collision::<M, _>(round))),
+        bench("MapCompareAndSwapNoExistingKey", over!(maps, |M, round| mixes::compare_and_swap_no_existing_key::<M, _>(round))),
+        bench("MapCompareAndSwapValueNotEqual", over!(maps, |M, round| mixes::compare_and_swap_value_not_equal::<M, _>(round))),
+        bench("MapCompareAndSwapMostlyHits", over!(maps, |M, round| mixes::compare_and_swap::<M, _>(round, 1023, 1))),
+        bench("MapCompareAndSwapMostlyMisses", over!(maps, |M, round| mixes::compare_and_swap::<M, _>(round, 1, 1023))),
+        bench("MapCompareAndDeleteCollision", over!(maps, |M, round| mixes::compare_and_delete_collision::<M, _>(round))),
+        bench("MapCompareAndDeleteMostlyHits", over!(maps, |M, round| mixes::compare_and_delete::<M, _>(round, 1023, 1))),
+        bench("MapCompareAndDeleteMostlyMisses", over!(maps, |M, round| mixes::compare_and_delete::<M, _>(round, 1, 1023))),
+        bench("MapClear", over!(maps, |M, round| mixes::clear::<M, _>(round))),
+    ]
+}
+
+fn conds() -> Vec<Bench> {
+    let bench = |name, waiters| Bench {
+        fixed_threads: Some(waiters + 1),
+        ..Bench::new(Family::Cond, name, cond::contestants(waiters))
+    };
+    let all = [("Cond1", 1), ("Cond2", 2), ("Cond4", 4), ("Cond8", 8), ("Cond16", 16), ("Cond32", 32)];
+    all.into_iter().map(|(name, waiters)| bench(name, waiters)).collect()
+}
+
+/// A benchmark, by name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BenchName(usize);
+
+impl BenchName {
+    /// All benchmarks, in the order in which they are shown.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..ALL.len()).map(Self)
+    }
+}
+
+impl Deref for BenchName {
+    type Target = Bench;
+
+    fn deref(&self) -> &Bench {
+        &ALL[self.0]
+    }
+}
+
+impl FromStr for BenchName {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::all().find(|known| known.name == name).ok_or_else(|| {
+            let known: Vec<_> = Self::all().map(|known| known.name).collect();
+            format!("unknown benchmark '{name}'; known: {}", known.join(", "))
+        })
+    }
+}
+
+impl fmt::Debug for BenchName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Serialize for BenchName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::peers::syncbench::contestant::Role;
+
+    #[test]
+    fn names_are_different_and_are_found() {
+        let names: HashSet<_> = BenchName::all().map(|bench| bench.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        assert!(BenchName::all().all(|bench| bench.name.parse() == Ok(bench)));
+    }
+
+    #[test]
+    fn everybody_does_every_operation() {
+        for bench in BenchName::all() {
+            for threads in bench.threads(&[1, 3]) {
+                for contestant in &bench.contestants {
+                    let time = contestant.time(&Round { threads, n: 1000 }).unwrap();
+                    assert!(!time.is_zero(), "{} {}", bench.name, contestant.name);
+                }
+            }
+            assert!(bench.contestants.iter().any(|contestant| contestant.role == Role::Ours), "{}", bench.name);
+        }
+    }
+
+    #[test]
+    fn a_cond_has_its_own_number_of_threads() {
+        let threads = |name: &str| name.parse::<BenchName>().unwrap().threads(&[1, 2]).collect::<Vec<_>>();
+        assert_eq!((threads("Cond8"), threads("Once")), (vec![9], vec![1, 2]));
+    }
+}
