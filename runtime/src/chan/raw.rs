@@ -36,8 +36,16 @@ use crate::shim::{self, Cell, Ordering};
 pub(super) struct Raw {
     word: AtomicState,
     capacity: usize,
+    /// The fields that only the owner of the lock reads and writes. Only [`Locked::fields`] borrows them.
+    fields: Fields,
+    #[cfg(sudog_loom)]
+    model: model::Lock,
+}
+
+/// The fields of a channel that its lock protects.
+struct Fields {
     /// The capacity minus the reserved places: a send without a reservation finds room while `len` is below this
-    /// number. This field and the two fields below are changed under the lock.
+    /// number.
     limit: Cell<usize>,
     /// The number of reserved places.
     reserved: Cell<usize>,
@@ -48,8 +56,6 @@ pub(super) struct Raw {
     reservers: WaitQueue,
     /// The waiters whose outcome is `Held`, ordered by the age of their values.
     held: WaitQueue,
-    #[cfg(sudog_loom)]
-    model: model::Lock,
 }
 
 /// The proof that the caller holds the lock. The caller must call [`Locked::unlock`]: there is no destructor that
@@ -75,13 +81,15 @@ impl Raw {
         Self {
             word: AtomicState::new(),
             capacity,
-            limit: Cell::new(capacity),
-            reserved: Cell::new(0),
-            tickets: Cell::new(1),
-            receivers: WaitQueue::new(),
-            senders: WaitQueue::new(),
-            reservers: WaitQueue::new(),
-            held: WaitQueue::new(),
+            fields: Fields {
+                limit: Cell::new(capacity),
+                reserved: Cell::new(0),
+                tickets: Cell::new(1),
+                receivers: WaitQueue::new(),
+                senders: WaitQueue::new(),
+                reservers: WaitQueue::new(),
+                held: WaitQueue::new(),
+            },
             #[cfg(sudog_loom)]
             model: model::Lock::new(),
         }
@@ -156,8 +164,7 @@ impl Raw {
     /// Returns the number of waiters in a queue.
     pub(super) fn waiting(&self, dir: Dir) -> usize {
         let locked = self.lock();
-        // SAFETY: the lock is held.
-        let n = unsafe { self.queue(dir).len() };
+        let n = locked.queue(dir).len();
         locked.unlock();
         n
     }
@@ -173,22 +180,14 @@ impl Raw {
         let queued = waiter.outcome.get() == Outcome::Queued;
         if queued {
             let dir = waiter.dir();
-            // SAFETY: the waiter is alive and the lock is held. The outcome says that the waiter is still in the queue
-            // that it was put into.
-            unsafe { self.queue(dir).unlink(waiter) };
+            // SAFETY: the outcome says that the waiter is still in the queue that it was put into, and that queue
+            // belongs to this channel, by the contract of this function.
+            unsafe { locked.queue(dir).unlink(waiter) };
             waiter.outcome.set(Outcome::Idle);
             locked.mark(dir);
         }
         locked.unlock();
         queued
-    }
-
-    fn queue(&self, dir: Dir) -> &WaitQueue {
-        match dir {
-            Dir::Send => &self.senders,
-            Dir::Reserve => &self.reservers,
-            Dir::Recv => &self.receivers,
-        }
     }
 }
 
@@ -229,6 +228,22 @@ impl<'a> Locked<'a> {
         self.raw.word.store(self.state.lock(), Ordering::Relaxed);
     }
 
+    /// Returns the fields that the lock protects. The result is borrowed from this proof, so it is not used after the
+    /// unlock.
+    #[inline]
+    fn fields(&self) -> &Fields {
+        &self.raw.fields
+    }
+
+    #[inline]
+    fn queue(&self, dir: Dir) -> &WaitQueue {
+        match dir {
+            Dir::Send => &self.fields().senders,
+            Dir::Reserve => &self.fields().reservers,
+            Dir::Recv => &self.fields().receivers,
+        }
+    }
+
     /// Puts a waiter at the end of a queue.
     ///
     /// # Safety
@@ -243,9 +258,9 @@ impl<'a> Locked<'a> {
         waiter.outcome.set(Outcome::Queued);
         waiter.set_dir(dir);
         waiter.ticket.set(self.ticket());
-        // SAFETY: the lock is held. The waiter is in no queue, and stays alive and in place while it is queued, by the
-        // contract of this function.
-        unsafe { self.raw.queue(dir).push(waiter) };
+        // SAFETY: the waiter is in no queue, and stays alive and in place while it is queued, by the contract of this
+        // function. If a peer takes the waiter out, the waiter is readied after the unlock, or finds out under the lock.
+        unsafe { self.queue(dir).push(waiter) };
         self.state = self.state.add_waiter(dir);
     }
 
@@ -274,11 +289,8 @@ impl<'a> Locked<'a> {
     }
 
     fn dequeue_some(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
-        let queue = self.raw.queue(dir);
-        // SAFETY: the lock is held, so the queued waiters are alive.
-        let peer = std::iter::from_fn(|| unsafe { queue.pop() }).find(|waiter| {
-            // SAFETY: the waiter was queued until now, and cannot leave before it has had the lock.
-            let waiter = unsafe { waiter.as_ref() };
+        let queue = self.queue(dir);
+        let peer = std::iter::from_fn(|| queue.pop()).find(|waiter| {
             // If the claim is taken already, the waiter is in no queue from now on. The waiter finds that out under the
             // lock.
             let taken = waiter.claim();
@@ -288,21 +300,23 @@ impl<'a> Locked<'a> {
             waiter.outcome.set(if taken { outcome } else { Outcome::Idle });
             taken
         });
+        let peer = peer.map(|waiter| Peer(NonNull::from(waiter))); // the only `Peer` of this claim
         self.mark(dir);
-        peer.map(Peer) // the only `Peer` of this claim: no queue has the waiter any more
+        peer
     }
 
     /// Updates the state after waiters have left that queue.
     fn mark(&mut self, dir: Dir) {
-        if self.raw.queue(dir).is_empty() {
+        if self.queue(dir).is_empty() {
             self.state = self.state.without_waiters(dir);
         }
     }
 
     /// Returns a new ticket, which is greater than all earlier tickets.
     pub(super) fn ticket(&mut self) -> u64 {
-        let ticket = self.raw.tickets.get();
-        self.raw.tickets.set(ticket + 1);
+        let tickets = &self.fields().tickets;
+        let ticket = tickets.get();
+        tickets.set(ticket + 1);
         ticket
     }
 
@@ -318,9 +332,9 @@ impl<'a> Locked<'a> {
         let waiter = peer.waiter();
         waiter.outcome.set(Outcome::Held);
         waiter.ticket.set(ticket);
-        // SAFETY: the lock is held. The waiter has been taken out of its queue, and stays alive until its task has had
-        // the lock and has ended the hold (`release_held`).
-        unsafe { self.raw.held.insert(waiter) };
+        // SAFETY: the waiter has been taken out of its queue, and stays alive until its task has had the lock and has
+        // ended the hold (`release_held`), by the contract of `enqueue`.
+        unsafe { self.fields().held.insert(waiter) };
         self.state = self.state.add_held();
         peer
     }
@@ -332,10 +346,15 @@ impl<'a> Locked<'a> {
     ///
     /// The waiter's outcome is `Held`, set by a hand-over of this channel.
     pub(super) unsafe fn release_held(&mut self, waiter: &Waiter) {
-        // SAFETY: the lock is held; a waiter that is `Held` is in this list.
-        unsafe { self.raw.held.unlink(waiter) };
+        // SAFETY: a waiter that is `Held`, by a hand-over of this channel, is in this list.
+        unsafe { self.fields().held.unlink(waiter) };
         waiter.outcome.set(Outcome::Idle);
-        if self.raw.held.is_empty() {
+        self.mark_held();
+    }
+
+    /// Updates the state after a waiter has left the list of waiters that hold a value.
+    fn mark_held(&mut self) {
+        if self.fields().held.is_empty() {
             self.state = self.state.without_held();
         }
     }
@@ -343,22 +362,22 @@ impl<'a> Locked<'a> {
     /// Picks the oldest value that a task holds, and takes the value away from that task. When the task is polled, it
     /// tries to receive again. Returns the slot that contains the value.
     pub(super) fn take_held(&mut self) -> Option<*mut ()> {
-        // SAFETY: the lock is held, and a waiter that is `Held` is alive until it has had the lock.
-        let waiter = unsafe { self.raw.held.first()?.as_ref() };
-        // SAFETY: the waiter was found in the list of the waiters that are `Held`.
-        unsafe { self.release_held(waiter) };
-        Some(waiter.slot)
+        let waiter = self.fields().held.pop()?;
+        waiter.outcome.set(Outcome::Idle);
+        let slot = waiter.slot;
+        self.mark_held();
+        Some(slot)
     }
 
     /// Returns whether there is room for a value that is sent without a reservation.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.state.len() < self.raw.limit.get()
+        self.state.len() < self.fields().limit.get()
     }
 
     /// Returns whether a place can be reserved. A channel without capacity has a single place.
     pub(super) fn has_place(&self) -> bool {
-        self.state.len() + self.raw.reserved.get() < self.raw.capacity.max(1)
+        self.state.len() + self.fields().reserved.get() < self.raw.capacity.max(1)
     }
 
     /// Reserves a place. Returns `Some(true)` if there was a place, `Some(false)` if the channel is closed, and `None`
@@ -375,16 +394,15 @@ impl<'a> Locked<'a> {
 
     /// Reserves a place if `reserved` is true, and frees a reserved place otherwise.
     pub(super) fn reserve(&mut self, reserved: bool) {
-        let n = if reserved { self.raw.reserved.get() + 1 } else { self.raw.reserved.get() - 1 };
-        self.raw.reserved.set(n);
-        self.raw.limit.set(self.raw.capacity.saturating_sub(n));
+        let n = if reserved { self.fields().reserved.get() + 1 } else { self.fields().reserved.get() - 1 };
+        self.fields().reserved.set(n);
+        self.fields().limit.set(self.raw.capacity.saturating_sub(n));
     }
 
     /// Returns the queue whose first waiter has waited longer: the queue of the senders, or the queue of the reservers.
     pub(super) fn first_to_send(&self) -> Dir {
-        // SAFETY: the lock is held.
-        let (sender, reserver) = unsafe { (self.raw.senders.first_ticket(), self.raw.reservers.first_ticket()) };
-        match (sender, reserver) {
+        let first = |dir| self.queue(dir).first().map(|waiter| waiter.ticket.get());
+        match (first(Dir::Send), first(Dir::Reserve)) {
             (Some(sender), Some(reserver)) if sender < reserver => Dir::Send,
             (Some(_), None) => Dir::Send,
             _ => Dir::Reserve,
