@@ -24,6 +24,7 @@ use std::ptr::NonNull;
 use std::task::Waker;
 
 use super::state::{AtomicState, State};
+use super::value::Owned;
 pub(super) use super::waiters::Dir;
 use super::waiters::{Outcome, WaitQueue, Waiter};
 use crate::g::ReadyBatch;
@@ -31,6 +32,7 @@ use crate::panics::Panics;
 #[cfg(not(sudog_loom))]
 use crate::shim::num_cpus;
 use crate::shim::{self, Cell, Ordering};
+use crate::{G, Instant, ParkResult, goroutine};
 
 /// The untyped part of a channel. See the top of this file.
 pub(super) struct Raw {
@@ -51,9 +53,8 @@ struct Fields {
     reserved: Cell<usize>,
     /// The next ticket: see `Waiter::ticket`.
     tickets: Cell<u64>,
-    receivers: WaitQueue,
-    senders: WaitQueue,
-    reservers: WaitQueue,
+    /// The queues of receivers, senders and reservers, by [`Dir`].
+    queues: [WaitQueue; 3],
     /// The waiters whose outcome is `Held`, ordered by the age of their values.
     held: WaitQueue,
 }
@@ -64,17 +65,21 @@ struct Fields {
 pub(super) struct Locked<'a> {
     raw: &'a Raw,
     /// The state that the unlock will store, without `LOCKED`.
-    pub(super) state: State,
+    state: State,
 }
 
 /// A waiter that a call has claimed and taken out of its queue, and that the call must wake.
 ///
-/// Only `Locked::dequeue_some` makes a `Peer`: a single one for each claim, because the waiter has left its queue then. So
-/// as long as a `Peer` exists, its waiter has not been readied, and stays alive by the contract of [`Locked::enqueue`].
-/// A `Peer` is neither `Clone` nor `Copy`, and to wake it consumes it: so a waiter is readied once, and the waker does
-/// not use the waiter afterwards. A `Peer` that is dropped lets its waiter sleep for ever.
+/// Only `Locked::dequeue_some` makes a `Peer`, inside a [`Claimed`]: a single one for each claim, because the waiter has
+/// left its queue then. So as long as a `Peer` exists, its waiter has not been readied, and stays alive by the contract
+/// of [`Locked::enqueue`]. A `Peer` is neither `Clone` nor `Copy`, and to wake it consumes it: so a waiter is readied
+/// once, and the waker does not use the waiter afterwards. A `Peer` that is dropped lets its waiter sleep for ever.
 #[must_use = "the waiter sleeps for ever"]
 pub(super) struct Peer(NonNull<Waiter>);
+
+/// A peer whose outcome is not decided yet: the call must serve the waiter, or tell it that the channel is closed.
+#[must_use = "the waiter sleeps for ever"]
+pub(super) struct Claimed(Peer);
 
 impl Raw {
     pub(super) fn new(capacity: usize) -> Self {
@@ -85,9 +90,7 @@ impl Raw {
                 limit: Cell::new(capacity),
                 reserved: Cell::new(0),
                 tickets: Cell::new(1),
-                receivers: WaitQueue::new(),
-                senders: WaitQueue::new(),
-                reservers: WaitQueue::new(),
+                queues: [WaitQueue::new(), WaitQueue::new(), WaitQueue::new()],
                 held: WaitQueue::new(),
             },
             #[cfg(sudog_loom)]
@@ -154,8 +157,12 @@ impl Raw {
     }
 
     /// Returns the proof for a lock that the caller holds since an earlier [`Locked::keep`].
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock, and no other proof of that exists.
     #[inline]
-    pub(super) fn held(&self) -> Locked<'_> {
+    pub(super) unsafe fn held(&self) -> Locked<'_> {
         let state = self.word.load(Ordering::Relaxed);
         debug_assert!(state.is_locked());
         Locked { raw: self, state: state.unlock() }
@@ -222,6 +229,39 @@ impl<'a> Locked<'a> {
         self.raw.model.unlock();
     }
 
+    /// Returns the state as the unlock will store it.
+    #[inline]
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// Closes the channel. Returns false if the channel is closed already.
+    pub(super) fn close(&mut self) -> bool {
+        let first = !self.state.is_closed();
+        self.state = self.state.close();
+        first
+    }
+
+    /// Counts a value more.
+    ///
+    /// # Safety
+    ///
+    /// The channel's store has a value that is not counted.
+    #[inline]
+    pub(super) unsafe fn count_value(&mut self) {
+        self.state = self.state.add_value();
+    }
+
+    /// Counts a value less.
+    ///
+    /// # Safety
+    ///
+    /// The count is positive, and a counted value has been taken out of the channel's store.
+    #[inline]
+    pub(super) unsafe fn discount_value(&mut self) {
+        self.state = self.state.remove_value();
+    }
+
     /// Gives up this proof, but leaves the lock locked. A later call of [`Raw::held`] returns the proof.
     #[inline]
     pub(super) fn keep(self) {
@@ -237,11 +277,7 @@ impl<'a> Locked<'a> {
 
     #[inline]
     fn queue(&self, dir: Dir) -> &WaitQueue {
-        match dir {
-            Dir::Send => &self.fields().senders,
-            Dir::Reserve => &self.fields().reservers,
-            Dir::Recv => &self.fields().receivers,
-        }
+        &self.fields().queues[dir as usize]
     }
 
     /// Puts a waiter at the end of a queue.
@@ -252,6 +288,8 @@ impl<'a> Locked<'a> {
     /// - The waiter stays alive and in place until it has left the queue; if a peer has taken the waiter, until its G has
     ///   been readied; and if its outcome is `Held`, until the hold has ended.
     /// - The waiter's G, slot and claim stay alive and in place as long as the waiter.
+    /// - The slot of a sender has a value of the channel's type, which belongs to the channel from the time when a peer
+    ///   has taken the waiter. The slot of a receiver has room for such a value.
     /// - Until then the G waits for nothing else, and its waiters that are queued at the same time share a claim, so
     ///   that a single peer takes one of them.
     pub(super) unsafe fn enqueue(&mut self, dir: Dir, waiter: &Waiter) {
@@ -264,45 +302,67 @@ impl<'a> Locked<'a> {
         self.state = self.state.add_waiter(dir);
     }
 
-    /// Claims the first waiter whose claim is free, for the close of the channel: the waiter's outcome is `Closed`. The
-    /// caller must wake the returned peer.
-    pub(super) fn dequeue_closed(&mut self, dir: Dir) -> Option<Peer> {
-        self.dequeue(dir, Outcome::Closed)
-    }
-
-    /// Claims the first waiter whose claim is free, to serve that waiter: the waiter's outcome is `Done`. The caller
-    /// must wake the returned peer.
+    /// Queues a waiter of the caller, unlocks, and waits until a peer has served the waiter, the channel is closed, or
+    /// the deadline has passed. Returns `None` if the deadline has passed. `what` names the wait in reports.
     ///
     /// # Safety
     ///
-    /// Before the unlock, the caller moves a value of the channel's type to the slot of a receiver, or out of the slot
-    /// of a sender, or reserves a place for a reserver.
+    /// - `slot` is the address of a value of the channel's type, if `dir` is `Send`, or of room for such a value, if
+    ///   `dir` is `Recv`. Until this function returns, nothing else uses the slot.
+    /// - If `dir` is `Send` and this returns `Done`, the value has been moved out of the slot.
     #[inline]
-    pub(super) unsafe fn dequeue_to_serve(&mut self, dir: Dir) -> Option<Peer> {
-        self.dequeue(dir, Outcome::Done)
+    pub(super) unsafe fn wait(
+        mut self,
+        dir: Dir,
+        slot: *mut (),
+        what: &'static str,
+        deadline: Option<Instant>,
+    ) -> Option<Outcome> {
+        let g = G::current();
+        let waiter = Waiter::new(&raw const g, slot);
+        goroutine::note_wait(what, std::ptr::null());
+        // SAFETY:
+        // - `waiter` is new, so no queue contains it.
+        // - This frame stays while `waiter` is queued, or taken and not readied: `park_queued_spinning` returns only
+        //   afterwards, and never unwinds. `g` and the slot outlive `waiter`. `waiter` is no task's, so it is not held.
+        // - `g` waits for nothing else, and has a single waiter.
+        // - The slot has a value, or room for a value, by the contract of this function.
+        unsafe { self.enqueue(dir, &waiter) };
+        let raw = self.raw;
+        // SAFETY: `waiter` is alive, and was put into a queue of this channel.
+        let leave = || unsafe { raw.leave(&waiter) };
+        let parked = g.park_queued_spinning(deadline, || self.unlock(), leave);
+        (parked != ParkResult::TimedOut).then(|| waiter.outcome.get())
     }
 
-    /// Unlinks the first waiter whose claim is free, takes the claim, and sets the waiter's outcome.
+    /// Takes the first waiter whose claim is free out of its queue, and takes the claim. The caller must serve and wake
+    /// the returned waiter.
     #[inline]
-    fn dequeue(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
-        if self.state.has_waiters(dir) { self.dequeue_some(dir, outcome) } else { None }
+    pub(super) fn dequeue(&mut self, dir: Dir) -> Option<Claimed> {
+        if !self.state.has_waiters(dir) {
+            return None;
+        }
+        // Pass the proof by value, so that the state stays in a register of the caller.
+        let (state, claimed) = Locked { ..*self }.dequeue_some(dir);
+        self.state = state;
+        claimed
     }
 
-    fn dequeue_some(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
+    fn dequeue_some(mut self, dir: Dir) -> (State, Option<Claimed>) {
         let queue = self.queue(dir);
-        let peer = std::iter::from_fn(|| queue.pop()).find(|waiter| {
+        let claimed = std::iter::from_fn(|| queue.pop()).find(|waiter| {
             // If the claim is taken already, the waiter is in no queue from now on. The waiter finds that out under the
             // lock.
+            waiter.outcome.set(Outcome::Idle);
             let taken = waiter.claim();
             if !taken {
                 shim::mark("a waiter whose claim is taken is passed over");
             }
-            waiter.outcome.set(if taken { outcome } else { Outcome::Idle });
             taken
         });
-        let peer = peer.map(|waiter| Peer(NonNull::from(waiter))); // the only `Peer` of this claim
+        let claimed = claimed.map(|waiter| Claimed(Peer(NonNull::from(waiter)))); // the only `Peer` of this claim
         self.mark(dir);
-        peer
+        (self.state, claimed)
     }
 
     /// Updates the state after waiters have left that queue.
@@ -339,17 +399,21 @@ impl<'a> Locked<'a> {
         peer
     }
 
-    /// Takes a waiter out of the list of waiters that hold a value. The value in the waiter's slot no longer belongs to
-    /// the channel.
+    /// Ends the hold, if the waiter holds a value: the value in the waiter's slot no longer belongs to the channel.
+    /// Returns whether the waiter held a value.
     ///
     /// # Safety
     ///
-    /// The waiter's outcome is `Held`, set by a hand-over of this channel.
-    pub(super) unsafe fn release_held(&mut self, waiter: &Waiter) {
-        // SAFETY: a waiter that is `Held`, by a hand-over of this channel, is in this list.
-        unsafe { self.fields().held.unlink(waiter) };
-        waiter.outcome.set(Outcome::Idle);
-        self.mark_held();
+    /// The last queue that the waiter was put into belongs to this channel.
+    pub(super) unsafe fn release_held(&mut self, waiter: &Waiter) -> bool {
+        let held = waiter.outcome.get() == Outcome::Held;
+        if held {
+            // SAFETY: a waiter of this channel that is `Held` is in this list.
+            unsafe { self.fields().held.unlink(waiter) };
+            waiter.outcome.set(Outcome::Idle);
+            self.mark_held();
+        }
+        held
     }
 
     /// Updates the state after a waiter has left the list of waiters that hold a value.
@@ -380,21 +444,25 @@ impl<'a> Locked<'a> {
         self.state.len() + self.fields().reserved.get() < self.raw.capacity.max(1)
     }
 
-    /// Reserves a place. Returns `Some(true)` if there was a place, `Some(false)` if the channel is closed, and `None`
-    /// if there is no place.
-    pub(super) fn try_reserve(&mut self) -> Option<bool> {
-        if self.state.is_closed() {
-            return Some(false);
+    /// Reserves a place, if there is a free place. If so, the caller has to end the reservation.
+    pub(super) fn reserve(&mut self) -> bool {
+        let has_place = self.has_place();
+        if has_place {
+            self.set_reserved(self.fields().reserved.get() + 1);
         }
-        self.has_place().then(|| {
-            self.reserve(true);
-            true
-        })
+        has_place
     }
 
-    /// Reserves a place if `reserved` is true, and frees a reserved place otherwise.
-    pub(super) fn reserve(&mut self, reserved: bool) {
-        let n = if reserved { self.fields().reserved.get() + 1 } else { self.fields().reserved.get() - 1 };
+    /// Ends the reservation of a place.
+    ///
+    /// # Safety
+    ///
+    /// A `reserve` of this channel has returned true, and nothing else ends that reservation.
+    pub(super) unsafe fn end_reservation(&mut self) {
+        self.set_reserved(self.fields().reserved.get() - 1);
+    }
+
+    fn set_reserved(&mut self, n: usize) {
         self.fields().reserved.set(n);
         self.fields().limit.set(self.raw.capacity.saturating_sub(n));
     }
@@ -410,17 +478,61 @@ impl<'a> Locked<'a> {
     }
 }
 
+impl Claimed {
+    /// Moves a value to the slot of a receiver.
+    ///
+    /// # Safety
+    ///
+    /// The waiter receives from a channel of this type.
+    #[inline]
+    pub(super) unsafe fn give<T>(self, value: Owned<'_, T>) -> Peer {
+        // SAFETY: the slot has room for a value of this type, and stays in place until the waiter is readied, by the
+        // contracts of this function and of `Locked::enqueue`. Nothing else uses the slot, because the waiter is claimed.
+        value.move_to(unsafe { &mut *self.0.waiter().slot.cast() }).leave();
+        self.decide(Outcome::Done)
+    }
+
+    /// Takes possession of the value of a sender.
+    ///
+    /// # Safety
+    ///
+    /// The waiter sends to a channel of this type. The value is moved or dropped before the peer is woken.
+    #[inline]
+    pub(super) unsafe fn take<'v, T>(self) -> (Owned<'v, T>, Peer) {
+        // SAFETY: the slot has a value of this type, which belongs to the channel because the waiter is claimed, and
+        // stays in place until the waiter is readied, by the contracts of this function and of `Locked::enqueue`.
+        let value = unsafe { Owned::new(&mut *self.0.waiter().slot.cast()) };
+        (value, self.decide(Outcome::Done))
+    }
+
+    /// Gives a place to a reserver, which has to end the reservation.
+    ///
+    /// # Safety
+    ///
+    /// The waiter waits for a place of this channel. [`Locked::reserve`] has returned true, and nothing else ends that
+    /// reservation.
+    pub(super) unsafe fn give_place(self) -> Peer {
+        self.decide(Outcome::Done)
+    }
+
+    /// Ends the wait because the channel is closed.
+    pub(super) fn close(self) -> Peer {
+        self.decide(Outcome::Closed)
+    }
+
+    #[inline]
+    fn decide(self, outcome: Outcome) -> Peer {
+        self.0.waiter().outcome.set(outcome);
+        self.0
+    }
+}
+
 impl Peer {
     #[inline]
     fn waiter(&self) -> &Waiter {
         // SAFETY: the waiter has been taken out of its queue, and has not been readied, because that consumes the
         // `Peer`. So the waiter is alive, by the contract of `Locked::enqueue`.
         unsafe { self.0.as_ref() }
-    }
-
-    /// Returns the address of the peer's value, or of the room for the value.
-    pub(super) fn slot(&self) -> *mut () {
-        self.waiter().slot
     }
 
     /// Returns whether the peer is a task. A value that is given to a task belongs to the channel until the task is
@@ -438,7 +550,7 @@ impl Peer {
         // - This is the only `ready`: this `Peer` is the only one for the claim of its waiter, and is consumed.
         // - Only the queue led to `g`, which waits for nothing else, by the contract of `Locked::enqueue`.
         // - This function uses nothing of the waiter after this call begins.
-        unsafe { crate::G::ready(g) };
+        unsafe { G::ready(g) };
     }
 
     /// Readies the peer. If the peer is a task, returns the task's waker, which the caller must wake.
@@ -451,7 +563,7 @@ impl Peer {
         // - This is the only `ready`: this `Peer` is the only one for the claim of its waiter, and is consumed.
         // - Only the queue led to `g`, which waits for nothing else, by the contract of `Locked::enqueue`.
         // - This function uses nothing of the waiter after this call begins.
-        unsafe { crate::G::mark_ready(g) }
+        unsafe { G::mark_ready(g) }
     }
 }
 

@@ -34,11 +34,11 @@ pub(super) enum Outcome {
 /// The kind of operation for which a waiter waits. Each kind has a queue of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dir {
+    Recv,
     /// A send, whose value a receiver may take.
     Send,
     /// A reservation of a place for a value. The value stays with the sender.
     Reserve,
-    Recv,
 }
 
 type Link = Option<Queued>;
@@ -135,10 +135,13 @@ impl Claim {
         self.0.compare_exchange(Self::FREE, by, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Makes the claim free again, for the next wait. The waiters of this claim are in no queue, so no peer takes the
-    /// claim meanwhile.
+    /// Makes the claim free again, for the next wait.
+    ///
+    /// # Safety
+    ///
+    /// The waiters of this claim are in no queue, and no cancel knows of this claim.
     #[inline]
-    pub(crate) fn reset(&self) {
+    pub(super) unsafe fn reset(&self) {
         self.0.store(Self::FREE, Ordering::Relaxed);
     }
 
