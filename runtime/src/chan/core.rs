@@ -122,15 +122,15 @@ impl<T> Core<T> {
         Guard { core: self, locked: self.raw.lock() }
     }
 
-    /// Returns the proof for a lock that the caller holds since an earlier [`Guard::keep`] or [`Locked::keep`].
+    /// Adds the channel to the proof that the channel is locked.
     ///
-    /// # Safety
+    /// # Panics
     ///
-    /// The contract of [`Raw::held`].
+    /// Panics if another channel is locked.
     #[inline]
-    pub(super) unsafe fn held(&self) -> Guard<'_, T> {
-        // SAFETY: the contract of `Raw::held` is that of this function.
-        Guard { core: self, locked: unsafe { self.raw.held() } }
+    pub(super) fn guard<'a>(&'a self, locked: Locked<'a>) -> Guard<'a, T> {
+        assert!(locked.is_of(&self.raw), "another channel is locked");
+        Guard { core: self, locked }
     }
 
     /// Reserves a place. Returns `Ok(None)` if the channel is closed. If there is no place, returns the proof that the
@@ -194,12 +194,6 @@ impl<'a, T> Guard<'a, T> {
         self.locked.unlock();
     }
 
-    /// Gives up this proof, but leaves the lock locked: see [`Locked::keep`].
-    #[inline]
-    pub(super) fn keep(self) {
-        self.locked.keep();
-    }
-
     pub(super) fn core(&self) -> &'a Core<T> {
         self.core
     }
@@ -227,13 +221,22 @@ impl<'a, T> Guard<'a, T> {
         }
         match self.hand_over(value, None) {
             Ok(peer) => Offer::Sent(Some(peer)),
-            Err(value) if self.has_room() => {
-                // SAFETY: the store has no more values than `len`, which is below the capacity.
-                unsafe { self.push(value) };
-                Offer::Sent(None)
-            }
-            Err(value) => Offer::Full(value),
+            Err(value) => match self.try_push(value) {
+                Ok(()) => Offer::Sent(None),
+                Err(value) => Offer::Full(value),
+            },
         }
+    }
+
+    /// Puts a value into the ring, or returns the value if there is no room.
+    #[inline]
+    fn try_push<'v>(&mut self, value: Owned<'v, T>) -> Result<(), Owned<'v, T>> {
+        if !self.has_room() {
+            return Err(value);
+        }
+        // SAFETY: there is room, so `len`, which counts the values of the ring, is below the capacity.
+        unsafe { self.push(value) };
+        Ok(())
     }
 
     /// Puts a value into the ring.
@@ -265,36 +268,35 @@ impl<'a, T> Guard<'a, T> {
     #[inline]
     fn hand_over_some<'v>(&mut self, value: Owned<'v, T>, age: Option<u64>) -> Result<Peer, Owned<'v, T>> {
         let Some(receiver) = self.dequeue(Dir::Recv) else { return Err(value) };
-        // SAFETY: the receivers in the queue of this channel receive values of this type.
-        let peer = unsafe { receiver.give(value) };
-        if peer.is_task() {
-            let age = age.unwrap_or_else(|| self.ticket());
-            // SAFETY: `peer` is a task, and this call has taken `peer` out of this channel's receivers, and has moved a
-            // value to its slot.
-            return Ok(unsafe { self.hold(peer, age) });
-        }
-        Ok(peer)
+        // SAFETY: the waiter was taken out of the receivers of this channel, whose values have this type.
+        Ok(unsafe { self.give(receiver, value, age) })
     }
 
     /// Does steps 1 to 3 of a receive: see the table at the head of this file. If there is no value, returns `None`: then
     /// the receive must wait, or the channel is closed.
     #[inline(always)]
     pub(super) fn take<'v>(&mut self, room: &'v mut MaybeUninit<T>) -> Option<Got<'v, T>> {
-        if self.state().len() > 0 {
-            // SAFETY: `len` counts the values of the store.
+        if self.discount_value() {
+            // SAFETY: the store has the value that has just been discounted.
             let value = unsafe { self.store().pop(room) };
-            // SAFETY: `len` is positive, and a value has been taken out of the store.
-            unsafe { self.discount_value() };
             return Some((value, self.refill()));
         }
         if self.state().is_closed() {
             return self.take_at_the_end(room);
         }
+        let mut taken = None;
+        let peer = self.take_from_sender(|_, value| taken = Some(value.move_to(room)))?;
+        taken.map(|value| (value, Some(peer)))
+    }
+
+    /// Takes the value of the sender that has waited longest. The caller must wake the returned peer.
+    #[inline(always)]
+    fn take_from_sender(&mut self, take: impl FnOnce(&mut Self, Owned<'_, T>)) -> Option<Peer> {
         let sender = self.dequeue(Dir::Send)?;
-        // SAFETY: the senders in the queue of this channel send values of this type. The value is moved in the next
-        // statement.
+        // SAFETY: the senders in the queue of this channel send values of this type. `take` moves or drops the value.
         let (value, peer) = unsafe { sender.take() };
-        Some((value.move_to(room), Some(peer)))
+        take(self, value);
+        Some(peer)
     }
 
     /// Receives as `take` does. For the rare paths, so that `take` is inlined into the others.
@@ -339,13 +341,14 @@ impl<'a, T> Guard<'a, T> {
                 // just now.
                 return Some(unsafe { reserver.give_place() });
             }
-            let sender = self.has_room().then(|| self.dequeue(dir))??;
-            // SAFETY: the senders in the queue of this channel send values of this type. The value is moved in the next
-            // statement.
-            let (value, peer) = unsafe { sender.take() };
-            // SAFETY: there is room. No receiver waits, because there is a sender with a value.
-            unsafe { self.push(value) };
-            Some(peer)
+            if !self.has_room() {
+                return None;
+            }
+            // No receiver waits, because there is a sender with a value.
+            self.take_from_sender(|guard, value| {
+                let pushed = guard.try_push(value);
+                debug_assert!(pushed.is_ok(), "there is room");
+            })
         })
     }
 }
@@ -358,12 +361,9 @@ impl<T> Place<'_, T> {
     /// gets the place. In a channel without capacity, the value stays beside the ring if no receiver waits. Returns the
     /// peers that the caller must wake. Returns the value if the channel is closed.
     pub(super) fn send<'v>(self, value: Owned<'v, T>) -> Result<[Option<Peer>; 2], Owned<'v, T>> {
-        let core = ManuallyDrop::new(self).0;
         // Allocate before the lock is taken.
-        let node = (core.raw.capacity() == 0).then(Node::new);
-        let mut guard = core.lock();
-        // SAFETY: the place was a reservation of this channel, and is not dropped.
-        unsafe { guard.end_reservation() };
+        let node = (self.0.raw.capacity() == 0).then(Node::new);
+        let mut guard = self.end();
         if guard.state().is_closed() {
             guard.unlock();
             return Err(value);
@@ -389,7 +389,17 @@ impl<T> Place<'_, T> {
     }
 }
 
-impl<T> Place<'_, T> {
+impl<'c, T> Place<'c, T> {
+    /// Locks the channel, and ends the reservation.
+    #[inline]
+    fn end(self) -> Guard<'c, T> {
+        let core = ManuallyDrop::new(self).0;
+        let mut guard = core.lock();
+        // SAFETY: the place was a reservation of this channel, and neither is dropped nor used again.
+        unsafe { guard.end_reservation() };
+        guard
+    }
+
     /// Returns the same place, with a reference to the channel that may live longer.
     ///
     /// # Panics
@@ -405,9 +415,7 @@ impl<T> Place<'_, T> {
 impl<T> Drop for Place<'_, T> {
     #[cold]
     fn drop(&mut self) {
-        let mut guard = self.0.lock();
-        // SAFETY: the place was a reservation of this channel, and is dropped once.
-        unsafe { guard.end_reservation() };
+        let mut guard = Place(self.0).end();
         let next = guard.refill();
         guard.unlock();
         if let Some(next) = next {
@@ -417,7 +425,7 @@ impl<T> Drop for Place<'_, T> {
     }
 }
 
-/// A waiter of a task that a peer has readied: how the task finds out what the peer has done.
+/// A waiter that a peer has readied: how its owner finds out what the peer has done.
 pub(super) struct Readied<'c, 'w, T> {
     core: &'c Core<T>,
     waiter: &'w Waiter,
@@ -444,24 +452,36 @@ impl<'c, 'w, T> Readied<'c, 'w, T> {
         has_place.then_some(Place(self.core))
     }
 
-    /// Finishes a receive. If the task holds a value, the task owns that value from now on. If the task holds no value,
-    /// the channel is closed, and this call tries to receive another value. The result is in the waiter's slot.
+    /// Finishes a receive. If the waiter is a thread or a goroutine and was given a value, or is a task and holds a value,
+    /// the caller owns that value from now on. Otherwise the channel is closed, and this call tries to receive another
+    /// value: a task may have held a value at the time of the close. The result is in the waiter's slot.
     pub(super) fn receive(self) -> Option<Owned<'w, T>> {
-        let mut guard = self.core.lock();
-        // SAFETY: the waiter was in a queue of this channel, by the contract of `new`.
-        let held = unsafe { guard.release_held(self.waiter) };
-        // SAFETY: only this function uses the slot, by the contract of `new`: the waiter does not hold a value for the
-        // channel any more.
-        let slot = unsafe { &mut *self.waiter.slot.cast() };
-        let received = if held {
-            // SAFETY: the waiter held a value in its slot, which has left the channel.
-            Some(unsafe { Owned::new(slot) })
-        } else {
+        // Do not read the outcome of a task here: another receiver may change it, under the lock.
+        if !self.waiter.is_task() && self.waiter.outcome.get() == Outcome::Done {
+            // SAFETY: the peer has moved a value to the slot, which nothing else uses, by the contract of `new`.
+            return Some(unsafe { Owned::new(&mut *self.waiter.slot.cast()) });
+        }
+        let (mut guard, held) = self.end_hold();
+        let received = held.or_else(|| {
+            // SAFETY: the waiter holds no value for the channel, so nothing else uses the slot, by the contract of `new`.
+            let slot = unsafe { &mut *self.waiter.slot.cast() };
             // There is no peer to wake, because the channel is closed.
             guard.take_apart(slot).map(|(value, _)| value)
-        };
+        });
         guard.unlock();
         received
+    }
+
+    /// Locks the channel, and takes the value that the task holds, if there is such a value.
+    fn end_hold(&self) -> (Guard<'c, T>, Option<Owned<'w, T>>) {
+        let mut guard = self.core.lock();
+        // SAFETY: the waiter was in a queue of this channel, by the contract of `new`.
+        if !unsafe { guard.release_held(self.waiter) } {
+            return (guard, None);
+        }
+        // SAFETY: the waiter held a value in its slot, which nothing else uses, by the contract of `new`.
+        let value = unsafe { Owned::new(&mut *self.waiter.slot.cast()) };
+        (guard, Some(value))
     }
 
     /// Undoes a receive of a task that will not return a value. If the task holds a value, that value goes to the next
@@ -469,13 +489,8 @@ impl<'c, 'w, T> Readied<'c, 'w, T> {
     #[cold]
     pub(super) fn give_back(self) {
         let node = Node::new();
-        let mut guard = self.core.lock();
-        // SAFETY: the waiter was in a queue of this channel, by the contract of `new`.
-        if !unsafe { guard.release_held(self.waiter) } {
-            return guard.unlock();
-        }
-        // SAFETY: the waiter held a value in its slot, which nothing else uses, by the contract of `new`.
-        let value = unsafe { Owned::new(&mut *self.waiter.slot.cast()) };
+        let (mut guard, held) = self.end_hold();
+        let Some(value) = held else { return guard.unlock() };
         let ticket = self.waiter.ticket.get();
         match guard.hand_over(value, Some(ticket)) {
             Ok(peer) => {

@@ -145,7 +145,7 @@ impl<T> TaskWaiter<T> {
     pub(super) fn leave(&self) -> Left<'_, T> {
         let Some((core, waiter)) = self.queued() else { return Left::Apart };
         // SAFETY: the waiter is alive, and was put into a queue of `core`.
-        let left = unsafe { core.raw.leave(waiter) };
+        let left = unsafe { core.raw.entry(waiter) }.leave();
         if !left {
             self.g.await_ready();
         }

@@ -68,6 +68,12 @@ pub(super) struct Locked<'a> {
     state: State,
 }
 
+/// A waiter whose last queue belongs to this channel.
+pub(super) struct Entry<'w> {
+    raw: &'w Raw,
+    waiter: &'w Waiter,
+}
+
 /// A waiter that a call has claimed and taken out of its queue, and that the call must wake.
 ///
 /// Only `Locked::dequeue_some` makes a `Peer`, inside a [`Claimed`]: a single one for each claim, because the waiter has
@@ -176,19 +182,27 @@ impl Raw {
         n
     }
 
-    /// Unlinks a waiter that gives up. Returns false if the waiter has left the queue before: a peer has taken the
-    /// waiter, or has dropped the waiter from the queue because its claim was taken.
+    /// Returns the entry that [`Locked::enqueue`] has returned before.
     ///
     /// # Safety
     ///
-    /// The waiter is alive, and the last queue that it was put into belongs to this channel.
-    pub(super) unsafe fn leave(&self, waiter: &Waiter) -> bool {
-        let mut locked = self.lock();
+    /// The last queue that the waiter was put into belongs to this channel.
+    pub(super) unsafe fn entry<'w>(&'w self, waiter: &'w Waiter) -> Entry<'w> {
+        Entry { raw: self, waiter }
+    }
+}
+
+impl Entry<'_> {
+    /// Unlinks a waiter that gives up. Returns false if the waiter has left the queue before: a peer has taken the
+    /// waiter, or has dropped the waiter from the queue because its claim was taken.
+    pub(super) fn leave(&self) -> bool {
+        let mut locked = self.raw.lock();
+        let waiter = self.waiter;
         let queued = waiter.outcome.get() == Outcome::Queued;
         if queued {
             let dir = waiter.dir();
-            // SAFETY: the outcome says that the waiter is still in the queue that it was put into, and that queue
-            // belongs to this channel, by the contract of this function.
+            // SAFETY: the outcome says that the waiter is still in the queue that it was put into, and that queue belongs
+            // to this channel: this is an `Entry`.
             unsafe { locked.queue(dir).unlink(waiter) };
             waiter.outcome.set(Outcome::Idle);
             locked.mark(dir);
@@ -229,6 +243,12 @@ impl<'a> Locked<'a> {
         self.raw.model.unlock();
     }
 
+    /// Returns whether this is the proof for the lock of this channel.
+    #[inline]
+    pub(super) fn is_of(&self, raw: &Raw) -> bool {
+        std::ptr::eq(self.raw, raw)
+    }
+
     /// Returns the state as the unlock will store it.
     #[inline]
     pub(super) fn state(&self) -> State {
@@ -252,14 +272,15 @@ impl<'a> Locked<'a> {
         self.state = self.state.add_value();
     }
 
-    /// Counts a value less.
-    ///
-    /// # Safety
-    ///
-    /// The count is positive, and a counted value has been taken out of the channel's store.
+    /// Counts a value less. Returns false if the count is zero. If this returns true, the caller has to take a value out
+    /// of the channel's store; otherwise that value is lost.
     #[inline]
-    pub(super) unsafe fn discount_value(&mut self) {
-        self.state = self.state.remove_value();
+    pub(super) fn discount_value(&mut self) -> bool {
+        let is_positive = self.state.len() > 0;
+        if is_positive {
+            self.state = self.state.remove_value();
+        }
+        is_positive
     }
 
     /// Gives up this proof, but leaves the lock locked. A later call of [`Raw::held`] returns the proof.
@@ -292,7 +313,10 @@ impl<'a> Locked<'a> {
     ///   has taken the waiter. The slot of a receiver has room for such a value.
     /// - Until then the G waits for nothing else, and its waiters that are queued at the same time share a claim, so
     ///   that a single peer takes one of them.
-    pub(super) unsafe fn enqueue(&mut self, dir: Dir, waiter: &Waiter) {
+    pub(super) unsafe fn enqueue<'w>(&mut self, dir: Dir, waiter: &'w Waiter) -> Entry<'w>
+    where
+        'a: 'w,
+    {
         waiter.outcome.set(Outcome::Queued);
         waiter.set_dir(dir);
         waiter.ticket.set(self.ticket());
@@ -300,6 +324,7 @@ impl<'a> Locked<'a> {
         // function. If a peer takes the waiter out, the waiter is readied after the unlock, or finds out under the lock.
         unsafe { self.queue(dir).push(waiter) };
         self.state = self.state.add_waiter(dir);
+        Entry { raw: self.raw, waiter }
     }
 
     /// Queues a waiter of the caller, unlocks, and waits until a peer has served the waiter, the channel is closed, or
@@ -327,11 +352,8 @@ impl<'a> Locked<'a> {
         //   afterwards, and never unwinds. `g` and the slot outlive `waiter`. `waiter` is no task's, so it is not held.
         // - `g` waits for nothing else, and has a single waiter.
         // - The slot has a value, or room for a value, by the contract of this function.
-        unsafe { self.enqueue(dir, &waiter) };
-        let raw = self.raw;
-        // SAFETY: `waiter` is alive, and was put into a queue of this channel.
-        let leave = || unsafe { raw.leave(&waiter) };
-        let parked = g.park_queued_spinning(deadline, || self.unlock(), leave);
+        let entry = unsafe { self.enqueue(dir, &waiter) };
+        let parked = g.park_queued_spinning(deadline, || self.unlock(), || entry.leave());
         (parked != ParkResult::TimedOut).then(|| waiter.outcome.get())
     }
 
@@ -380,23 +402,36 @@ impl<'a> Locked<'a> {
         ticket
     }
 
-    /// Adds a peer, which is a task, to the waiters that are `Held`: the value in the peer's slot belongs to the
-    /// channel until the peer is polled. `ticket` is the age of the value. Returns the peer.
+    /// Gives a value to a receiver. If the receiver is a task, the value in its slot belongs to the channel until the task
+    /// is polled, and `age` is the value's ticket, if the value has a ticket already.
     ///
     /// # Safety
     ///
-    /// The peer is a task, and this owner of the lock has taken the peer out of the receivers of this channel, and has
-    /// moved a value to the peer's slot.
+    /// The waiter was taken out of this channel's queue of receivers, and the channel's values have this type.
+    #[inline]
+    pub(super) unsafe fn give<T>(&mut self, receiver: Claimed, value: Owned<'_, T>, age: Option<u64>) -> Peer {
+        let Claimed(peer) = receiver;
+        // SAFETY: the slot has room for a value of this type, and stays in place until the waiter is readied, by the
+        // contracts of this function and of `enqueue`. Nothing else uses the slot, because the waiter is claimed.
+        value.move_to(unsafe { &mut *peer.waiter().slot.cast() }).leave();
+        if peer.waiter().is_task() {
+            self.hold(&peer, age);
+        } else {
+            peer.waiter().outcome.set(Outcome::Done);
+        }
+        peer
+    }
+
+    /// Adds a peer, which has a value in its slot, to the waiters that are `Held`.
     #[cold]
-    pub(super) unsafe fn hold(&mut self, peer: Peer, ticket: u64) -> Peer {
+    fn hold(&mut self, peer: &Peer, age: Option<u64>) {
         let waiter = peer.waiter();
         waiter.outcome.set(Outcome::Held);
-        waiter.ticket.set(ticket);
+        waiter.ticket.set(age.unwrap_or_else(|| self.ticket()));
         // SAFETY: the waiter has been taken out of its queue, and stays alive until its task has had the lock and has
         // ended the hold (`release_held`), by the contract of `enqueue`.
         unsafe { self.fields().held.insert(waiter) };
         self.state = self.state.add_held();
-        peer
     }
 
     /// Ends the hold, if the waiter holds a value: the value in the waiter's slot no longer belongs to the channel.
@@ -479,19 +514,6 @@ impl<'a> Locked<'a> {
 }
 
 impl Claimed {
-    /// Moves a value to the slot of a receiver.
-    ///
-    /// # Safety
-    ///
-    /// The waiter receives from a channel of this type.
-    #[inline]
-    pub(super) unsafe fn give<T>(self, value: Owned<'_, T>) -> Peer {
-        // SAFETY: the slot has room for a value of this type, and stays in place until the waiter is readied, by the
-        // contracts of this function and of `Locked::enqueue`. Nothing else uses the slot, because the waiter is claimed.
-        value.move_to(unsafe { &mut *self.0.waiter().slot.cast() }).leave();
-        self.decide(Outcome::Done)
-    }
-
     /// Takes possession of the value of a sender.
     ///
     /// # Safety
@@ -535,22 +557,12 @@ impl Peer {
         unsafe { self.0.as_ref() }
     }
 
-    /// Returns whether the peer is a task. A value that is given to a task belongs to the channel until the task is
-    /// polled.
-    pub(super) fn is_task(&self) -> bool {
-        self.waiter().is_task()
-    }
-
     /// Wakes the peer. If the peer is a task, this runs user code.
     #[inline]
     pub(super) fn wake(self) {
-        let g = self.waiter().g;
-        // SAFETY:
-        // - `g` points to a live G, which lives as long as its waiter, by the contract of `Locked::enqueue`.
-        // - This is the only `ready`: this `Peer` is the only one for the claim of its waiter, and is consumed.
-        // - Only the queue led to `g`, which waits for nothing else, by the contract of `Locked::enqueue`.
-        // - This function uses nothing of the waiter after this call begins.
-        unsafe { G::ready(g) };
+        if let Some(waker) = self.mark_ready() {
+            waker.wake();
+        }
     }
 
     /// Readies the peer. If the peer is a task, returns the task's waker, which the caller must wake.
@@ -599,13 +611,13 @@ pub(super) fn wake_all(peers: [Option<Peer>; 2]) {
 #[cfg(sudog_loom)]
 mod model {
     use crate::shim::system::atomic::{AtomicUsize, Ordering::Relaxed};
-    use std::cell::UnsafeCell;
+    use std::cell::Cell;
 
     use crate::shim::{Mutex, MutexGuard};
 
     pub(super) struct Lock {
         mutex: Mutex<()>,
-        guard: UnsafeCell<Option<MutexGuard<'static, ()>>>,
+        guard: Cell<Option<MutexGuard<'static, ()>>>,
         serial: usize,
     }
 
@@ -614,7 +626,7 @@ mod model {
 
     impl Lock {
         pub(super) fn new() -> Self {
-            Self { mutex: Mutex::new(()), guard: UnsafeCell::new(None), serial: MADE.fetch_add(1, Relaxed) }
+            Self { mutex: Mutex::new(()), guard: Cell::new(None), serial: MADE.fetch_add(1, Relaxed) }
         }
 
         pub(super) fn serial(&self) -> usize {
@@ -626,14 +638,12 @@ mod model {
             // SAFETY: the guard is dropped in `unlock`, by a caller that has a reference to the mutex, so the mutex
             // outlives the guard.
             let guard = unsafe { std::mem::transmute::<MutexGuard<'_, ()>, MutexGuard<'static, ()>>(guard) };
-            // SAFETY: the lock is held, so no other thread uses `guard`.
-            unsafe { *self.guard.get() = Some(guard) };
+            self.guard.set(Some(guard));
         }
 
         pub(super) fn unlock(&self) {
-            // SAFETY: the lock is held until the guard is dropped, after this statement, so no other thread uses
-            // `guard`.
-            let guard = unsafe { (*self.guard.get()).take() };
+            // The mutex is locked until the guard is dropped, after this statement.
+            let guard = self.guard.take();
             drop(guard);
         }
     }

@@ -243,8 +243,12 @@ impl WaitQueue {
     #[inline]
     pub(super) fn pop(&self) -> Option<&Waiter> {
         let first = self.first()?;
-        // SAFETY: `first` is in this queue.
-        unsafe { self.unlink(first) };
+        let next = first.next.get();
+        self.first.set(next);
+        match next {
+            Some(next) => next.of(self).prev.set(None),
+            None => self.last.set(None),
+        }
         Some(first)
     }
 

@@ -10,60 +10,39 @@ use super::Chosen;
 use super::timed::TimerRef;
 use crate::chan::core::{Core, Done, Readied};
 use crate::chan::port::{RecvPort, Sealed, SendPort};
-use crate::chan::raw::{Dir, Peer, Raw};
+use crate::chan::raw::{Dir, Locked, Peer, Raw};
 use crate::chan::value::Slot;
-use crate::chan::waiters::{Outcome, Waiter};
+use crate::chan::waiters::Waiter;
 
 /// A send or a receive of a case, with its channel and its slot, but without the types of its handle and value.
 ///
 /// In the contracts of this trait, *the waiter of the operation* is a waiter that was put into the queue, and has the
 /// slot, that the last call of `lend` has returned. This happened since that call.
 pub(in crate::chan) trait Operation {
-    /// Does the operation, if that is possible now, under the lock of its channel alone.
-    fn try_now(&self) -> Option<Done>;
-
-    /// Does the operation, if that is possible now.
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`Core::held`].
-    unsafe fn poll_held(&self) -> Option<Done>;
+    /// Does the operation, if that is possible now. `locked` is the lock of the operation's channel, which stays locked.
+    fn poll<'l>(&'l self, locked: Locked<'l>) -> (Locked<'l>, Option<Done>);
 
     /// Lends the slot to a waiter. Returns the queue in which the operation waits, and the address of the slot.
     fn lend(&self, is_task: bool) -> (Dir, *mut ());
 
-    /// Takes the waiter out of its queue, if the waiter is still there. If the waiter has not taken its claim (`taken` is
-    /// false), ends the loan of the slot.
+    /// Ends the loan of the slot, because the waiter has not taken its claim.
     ///
     /// # Safety
     ///
-    /// - This is the waiter of the operation.
-    /// - If `taken` is false, no peer takes the waiter any more, because its claim has been taken by something else.
-    unsafe fn leave(&self, waiter: &Waiter, taken: bool);
+    /// The waiter of the operation is in no queue, and no peer has taken the waiter.
+    unsafe fn end_loan(&self);
 
-    /// Finishes the operation of a thread or a goroutine. Returns whether a close has ended the operation. If a close
-    /// has woken a receive, this call tries to receive once more.
+    /// Finishes the operation: takes the value that a peer has given, or sends to the place that a peer has given. If a
+    /// close has woken a receive, tries to receive once more. Returns whether the channel was closed, and the peers that
+    /// the caller must wake.
+    ///
+    /// If the select `gives_up`, undoes the step of the peer instead, as far as possible. If a receive has been given a
+    /// value, that value goes to the next receiver. If a send has been given a place, that place goes to the next sender.
     ///
     /// # Safety
     ///
     /// This is the waiter of the operation. A peer has taken the waiter and has readied its G. This is called once.
-    unsafe fn settle(&self, waiter: &Waiter) -> bool;
-
-    /// Finishes the operation of a task: takes the value that the task holds, or sends to the place that the task was
-    /// given. Returns whether the channel was closed, and the peers that the caller must wake.
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`Operation::settle`].
-    unsafe fn settle_task(&self, waiter: &Waiter) -> (bool, [Option<Peer>; 2]);
-
-    /// Undoes the step that a peer has done for a task, as far as possible, because the select gives up and returns
-    /// nothing.
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`Operation::settle`].
-    unsafe fn undo(&self, waiter: &Waiter);
+    unsafe fn settle(&self, waiter: &Waiter, gives_up: bool) -> (bool, [Option<Peer>; 2]);
 }
 
 /// The receive of a case.
@@ -96,49 +75,30 @@ impl<P: RecvPort> Receiving<P> {
 }
 
 impl<P: RecvPort> Operation for Receiving<P> {
-    fn try_now(&self) -> Option<Done> {
-        let mut guard = self.core().lock();
+    fn poll<'l>(&'l self, locked: Locked<'l>) -> (Locked<'l>, Option<Done>) {
+        let mut guard = self.core().guard(locked);
         let done = self.slot.receive(&mut guard);
-        guard.unlock();
-        done
-    }
-
-    unsafe fn poll_held(&self) -> Option<Done> {
-        // SAFETY: the contract of this function is that of [`Core::held`].
-        let mut guard = unsafe { self.core().held() };
-        let done = self.slot.receive(&mut guard);
-        guard.keep();
-        done
+        (guard.into_locked(), done)
     }
 
     fn lend(&self, _is_task: bool) -> (Dir, *mut ()) {
         (Dir::Recv, self.slot.lend())
     }
 
-    unsafe fn leave(&self, waiter: &Waiter, taken: bool) {
-        // SAFETY: the waiter was put into a queue of this channel, by the contract of this function.
-        unsafe { self.core().raw.leave(waiter) };
-        if !taken {
-            // SAFETY: the waiter is in no queue, and no peer has taken the waiter, so nothing refers to the slot.
-            unsafe { self.slot.end_loan(false) };
-        }
+    unsafe fn end_loan(&self) {
+        // SAFETY: the waiter is in no queue, and no peer has taken the waiter, so nothing refers to the slot.
+        unsafe { self.slot.end_loan(false) };
     }
 
-    unsafe fn settle(&self, waiter: &Waiter) -> bool {
-        let received = match waiter.outcome.get() {
-            Outcome::Done => true,
-            Outcome::Closed => false,
-            Outcome::Idle | Outcome::Queued | Outcome::Held => unreachable!("chosen by no peer"),
-        };
-        // SAFETY: the waiter has been readied, so nothing refers to the slot. After `Done` there is a value.
-        unsafe { self.slot.end_loan(received) };
-        !received && self.look_once_more()
-    }
-
-    unsafe fn settle_task(&self, waiter: &Waiter) -> (bool, [Option<Peer>; 2]) {
+    unsafe fn settle(&self, waiter: &Waiter, gives_up: bool) -> (bool, [Option<Peer>; 2]) {
         // SAFETY: the waiter was put into a queue of this channel, and has been readied. Nothing else uses its slot, which
         // is lent. This is called once, by the contract of this function.
-        let received = unsafe { Readied::new(self.core(), waiter) }.receive();
+        let readied = unsafe { Readied::new(self.core(), waiter) };
+        if gives_up {
+            readied.give_back();
+            return (false, [None, None]);
+        }
+        let received = readied.receive();
         let closed = received.is_none();
         if let Some(value) = received {
             value.leave();
@@ -146,25 +106,6 @@ impl<P: RecvPort> Operation for Receiving<P> {
         // SAFETY: nothing refers to the slot any more. If a value was received, it is in the slot.
         unsafe { self.slot.end_loan(!closed) };
         (closed, [None, None])
-    }
-
-    unsafe fn undo(&self, waiter: &Waiter) {
-        // SAFETY: the waiter was put into a queue of this channel, and has been readied. Nothing else uses its slot, which
-        // is lent. This is called once, by the contract of this function.
-        unsafe { Readied::new(self.core(), waiter) }.give_back();
-    }
-}
-
-impl<P: RecvPort> Receiving<P> {
-    /// Tries once more to receive, after a close has ended the wait: a task may have held a value at the time of the
-    /// close. Returns true if there was no value.
-    #[cold]
-    fn look_once_more(&self) -> bool {
-        let mut guard = self.core().lock();
-        let done = self.slot.receive(&mut guard);
-        guard.unlock();
-        let Some(Done { closed, .. }) = done else { unreachable!("a channel stays closed") };
-        closed
     }
 }
 
@@ -241,19 +182,10 @@ impl<P: SendPort> Sending<P> {
 }
 
 impl<P: SendPort> Operation for Sending<P> {
-    fn try_now(&self) -> Option<Done> {
-        let mut guard = self.core().lock();
+    fn poll<'l>(&'l self, locked: Locked<'l>) -> (Locked<'l>, Option<Done>) {
+        let mut guard = self.core().guard(locked);
         let done = self.slot.offer(&mut guard);
-        guard.unlock();
-        done
-    }
-
-    unsafe fn poll_held(&self) -> Option<Done> {
-        // SAFETY: the contract of this function is that of [`Core::held`].
-        let mut guard = unsafe { self.core().held() };
-        let done = self.slot.offer(&mut guard);
-        guard.keep();
-        done
+        (guard.into_locked(), done)
     }
 
     fn lend(&self, is_task: bool) -> (Dir, *mut ()) {
@@ -262,28 +194,13 @@ impl<P: SendPort> Operation for Sending<P> {
         (dir, self.slot.lend())
     }
 
-    unsafe fn leave(&self, waiter: &Waiter, taken: bool) {
-        // SAFETY: the waiter was put into a queue of this channel, by the contract of this function.
-        unsafe { self.core().raw.leave(waiter) };
-        if !taken {
-            // SAFETY: the waiter is in no queue, and no peer has taken the waiter, so nothing refers to the slot, which
-            // still has its value.
-            unsafe { self.slot.end_loan(true) };
-        }
+    unsafe fn end_loan(&self) {
+        // SAFETY: the waiter is in no queue, and no peer has taken the waiter, so nothing refers to the slot, which still
+        // has its value.
+        unsafe { self.slot.end_loan(true) };
     }
 
-    unsafe fn settle(&self, waiter: &Waiter) -> bool {
-        let closed = match waiter.outcome.get() {
-            Outcome::Done => false,
-            Outcome::Closed => true,
-            Outcome::Idle | Outcome::Queued | Outcome::Held => unreachable!("chosen by no peer"),
-        };
-        // SAFETY: the waiter has been readied, so nothing refers to the slot. After `Closed` the slot has its value.
-        unsafe { self.slot.end_loan(closed) };
-        closed
-    }
-
-    unsafe fn settle_task(&self, waiter: &Waiter) -> (bool, [Option<Peer>; 2]) {
+    unsafe fn settle(&self, waiter: &Waiter, gives_up: bool) -> (bool, [Option<Peer>; 2]) {
         // SAFETY: the waiter was put into a queue of this channel, and has been readied. Nothing else uses its slot, which
         // is lent. This is called once, by the contract of this function.
         let readied = unsafe { Readied::new(self.core(), waiter) };
@@ -291,20 +208,11 @@ impl<P: SendPort> Operation for Sending<P> {
         // SAFETY: the waiter has been readied, so nothing refers to the slot, which has its value unless the value was
         // sent.
         unsafe { self.slot.end_loan(!sent) };
-        match readied.place().and_then(|place| self.slot.fill_place(place)) {
+        // A place that is not filled is given up.
+        match readied.place().filter(|_| !gives_up).and_then(|place| self.slot.fill_place(place)) {
             Some(peers) => (false, peers),
             None => (!sent, [None, None]),
         }
-    }
-
-    unsafe fn undo(&self, waiter: &Waiter) {
-        // SAFETY: the waiter was put into a queue of this channel, and has been readied. Nothing else uses its slot, which
-        // is lent. This is called once, by the contract of this function.
-        let readied = unsafe { Readied::new(self.core(), waiter) };
-        // SAFETY: the waiter has been readied, so nothing refers to the slot, which has its value unless the value was
-        // sent.
-        unsafe { self.slot.end_loan(!readied.is_sent()) };
-        drop(readied.place());
     }
 }
 

@@ -24,7 +24,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use super::case::{CaseList, CaseRef};
 use super::order::Order;
-use super::{Chosen, Polled, Queued, Selecting, Taken, WaiterRoom, try_each, try_one};
+use super::{Chosen, Left, Polled, Queued, Selecting, Taken, WaiterRoom, try_each, try_one};
 use crate::chan::raw::{Peer, wake_all};
 use crate::chan::waiters::Claim;
 use crate::goroutine;
@@ -173,45 +173,47 @@ impl<C: Cases> SelectFuture<C> {
         Self { cases, stage, g, claim, coop: Coop::new(), _pinned: PhantomPinned }
     }
 
-    /// Calls `f` with the queued select. Returns `None` if the stage is not `Queued`.
-    fn with_queued<T>(&self, f: impl FnOnce(Queued<'_, '_, '_>) -> T) -> Option<T> {
+    /// Takes the waiters out of their queues by `leave`, and then calls `f` with the case that has taken the claim. The
+    /// stage is `Apart` then. Returns `None` if the stage was not `Queued`.
+    fn leave_by<T>(
+        &self,
+        leave: impl for<'q> FnOnce(Queued<'q, '_, '_>) -> Left<'q>,
+        f: impl FnOnce(Option<Taken<'_>>) -> T,
+    ) -> Option<T> {
         let Stage::Queued(n) = self.stage.get() else { return None };
         self.cases.with_refs(|cases| {
             self.cases.with_orders(|polls, locks| {
                 let select = Selecting { cases, order: Order::stored(n, polls, locks) };
                 // SAFETY: the stage is `Queued`, so these waiters have been queued for these cases, in this order, with
                 // this G and this claim.
-                Some(f(unsafe { Queued::again(&select, self.cases.waiters(), &self.g, &self.claim) }))
+                let queued = unsafe { Queued::again(&select, self.cases.waiters(), &self.g, &self.claim) };
+                let Left(taken) = leave(queued);
+                self.stage.set(Stage::Apart);
+                Some(f(taken))
             })
         })
     }
 
     /// Ends the select: wakes the peers, and returns the result of the chosen case.
     ///
-    /// # Safety
+    /// # Panics
     ///
-    /// No waiter is in a queue, or taken and not readied.
+    /// Panics if the waiters are queued, or the select is over.
     #[track_caller]
-    unsafe fn over(&self, chosen: Chosen, peers: [Option<Peer>; 2]) -> C::Output {
-        debug_assert!(self.stage.get() != Stage::Over);
+    fn over(&self, chosen: Chosen, peers: [Option<Peer>; 2]) -> C::Output {
+        assert!(self.stage.get() == Stage::Apart, "a select ends once, when its waiters have left the queues");
         // Set the stage before the peers are woken, which may panic: a case must be done only once.
         self.stage.set(Stage::Over);
         wake_all(peers);
-        // SAFETY: no waiter is in a queue, or taken and not readied, by the contract of this function.
+        // SAFETY: the stage was `Apart`, so no waiter is in a queue, or taken and not readied.
         unsafe { self.cases.finish(chosen) }
     }
 
     /// Leaves the queues. If a peer has been faster, returns the result of the case that the peer has chosen.
     #[track_caller]
     pub(super) fn leave(&self) -> Option<C::Output> {
-        match self.with_queued(|queued| queued.give_up().map(Taken::settle_task))? {
-            // SAFETY: the waiters have left the queues, and the G has been readied.
-            Some((chosen, peers)) => Some(unsafe { self.over(chosen, peers) }),
-            None => {
-                self.stage.set(Stage::Apart);
-                None
-            }
-        }
+        let (chosen, peers) = self.leave_by(|queued| queued.give_up(), |taken| taken.map(Taken::settle))??;
+        Some(self.over(chosen, peers))
     }
 
     /// Finishes the case that a peer has chosen, if the G has been readied. If this returns `None`, the waker will be
@@ -222,10 +224,9 @@ impl<C: Cases> SelectFuture<C> {
             return None;
         }
         // SAFETY: the G has been readied, by the taker of the claim.
-        let taken = self.with_queued(|queued| unsafe { queued.leave_all() }.map(Taken::settle_task));
-        let (chosen, peers) = taken.flatten().expect("a case has taken the claim");
-        // SAFETY: the waiters have left the queues, and the G has been readied.
-        Some(unsafe { self.over(chosen, peers) })
+        let settled = self.leave_by(|queued| unsafe { queued.leave_all() }, |taken| taken.map(Taken::settle));
+        let (chosen, peers) = settled.flatten().expect("a case has taken the claim");
+        Some(self.over(chosen, peers))
     }
 
     /// Tries the cases in a shuffled order, channels and futures alike, and does the first case that can be done when
@@ -269,8 +270,7 @@ impl<C: Cases> SelectFuture<C> {
                 })
             })
         });
-        // SAFETY: no waiter is queued: the stage is `Apart`.
-        polled.map(|polled| unsafe { this.over(polled.chosen, [polled.peer, None]) })
+        polled.map(|polled| this.over(polled.chosen, [polled.peer, None]))
     }
 
     /// Polls the channels of all cases under all locks, and queues the waiters if no case is ready. The stage is
@@ -323,8 +323,7 @@ impl<C: Cases> Future for SelectFuture<C> {
         }
         assert!(this.stage.get() == Stage::Apart, "a future was polled after it was ready");
         if let Some(polled) = pinned.try_all(cx).or_else(|| pinned.poll_or_queue()) {
-            // SAFETY: no waiter is queued: the stage is `Apart`.
-            return Poll::Ready(unsafe { this.over(polled.chosen, [polled.peer, None]) });
+            return Poll::Ready(this.over(polled.chosen, [polled.peer, None]));
         }
         this.poll_ready(cx.waker()).map_or(Poll::Pending, Poll::Ready)
     }
@@ -332,10 +331,11 @@ impl<C: Cases> Future for SelectFuture<C> {
 
 impl<C: Cases> Drop for SelectFuture<C> {
     fn drop(&mut self) {
-        self.with_queued(|queued| match queued.give_up() {
+        let settle = |taken: Option<Taken<'_>>| match taken {
             Some(taken) => taken.undo(),
             None => mark("a select that gives up leaves its queues"),
-        });
+        };
+        self.leave_by(|queued| queued.give_up(), settle);
     }
 }
 

@@ -83,29 +83,15 @@ struct Taken<'q> {
     waiter: &'q Waiter,
 }
 
+/// The proof that the waiters of a select have left the queues, with the case that has taken the claim, if a case has.
+struct Left<'q>(Option<Taken<'q>>);
+
 /// The room for the waiter of a case. The field is a cell because peers write to the waiter while it is queued.
 pub struct WaiterRoom(UnsafeCell<MaybeUninit<Waiter>>);
 
 impl WaiterRoom {
     const fn new() -> Self {
         Self(UnsafeCell::new(MaybeUninit::uninit()))
-    }
-
-    /// # Safety
-    ///
-    /// Nothing uses the waiter in this room.
-    unsafe fn make(&self, waiter: Waiter) -> &Waiter {
-        // SAFETY: nothing uses the waiter, by the contract of this function.
-        unsafe { (*self.0.get()).write(waiter) }
-    }
-
-    /// # Safety
-    ///
-    /// `make` has been called.
-    unsafe fn get(&self) -> &Waiter {
-        // SAFETY: `make` has written the waiter, by the contract of this function. The waiter is changed only through its
-        // cells.
-        unsafe { (*self.0.get()).assume_init_ref() }
     }
 }
 
@@ -193,7 +179,9 @@ fn try_one(cases: &[CaseRef<'_>], index: u16) -> Option<Polled> {
     if fails {
         return None;
     }
-    operation.try_now().map(|done| Polled::new(index, done))
+    let (locked, done) = operation.poll(raw.lock());
+    locked.unlock();
+    done.map(|done| Polled::new(index, done))
 }
 
 /// A case that has been done, and the peer that must be woken.
@@ -274,9 +262,11 @@ impl<'q, 'a, 's> AllLocked<'q, 'a, 's> {
     /// Does the first case that can be done.
     fn poll(&self) -> Option<Polled> {
         self.0.order.polls().find_map(|index| {
+            let (operation, raw) = self.0.cases[index].operation();
             // SAFETY: this is the proof that the channel is locked. No other proof exists outside of the methods of this
             // type.
-            let done = unsafe { self.0.cases[index].operation().0.poll_held() };
+            let (locked, done) = operation.poll(unsafe { raw.held() });
+            locked.keep();
             // The slot is up to date before the peer is woken, which may panic.
             done.map(|done| Polled::new(index, done))
         })
@@ -302,7 +292,7 @@ impl<'q, 'a, 's> AllLocked<'q, 'a, 's> {
             let (dir, slot) = operation.lend(is_task);
             let waiter = Waiter::of_case(g, slot, claim, index as u32, is_task);
             // SAFETY: nothing else uses the waiters, by the contract of this function.
-            let waiter = unsafe { waiters[index].make(waiter) };
+            let waiter = unsafe { (*waiters[index].0.get()).write(waiter) };
             // SAFETY: this is the proof that the channel is locked. No other proof exists outside of the methods of this
             // type.
             let mut locked = unsafe { raw.held() };
@@ -334,14 +324,17 @@ impl<'q, 'a, 's> AllLocked<'q, 'a, 's> {
         // of this function.
         let queued = unsafe { AllLocked(self.0).queue(waiters, g, claim, false) };
         let leave = || claim.take(Claim::GIVEN_UP);
-        if g.park_queued_spinning(deadline, || self.unlock(), leave) == ParkResult::TimedOut {
-            // SAFETY: this call has taken the claim.
-            unsafe { queued.leave_all() };
-            return Err(WaitError::TimedOut);
+        let parked = g.park_queued_spinning(deadline, || self.unlock(), leave);
+        // SAFETY: `leave` has taken the claim, or the taker of the claim has readied the G.
+        match unsafe { queued.leave_all() }.0 {
+            Some(taken) => {
+                // A thread or a goroutine sends to no place, so there are no peers to wake.
+                let (chosen, _) = taken.settle();
+                Ok(chosen)
+            }
+            None if parked == ParkResult::TimedOut => Err(WaitError::TimedOut),
+            None => Err(WaitError::Cancelled),
         }
-        // SAFETY: the G has been readied by the taker of the claim.
-        let taken = unsafe { queued.leave_all() }.ok_or(WaitError::Cancelled)?;
-        Ok(taken.settle())
     }
 }
 
@@ -362,65 +355,62 @@ impl<'q, 'a, 's> Queued<'q, 'a, 's> {
     /// # Safety
     ///
     /// The caller has taken the claim, or the taker of the claim has readied the G.
-    unsafe fn leave_all(self) -> Option<Taken<'q>> {
+    unsafe fn leave_all(self) -> Left<'q> {
         let taken_by = self.claim.taken_by() as usize;
         let mut taken = None;
         for case in self.select.order.locks() {
-            let (operation, _) = self.select.cases[case].operation();
-            // SAFETY: `AllLocked::queue` has made the waiters of all cases of this order.
-            let waiter = unsafe { self.waiters[case].get() };
-            // SAFETY: `AllLocked::queue` has lent the slot to this waiter, and has put the waiter into the queue. If the
-            // waiter has not taken the claim, something else has.
-            unsafe { operation.leave(waiter, case == taken_by) };
+            let (operation, raw) = self.select.cases[case].operation();
+            // SAFETY: `AllLocked::queue` has made the waiters of all cases of this order, and a waiter is changed only
+            // through its cells.
+            let waiter = unsafe { (*self.waiters[case].0.get()).assume_init_ref() };
+            // SAFETY: `AllLocked::queue` has put the waiter into a queue of this channel.
+            unsafe { raw.entry(waiter) }.leave();
             if case == taken_by {
                 taken = Some(Taken { case, operation, waiter });
+            } else {
+                // SAFETY: the waiter is in no queue, and something else has taken its claim.
+                unsafe { operation.end_loan() };
             }
         }
-        taken
+        Left(taken)
     }
 
     /// Leaves the queues, if nothing has taken the claim; then the claim is free again. Otherwise waits for the `ready`,
     /// and returns the case that has taken the claim.
-    fn give_up(self) -> Option<Taken<'q>> {
+    fn give_up(self) -> Left<'q> {
         let claim = self.claim;
         let first = claim.take(Claim::GIVEN_UP);
         if !first {
             self.g.await_ready();
         }
         // SAFETY: this call has taken the claim, or the taker of the claim has readied the G.
-        let taken = unsafe { self.leave_all() };
+        let left = unsafe { self.leave_all() };
         if first {
             // SAFETY: the waiters of this claim have left the queues. A peer finds the claim only through a queued
             // waiter, under a channel's lock.
             unsafe { claim.reset() };
         }
-        taken
+        left
     }
 }
 
 impl Taken<'_> {
-    /// Finishes the case of a thread or a goroutine.
-    fn settle(self) -> Chosen {
-        // SAFETY: this is the waiter of the case. A peer has taken the waiter and has readied the G, and this consumes
-        // the `Taken`, which is the only one.
-        let closed = unsafe { self.operation.settle(self.waiter) };
-        Chosen { case: self.case, closed }
+    /// Finishes the case. Returns the peers that the caller must wake.
+    fn settle(self) -> (Chosen, [Option<Peer>; 2]) {
+        let case = self.case;
+        let (closed, peers) = self.end(false);
+        (Chosen { case, closed }, peers)
     }
 
-    /// Finishes the case of a task. Returns the peers that the caller must wake.
-    fn settle_task(self) -> (Chosen, [Option<Peer>; 2]) {
-        // SAFETY: this is the waiter of the case. A peer has taken the waiter and has readied the G, and this consumes
-        // the `Taken`, which is the only one.
-        let (closed, peers) = unsafe { self.operation.settle_task(self.waiter) };
-        (Chosen { case: self.case, closed }, peers)
-    }
-
-    /// Undoes the step of the peer. If a receive has been given a value, that value goes to the next receiver. If a send
-    /// has been given a place, that place goes to the next sender.
+    /// Undoes the step of the peer, as far as possible.
     fn undo(self) {
+        self.end(true);
+    }
+
+    fn end(self, gives_up: bool) -> (bool, [Option<Peer>; 2]) {
         // SAFETY: this is the waiter of the case. A peer has taken the waiter and has readied the G, and this consumes
         // the `Taken`, which is the only one.
-        unsafe { self.operation.undo(self.waiter) };
+        unsafe { self.operation.settle(self.waiter, gives_up) }
     }
 }
 
@@ -428,13 +418,7 @@ impl Taken<'_> {
 #[cold]
 pub(super) fn nothing_comes(what: &'static str, limit: &WaitLimit<'_>) -> WaitError {
     let select = Selecting { cases: &[], order: Order::nothing(what) };
-    let over = if limit.cancel.is_some() {
-        select.wait_cancellable(&[], limit)
-    } else {
-        // SAFETY: no waker knows of this G, and nothing else uses this claim.
-        unsafe { select.lock_all().wait(&[], &G::current(), &Claim::new(), limit.deadline) }
-    };
-    match over {
+    match select.wait_cancellable(&[], limit) {
         Ok(_) => unreachable!("there is no case"),
         Err(why) => why,
     }
