@@ -1,145 +1,150 @@
-//! The storage of a channel's values: a `Ring` of `capacity` slots, and the list `Returned` of the values beside the
-//! ring.
+//! The storage of a channel's values: a ring of `capacity` slots, and the list `Returned` of the values beside the ring.
 //!
-//! The methods of both are called under the channel's lock, except while the channel is made or dropped.
+//! Only the owner of the channel's lock has a reference to a `Store`: see `Guard` (`core.rs`).
 
-use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::ptr;
 
 use super::state::State;
-use crate::shim::Cell;
+use super::value::Owned;
 
-/// A ring of values. The ring does not store the number of its values: the channel's word counts them (`state.rs`).
-pub(super) struct Ring<T> {
-    slots: Box<[UnsafeCell<MaybeUninit<T>>]>,
-    /// The index of the oldest value. Changed under the channel's lock.
-    head: Cell<usize>,
-    /// The index of the slot for the next value. Changed under the channel's lock.
-    tail: Cell<usize>,
+/// The values of a channel. A store does not know how many values it has: the channel's word counts them (`state.rs`).
+pub(super) struct Store<T> {
+    ring: Ring<T>,
+    returned: Returned<T>,
+}
+
+impl<T> Store<T> {
+    /// Makes an empty store. Returns `None` if `capacity` is too large, or there is not enough memory.
+    pub(super) fn new(capacity: usize) -> Option<Self> {
+        Some(Self { ring: Ring::new(capacity)?, returned: Returned { first: None } })
+    }
+
+    /// Returns whether there are no values beside the ring.
+    pub(super) fn has_none_returned(&self) -> bool {
+        self.returned.first.is_none()
+    }
+
+    /// Moves a value to the end of the ring. In a full ring, the value replaces the oldest value, which is leaked.
+    #[inline]
+    pub(super) fn push(&mut self, value: Owned<'_, T>) {
+        self.ring.push(value);
+    }
+
+    /// Inserts a value into the list beside the ring, which is ordered by `ticket`.
+    pub(super) fn insert(&mut self, node: Box<Node<T>>, value: Owned<'_, T>, ticket: u64) {
+        self.returned.insert(node, value, ticket);
+    }
+
+    /// Moves the oldest value to `room`.
+    ///
+    /// # Safety
+    ///
+    /// The store has a value.
+    #[inline]
+    pub(super) unsafe fn pop<'v>(&mut self, room: &'v mut MaybeUninit<T>) -> Owned<'v, T> {
+        if self.returned.first.is_some() {
+            return self.returned.pop(room);
+        }
+        // SAFETY: the store has a value, by the contract of this function, and no value is beside the ring.
+        unsafe { self.ring.pop(room) }
+    }
+}
+
+struct Ring<T> {
+    slots: Box<[MaybeUninit<T>]>,
+    /// The index of the oldest value.
+    head: usize,
+    /// The index of the slot for the next value.
+    tail: usize,
 }
 
 impl<T> Ring<T> {
-    /// Makes an empty ring. Returns `None` if `capacity` is too large, or there is not enough memory.
-    pub(super) fn new(capacity: usize) -> Option<Self> {
-        let mut slots = Vec::<UnsafeCell<MaybeUninit<T>>>::new();
+    fn new(capacity: usize) -> Option<Self> {
+        let mut slots = Vec::<MaybeUninit<T>>::new();
         if capacity > State::MAX_LEN || slots.try_reserve_exact(capacity).is_err() {
             return None;
         }
         // SAFETY: `try_reserve_exact` has reserved room for `capacity` elements, and a `MaybeUninit` needs no
         // initialisation.
         unsafe { slots.set_len(capacity) };
-        Some(Self { slots: slots.into(), head: Cell::new(0), tail: Cell::new(0) })
+        Some(Self { slots: slots.into(), head: 0, tail: 0 })
     }
 
     fn after(&self, at: usize) -> usize {
         if at + 1 == self.slots.len() { 0 } else { at + 1 }
     }
 
-    /// Moves the value at `from` to the end of the ring.
-    ///
-    /// # Safety
-    ///
-    /// - The lock is held, and a slot is free.
-    /// - `from` has a value, which the ring owns after this call.
     #[inline]
-    pub(super) unsafe fn push(&self, from: *const T) {
-        let at = self.tail.get();
-        // SAFETY: `from` has a value, and a slot is free, by the contract of this function. The two do not overlap,
-        // because the ring's slots are never lent.
-        unsafe { ptr::copy_nonoverlapping(from, self.slots[at].get().cast(), 1) };
-        self.tail.set(self.after(at));
+    fn push(&mut self, value: Owned<'_, T>) {
+        let at = self.tail;
+        value.move_to(&mut self.slots[at]).leave();
+        self.tail = self.after(at);
     }
 
-    /// Moves the oldest value to `to`.
+    /// Moves the oldest value to `room`.
     ///
     /// # Safety
     ///
-    /// - The lock is held, and the ring has a value.
-    /// - `to` has room for the value.
+    /// The ring has a value.
     #[inline]
-    pub(super) unsafe fn pop(&self, to: *mut T) {
-        let at = self.head.get();
-        // SAFETY: `to` has room, and the ring has a value, by the contract of this function. The two do not overlap,
-        // because the ring's slots are never lent.
-        unsafe { ptr::copy_nonoverlapping(self.slots[at].get().cast(), to, 1) };
-        self.head.set(self.after(at));
+    unsafe fn pop<'v>(&mut self, room: &'v mut MaybeUninit<T>) -> Owned<'v, T> {
+        let at = self.head;
+        // SAFETY: the ring has a value, by the contract of this function. The slot is free from now on, so nothing else
+        // uses the value.
+        let value = unsafe { Owned::new(&mut self.slots[at]) }.move_to(room);
+        self.head = self.after(at);
+        value
     }
 }
 
 /// The values beside the ring. There are two kinds: a value that a receiver has given back, because its future was
 /// dropped before the future could return the value; and, in a channel without capacity, a value that a permit has
 /// sent. These values are received before those of the ring, the oldest first.
-pub(super) struct Returned<T> {
-    first: Cell<*mut Node<T>>,
+struct Returned<T> {
+    first: Option<Box<Node<T>>>,
 }
 
+/// An element of the list. Each node in the list has a value.
 pub(super) struct Node<T> {
     value: MaybeUninit<T>,
     ticket: u64,
-    next: *mut Self,
+    next: Option<Box<Self>>,
 }
 
 impl<T> Node<T> {
     /// Makes a node without a value. The caller calls this before it takes the channel's lock, because the allocator
     /// may be user code.
     pub(super) fn new() -> Box<Self> {
-        Box::new(Self { value: MaybeUninit::uninit(), ticket: 0, next: ptr::null_mut() })
+        Box::new(Self { value: MaybeUninit::uninit(), ticket: 0, next: None })
     }
 }
 
 impl<T> Returned<T> {
-    pub(super) fn new() -> Self {
-        Self { first: Cell::new(ptr::null_mut()) }
-    }
-
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.first.get().is_null()
-    }
-
-    /// Moves the value at `from` into `node`, and inserts the node into the list, which is ordered by `ticket`.
-    ///
-    /// # Safety
-    ///
-    /// - The lock is held.
-    /// - `from` has a value, which the list owns after this call.
-    pub(super) unsafe fn insert(&self, mut node: Box<Node<T>>, from: *const T, ticket: u64) {
-        // SAFETY: `from` has a value, by the contract of this function. The node is new, so the two do not overlap.
-        unsafe { ptr::copy_nonoverlapping(from, node.value.as_mut_ptr(), 1) };
+    /// Moves a value into `node`, and inserts the node before all nodes with a later ticket.
+    fn insert(&mut self, mut node: Box<Node<T>>, value: Owned<'_, T>, ticket: u64) {
+        value.move_to(&mut node.value).leave();
         node.ticket = ticket;
-        let first = self.first.get();
-        // SAFETY: each node of the list is alive while the lock is held, and only the lock's owner uses it.
-        unsafe {
-            if first.is_null() || (*first).ticket > ticket {
-                node.next = first;
-                self.first.set(Box::into_raw(node));
-                return;
-            }
-            let mut before = first;
-            while !(*before).next.is_null() && (*(*before).next).ticket <= ticket {
-                before = (*before).next;
-            }
-            node.next = (*before).next;
-            (*before).next = Box::into_raw(node);
+        let mut at = &mut self.first;
+        while at.as_ref().is_some_and(|other| other.ticket <= ticket) {
+            let Some(other) = at else { unreachable!("it has a ticket") };
+            at = &mut other.next;
         }
+        node.next = at.take();
+        *at = Some(node);
     }
 
-    /// Moves the oldest value to `to`, and frees the value's node. This is the only call that runs the allocator under
+    /// Moves the oldest value to `room`, and frees the value's node. This is the only call that runs the allocator under
     /// the channel's lock.
     ///
-    /// # Safety
+    /// # Panics
     ///
-    /// - The lock is held, and the list has a value.
-    /// - `to` has room for the value.
+    /// Panics if the list is empty.
     #[cold]
-    pub(super) unsafe fn pop(&self, to: *mut T) {
-        // SAFETY: the list has a first node, by the contract of this function. `insert` made the pointer by
-        // `Box::into_raw`, and only the list has the pointer.
-        let node = unsafe { Box::from_raw(self.first.get()) };
-        self.first.set(node.next);
-        // SAFETY: `to` has room, by the contract of this function. The value is moved out once: the drop of the node
-        // does not drop its value.
-        unsafe { ptr::copy_nonoverlapping(node.value.as_ptr(), to, 1) };
+    fn pop<'v>(&mut self, room: &'v mut MaybeUninit<T>) -> Owned<'v, T> {
+        let mut node = self.first.take().expect("the list is not empty");
+        self.first = node.next.take();
+        // SAFETY: a node in the list has a value. The node is freed, and its drop does not drop the value, so nothing
+        // else uses the value.
+        unsafe { Owned::new(&mut node.value) }.move_to(room)
     }
 }

@@ -12,7 +12,7 @@
 //! out of its queue. By the rule above, the task is then still in its queue, or has been readied.
 
 use super::core::Core;
-use super::raw::{Dir, Locked, mark_all_ready};
+use super::raw::{Claimed, Dir, Locked, mark_all_ready};
 use crate::panics::Panics;
 
 /// The maximum number of waiters that `wake_some` takes out of their queues under one hold of the lock. The number is
@@ -23,9 +23,7 @@ impl<T> Core<T> {
     /// Closes the channel. Returns false if the channel is closed already.
     pub(super) fn close(&self) -> bool {
         let mut locked = self.raw.lock();
-        let first = !locked.state.is_closed();
-        locked.state = locked.state.close();
-        if !first {
+        if !locked.close() {
             locked.unlock();
             return false;
         }
@@ -44,7 +42,7 @@ fn wake_some(mut locked: Locked<'_>, panics: &mut Panics) -> bool {
     let mut peers = [const { None }; BATCH];
     let mut n = 0;
     while n < BATCH {
-        let mut of = |dir| locked.dequeue_closed(dir);
+        let mut of = |dir| locked.dequeue(dir).map(Claimed::close);
         let peer = of(Dir::Recv).or_else(|| of(Dir::Send)).or_else(|| of(Dir::Reserve));
         if peer.is_none() {
             break;

@@ -18,84 +18,144 @@ use std::future::Future;
 use std::marker::PhantomPinned;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::ptr::NonNull;
+use std::task::{Context, Poll, Waker, ready};
 
-use super::core::{Core, Offer, Take};
+use super::core::{Core, Done, Guard, Readied};
 use super::port::{RecvPort, SendPort};
-use super::raw::{Dir, Locked, wake_all};
-use super::recv::leave_or_give_back;
-use super::select::case::Slot;
-use super::waiters::{Outcome, Waiter};
+use super::raw::{Dir, wake_all};
+use super::value::{Owned, Slot};
+use super::waiters::Waiter;
 use crate::{Coop, G};
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+enum Stage<T> {
     Apart,
-    Queued,
+    /// The waiter has been put into a queue of this channel.
+    Queued(NonNull<Core<T>>),
     Over,
 }
 
-/// A waiter with its G, inside a future.
-pub(super) struct TaskWaiter {
-    pub(super) stage: Cell<Stage>,
-    pub(super) g: G,
+impl<T> Clone for Stage<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Stage<T> {}
+
+/// A waiter with its G, inside a future that waits for a channel of this type.
+pub(super) struct TaskWaiter<T> {
+    /// The stage: see the table at the head of this file. While the stage is `Queued`, `waiter` is initialised, and the
+    /// channel is alive.
+    stage: Cell<Stage<T>>,
+    g: G,
     pub(super) coop: Coop,
     /// The waiter, which `queue` makes. The field is a cell because peers write to the waiter while it is queued.
     waiter: UnsafeCell<MaybeUninit<Waiter>>,
 }
 
-impl TaskWaiter {
+/// How a waiter has left its queue.
+pub(super) enum Left<'w, T> {
+    /// The waiter was in no queue.
+    Apart,
+    /// The waiter has left the queue by itself, so no peer has used its slot.
+    Unserved,
+    /// A peer had taken the waiter, and has readied it.
+    Readied(Readied<'w, 'w, T>),
+}
+
+impl<T> TaskWaiter<T> {
     pub(super) fn new() -> Self {
         let waiter = UnsafeCell::new(MaybeUninit::uninit());
         Self { stage: Cell::new(Stage::Apart), g: G::task(), coop: Coop::new(), waiter }
     }
 
-    /// Makes the waiter, and puts it into a queue.
+    /// Returns true if the future has to begin: this is the first poll. Then the future is over, unless `queue` is
+    /// called. Returns false if the waiter has been queued.
     ///
-    /// # Safety
+    /// # Panics
     ///
-    /// - The stage is `Apart`.
-    /// - This value and the slot stay alive and in place until the stage is `Over`.
-    pub(super) unsafe fn queue(&self, locked: &mut Locked<'_>, dir: Dir, slot: *mut ()) {
-        // SAFETY: nothing else uses the waiter, because the stage is `Apart`.
-        let waiter = unsafe { (*self.waiter.get()).write(Waiter::of_task(&raw const self.g, slot)) };
-        // SAFETY: `waiter` is new, so no queue contains it. The waiter, its G and its slot stay alive and in place
-        // until the stage is `Over`, by the contract of this function.
-        unsafe { locked.enqueue(dir, waiter) };
-        self.stage.set(Stage::Queued);
-    }
-
-    /// # Safety
-    ///
-    /// `queue` has been called.
-    pub(super) unsafe fn waiter(&self) -> &Waiter {
-        // SAFETY: `queue` has made the waiter, by the contract of this function. The waiter is changed only through its
-        // cells.
-        unsafe { (*self.waiter.get()).assume_init_ref() }
-    }
-
-    /// Takes the waiter out of its queue, in which it waits to send or to reserve. If a peer has given the waiter a
-    /// place, gives up that place. Returns true if the value has not been sent. Returns false if the value has been
-    /// moved to a receiver or into the ring.
-    ///
-    /// # Safety
-    ///
-    /// The stage is `Queued`, and `queue` was called with the lock of this channel. The waiter is not used after this.
-    pub(super) unsafe fn leave_senders<T>(&self, core: &Core<T>) -> bool {
-        // SAFETY: the stage is `Queued`, so `queue` has been called.
-        let waiter = unsafe { self.waiter() };
-        // SAFETY: the waiter is alive, and was put into a queue of this channel, by the contract of this function.
-        if unsafe { core.raw.leave(waiter) } {
-            crate::shim::mark("a sender that gives up leaves its queue");
-            return true;
-        }
-        self.g.await_ready();
-        match (waiter.outcome.get(), waiter.dir()) {
-            (Outcome::Done, Dir::Reserve) => core.give_up_place(),
-            (Outcome::Done, _) => return false,
-            _ => {}
+    /// Panics if the future is over.
+    pub(super) fn begin(&self) -> bool {
+        match self.stage.get() {
+            Stage::Apart => self.stage.set(Stage::Over),
+            Stage::Queued(_) => return false,
+            Stage::Over => panic!("a future was polled after it was ready"),
         }
         true
+    }
+
+    /// Resets a future that is over, so that the next poll begins again.
+    #[cfg(feature = "stream")]
+    fn again(&self) {
+        if matches!(self.stage.get(), Stage::Over) {
+            self.stage.set(Stage::Apart);
+        }
+    }
+
+    /// Makes the waiter, puts it into a queue, and unlocks.
+    ///
+    /// # Safety
+    ///
+    /// - `begin` has just returned true.
+    /// - This value, the slot and the channel stay alive, and the first two in place, until `poll_ready` has returned
+    ///   `Some`, or `leave` has been called.
+    /// - The slot is as [`Locked::enqueue`](super::raw::Locked::enqueue) says. It is used only as [`Readied`] or
+    ///   [`Left`] permits, until one of them is dropped.
+    pub(super) unsafe fn queue(&self, mut guard: Guard<'_, T>, dir: Dir, slot: *mut ()) {
+        // SAFETY: nothing else uses the waiter, because the future was in no queue when `begin` was called.
+        let waiter = unsafe { (*self.waiter.get()).write(Waiter::of_task(&raw const self.g, slot)) };
+        // SAFETY: `waiter` is new, so no queue contains it. The waiter, its G and its slot stay alive and in place until
+        // they are out of the queue, and the slot is as it must be, by the contract of this function. The G waits for
+        // nothing else.
+        unsafe { guard.enqueue(dir, waiter) };
+        self.stage.set(Stage::Queued(guard.core().into()));
+        guard.unlock();
+    }
+
+    /// Returns the channel and the waiter, if the waiter has been queued.
+    fn queued(&self) -> Option<(&Core<T>, &Waiter)> {
+        let Stage::Queued(core) = self.stage.get() else { return None };
+        // SAFETY: the stage is `Queued`, so the channel is alive, by the contract of `queue`.
+        let core = unsafe { core.as_ref() };
+        // SAFETY: the stage is `Queued`, so `queue` has made the waiter, which is changed only through its cells.
+        let waiter = unsafe { (*self.waiter.get()).assume_init_ref() };
+        Some((core, waiter))
+    }
+
+    /// Returns the waiter, if it has been readied; then the future is over. If this returns `None`, the waker will be
+    /// woken.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the waiter is in no queue.
+    pub(super) fn poll_ready(&self, waker: &Waker) -> Option<Readied<'_, '_, T>> {
+        let (core, waiter) = self.queued().expect("it has been queued");
+        if !self.g.poll_ready(waker) {
+            return None;
+        }
+        self.stage.set(Stage::Over);
+        // SAFETY: the waiter was put into a queue of `core`, and has been readied. This is called once for each `queue`,
+        // because the stage is `Over` now. Nothing else uses the slot, by the contract of `queue`.
+        Some(unsafe { Readied::new(core, waiter) })
+    }
+
+    /// Takes the waiter out of its queue, or waits for the `ready` of the peer that has taken the waiter. Then the future
+    /// is over.
+    pub(super) fn leave(&self) -> Left<'_, T> {
+        let Some((core, waiter)) = self.queued() else { return Left::Apart };
+        // SAFETY: the waiter is alive, and was put into a queue of `core`.
+        let left = unsafe { core.raw.entry(waiter) }.leave();
+        if !left {
+            self.g.await_ready();
+        }
+        self.stage.set(Stage::Over);
+        if left {
+            return Left::Unserved;
+        }
+        // SAFETY: the waiter was put into a queue of `core`, and has been readied. This is called once for each `queue`,
+        // because the stage is `Over` now. Nothing else uses the slot, by the contract of `queue`.
+        Left::Readied(unsafe { Readied::new(core, waiter) })
     }
 }
 
@@ -142,18 +202,8 @@ impl<P: RecvPort> Future for RecvFuture<'_, P> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<P::Received> {
         let this = self.as_ref().get_ref();
         let Some(core) = this.port.core() else { return Poll::Pending };
-        // SAFETY: the future is pinned, so it stays in place until `drop`, which calls `leave`. A port always returns
-        // the same channel.
+        // SAFETY: `receiving` is pinned with the future. The channel lives as long as `port`.
         unsafe { this.receiving.poll(core, cx) }.map(P::received)
-    }
-}
-
-impl<P: RecvPort> Drop for RecvFuture<'_, P> {
-    fn drop(&mut self) {
-        if let Some(core) = self.port.core() {
-            // SAFETY: `core` is the channel of `poll`, which is not called again.
-            unsafe { self.receiving.leave(core) };
-        }
     }
 }
 
@@ -192,8 +242,9 @@ impl<P: RecvPort> Drop for RecvFuture<'_, P> {
 #[cfg(feature = "stream")]
 #[must_use = "a stream does nothing unless polled"]
 pub struct RecvStream<P: RecvPort> {
-    port: P,
+    // This field stands before `port`, and so is dropped before the handle.
     receiving: Receiving<P::Item>,
+    port: P,
     _pinned: PhantomPinned,
 }
 
@@ -225,23 +276,13 @@ impl<P: RecvPort> futures_core::Stream for RecvStream<P> {
         struct Again<'a, T>(&'a Receiving<T>);
         impl<T> Drop for Again<'_, T> {
             fn drop(&mut self) {
-                self.0.again();
+                self.0.wait.again();
             }
         }
         let _again = Again(&this.receiving);
-        // SAFETY: the stream is pinned, so it stays in place until `drop`, which calls `leave`. A port always returns
-        // the same channel.
+        // SAFETY: `receiving` is pinned with the stream. The channel lives as long as `port`, which is dropped after
+        // `receiving`.
         unsafe { this.receiving.poll(core, cx) }
-    }
-}
-
-#[cfg(feature = "stream")]
-impl<P: RecvPort> Drop for RecvStream<P> {
-    fn drop(&mut self) {
-        if let Some(core) = self.port.core() {
-            // SAFETY: `core` is the channel of `poll`, which is not called again.
-            unsafe { self.receiving.leave(core) };
-        }
     }
 }
 
@@ -254,7 +295,8 @@ impl<P: RecvPort> fmt::Debug for RecvStream<P> {
 
 /// A receive by a task: the common part of [`RecvFuture`] and `RecvStream`.
 struct Receiving<T> {
-    wait: TaskWaiter,
+    wait: TaskWaiter<T>,
+    /// The room into which a peer moves the value, while the waiter is queued.
     slot: UnsafeCell<MaybeUninit<T>>,
 }
 
@@ -263,91 +305,47 @@ impl<T> Receiving<T> {
         Self { wait: TaskWaiter::new(), slot: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    fn slot(&self) -> *mut T {
-        self.slot.get().cast()
-    }
-
-    /// Resets a finished receive, so that the next poll begins another receive.
-    #[cfg(feature = "stream")]
-    fn again(&self) {
-        if self.wait.stage.get() == Stage::Over {
-            self.wait.stage.set(Stage::Apart);
-        }
-    }
-
     /// Receives a value, or puts the waiter into the queue of receivers.
     ///
     /// # Safety
     ///
-    /// - The caller is the owner of this value, which stays in place until `leave` has been called.
-    /// - The channel is the same in each call.
+    /// This value is pinned, and the channel lives as long as this value.
     unsafe fn poll(&self, core: &Core<T>, cx: &mut Context<'_>) -> Poll<Option<T>> {
         ready!(self.wait.coop.poll_proceed(cx));
-        match self.wait.stage.get() {
-            Stage::Apart => {
-                if core.is_closed_and_drained() {
-                    self.wait.stage.set(Stage::Over);
-                    return Poll::Ready(None);
-                }
-                let mut locked = core.raw.lock();
-                // SAFETY: `locked` is the lock of this channel, and the slot has room for a value.
-                match unsafe { core.take(&mut locked, self.slot()) } {
-                    Take::Got(peer) => {
-                        locked.unlock();
-                        self.wait.stage.set(Stage::Over);
-                        // Read the value before waking, which may panic: the panic then drops the value.
-                        // SAFETY: after `Got` the slot has a value, which is read once.
-                        let value = unsafe { self.slot().read() };
-                        if let Some(peer) = peer {
-                            peer.wake();
-                        }
-                        return Poll::Ready(Some(value));
-                    }
-                    Take::Closed => {
-                        locked.unlock();
-                        self.wait.stage.set(Stage::Over);
-                        return Poll::Ready(None);
-                    }
-                    Take::Empty => {
-                        // SAFETY: the stage is `Apart`. This value stays in place until `leave`, which takes the waiter
-                        // out of the queue.
-                        unsafe { self.wait.queue(&mut locked, Dir::Recv, self.slot().cast()) };
-                        locked.unlock();
-                    }
-                }
+        if self.wait.begin() {
+            if core.is_closed_and_drained() {
+                return Poll::Ready(None);
             }
-            Stage::Queued => {}
-            Stage::Over => panic!("a future was polled after it was ready"),
+            let mut room = MaybeUninit::uninit();
+            let mut guard = core.lock();
+            if let Some((value, peer)) = guard.take(&mut room) {
+                guard.unlock();
+                // If the wake-up panics, the value is dropped.
+                if let Some(peer) = peer {
+                    peer.wake();
+                }
+                return Poll::Ready(Some(value.into_inner()));
+            }
+            if guard.state().is_closed() {
+                guard.unlock();
+                return Poll::Ready(None);
+            }
+            // SAFETY: this value is pinned, and its `drop` leaves the queue, so the waiter and the slot stay in place while
+            // the waiter is queued. The channel lives as long, by the contract of this function. Only the waiter uses the
+            // slot, which has room.
+            unsafe { self.wait.queue(guard, Dir::Recv, self.slot.get().cast()) };
         }
-        if !self.wait.g.poll_ready(cx.waker()) {
-            return Poll::Pending;
-        }
-        self.wait.stage.set(Stage::Over);
-        let mut locked = core.raw.lock();
-        // SAFETY: the waiter was queued above or by an earlier poll, as a receiver of this channel with this slot, and
-        // has been readied.
-        let received = unsafe { core.receive_held(&mut locked, self.wait.waiter(), self.slot()) };
-        locked.unlock();
-        Poll::Ready(match received {
-            // SAFETY: after `Got` the slot has a value, which is read once. There is no peer to wake: the value was
-            // held, or the channel is closed.
-            Take::Got(_) => Some(unsafe { self.slot().read() }),
-            Take::Closed => None,
-            Take::Empty => unreachable!("a channel stays closed"),
-        })
+        let Some(readied) = self.wait.poll_ready(cx.waker()) else { return Poll::Pending };
+        Poll::Ready(readied.receive().map(Owned::into_inner))
     }
+}
 
-    /// Takes the waiter out of its queue, if the waiter is queued. If the waiter has been given a value, gives the
-    /// value back.
-    ///
-    /// # Safety
-    ///
-    /// `core` is the channel that was passed to `poll`, and `poll` is not called again.
-    unsafe fn leave(&self, core: &Core<T>) {
-        if self.wait.stage.get() == Stage::Queued {
-            // SAFETY: the waiter was queued as a receiver of this channel, with this G and this slot, and is not used
-            // after this.
-            unsafe { leave_or_give_back(core, self.wait.waiter(), &self.wait.g) };
+impl<T> Drop for Receiving<T> {
+    fn drop(&mut self) {
+        match self.wait.leave() {
+            Left::Apart => {}
+            Left::Unserved => crate::shim::mark("a receiver that gives up leaves its queue"),
+            Left::Readied(readied) => readied.give_back(),
         }
     }
 }
@@ -368,7 +366,7 @@ impl<T> Receiving<T> {
 #[must_use = "a future does nothing unless polled"]
 pub struct SendFuture<'a, P: SendPort> {
     port: &'a P,
-    wait: TaskWaiter,
+    wait: TaskWaiter<P::Item>,
     slot: Slot<P::Item>,
     _pinned: PhantomPinned,
 }
@@ -384,40 +382,25 @@ impl<'a, P: SendPort> SendFuture<'a, P> {
     }
 
     /// Finishes the send of a future that has been readied: if the future has been given a place, sends the value to
-    /// that place. Notes in the slot whether the value has been moved out.
-    ///
-    /// # Safety
-    ///
-    /// The waiter has been queued in this channel, and readied. This is called once.
-    unsafe fn settle(&self, core: &Core<P::Item>) {
-        self.wait.stage.set(Stage::Over);
-        // SAFETY: the waiter has been queued, by the contract of this function.
-        let waiter = unsafe { self.wait.waiter() };
-        if waiter.outcome.get() != Outcome::Done {
-            return;
+    /// that place. Returns the value if the channel is closed.
+    fn settle(&self, readied: Readied<'_, '_, P::Item>) -> Result<(), P::Item> {
+        if readied.is_sent() {
+            return Ok(());
         }
-        if waiter.dir() == Dir::Send {
-            // SAFETY: a peer has moved the value out of the slot.
-            return unsafe { self.slot.is_gone() };
-        }
-        let mut locked = core.raw.lock();
-        // SAFETY: `locked` is the lock of this channel. A peer has given this future a place, and the slot has a value.
-        let (offer, next) = unsafe { core.send_reserved(&mut locked, self.slot.value()) };
-        locked.unlock();
-        match offer {
-            Offer::Sent(peer) => {
-                // SAFETY: `send_reserved` has moved the value out of the slot.
-                unsafe { self.slot.is_gone() };
-                wake_all([peer, next]);
+        // SAFETY: the waiter has been readied, so nothing refers to the slot, and no peer has taken the value.
+        unsafe { self.slot.end_loan(true) };
+        match readied.place().and_then(|place| self.slot.fill_place(place)) {
+            Some(peers) => {
+                wake_all(peers);
+                Ok(())
             }
-            Offer::Closed => {}
-            Offer::Full => unreachable!("it had a place"),
+            None => self.unsent(),
         }
     }
 
-    fn over(&self) -> Poll<P::Sent> {
-        self.wait.stage.set(Stage::Over);
-        Poll::Ready(P::sent(self.slot.take().map_or(Ok(()), Err)))
+    /// Returns the value, because the channel is closed.
+    fn unsent(&self) -> Result<(), P::Item> {
+        Err(self.slot.take().expect("the value has not been sent"))
     }
 }
 
@@ -428,59 +411,45 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
         let this = self.as_ref().get_ref();
         let Some(core) = this.port.core() else { return Poll::Pending };
         ready!(this.wait.coop.poll_proceed(cx));
-        match this.wait.stage.get() {
-            Stage::Apart => {
-                let mut locked = core.raw.lock();
-                // SAFETY: `locked` is the lock of this channel. The slot has a value until this future is over.
-                match unsafe { core.offer(&mut locked, this.slot.value()) } {
-                    Offer::Sent(peer) => {
-                        locked.unlock();
-                        // SAFETY: `offer` has moved the value out of the slot.
-                        unsafe { this.slot.is_gone() };
-                        this.wait.stage.set(Stage::Over);
-                        if let Some(peer) = peer {
-                            peer.wake();
-                        }
-                        return this.over();
+        if this.wait.begin() {
+            let mut guard = core.lock();
+            match this.slot.offer(&mut guard) {
+                Some(Done { closed, peer }) => {
+                    guard.unlock();
+                    if let Some(peer) = peer {
+                        peer.wake();
                     }
-                    Offer::Closed => {
-                        locked.unlock();
-                        return this.over();
-                    }
-                    Offer::Full => {
-                        let dir = if core.raw.capacity() == 0 { Dir::Send } else { Dir::Reserve };
-                        // SAFETY: the stage is `Apart`. The future is pinned by `poll`, and its `drop` takes the waiter
-                        // out of the queue before the memory can be used for something else.
-                        unsafe { this.wait.queue(&mut locked, dir, this.slot.value().cast()) };
-                        locked.unlock();
-                    }
+                    return Poll::Ready(P::sent(if closed { this.unsent() } else { Ok(()) }));
+                }
+                None => {
+                    let dir = if core.raw.capacity() == 0 { Dir::Send } else { Dir::Reserve };
+                    // SAFETY: the future is pinned, and its `drop` leaves the queue, so the waiter and the slot stay in
+                    // place while the waiter is queued. The channel lives as long as `port`. The slot has a value, and
+                    // is lent to the waiter.
+                    unsafe { this.wait.queue(guard, dir, this.slot.lend()) };
                 }
             }
-            Stage::Queued => {}
-            Stage::Over => panic!("a future was polled after it was ready"),
         }
-        if !this.wait.g.poll_ready(cx.waker()) {
-            return Poll::Pending;
-        }
-        // SAFETY: the waiter was queued in this channel, and has been readied. The stage is `Over` afterwards, so this
-        // is called once.
-        unsafe { this.settle(core) };
-        this.over()
+        let Some(readied) = this.wait.poll_ready(cx.waker()) else { return Poll::Pending };
+        Poll::Ready(P::sent(this.settle(readied)))
     }
 }
 
 impl<P: SendPort> Drop for SendFuture<'_, P> {
     fn drop(&mut self) {
-        if self.wait.stage.get() == Stage::Queued
-            && let Some(core) = self.port.core()
-        {
-            // SAFETY: the stage is `Queued`, by a poll with the lock of this channel. The waiter is not used after
-            // this.
-            if !unsafe { self.wait.leave_senders(core) } {
-                // SAFETY: a peer has moved the value out of the slot.
-                unsafe { self.slot.is_gone() };
+        let place = match self.wait.leave() {
+            Left::Apart => return,
+            Left::Unserved => {
+                crate::shim::mark("a sender that gives up leaves its queue");
+                None
             }
-        }
+            Left::Readied(readied) if readied.is_sent() => return,
+            Left::Readied(readied) => readied.place(),
+        };
+        // SAFETY: the waiter has left its queue, or has been readied, so nothing refers to the slot, and no peer has
+        // taken the value.
+        unsafe { self.slot.end_loan(true) };
+        drop(place);
     }
 }
 

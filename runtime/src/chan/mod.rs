@@ -51,6 +51,7 @@ mod send;
 mod state;
 #[cfg(all(unix, not(sudog_loom)))]
 mod timer;
+mod value;
 mod waiters;
 
 pub use ends::{Receiver, Sender, channel};

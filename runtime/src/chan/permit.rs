@@ -9,17 +9,16 @@
 
 use std::fmt;
 use std::future::Future;
-use std::marker::PhantomPinned;
-use std::mem::ManuallyDrop;
+use std::marker::{PhantomData, PhantomPinned};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use super::buffer::Node;
-use super::core::{Core, Offer};
-use super::future::{Stage, TaskWaiter};
+use super::core::Place;
+use super::future::{Left, TaskWaiter};
 use super::port::SendPort;
 use super::raw::{Dir, wake_all};
-use super::waiters::Outcome;
+use super::value::Owned;
 
 /// A place for a value in a channel: made by [`Sender::reserve_async`](super::Sender::reserve_async) and the similar
 /// functions.
@@ -28,20 +27,25 @@ use super::waiters::Outcome;
 /// for other senders.
 #[must_use = "a permit that is dropped gives up its place"]
 pub struct Permit<'a, P: SendPort> {
-    port: &'a P,
-    /// True while the permit has a place: false if the channel was closed when the permit was made, or if the permit
-    /// has been used.
-    has_place: bool,
+    /// The place. `None` if the channel was closed when the permit was made.
+    place: Option<Place<'a, P::Item>>,
+    port: PhantomData<&'a P>,
 }
 
 impl<'a, P: SendPort> Permit<'a, P> {
+    fn new(place: Option<Place<'a, P::Item>>) -> Self {
+        Self { place, port: PhantomData }
+    }
+
     /// Returns a permit for a place, if there is a free place now.
     pub(super) fn try_new(port: &'a P) -> Option<Self> {
-        let core = port.core()?;
-        let mut locked = core.raw.lock();
-        let reserved = locked.try_reserve();
-        locked.unlock();
-        reserved.map(|has_place| Self { port, has_place })
+        match port.core()?.try_reserve() {
+            Ok(place) => Some(Self::new(place)),
+            Err(guard) => {
+                guard.unlock();
+                None
+            }
+        }
     }
 
     /// Sends a value, without waiting. Returns the same as the handle's `send`: for a [`Sender`](super::Sender) whose
@@ -52,41 +56,16 @@ impl<'a, P: SendPort> Permit<'a, P> {
     /// Panics with `send on closed channel` if the channel has been closed, and is a [`Chan`](super::Chan) or a view of
     /// a `Chan`.
     #[track_caller]
-    pub fn send(mut self, value: P::Item) -> P::Sent {
-        let port = self.port;
-        let core = port.core().expect("a nil channel gives no permit");
-        if !std::mem::take(&mut self.has_place) {
-            return P::sent(Err(value)); // a closed channel stays closed
-        }
-        // Allocate before the lock is taken.
-        let node = (core.raw.capacity() == 0).then(Node::new);
-        let value = ManuallyDrop::new(value);
-        let mut locked = core.raw.lock();
-        // SAFETY: `locked` is the lock of this channel. The permit had a place, and `has_place` is false from now on.
-        // `value` is a value, which is not used after `Sent`.
-        let (offer, next) = unsafe { core.send_reserved(&mut locked, &raw const *value) };
-        let offer = match (offer, node) {
-            (Offer::Full, Some(node)) => {
-                // SAFETY: `locked` is the lock of this channel. `value` is a value, which is not used after this.
-                unsafe { core.keep(&mut locked, node, &raw const *value) };
-                Offer::Sent(None)
+    pub fn send(self, value: P::Item) -> P::Sent {
+        let Some(place) = self.place else { return P::sent(Err(value)) }; // a closed channel stays closed
+        let mut slot = MaybeUninit::uninit();
+        P::sent(match place.send(Owned::fill(&mut slot, value)) {
+            Ok(peers) => {
+                wake_all(peers);
+                Ok(())
             }
-            (offer, _) => offer,
-        };
-        locked.unlock();
-        let Offer::Sent(peer) = offer else { return P::sent(Err(ManuallyDrop::into_inner(value))) };
-        wake_all([peer, next]);
-        P::sent(Ok(()))
-    }
-}
-
-impl<P: SendPort> Drop for Permit<'_, P> {
-    fn drop(&mut self) {
-        if self.has_place
-            && let Some(core) = self.port.core()
-        {
-            core.give_up_place();
-        }
+            Err(value) => Err(value.into_inner()),
+        })
     }
 }
 
@@ -105,7 +84,7 @@ impl<P: SendPort> fmt::Debug for Permit<'_, P> {
 #[must_use = "a future does nothing unless polled"]
 pub struct ReserveFuture<'a, P: SendPort> {
     port: &'a P,
-    wait: TaskWaiter,
+    wait: TaskWaiter<P::Item>,
     _pinned: PhantomPinned,
 }
 
@@ -120,29 +99,6 @@ impl<'a, P: SendPort> ReserveFuture<'a, P> {
     pub(super) fn new(port: &'a P) -> Self {
         Self { port, wait: TaskWaiter::new(), _pinned: PhantomPinned }
     }
-
-    fn over(&self, has_place: bool) -> Poll<Permit<'a, P>> {
-        self.wait.stage.set(Stage::Over);
-        Poll::Ready(Permit { port: self.port, has_place })
-    }
-
-    /// Reserves a place, or joins the queue if there is no free place. Returns `Some(true)` with a place, `Some(false)`
-    /// if the channel is closed, and `None` if the future has joined the queue.
-    ///
-    /// # Safety
-    ///
-    /// The stage is `Apart`. This future is pinned, and its `drop` leaves the queue.
-    unsafe fn try_or_queue(&self, core: &Core<P::Item>) -> Option<bool> {
-        let mut locked = core.raw.lock();
-        let reserved = locked.try_reserve();
-        if reserved.is_none() {
-            // SAFETY: the stage is `Apart`, and this future stays in place until it has left the queue, by the contract
-            // of this function. Nothing uses the slot of a waiter in this queue.
-            unsafe { self.wait.queue(&mut locked, Dir::Reserve, std::ptr::null_mut()) };
-        }
-        locked.unlock();
-        reserved
-    }
 }
 
 impl<'a, P: SendPort> Future for ReserveFuture<'a, P> {
@@ -152,32 +108,25 @@ impl<'a, P: SendPort> Future for ReserveFuture<'a, P> {
         let this = self.as_ref().get_ref();
         let Some(core) = this.port.core() else { return Poll::Pending };
         ready!(this.wait.coop.poll_proceed(cx));
-        match this.wait.stage.get() {
-            Stage::Apart => {
-                // SAFETY: the stage is `Apart`. The future is pinned by `poll`, and its `drop` leaves the queue.
-                if let Some(has_place) = unsafe { this.try_or_queue(core) } {
-                    return this.over(has_place);
-                }
+        if this.wait.begin() {
+            match core.try_reserve() {
+                Ok(place) => return Poll::Ready(Permit::new(place)),
+                // SAFETY: the future is pinned, and its `drop` leaves the queue, so the waiter stays in place while it
+                // is queued. The channel lives as long as `port`. Nothing uses the slot of a waiter in this queue.
+                Err(guard) => unsafe { this.wait.queue(guard, Dir::Reserve, std::ptr::null_mut()) },
             }
-            Stage::Queued => {}
-            Stage::Over => panic!("a future was polled after it was ready"),
         }
-        if !this.wait.g.poll_ready(cx.waker()) {
-            return Poll::Pending;
-        }
-        // SAFETY: the waiter was queued above, or by an earlier poll.
-        this.over(unsafe { this.wait.waiter() }.outcome.get() == Outcome::Done)
+        let Some(readied) = this.wait.poll_ready(cx.waker()) else { return Poll::Pending };
+        Poll::Ready(Permit::new(readied.place().map(|place| place.with(core))))
     }
 }
 
 impl<P: SendPort> Drop for ReserveFuture<'_, P> {
     fn drop(&mut self) {
-        if self.wait.stage.get() == Stage::Queued
-            && let Some(core) = self.port.core()
-        {
-            // SAFETY: the stage is `Queued`, by a poll with the lock of this channel. The waiter is not used after
-            // this.
-            unsafe { self.wait.leave_senders(core) };
+        match self.wait.leave() {
+            Left::Apart => {}
+            Left::Unserved => crate::shim::mark("a sender that gives up leaves its queue"),
+            Left::Readied(readied) => drop(readied.place()),
         }
     }
 }

@@ -24,6 +24,7 @@ use std::ptr::NonNull;
 use std::task::Waker;
 
 use super::state::{AtomicState, State};
+use super::value::Owned;
 pub(super) use super::waiters::Dir;
 use super::waiters::{Outcome, WaitQueue, Waiter};
 use crate::g::ReadyBatch;
@@ -31,25 +32,31 @@ use crate::panics::Panics;
 #[cfg(not(sudog_loom))]
 use crate::shim::num_cpus;
 use crate::shim::{self, Cell, Ordering};
+use crate::{G, Instant, ParkResult, goroutine};
 
 /// The untyped part of a channel. See the top of this file.
 pub(super) struct Raw {
     word: AtomicState,
     capacity: usize,
+    /// The fields that only the owner of the lock reads and writes. Only [`Locked::fields`] borrows them.
+    fields: Fields,
+    #[cfg(sudog_loom)]
+    model: model::Lock,
+}
+
+/// The fields of a channel that its lock protects.
+struct Fields {
     /// The capacity minus the reserved places: a send without a reservation finds room while `len` is below this
-    /// number. This field and the two fields below are changed under the lock.
+    /// number.
     limit: Cell<usize>,
     /// The number of reserved places.
     reserved: Cell<usize>,
     /// The next ticket: see `Waiter::ticket`.
     tickets: Cell<u64>,
-    receivers: WaitQueue,
-    senders: WaitQueue,
-    reservers: WaitQueue,
+    /// The queues of receivers, senders and reservers, by [`Dir`].
+    queues: [WaitQueue; 3],
     /// The waiters whose outcome is `Held`, ordered by the age of their values.
     held: WaitQueue,
-    #[cfg(sudog_loom)]
-    model: model::Lock,
 }
 
 /// The proof that the caller holds the lock. The caller must call [`Locked::unlock`]: there is no destructor that
@@ -58,30 +65,40 @@ pub(super) struct Raw {
 pub(super) struct Locked<'a> {
     raw: &'a Raw,
     /// The state that the unlock will store, without `LOCKED`.
-    pub(super) state: State,
+    state: State,
+}
+
+/// A waiter whose last queue belongs to this channel.
+pub(super) struct Entry<'w> {
+    raw: &'w Raw,
+    waiter: &'w Waiter,
 }
 
 /// A waiter that a call has claimed and taken out of its queue, and that the call must wake.
 ///
-/// Only `Locked::dequeue_some` makes a `Peer`: a single one for each claim, because the waiter has left its queue then. So
-/// as long as a `Peer` exists, its waiter has not been readied, and stays alive by the contract of [`Locked::enqueue`].
-/// A `Peer` is neither `Clone` nor `Copy`, and to wake it consumes it: so a waiter is readied once, and the waker does
-/// not use the waiter afterwards. A `Peer` that is dropped lets its waiter sleep for ever.
+/// Only `Locked::dequeue_some` makes a `Peer`, inside a [`Claimed`]: a single one for each claim, because the waiter has
+/// left its queue then. So as long as a `Peer` exists, its waiter has not been readied, and stays alive by the contract
+/// of [`Locked::enqueue`]. A `Peer` is neither `Clone` nor `Copy`, and to wake it consumes it: so a waiter is readied
+/// once, and the waker does not use the waiter afterwards. A `Peer` that is dropped lets its waiter sleep for ever.
 #[must_use = "the waiter sleeps for ever"]
 pub(super) struct Peer(NonNull<Waiter>);
+
+/// A peer whose outcome is not decided yet: the call must serve the waiter, or tell it that the channel is closed.
+#[must_use = "the waiter sleeps for ever"]
+pub(super) struct Claimed(Peer);
 
 impl Raw {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             word: AtomicState::new(),
             capacity,
-            limit: Cell::new(capacity),
-            reserved: Cell::new(0),
-            tickets: Cell::new(1),
-            receivers: WaitQueue::new(),
-            senders: WaitQueue::new(),
-            reservers: WaitQueue::new(),
-            held: WaitQueue::new(),
+            fields: Fields {
+                limit: Cell::new(capacity),
+                reserved: Cell::new(0),
+                tickets: Cell::new(1),
+                queues: [WaitQueue::new(), WaitQueue::new(), WaitQueue::new()],
+                held: WaitQueue::new(),
+            },
             #[cfg(sudog_loom)]
             model: model::Lock::new(),
         }
@@ -146,8 +163,12 @@ impl Raw {
     }
 
     /// Returns the proof for a lock that the caller holds since an earlier [`Locked::keep`].
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the lock, and no other proof of that exists.
     #[inline]
-    pub(super) fn held(&self) -> Locked<'_> {
+    pub(super) unsafe fn held(&self) -> Locked<'_> {
         let state = self.word.load(Ordering::Relaxed);
         debug_assert!(state.is_locked());
         Locked { raw: self, state: state.unlock() }
@@ -156,39 +177,38 @@ impl Raw {
     /// Returns the number of waiters in a queue.
     pub(super) fn waiting(&self, dir: Dir) -> usize {
         let locked = self.lock();
-        // SAFETY: the lock is held.
-        let n = unsafe { self.queue(dir).len() };
+        let n = locked.queue(dir).len();
         locked.unlock();
         n
     }
 
-    /// Unlinks a waiter that gives up. Returns false if the waiter has left the queue before: a peer has taken the
-    /// waiter, or has dropped the waiter from the queue because its claim was taken.
+    /// Returns the entry that [`Locked::enqueue`] has returned before.
     ///
     /// # Safety
     ///
-    /// The waiter is alive, and the last queue that it was put into belongs to this channel.
-    pub(super) unsafe fn leave(&self, waiter: &Waiter) -> bool {
-        let mut locked = self.lock();
+    /// The last queue that the waiter was put into belongs to this channel.
+    pub(super) unsafe fn entry<'w>(&'w self, waiter: &'w Waiter) -> Entry<'w> {
+        Entry { raw: self, waiter }
+    }
+}
+
+impl Entry<'_> {
+    /// Unlinks a waiter that gives up. Returns false if the waiter has left the queue before: a peer has taken the
+    /// waiter, or has dropped the waiter from the queue because its claim was taken.
+    pub(super) fn leave(&self) -> bool {
+        let mut locked = self.raw.lock();
+        let waiter = self.waiter;
         let queued = waiter.outcome.get() == Outcome::Queued;
         if queued {
             let dir = waiter.dir();
-            // SAFETY: the waiter is alive and the lock is held. The outcome says that the waiter is still in the queue
-            // that it was put into.
-            unsafe { self.queue(dir).unlink(waiter) };
+            // SAFETY: the outcome says that the waiter is still in the queue that it was put into, and that queue belongs
+            // to this channel: this is an `Entry`.
+            unsafe { locked.queue(dir).unlink(waiter) };
             waiter.outcome.set(Outcome::Idle);
             locked.mark(dir);
         }
         locked.unlock();
         queued
-    }
-
-    fn queue(&self, dir: Dir) -> &WaitQueue {
-        match dir {
-            Dir::Send => &self.senders,
-            Dir::Reserve => &self.reservers,
-            Dir::Recv => &self.receivers,
-        }
     }
 }
 
@@ -223,10 +243,62 @@ impl<'a> Locked<'a> {
         self.raw.model.unlock();
     }
 
+    /// Returns whether this is the proof for the lock of this channel.
+    #[inline]
+    pub(super) fn is_of(&self, raw: &Raw) -> bool {
+        std::ptr::eq(self.raw, raw)
+    }
+
+    /// Returns the state as the unlock will store it.
+    #[inline]
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// Closes the channel. Returns false if the channel is closed already.
+    pub(super) fn close(&mut self) -> bool {
+        let first = !self.state.is_closed();
+        self.state = self.state.close();
+        first
+    }
+
+    /// Counts a value more.
+    ///
+    /// # Safety
+    ///
+    /// The channel's store has a value that is not counted.
+    #[inline]
+    pub(super) unsafe fn count_value(&mut self) {
+        self.state = self.state.add_value();
+    }
+
+    /// Counts a value less. Returns false if the count is zero. If this returns true, the caller has to take a value out
+    /// of the channel's store; otherwise that value is lost.
+    #[inline]
+    pub(super) fn discount_value(&mut self) -> bool {
+        let is_positive = self.state.len() > 0;
+        if is_positive {
+            self.state = self.state.remove_value();
+        }
+        is_positive
+    }
+
     /// Gives up this proof, but leaves the lock locked. A later call of [`Raw::held`] returns the proof.
     #[inline]
     pub(super) fn keep(self) {
         self.raw.word.store(self.state.lock(), Ordering::Relaxed);
+    }
+
+    /// Returns the fields that the lock protects. The result is borrowed from this proof, so it is not used after the
+    /// unlock.
+    #[inline]
+    fn fields(&self) -> &Fields {
+        &self.raw.fields
+    }
+
+    #[inline]
+    fn queue(&self, dir: Dir) -> &WaitQueue {
+        &self.fields().queues[dir as usize]
     }
 
     /// Puts a waiter at the end of a queue.
@@ -237,105 +309,151 @@ impl<'a> Locked<'a> {
     /// - The waiter stays alive and in place until it has left the queue; if a peer has taken the waiter, until its G has
     ///   been readied; and if its outcome is `Held`, until the hold has ended.
     /// - The waiter's G, slot and claim stay alive and in place as long as the waiter.
+    /// - The slot of a sender has a value of the channel's type, which belongs to the channel from the time when a peer
+    ///   has taken the waiter. The slot of a receiver has room for such a value.
     /// - Until then the G waits for nothing else, and its waiters that are queued at the same time share a claim, so
     ///   that a single peer takes one of them.
-    pub(super) unsafe fn enqueue(&mut self, dir: Dir, waiter: &Waiter) {
+    pub(super) unsafe fn enqueue<'w>(&mut self, dir: Dir, waiter: &'w Waiter) -> Entry<'w>
+    where
+        'a: 'w,
+    {
         waiter.outcome.set(Outcome::Queued);
         waiter.set_dir(dir);
         waiter.ticket.set(self.ticket());
-        // SAFETY: the lock is held. The waiter is in no queue, and stays alive and in place while it is queued, by the
-        // contract of this function.
-        unsafe { self.raw.queue(dir).push(waiter) };
+        // SAFETY: the waiter is in no queue, and stays alive and in place while it is queued, by the contract of this
+        // function. If a peer takes the waiter out, the waiter is readied after the unlock, or finds out under the lock.
+        unsafe { self.queue(dir).push(waiter) };
         self.state = self.state.add_waiter(dir);
+        Entry { raw: self.raw, waiter }
     }
 
-    /// Claims the first waiter whose claim is free, for the close of the channel: the waiter's outcome is `Closed`. The
-    /// caller must wake the returned peer.
-    pub(super) fn dequeue_closed(&mut self, dir: Dir) -> Option<Peer> {
-        self.dequeue(dir, Outcome::Closed)
-    }
-
-    /// Claims the first waiter whose claim is free, to serve that waiter: the waiter's outcome is `Done`. The caller
-    /// must wake the returned peer.
+    /// Queues a waiter of the caller, unlocks, and waits until a peer has served the waiter, the channel is closed, or
+    /// the deadline has passed. Returns `None` if the deadline has passed. `what` names the wait in reports.
     ///
     /// # Safety
     ///
-    /// Before the unlock, the caller moves a value of the channel's type to the slot of a receiver, or out of the slot
-    /// of a sender, or reserves a place for a reserver.
+    /// - `slot` is the address of a value of the channel's type, if `dir` is `Send`, or of room for such a value, if
+    ///   `dir` is `Recv`. Until this function returns, nothing else uses the slot.
+    /// - If `dir` is `Send` and this returns `Done`, the value has been moved out of the slot.
     #[inline]
-    pub(super) unsafe fn dequeue_to_serve(&mut self, dir: Dir) -> Option<Peer> {
-        self.dequeue(dir, Outcome::Done)
+    pub(super) unsafe fn wait(
+        mut self,
+        dir: Dir,
+        slot: *mut (),
+        what: &'static str,
+        deadline: Option<Instant>,
+    ) -> Option<Outcome> {
+        let g = G::current();
+        let waiter = Waiter::new(&raw const g, slot);
+        goroutine::note_wait(what, std::ptr::null());
+        // SAFETY:
+        // - `waiter` is new, so no queue contains it.
+        // - This frame stays while `waiter` is queued, or taken and not readied: `park_queued_spinning` returns only
+        //   afterwards, and never unwinds. `g` and the slot outlive `waiter`. `waiter` is no task's, so it is not held.
+        // - `g` waits for nothing else, and has a single waiter.
+        // - The slot has a value, or room for a value, by the contract of this function.
+        let entry = unsafe { self.enqueue(dir, &waiter) };
+        let parked = g.park_queued_spinning(deadline, || self.unlock(), || entry.leave());
+        (parked != ParkResult::TimedOut).then(|| waiter.outcome.get())
     }
 
-    /// Unlinks the first waiter whose claim is free, takes the claim, and sets the waiter's outcome.
+    /// Takes the first waiter whose claim is free out of its queue, and takes the claim. The caller must serve and wake
+    /// the returned waiter.
     #[inline]
-    fn dequeue(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
-        if self.state.has_waiters(dir) { self.dequeue_some(dir, outcome) } else { None }
+    pub(super) fn dequeue(&mut self, dir: Dir) -> Option<Claimed> {
+        if !self.state.has_waiters(dir) {
+            return None;
+        }
+        // Pass the proof by value, so that the state stays in a register of the caller.
+        let (state, claimed) = Locked { ..*self }.dequeue_some(dir);
+        self.state = state;
+        claimed
     }
 
-    fn dequeue_some(&mut self, dir: Dir, outcome: Outcome) -> Option<Peer> {
-        let queue = self.raw.queue(dir);
-        // SAFETY: the lock is held, so the queued waiters are alive.
-        let peer = std::iter::from_fn(|| unsafe { queue.pop() }).find(|waiter| {
-            // SAFETY: the waiter was queued until now, and cannot leave before it has had the lock.
-            let waiter = unsafe { waiter.as_ref() };
+    fn dequeue_some(mut self, dir: Dir) -> (State, Option<Claimed>) {
+        let queue = self.queue(dir);
+        let claimed = std::iter::from_fn(|| queue.pop()).find(|waiter| {
             // If the claim is taken already, the waiter is in no queue from now on. The waiter finds that out under the
             // lock.
+            waiter.outcome.set(Outcome::Idle);
             let taken = waiter.claim();
             if !taken {
                 shim::mark("a waiter whose claim is taken is passed over");
             }
-            waiter.outcome.set(if taken { outcome } else { Outcome::Idle });
             taken
         });
+        let claimed = claimed.map(|waiter| Claimed(Peer(NonNull::from(waiter)))); // the only `Peer` of this claim
         self.mark(dir);
-        peer.map(Peer) // the only `Peer` of this claim: no queue has the waiter any more
+        (self.state, claimed)
     }
 
     /// Updates the state after waiters have left that queue.
     fn mark(&mut self, dir: Dir) {
-        if self.raw.queue(dir).is_empty() {
+        if self.queue(dir).is_empty() {
             self.state = self.state.without_waiters(dir);
         }
     }
 
     /// Returns a new ticket, which is greater than all earlier tickets.
     pub(super) fn ticket(&mut self) -> u64 {
-        let ticket = self.raw.tickets.get();
-        self.raw.tickets.set(ticket + 1);
+        let tickets = &self.fields().tickets;
+        let ticket = tickets.get();
+        tickets.set(ticket + 1);
         ticket
     }
 
-    /// Adds a peer, which is a task, to the waiters that are `Held`: the value in the peer's slot belongs to the
-    /// channel until the peer is polled. `ticket` is the age of the value. Returns the peer.
+    /// Gives a value to a receiver. If the receiver is a task, the value in its slot belongs to the channel until the task
+    /// is polled, and `age` is the value's ticket, if the value has a ticket already.
     ///
     /// # Safety
     ///
-    /// The peer is a task, and this owner of the lock has taken the peer out of the receivers of this channel, and has
-    /// moved a value to the peer's slot.
-    #[cold]
-    pub(super) unsafe fn hold(&mut self, peer: Peer, ticket: u64) -> Peer {
-        let waiter = peer.waiter();
-        waiter.outcome.set(Outcome::Held);
-        waiter.ticket.set(ticket);
-        // SAFETY: the lock is held. The waiter has been taken out of its queue, and stays alive until its task has had
-        // the lock and has ended the hold (`release_held`).
-        unsafe { self.raw.held.insert(waiter) };
-        self.state = self.state.add_held();
+    /// The waiter was taken out of this channel's queue of receivers, and the channel's values have this type.
+    #[inline]
+    pub(super) unsafe fn give<T>(&mut self, receiver: Claimed, value: Owned<'_, T>, age: Option<u64>) -> Peer {
+        let Claimed(peer) = receiver;
+        // SAFETY: the slot has room for a value of this type, and stays in place until the waiter is readied, by the
+        // contracts of this function and of `enqueue`. Nothing else uses the slot, because the waiter is claimed.
+        value.move_to(unsafe { &mut *peer.waiter().slot.cast() }).leave();
+        if peer.waiter().is_task() {
+            self.hold(&peer, age);
+        } else {
+            peer.waiter().outcome.set(Outcome::Done);
+        }
         peer
     }
 
-    /// Takes a waiter out of the list of waiters that hold a value. The value in the waiter's slot no longer belongs to
-    /// the channel.
+    /// Adds a peer, which has a value in its slot, to the waiters that are `Held`.
+    #[cold]
+    fn hold(&mut self, peer: &Peer, age: Option<u64>) {
+        let waiter = peer.waiter();
+        waiter.outcome.set(Outcome::Held);
+        waiter.ticket.set(age.unwrap_or_else(|| self.ticket()));
+        // SAFETY: the waiter has been taken out of its queue, and stays alive until its task has had the lock and has
+        // ended the hold (`release_held`), by the contract of `enqueue`.
+        unsafe { self.fields().held.insert(waiter) };
+        self.state = self.state.add_held();
+    }
+
+    /// Ends the hold, if the waiter holds a value: the value in the waiter's slot no longer belongs to the channel.
+    /// Returns whether the waiter held a value.
     ///
     /// # Safety
     ///
-    /// The waiter's outcome is `Held`, set by a hand-over of this channel.
-    pub(super) unsafe fn release_held(&mut self, waiter: &Waiter) {
-        // SAFETY: the lock is held; a waiter that is `Held` is in this list.
-        unsafe { self.raw.held.unlink(waiter) };
-        waiter.outcome.set(Outcome::Idle);
-        if self.raw.held.is_empty() {
+    /// The last queue that the waiter was put into belongs to this channel.
+    pub(super) unsafe fn release_held(&mut self, waiter: &Waiter) -> bool {
+        let held = waiter.outcome.get() == Outcome::Held;
+        if held {
+            // SAFETY: a waiter of this channel that is `Held` is in this list.
+            unsafe { self.fields().held.unlink(waiter) };
+            waiter.outcome.set(Outcome::Idle);
+            self.mark_held();
+        }
+        held
+    }
+
+    /// Updates the state after a waiter has left the list of waiters that hold a value.
+    fn mark_held(&mut self) {
+        if self.fields().held.is_empty() {
             self.state = self.state.without_held();
         }
     }
@@ -343,52 +461,91 @@ impl<'a> Locked<'a> {
     /// Picks the oldest value that a task holds, and takes the value away from that task. When the task is polled, it
     /// tries to receive again. Returns the slot that contains the value.
     pub(super) fn take_held(&mut self) -> Option<*mut ()> {
-        // SAFETY: the lock is held, and a waiter that is `Held` is alive until it has had the lock.
-        let waiter = unsafe { self.raw.held.first()?.as_ref() };
-        // SAFETY: the waiter was found in the list of the waiters that are `Held`.
-        unsafe { self.release_held(waiter) };
-        Some(waiter.slot)
+        let waiter = self.fields().held.pop()?;
+        waiter.outcome.set(Outcome::Idle);
+        let slot = waiter.slot;
+        self.mark_held();
+        Some(slot)
     }
 
     /// Returns whether there is room for a value that is sent without a reservation.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.state.len() < self.raw.limit.get()
+        self.state.len() < self.fields().limit.get()
     }
 
     /// Returns whether a place can be reserved. A channel without capacity has a single place.
     pub(super) fn has_place(&self) -> bool {
-        self.state.len() + self.raw.reserved.get() < self.raw.capacity.max(1)
+        self.state.len() + self.fields().reserved.get() < self.raw.capacity.max(1)
     }
 
-    /// Reserves a place. Returns `Some(true)` if there was a place, `Some(false)` if the channel is closed, and `None`
-    /// if there is no place.
-    pub(super) fn try_reserve(&mut self) -> Option<bool> {
-        if self.state.is_closed() {
-            return Some(false);
+    /// Reserves a place, if there is a free place. If so, the caller has to end the reservation.
+    pub(super) fn reserve(&mut self) -> bool {
+        let has_place = self.has_place();
+        if has_place {
+            self.set_reserved(self.fields().reserved.get() + 1);
         }
-        self.has_place().then(|| {
-            self.reserve(true);
-            true
-        })
+        has_place
     }
 
-    /// Reserves a place if `reserved` is true, and frees a reserved place otherwise.
-    pub(super) fn reserve(&mut self, reserved: bool) {
-        let n = if reserved { self.raw.reserved.get() + 1 } else { self.raw.reserved.get() - 1 };
-        self.raw.reserved.set(n);
-        self.raw.limit.set(self.raw.capacity.saturating_sub(n));
+    /// Ends the reservation of a place.
+    ///
+    /// # Safety
+    ///
+    /// A `reserve` of this channel has returned true, and nothing else ends that reservation.
+    pub(super) unsafe fn end_reservation(&mut self) {
+        self.set_reserved(self.fields().reserved.get() - 1);
+    }
+
+    fn set_reserved(&mut self, n: usize) {
+        self.fields().reserved.set(n);
+        self.fields().limit.set(self.raw.capacity.saturating_sub(n));
     }
 
     /// Returns the queue whose first waiter has waited longer: the queue of the senders, or the queue of the reservers.
     pub(super) fn first_to_send(&self) -> Dir {
-        // SAFETY: the lock is held.
-        let (sender, reserver) = unsafe { (self.raw.senders.first_ticket(), self.raw.reservers.first_ticket()) };
-        match (sender, reserver) {
+        let first = |dir| self.queue(dir).first().map(|waiter| waiter.ticket.get());
+        match (first(Dir::Send), first(Dir::Reserve)) {
             (Some(sender), Some(reserver)) if sender < reserver => Dir::Send,
             (Some(_), None) => Dir::Send,
             _ => Dir::Reserve,
         }
+    }
+}
+
+impl Claimed {
+    /// Takes possession of the value of a sender.
+    ///
+    /// # Safety
+    ///
+    /// The waiter sends to a channel of this type. The value is moved or dropped before the peer is woken.
+    #[inline]
+    pub(super) unsafe fn take<'v, T>(self) -> (Owned<'v, T>, Peer) {
+        // SAFETY: the slot has a value of this type, which belongs to the channel because the waiter is claimed, and
+        // stays in place until the waiter is readied, by the contracts of this function and of `Locked::enqueue`.
+        let value = unsafe { Owned::new(&mut *self.0.waiter().slot.cast()) };
+        (value, self.decide(Outcome::Done))
+    }
+
+    /// Gives a place to a reserver, which has to end the reservation.
+    ///
+    /// # Safety
+    ///
+    /// The waiter waits for a place of this channel. [`Locked::reserve`] has returned true, and nothing else ends that
+    /// reservation.
+    pub(super) unsafe fn give_place(self) -> Peer {
+        self.decide(Outcome::Done)
+    }
+
+    /// Ends the wait because the channel is closed.
+    pub(super) fn close(self) -> Peer {
+        self.decide(Outcome::Closed)
+    }
+
+    #[inline]
+    fn decide(self, outcome: Outcome) -> Peer {
+        self.0.waiter().outcome.set(outcome);
+        self.0
     }
 }
 
@@ -400,27 +557,12 @@ impl Peer {
         unsafe { self.0.as_ref() }
     }
 
-    /// Returns the address of the peer's value, or of the room for the value.
-    pub(super) fn slot(&self) -> *mut () {
-        self.waiter().slot
-    }
-
-    /// Returns whether the peer is a task. A value that is given to a task belongs to the channel until the task is
-    /// polled.
-    pub(super) fn is_task(&self) -> bool {
-        self.waiter().is_task()
-    }
-
     /// Wakes the peer. If the peer is a task, this runs user code.
     #[inline]
     pub(super) fn wake(self) {
-        let g = self.waiter().g;
-        // SAFETY:
-        // - `g` points to a live G, which lives as long as its waiter, by the contract of `Locked::enqueue`.
-        // - This is the only `ready`: this `Peer` is the only one for the claim of its waiter, and is consumed.
-        // - Only the queue led to `g`, which waits for nothing else, by the contract of `Locked::enqueue`.
-        // - This function uses nothing of the waiter after this call begins.
-        unsafe { crate::G::ready(g) };
+        if let Some(waker) = self.mark_ready() {
+            waker.wake();
+        }
     }
 
     /// Readies the peer. If the peer is a task, returns the task's waker, which the caller must wake.
@@ -433,7 +575,7 @@ impl Peer {
         // - This is the only `ready`: this `Peer` is the only one for the claim of its waiter, and is consumed.
         // - Only the queue led to `g`, which waits for nothing else, by the contract of `Locked::enqueue`.
         // - This function uses nothing of the waiter after this call begins.
-        unsafe { crate::G::mark_ready(g) }
+        unsafe { G::mark_ready(g) }
     }
 }
 
@@ -469,13 +611,13 @@ pub(super) fn wake_all(peers: [Option<Peer>; 2]) {
 #[cfg(sudog_loom)]
 mod model {
     use crate::shim::system::atomic::{AtomicUsize, Ordering::Relaxed};
-    use std::cell::UnsafeCell;
+    use std::cell::Cell;
 
     use crate::shim::{Mutex, MutexGuard};
 
     pub(super) struct Lock {
         mutex: Mutex<()>,
-        guard: UnsafeCell<Option<MutexGuard<'static, ()>>>,
+        guard: Cell<Option<MutexGuard<'static, ()>>>,
         serial: usize,
     }
 
@@ -484,7 +626,7 @@ mod model {
 
     impl Lock {
         pub(super) fn new() -> Self {
-            Self { mutex: Mutex::new(()), guard: UnsafeCell::new(None), serial: MADE.fetch_add(1, Relaxed) }
+            Self { mutex: Mutex::new(()), guard: Cell::new(None), serial: MADE.fetch_add(1, Relaxed) }
         }
 
         pub(super) fn serial(&self) -> usize {
@@ -496,14 +638,12 @@ mod model {
             // SAFETY: the guard is dropped in `unlock`, by a caller that has a reference to the mutex, so the mutex
             // outlives the guard.
             let guard = unsafe { std::mem::transmute::<MutexGuard<'_, ()>, MutexGuard<'static, ()>>(guard) };
-            // SAFETY: the lock is held, so no other thread uses `guard`.
-            unsafe { *self.guard.get() = Some(guard) };
+            self.guard.set(Some(guard));
         }
 
         pub(super) fn unlock(&self) {
-            // SAFETY: the lock is held until the guard is dropped, after this statement, so no other thread uses
-            // `guard`.
-            let guard = unsafe { (*self.guard.get()).take() };
+            // The mutex is locked until the guard is dropped, after this statement.
+            let guard = self.guard.take();
             drop(guard);
         }
     }

@@ -3,10 +3,11 @@
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::task::Waker;
 
-use super::core::{Core, Offer};
-use super::raw::{Dir, Locked, Peer};
-use super::waiters::{Outcome, Waiter};
-use crate::{G, Instant, ParkResult, goroutine};
+use super::core::{Core, Guard, Offer};
+use super::raw::{Dir, Peer};
+use super::value::Owned;
+use super::waiters::Outcome;
+use crate::{Instant, goroutine};
 
 /// The reason why a send has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,63 +17,45 @@ pub(super) enum NotSent {
     TimedOut,
 }
 
-// Without optimisation, each move of a value is a copy, and each copy takes room in the function's frame. So a value is
-// moved to a slot when the call begins, and is moved out of the slot only if the send fails. All functions in between
-// use a pointer to the slot.
 impl<T> Core<T> {
     /// Sends without waiting. Go's `select` with one send and a `default`. `refused` makes the error from the reason
     /// and the value.
     #[inline]
     pub(super) fn try_send<E>(&self, value: T, refused: impl FnOnce(NotSent, T) -> E) -> Result<(), E> {
         goroutine::safepoint();
-        let mut slot = MaybeUninit::<T>::uninit();
-        // SAFETY: the slot has room for a value. (`MaybeUninit::new` would move the value three times more.)
-        unsafe { slot.as_mut_ptr().write(value) };
-        // SAFETY: the slot has a value, which is not used after `Ok`.
-        match unsafe { self.try_offer(slot.as_ptr()) } {
-            Ok(peer) => {
+        let mut slot = MaybeUninit::uninit();
+        match self.try_offer(Owned::fill(&mut slot, value)) {
+            Offer::Sent(peer) => {
                 if let Some(peer) = peer {
                     peer.wake();
                 }
                 Ok(())
             }
-            // SAFETY: the slot still has its value, which is not used after this.
-            Err(why) => unsafe { refuse(why, slot.as_ptr(), refused) },
+            Offer::Full(value) => refuse(NotSent::Full, value, refused),
+            Offer::Closed(value) => refuse(NotSent::Closed, value, refused),
         }
     }
 
     /// Sends as [`try_send`](Self::try_send) does, but may be called under a lock: the call is no safepoint, and runs
     /// no user code. If a task receives the value, the caller must wake the returned waker.
     pub(super) fn try_send_quietly(&self, value: T) -> Result<Option<Waker>, T> {
-        let value = ManuallyDrop::new(value);
-        // SAFETY: `value` has a value, which is not used after `Ok`.
-        match unsafe { self.try_offer(&raw const *value) } {
-            Ok(peer) => Ok(peer.and_then(Peer::mark_ready)),
-            Err(_) => Err(ManuallyDrop::into_inner(value)),
+        let mut slot = MaybeUninit::uninit();
+        match self.try_offer(Owned::fill(&mut slot, value)) {
+            Offer::Sent(peer) => Ok(peer.and_then(Peer::mark_ready)),
+            Offer::Full(value) | Offer::Closed(value) => Err(value.into_inner()),
         }
     }
 
-    /// Sends the value at `from`, if that is possible without waiting. If a receiver waited, returns that receiver,
-    /// which the caller must wake.
-    ///
-    /// # Safety
-    ///
-    /// `from` has a value. If this returns `Ok`, the value has been moved out; otherwise the caller still owns the
-    /// value.
+    /// Sends a value, if that is possible without waiting.
     #[inline]
-    unsafe fn try_offer(&self, from: *const T) -> Result<Option<Peer>, NotSent> {
+    fn try_offer<'v>(&self, value: Owned<'v, T>) -> Offer<'v, T> {
         if self.raw.look().is_full_for_certain(self.raw.capacity()) {
-            return Err(NotSent::Full);
+            return Offer::Full(value);
         }
-        let mut locked = self.raw.lock();
-        // SAFETY: `locked` is the lock of this channel, and `from` has a value, by the contract of this function.
-        let offer = unsafe { self.offer(&mut locked, from) };
-        locked.unlock();
-        match offer {
-            Offer::Sent(peer) => Ok(peer),
-            Offer::Full => Err(NotSent::Full),
-            Offer::Closed => Err(NotSent::Closed),
-        }
+        let mut guard = self.lock();
+        let offer = guard.offer(value);
+        guard.unlock();
+        offer
     }
 
     /// Sends a value. Waits for room or a receiver, or until the deadline. Go's `chansend`. `refused` makes the error
@@ -85,87 +68,52 @@ impl<T> Core<T> {
         refused: impl FnOnce(NotSent, T) -> E,
     ) -> Result<(), E> {
         goroutine::safepoint();
-        let mut slot = MaybeUninit::<T>::uninit();
-        // SAFETY: the slot has room for a value.
-        unsafe { slot.as_mut_ptr().write(value) };
-        // SAFETY: the slot has a value, which is not used after `Ok` or a panic.
-        match unsafe { self.send_from(slot.as_mut_ptr(), deadline) } {
-            Ok(()) => Ok(()),
-            // SAFETY: the slot still has its value, which is not used after this.
-            Err(why) => unsafe { refuse(why, slot.as_ptr(), refused) },
-        }
-    }
-
-    /// Sends the value at `from`.
-    ///
-    /// # Safety
-    ///
-    /// `from` has a value. After `Ok`, or after a panic of the peer's waker, the value has been moved out; otherwise
-    /// the value still belongs to the caller.
-    #[inline]
-    unsafe fn send_from(&self, from: *mut T, deadline: Option<Instant>) -> Result<(), NotSent> {
-        let mut locked = self.raw.lock();
-        // SAFETY: `locked` is the lock of this channel, and `from` has a value, by the contract of this function.
-        match unsafe { self.offer(&mut locked, from) } {
+        let mut slot = MaybeUninit::uninit();
+        let value = Owned::fill(&mut slot, value);
+        let mut guard = self.lock();
+        let unsent = match guard.offer(value) {
             Offer::Sent(peer) => {
-                locked.unlock();
+                guard.unlock();
                 if let Some(peer) = peer {
                     peer.wake();
                 }
-                Ok(())
+                return Ok(());
             }
-            // SAFETY: `locked` is the lock of this channel. `from` has a value, which is not used after `Ok` or a
-            // panic, by the contract of this function.
-            Offer::Full => unsafe { self.wait_to_send(locked, from, deadline) },
-            Offer::Closed => {
-                locked.unlock();
-                Err(NotSent::Closed)
+            Offer::Full(value) => guard.wait_to_send(value, deadline),
+            Offer::Closed(value) => {
+                guard.unlock();
+                Err((NotSent::Closed, value))
             }
-        }
-    }
-
-    /// Queues a waiter with the value, and waits until a receiver takes the value, the channel is closed, or the
-    /// deadline passes: step 4 of a send.
-    ///
-    /// # Safety
-    ///
-    /// - `locked` is the lock of this channel.
-    /// - `value` has a value. After `Ok`, or after a panic of the peer's waker, the value has been moved out.
-    unsafe fn wait_to_send(
-        &self,
-        mut locked: Locked<'_>,
-        value: *mut T,
-        deadline: Option<Instant>,
-    ) -> Result<(), NotSent> {
-        let g = G::current();
-        let waiter = Waiter::new(&raw const g, value.cast());
-        goroutine::note_wait("chan send", std::ptr::null());
-        // SAFETY:
-        // - `waiter` is new, so no queue contains it.
-        // - This frame stays while `waiter` is queued, or taken and not readied: `park_queued_spinning` returns only
-        //   afterwards, and never unwinds. `g` and `value` outlive `waiter`, as both were made before it.
-        unsafe { locked.enqueue(Dir::Send, &waiter) };
-        // SAFETY: `waiter` is alive, and was put into a queue of this channel.
-        let leave = || unsafe { self.raw.leave(&waiter) };
-        if g.park_queued_spinning(deadline, || locked.unlock(), leave) == ParkResult::TimedOut {
-            return Err(NotSent::TimedOut);
-        }
-        match waiter.outcome.get() {
-            Outcome::Done => Ok(()),
-            Outcome::Closed => Err(NotSent::Closed),
-            Outcome::Idle | Outcome::Queued | Outcome::Held => unreachable!("readied by no peer"),
+        };
+        match unsent {
+            Ok(()) => Ok(()),
+            Err((why, value)) => refuse(why, value, refused),
         }
     }
 }
 
+impl<T> Guard<'_, T> {
+    /// Queues a waiter with the value, and waits until a receiver takes the value, the channel is closed, or the
+    /// deadline passes: step 4 of a send.
+    fn wait_to_send<'v>(self, value: Owned<'v, T>, deadline: Option<Instant>) -> Result<(), (NotSent, Owned<'v, T>)> {
+        let mut value = ManuallyDrop::new(value);
+        let slot = value.address();
+        // SAFETY: `value` is a value of the channel's type, which nothing else uses while this call waits. After `Done`
+        // the value is neither used nor dropped.
+        let outcome = unsafe { self.into_locked().wait(Dir::Send, slot, "chan send", deadline) };
+        let why = match outcome {
+            Some(Outcome::Done) => return Ok(()),
+            Some(Outcome::Closed) => NotSent::Closed,
+            None => NotSent::TimedOut,
+            Some(Outcome::Idle | Outcome::Queued | Outcome::Held) => unreachable!("readied by no peer"),
+        };
+        Err((why, ManuallyDrop::into_inner(value)))
+    }
+}
+
 /// Moves the unsent value out of its slot, and returns the error that `refused` makes.
-///
-/// # Safety
-///
-/// `value` has a value, which is not used again.
 #[cold]
 #[inline(never)]
-unsafe fn refuse<T, E>(why: NotSent, value: *const T, refused: impl FnOnce(NotSent, T) -> E) -> Result<(), E> {
-    // SAFETY: `value` has a value, which is not used again, by the contract of this function.
-    Err(refused(why, unsafe { value.read() }))
+fn refuse<T, E>(why: NotSent, value: Owned<'_, T>, refused: impl FnOnce(NotSent, T) -> E) -> Result<(), E> {
+    Err(refused(why, value.into_inner()))
 }

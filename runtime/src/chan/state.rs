@@ -157,11 +157,8 @@ impl State {
 
 #[inline]
 fn bit(dir: Dir) -> usize {
-    match dir {
-        Dir::Send => SENDERS,
-        Dir::Reserve => RESERVERS,
-        Dir::Recv => RECEIVERS,
-    }
+    const { assert!(SENDERS == RECEIVERS << Dir::Send as u32 && RESERVERS == RECEIVERS << Dir::Reserve as u32) };
+    RECEIVERS << dir as u32
 }
 
 /// The word. The caller of a method gives the ordering, and is the place that the models name.

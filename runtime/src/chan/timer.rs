@@ -1,6 +1,6 @@
 //! Timers and tickers in `recv(..)` of a select.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -14,7 +14,7 @@ use crate::goroutine::{Ticker, Timer, TimerFuture, Times};
 pub struct TimerCase<'a> {
     times: Option<&'a Times>,
     /// The future of the timer. The first poll in a task makes this future.
-    future: UnsafeCell<Option<TimerFuture<'a>>>,
+    future: RefCell<Option<TimerFuture<'a>>>,
     received: Cell<Option<Instant>>,
 }
 
@@ -34,9 +34,8 @@ impl Case for TimerCase<'_> {
 
     unsafe fn poll_future(&self, cx: &mut Context<'_>) -> bool {
         let Some(times) = self.times else { return false };
-        // SAFETY: the caller is the owner of the case, by the contract of `Case::poll_future`, and no other reference
-        // to the future is left.
-        let future = unsafe { &mut *self.future.get() }.get_or_insert_with(|| TimerFuture::new(times));
+        let mut future = self.future.borrow_mut();
+        let future = future.get_or_insert_with(|| TimerFuture::new(times));
         match Pin::new(future).poll(cx) {
             Poll::Ready(when) => {
                 self.received.set(Some(when));
@@ -46,10 +45,8 @@ impl Case for TimerCase<'_> {
         }
     }
 
-    unsafe fn drop_future(&self) {
-        // SAFETY: the caller is the owner of the case, by the contract of `Case::drop_future`, and no other reference
-        // to the future is left.
-        unsafe { *self.future.get() = None };
+    fn drop_future(&self) {
+        *self.future.borrow_mut() = None;
     }
 
     fn output(&self, _closed: bool) -> Instant {
@@ -76,7 +73,7 @@ macro_rules! arms {
 
             fn recv_case(&self) -> TimerCase<'_> {
                 let $timer = self;
-                TimerCase { times: $times, future: UnsafeCell::new(None), received: Cell::new(None) }
+                TimerCase { times: $times, future: RefCell::new(None), received: Cell::new(None) }
             }
         }
     };

@@ -34,14 +34,14 @@ pub(super) enum Outcome {
 /// The kind of operation for which a waiter waits. Each kind has a queue of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dir {
+    Recv,
     /// A send, whose value a receiver may take.
     Send,
     /// A reservation of a place for a value. The value stays with the sender.
     Reserve,
-    Recv,
 }
 
-pub(super) type Link = Option<NonNull<Waiter>>;
+type Link = Option<Queued>;
 
 /// An entry in a queue of a channel: a waiting send, receive or reservation. A select has a waiter for each of its
 /// cases.
@@ -135,10 +135,13 @@ impl Claim {
         self.0.compare_exchange(Self::FREE, by, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Makes the claim free again, for the next wait. The waiters of this claim are in no queue, so no peer takes the
-    /// claim meanwhile.
+    /// Makes the claim free again, for the next wait.
+    ///
+    /// # Safety
+    ///
+    /// The waiters of this claim are in no queue, and no cancel knows of this claim.
     #[inline]
-    pub(crate) fn reset(&self) {
+    pub(super) unsafe fn reset(&self) {
         self.0.store(Self::FREE, Ordering::Relaxed);
     }
 
@@ -149,7 +152,25 @@ impl Claim {
     }
 }
 
-/// A queue of waiters, under the lock of its channel.
+/// A waiter in a queue. Such a waiter is alive, by the contract of [`WaitQueue::push`].
+///
+/// Only the links of a queue contain values of this type, and only while the waiter is in that queue.
+#[derive(Clone, Copy)]
+struct Queued(NonNull<Waiter>);
+
+impl Queued {
+    /// Returns the waiter. A caller has a reference to the queue only while it holds the lock of the channel, and the
+    /// waiter cannot go away before it has had that lock. So the result is valid as long as that reference, even if the
+    /// waiter is taken out of the queue meanwhile.
+    #[inline]
+    fn of(self, _queue: &WaitQueue) -> &Waiter {
+        // SAFETY: the waiter is alive, because it is in the queue, and stays alive until the lock is released, by the
+        // contract of `WaitQueue::push`.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// A queue of waiters. Only the owner of the channel's lock has a reference to the queue.
 pub(super) struct WaitQueue {
     first: Cell<Link>,
     last: Cell<Link>,
@@ -165,42 +186,29 @@ impl WaitQueue {
         self.first.get().is_none()
     }
 
-    /// # Safety
-    ///
-    /// The lock is held.
-    pub(super) unsafe fn len(&self) -> usize {
-        // SAFETY: a queued waiter is alive, and the lock is held, by the contract of this function.
-        std::iter::successors(self.first.get(), |waiter| unsafe { waiter.as_ref() }.next.get()).count()
+    pub(super) fn len(&self) -> usize {
+        std::iter::successors(self.first(), |waiter| waiter.next.get().map(|next| next.of(self))).count()
     }
 
+    pub(super) fn first(&self) -> Option<&Waiter> {
+        self.first.get().map(|first| first.of(self))
+    }
+
+    /// Puts a waiter at the end of the queue.
+    ///
     /// # Safety
     ///
-    /// - The lock is held.
-    /// - The waiter is in no queue. The waiter stays alive and in place until it is in no queue again.
+    /// - The waiter is in no queue.
+    /// - The waiter stays alive and in place until it has left the queue, and then until the lock is released.
     pub(super) unsafe fn push(&self, waiter: &Waiter) {
-        let this = Some(NonNull::from(waiter));
+        let this = Some(Queued(NonNull::from(waiter)));
         let last = self.last.replace(this);
         waiter.next.set(None);
         waiter.prev.set(last);
         match last {
-            // SAFETY: `last` is queued, hence alive, and the lock is held.
-            Some(last) => unsafe { last.as_ref() }.next.set(this),
+            Some(last) => last.of(self).next.set(this),
             None => self.first.set(this),
         }
-    }
-
-    pub(super) fn first(&self) -> Link {
-        self.first.get()
-    }
-
-    /// Returns the ticket of the first waiter.
-    ///
-    /// # Safety
-    ///
-    /// The lock is held.
-    pub(super) unsafe fn first_ticket(&self) -> Option<u64> {
-        // SAFETY: a queued waiter is alive, and the lock is held.
-        self.first.get().map(|first| unsafe { first.as_ref() }.ticket.get())
     }
 
     /// Puts a waiter before all waiters with a later ticket.
@@ -212,54 +220,52 @@ impl WaitQueue {
         let mut before = self.last.get();
         let mut after = None;
         while let Some(other) = before {
-            // SAFETY: a queued waiter is alive, and the lock is held.
-            let other = unsafe { other.as_ref() };
-            if other.ticket.get() <= waiter.ticket.get() {
+            if other.of(self).ticket.get() <= waiter.ticket.get() {
                 break;
             }
             after = before;
-            before = other.prev.get();
+            before = other.of(self).prev.get();
         }
-        let this = Some(NonNull::from(waiter));
+        let this = Some(Queued(NonNull::from(waiter)));
         waiter.prev.set(before);
         waiter.next.set(after);
         match before {
-            // SAFETY: a queued waiter is alive, and the lock is held.
-            Some(before) => unsafe { before.as_ref() }.next.set(this),
+            Some(before) => before.of(self).next.set(this),
             None => self.first.set(this),
         }
         match after {
-            // SAFETY: a queued waiter is alive, and the lock is held.
-            Some(after) => unsafe { after.as_ref() }.prev.set(this),
+            Some(after) => after.of(self).prev.set(this),
             None => self.last.set(this),
         }
     }
 
-    /// # Safety
-    ///
-    /// The lock is held.
+    /// Takes the first waiter out of the queue.
     #[inline]
-    pub(super) unsafe fn pop(&self) -> Link {
-        let first = self.first.get()?;
-        // SAFETY: `first` is queued, hence alive, and the lock is held.
-        unsafe { self.unlink(first.as_ref()) };
+    pub(super) fn pop(&self) -> Option<&Waiter> {
+        let first = self.first()?;
+        let next = first.next.get();
+        self.first.set(next);
+        match next {
+            Some(next) => next.of(self).prev.set(None),
+            None => self.last.set(None),
+        }
         Some(first)
     }
 
+    /// Takes a waiter out of the queue.
+    ///
     /// # Safety
     ///
-    /// The lock is held, and the waiter is in this queue.
+    /// The waiter is in this queue.
     #[inline]
     pub(super) unsafe fn unlink(&self, waiter: &Waiter) {
         let (prev, next) = (waiter.prev.get(), waiter.next.get());
         match prev {
-            // SAFETY: `prev` is queued, hence alive, and the lock is held.
-            Some(prev) => unsafe { prev.as_ref() }.next.set(next),
+            Some(prev) => prev.of(self).next.set(next),
             None => self.first.set(next),
         }
         match next {
-            // SAFETY: `next` is queued, hence alive, and the lock is held.
-            Some(next) => unsafe { next.as_ref() }.prev.set(prev),
+            Some(next) => next.of(self).prev.set(prev),
             None => self.last.set(prev),
         }
     }

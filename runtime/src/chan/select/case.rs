@@ -1,85 +1,218 @@
 //! The cases of a select: the operations that a case needs of a channel of any type, and the storage of the values.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell};
 use std::future::{Future, IntoFuture};
-use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::ptr;
 use std::task::{Context, Poll};
 
 use super::Chosen;
 #[cfg(all(unix, not(sudog_loom)))]
 use super::timed::TimerRef;
-use crate::chan::core::{Core, Offer, Take};
-use crate::chan::port::{RecvPort, SendPort};
+use crate::chan::core::{Core, Done, Readied};
+use crate::chan::port::{RecvPort, Sealed, SendPort};
 use crate::chan::raw::{Dir, Locked, Peer, Raw};
-use crate::chan::waiters::{Outcome, Waiter};
+use crate::chan::value::Slot;
+use crate::chan::waiters::Waiter;
 
-/// A channel, without the type of its values.
-pub(in crate::chan) trait Channel {
-    fn raw(&self) -> &Raw;
+/// A send or a receive of a case, with its channel and its slot, but without the types of its handle and value.
+///
+/// In the contracts of this trait, *the waiter of the operation* is a waiter that was put into the queue, and has the
+/// slot, that the last call of `lend` has returned. This happened since that call.
+pub(in crate::chan) trait Operation {
+    /// Does the operation, if that is possible now. `locked` is the lock of the operation's channel, which stays locked.
+    fn poll<'l>(&'l self, locked: Locked<'l>) -> (Locked<'l>, Option<Done>);
 
+    /// Lends the slot to a waiter. Returns the queue in which the operation waits, and the address of the slot.
+    fn lend(&self, is_task: bool) -> (Dir, *mut ());
+
+    /// Ends the loan of the slot, because the waiter has not taken its claim.
+    ///
     /// # Safety
     ///
-    /// The contract of [`Core::offer`].
-    unsafe fn offer(&self, locked: &mut Locked<'_>, from: *const ()) -> Offer;
+    /// The waiter of the operation is in no queue, and no peer has taken the waiter.
+    unsafe fn end_loan(&self);
 
+    /// Finishes the operation: takes the value that a peer has given, or sends to the place that a peer has given. If a
+    /// close has woken a receive, tries to receive once more. Returns whether the channel was closed, and the peers that
+    /// the caller must wake.
+    ///
+    /// If the select `gives_up`, undoes the step of the peer instead, as far as possible. If a receive has been given a
+    /// value, that value goes to the next receiver. If a send has been given a place, that place goes to the next sender.
+    ///
     /// # Safety
     ///
-    /// The contract of [`Core::take`].
-    unsafe fn take(&self, locked: &mut Locked<'_>, to: *mut ()) -> Take;
-
-    /// # Safety
-    ///
-    /// The contract of [`Core::receive_held`].
-    unsafe fn receive_held(&self, locked: &mut Locked<'_>, waiter: &Waiter, to: *mut ()) -> Take;
-
-    /// # Safety
-    ///
-    /// The contract of [`Core::give_back`].
-    unsafe fn give_back(&self, waiter: &Waiter);
-
-    /// # Safety
-    ///
-    /// The contract of [`Core::send_reserved`].
-    unsafe fn send_reserved(&self, locked: &mut Locked<'_>, from: *const ()) -> (Offer, Option<Peer>);
-
-    fn give_up_place(&self);
+    /// This is the waiter of the operation. A peer has taken the waiter and has readied its G. This is called once.
+    unsafe fn settle(&self, waiter: &Waiter, gives_up: bool) -> (bool, [Option<Peer>; 2]);
 }
 
-impl<T> Channel for Core<T> {
+/// The receive of a case.
+pub(super) struct Receiving<P: RecvPort> {
+    port: P,
+    slot: Slot<P::Item>,
+}
+
+impl<P: RecvPort> Receiving<P> {
     #[inline]
-    fn raw(&self) -> &Raw {
-        &self.raw
+    pub(super) fn new(port: P) -> Self {
+        Self { port, slot: Slot::empty() }
     }
 
-    unsafe fn offer(&self, locked: &mut Locked<'_>, from: *const ()) -> Offer {
-        // SAFETY: the contract of this function is that of [`Core::offer`].
-        unsafe { self.offer(locked, from.cast()) }
+    #[inline]
+    fn core(&self) -> &Core<P::Item> {
+        self.port.core().expect("a nil channel is never ready")
     }
 
-    unsafe fn take(&self, locked: &mut Locked<'_>, to: *mut ()) -> Take {
-        // SAFETY: the contract of this function is that of [`Core::take`].
-        unsafe { self.take(locked, to.cast()) }
+    #[inline]
+    pub(super) fn describe(&self) -> CaseRef<'_> {
+        let Some(core) = self.port.core() else { return CaseRef::NONE };
+        CaseRef { dir: Dir::Recv, raw: Some(&core.raw), operation: Some(self) }
     }
 
-    unsafe fn receive_held(&self, locked: &mut Locked<'_>, waiter: &Waiter, to: *mut ()) -> Take {
-        // SAFETY: the contract of this function is that of [`Core::receive_held`].
-        unsafe { self.receive_held(locked, waiter, to.cast()) }
+    #[inline]
+    pub(super) fn output(&self) -> P::Received {
+        P::received(self.slot.take())
+    }
+}
+
+impl<P: RecvPort> Operation for Receiving<P> {
+    fn poll<'l>(&'l self, locked: Locked<'l>) -> (Locked<'l>, Option<Done>) {
+        let mut guard = self.core().guard(locked);
+        let done = self.slot.receive(&mut guard);
+        (guard.into_locked(), done)
     }
 
-    unsafe fn give_back(&self, waiter: &Waiter) {
-        // SAFETY: the contract of this function is that of [`Core::give_back`].
-        unsafe { self.give_back(waiter) }
+    fn lend(&self, _is_task: bool) -> (Dir, *mut ()) {
+        (Dir::Recv, self.slot.lend())
     }
 
-    unsafe fn send_reserved(&self, locked: &mut Locked<'_>, from: *const ()) -> (Offer, Option<Peer>) {
-        // SAFETY: the contract of this function is that of [`Core::send_reserved`].
-        unsafe { self.send_reserved(locked, from.cast()) }
+    unsafe fn end_loan(&self) {
+        // SAFETY: the waiter is in no queue, and no peer has taken the waiter, so nothing refers to the slot.
+        unsafe { self.slot.end_loan(false) };
     }
 
-    fn give_up_place(&self) {
-        self.give_up_place();
+    unsafe fn settle(&self, waiter: &Waiter, gives_up: bool) -> (bool, [Option<Peer>; 2]) {
+        // SAFETY: the waiter was put into a queue of this channel, and has been readied. Nothing else uses its slot, which
+        // is lent. This is called once, by the contract of this function.
+        let readied = unsafe { Readied::new(self.core(), waiter) };
+        if gives_up {
+            readied.give_back();
+            return (false, [None, None]);
+        }
+        let received = readied.receive();
+        let closed = received.is_none();
+        if let Some(value) = received {
+            value.leave();
+        }
+        // SAFETY: nothing refers to the slot any more. If a value was received, it is in the slot.
+        unsafe { self.slot.end_loan(!closed) };
+        (closed, [None, None])
+    }
+}
+
+/// A handle that is a reference to the channel itself.
+pub(super) struct CoreRef<'a, T>(pub(super) &'a Core<T>);
+
+impl<T> Sealed for CoreRef<'_, T> {}
+
+impl<T> RecvPort for CoreRef<'_, T> {
+    type Item = T;
+    type Received = Option<T>;
+
+    fn core(&self) -> Option<&Core<T>> {
+        Some(self.0)
+    }
+
+    fn received(value: Option<T>) -> Option<T> {
+        value
+    }
+}
+
+impl<T> SendPort for CoreRef<'_, T> {
+    type Item = T;
+    type Sent = Result<(), T>;
+
+    fn core(&self) -> Option<&Core<T>> {
+        Some(self.0)
+    }
+
+    fn sent(result: Result<(), T>) -> Result<(), T> {
+        result
+    }
+}
+
+/// The send of a case.
+pub(super) struct Sending<P: SendPort> {
+    port: P,
+    slot: Slot<P::Item>,
+}
+
+impl<P: SendPort> Sending<P> {
+    /// Makes the send of a case. Without a value, the case is never ready.
+    #[inline]
+    pub(super) fn new(port: P, value: Option<P::Item>) -> Self {
+        Self { port, slot: value.map_or_else(Slot::empty, Slot::new) }
+    }
+
+    #[inline]
+    fn core(&self) -> &Core<P::Item> {
+        self.port.core().expect("a nil channel is never ready")
+    }
+
+    #[inline]
+    pub(super) fn describe(&self) -> CaseRef<'_> {
+        match self.port.core() {
+            Some(core) if !self.slot.is_empty() => {
+                CaseRef { dir: Dir::Send, raw: Some(&core.raw), operation: Some(self) }
+            }
+            _ => CaseRef::NONE,
+        }
+    }
+
+    /// Returns the value, if the value has not been sent.
+    #[inline]
+    pub(super) fn unsent(&self) -> Option<P::Item> {
+        self.slot.take()
+    }
+
+    #[inline]
+    #[track_caller]
+    pub(super) fn output(&self) -> P::Sent {
+        P::sent(self.unsent().map_or(Ok(()), Err))
+    }
+}
+
+impl<P: SendPort> Operation for Sending<P> {
+    fn poll<'l>(&'l self, locked: Locked<'l>) -> (Locked<'l>, Option<Done>) {
+        let mut guard = self.core().guard(locked);
+        let done = self.slot.offer(&mut guard);
+        (guard.into_locked(), done)
+    }
+
+    fn lend(&self, is_task: bool) -> (Dir, *mut ()) {
+        // A task that sends to a buffer waits for a place, and keeps its value meanwhile.
+        let dir = if is_task && self.core().raw.capacity() > 0 { Dir::Reserve } else { Dir::Send };
+        (dir, self.slot.lend())
+    }
+
+    unsafe fn end_loan(&self) {
+        // SAFETY: the waiter is in no queue, and no peer has taken the waiter, so nothing refers to the slot, which still
+        // has its value.
+        unsafe { self.slot.end_loan(true) };
+    }
+
+    unsafe fn settle(&self, waiter: &Waiter, gives_up: bool) -> (bool, [Option<Peer>; 2]) {
+        // SAFETY: the waiter was put into a queue of this channel, and has been readied. Nothing else uses its slot, which
+        // is lent. This is called once, by the contract of this function.
+        let readied = unsafe { Readied::new(self.core(), waiter) };
+        let sent = readied.is_sent();
+        // SAFETY: the waiter has been readied, so nothing refers to the slot, which has its value unless the value was
+        // sent.
+        unsafe { self.slot.end_loan(!sent) };
+        // A place that is not filled is given up.
+        match readied.place().filter(|_| !gives_up).and_then(|place| self.slot.fill_place(place)) {
+            Some(peers) => (false, peers),
+            None => (!sent, [None, None]),
+        }
     }
 }
 
@@ -87,243 +220,50 @@ impl<T> Channel for Core<T> {
 #[derive(Clone, Copy)]
 pub struct CaseRef<'a> {
     pub(super) dir: Dir,
-    /// The channel of the case. A case without a channel is never ready.
-    pub(super) channel: Option<&'a dyn Channel>,
-    /// The address of a slot for a value of the channel's type.
-    pub(super) slot: *mut (),
-    /// The address of the slot's flag: true if the slot has a value.
-    pub(super) full: *const Cell<bool>,
+    /// The channel. `None` if the case is never ready as an operation on a channel.
+    pub(super) raw: Option<&'a Raw>,
+    /// The operation. `None` if the case has no channel.
+    operation: Option<&'a dyn Operation>,
 }
 
-impl CaseRef<'_> {
-    /// Does the send or the receive of the case, if that is possible now; returns `None` if not. The returned flag is
-    /// true if the case was done because the channel is closed. The caller must wake the returned peer.
+impl<'a> CaseRef<'a> {
+    /// Returns the operation and its channel.
     ///
-    /// # Safety
+    /// # Panics
     ///
-    /// - `locked` is the lock of the case's channel, and the case has a channel.
-    /// - The slot is alive. For a send the slot has a value; for a receive the slot has room. If this returns
-    ///   `(false, _)`, the value has been moved, and the caller calls [`CaseRef::moved`].
+    /// Panics if the case has no channel.
     #[inline]
-    pub(super) unsafe fn poll(&self, locked: &mut Locked<'_>) -> Option<(bool, Option<Peer>)> {
-        let channel = self.channel.expect("only what can be ready is polled");
-        match self.dir {
-            // SAFETY: `locked` is the lock of this channel, and the slot has a value, by the contract of this function.
-            Dir::Send | Dir::Reserve => match unsafe { channel.offer(locked, self.slot) } {
-                Offer::Sent(peer) => Some((false, peer)),
-                Offer::Closed => Some((true, None)),
-                Offer::Full => None,
-            },
-            // SAFETY: `locked` is the lock of this channel, and the slot has room, by the contract of this function.
-            Dir::Recv => match unsafe { channel.take(locked, self.slot) } {
-                Take::Got(peer) => Some((false, peer)),
-                Take::Closed => Some((true, None)),
-                Take::Empty => None,
-            },
-        }
-    }
-
-    /// Returns the queue in which the case waits. A task that sends to a buffer waits for a place, and keeps its value
-    /// meanwhile.
-    pub(super) fn queue(&self, is_task: bool) -> Dir {
-        let buffered = || self.channel.is_some_and(|channel| channel.raw().capacity() > 0);
-        if is_task && self.dir == Dir::Send && buffered() { Dir::Reserve } else { self.dir }
-    }
-
-    /// Finishes the case of a thread or a goroutine. Returns whether a close has ended the case. If a close has woken a
-    /// receive, this call tries to receive once more.
-    ///
-    /// # Safety
-    ///
-    /// The waiter belongs to this case. A peer has taken the waiter and has readied its G, and the waiter is in no
-    /// queue.
-    pub(super) unsafe fn settle(&self, waiter: &Waiter) -> bool {
-        let closed = match (waiter.outcome.get(), self.dir) {
-            (Outcome::Done, _) => false,
-            (Outcome::Closed, Dir::Recv) => return self.look_once_more(),
-            (Outcome::Closed, _) => true,
-            _ => unreachable!("chosen by no peer"),
-        };
-        if !closed {
-            // SAFETY: the slot is alive, and the peer has moved the value.
-            unsafe { self.moved() };
-        }
-        closed
-    }
-
-    /// Tries once more to receive, after a close has ended the wait: a task may have held a value at the time of the
-    /// close. Returns true if there was no value.
-    #[cold]
-    fn look_once_more(&self) -> bool {
-        let mut locked = self.channel.expect("it was queued").raw().lock();
-        // SAFETY: `locked` is the lock of the case's channel. The slot has room, because no peer has put a value there.
-        let polled = unsafe { self.poll(&mut locked) };
-        locked.unlock();
-        let Some((closed, _)) = polled else { unreachable!("a channel stays closed") };
-        if !closed {
-            // SAFETY: the slot is alive, and `poll` has moved a value there just now.
-            unsafe { self.moved() };
-        }
-        closed
-    }
-
-    /// Finishes the case of a task: takes the value that the task holds, or sends to the place that the task was given.
-    /// Returns whether the channel was closed, and the peers that the caller must wake.
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`CaseRef::settle`].
-    pub(super) unsafe fn settle_task(&self, waiter: &Waiter) -> (bool, [Option<Peer>; 2]) {
-        let channel = self.channel.expect("it was queued");
-        let mut locked = channel.raw().lock();
-        let (closed, peers) = match waiter.dir() {
-            // SAFETY: `locked` is the lock of the case's channel. The waiter has been in the channel's queue with this
-            // slot, and has been readied.
-            Dir::Recv => match unsafe { channel.receive_held(&mut locked, waiter, self.slot) } {
-                Take::Got(peer) => (false, [peer, None]),
-                Take::Closed => (true, [None, None]),
-                Take::Empty => unreachable!("a channel stays closed"),
-            },
-            Dir::Reserve if waiter.outcome.get() == Outcome::Done => {
-                // SAFETY: `locked` is the lock of the case's channel. The slot has a value, and the peer has given this
-                // case a place.
-                let (offer, next) = unsafe { channel.send_reserved(&mut locked, self.slot) };
-                match offer {
-                    Offer::Sent(peer) => (false, [peer, next]),
-                    Offer::Closed => (true, [None, None]),
-                    Offer::Full => unreachable!("it had a place"),
-                }
-            }
-            Dir::Send | Dir::Reserve => (waiter.outcome.get() == Outcome::Closed, [None, None]),
-        };
-        locked.unlock();
-        if !closed {
-            // SAFETY: the slot is alive. A peer, or the call above, has moved the value.
-            unsafe { self.moved() };
-        }
-        (closed, peers)
-    }
-
-    /// Undoes the step that a peer has done for this case, as far as possible, because the select gives up and returns
-    /// nothing.
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`CaseRef::settle`]. The waiter is not used after this.
-    pub(super) unsafe fn undo(&self, waiter: &Waiter) {
-        let channel = self.channel.expect("it was queued");
-        let done = || waiter.outcome.get() == Outcome::Done;
-        match waiter.dir() {
-            // SAFETY: the waiter was in its channel's queue of receivers, has been readied, and is not used after this.
-            Dir::Recv => unsafe { channel.give_back(waiter) },
-            Dir::Reserve if done() => channel.give_up_place(),
-            // SAFETY: the slot is alive, and a peer has taken the value.
-            Dir::Send if done() => unsafe { self.moved() },
-            Dir::Send | Dir::Reserve => {}
-        }
-    }
-
-    /// Notes that the value has been taken out of the slot, or put into the slot.
-    ///
-    /// # Safety
-    ///
-    /// - The case's slot is alive.
-    /// - For a send, the value has been taken out of the slot. For a receive, a value has been put into the slot.
-    pub(super) unsafe fn moved(&self) {
-        // SAFETY: `full` is part of the slot, which is alive, by the contract of this function.
-        unsafe { &*self.full }.set(self.dir == Dir::Recv);
-    }
-}
-
-/// The storage of a case's value, before the value is sent, or after a value was received.
-pub(in crate::chan) struct Slot<T> {
-    value: UnsafeCell<MaybeUninit<T>>,
-    full: Cell<bool>,
-}
-
-impl<T> Slot<T> {
-    pub(in crate::chan) fn empty() -> Self {
-        Self { value: UnsafeCell::new(MaybeUninit::uninit()), full: Cell::new(false) }
-    }
-
-    pub(in crate::chan) fn new(value: T) -> Self {
-        let slot = Self::empty();
-        // SAFETY: the slot has room for a value. (`MaybeUninit::new` would move the value three times more, without
-        // optimisation.)
-        unsafe { slot.value().write(value) };
-        slot.full.set(true);
-        slot
-    }
-
-    /// Returns the address of the value, or of the room for a value.
-    pub fn value(&self) -> *mut T {
-        self.value.get().cast()
-    }
-
-    /// Notes that the value has been moved out.
-    ///
-    /// # Safety
-    ///
-    /// The value has been moved out.
-    pub unsafe fn is_gone(&self) {
-        self.full.set(false);
-    }
-
-    /// Takes the value out of the slot, if the slot has a value.
-    pub fn take(&self) -> Option<T> {
-        if !self.full.replace(false) {
-            return None;
-        }
-        // SAFETY: the slot has a value, because `full` was true. `full` is false now, so the value is taken once.
-        Some(unsafe { self.value().read() })
-    }
-
-    /// Returns a case of a select that uses this slot.
-    pub fn case<'a>(&self, dir: Dir, core: Option<&'a Core<T>>) -> CaseRef<'a> {
-        let channel = core.map(|core| core as &dyn Channel);
-        CaseRef { dir, channel, slot: self.value.get().cast(), full: ptr::from_ref(&self.full) }
-    }
-}
-
-impl<T> Drop for Slot<T> {
-    fn drop(&mut self) {
-        drop(self.take());
+    pub(super) fn operation(&self) -> (&'a dyn Operation, &'a Raw) {
+        self.operation.zip(self.raw).expect("only what can be ready is polled")
     }
 }
 
 /// A case that receives.
-pub struct RecvCase<'a, P: RecvPort + ?Sized> {
-    port: &'a P,
-    slot: Slot<P::Item>,
-}
+pub struct RecvCase<'a, P: RecvPort + ?Sized>(Receiving<&'a P>);
 
 impl<'a, P: RecvPort + ?Sized> RecvCase<'a, P> {
     /// Makes the case. `select!` puts this call into its list of cases.
     #[inline]
     pub fn new(port: &'a P) -> Self {
-        Self { port, slot: Slot::empty() }
+        Self(Receiving::new(port))
     }
 }
 
 /// A case that sends.
-pub struct SendCase<'a, P: SendPort + ?Sized> {
-    port: &'a P,
-    slot: Slot<P::Item>,
-}
+pub struct SendCase<'a, P: SendPort + ?Sized>(Sending<&'a P>);
 
 impl<'a, P: SendPort + ?Sized> SendCase<'a, P> {
     /// Makes the case. `select!` puts this call into its list of cases.
     #[inline]
     pub fn new(port: &'a P, value: P::Item) -> Self {
-        Self { port, slot: Slot::new(value) }
+        Self(Sending::new(port, Some(value)))
     }
 }
 
 /// A case that sends a value of an `Option`. The value is taken if this case is chosen, and stays in the `Option`
 /// otherwise.
 pub struct SendFromCase<'a, 'v, P: SendPort + ?Sized> {
-    port: &'a P,
-    slot: Slot<P::Item>,
+    sending: Sending<&'a P>,
     from: &'v mut Option<P::Item>,
 }
 
@@ -331,14 +271,13 @@ impl<'a, 'v, P: SendPort + ?Sized> SendFromCase<'a, 'v, P> {
     /// Makes the case. `select!` puts this call into its list of cases.
     #[inline]
     pub fn new(port: &'a P, from: &'v mut Option<P::Item>) -> Self {
-        let slot = from.take().map_or_else(Slot::empty, Slot::new);
-        Self { port, slot, from }
+        Self { sending: Sending::new(port, from.take()), from }
     }
 }
 
 impl<P: SendPort + ?Sized> Drop for SendFromCase<'_, '_, P> {
     fn drop(&mut self) {
-        if let Some(value) = self.slot.take() {
+        if let Some(value) = self.sending.unsent() {
             *self.from = Some(value);
         }
     }
@@ -347,7 +286,7 @@ impl<P: SendPort + ?Sized> Drop for SendFromCase<'_, '_, P> {
 /// A case that is a future. The future is polled and dropped in place.
 pub struct FutureCase<F: Future> {
     /// The future. `None` once the future has been dropped.
-    future: UnsafeCell<Option<F>>,
+    future: RefCell<Option<F>>,
     output: Cell<Option<F::Output>>,
 }
 
@@ -355,7 +294,7 @@ impl<F: Future> FutureCase<F> {
     /// Makes the case. `select!` puts this call into its list of cases.
     #[inline]
     pub fn new(future: impl IntoFuture<IntoFuture = F>) -> Self {
-        Self { future: UnsafeCell::new(Some(future.into_future())), output: Cell::new(None) }
+        Self { future: RefCell::new(Some(future.into_future())), output: Cell::new(None) }
     }
 }
 
@@ -382,17 +321,13 @@ pub trait Case {
     ///
     /// # Safety
     ///
-    /// The case is pinned, and the caller is its owner.
+    /// The case is pinned.
     unsafe fn poll_future(&self, _cx: &mut Context<'_>) -> bool {
         false
     }
 
     /// Drops the future in place.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the owner of the case.
-    unsafe fn drop_future(&self) {}
+    fn drop_future(&self) {}
 
     /// Returns the result of the case, which has been chosen. The caller calls this once.
     #[track_caller]
@@ -404,12 +339,12 @@ impl<P: RecvPort + ?Sized> Case for RecvCase<'_, P> {
 
     #[inline]
     fn describe(&self) -> CaseRef<'_> {
-        self.slot.case(Dir::Recv, self.port.core())
+        self.0.describe()
     }
 
     #[inline]
     fn output(&self, _closed: bool) -> P::Received {
-        P::received(self.slot.take())
+        self.0.output()
     }
 }
 
@@ -418,15 +353,14 @@ impl<P: SendPort + ?Sized> Case for SendCase<'_, P> {
 
     #[inline]
     fn describe(&self) -> CaseRef<'_> {
-        self.slot.case(Dir::Send, self.port.core())
+        self.0.describe()
     }
 
     #[inline]
     #[track_caller]
     fn output(&self, closed: bool) -> P::Sent {
-        let left = self.slot.take();
-        debug_assert_eq!(left.is_some(), closed);
-        P::sent(left.map_or(Ok(()), Err))
+        debug_assert_eq!(self.0.slot.is_full(), closed);
+        self.0.output()
     }
 }
 
@@ -435,17 +369,14 @@ impl<P: SendPort + ?Sized> Case for SendFromCase<'_, '_, P> {
 
     #[inline]
     fn describe(&self) -> CaseRef<'_> {
-        // A case without a value is never ready.
-        let core = self.port.core().filter(|_| self.slot.full.get());
-        self.slot.case(Dir::Send, core)
+        self.sending.describe()
     }
 
     #[inline]
     #[track_caller]
     fn output(&self, closed: bool) -> P::Sent {
-        let left = self.slot.take();
-        debug_assert_eq!(left.is_some(), closed);
-        P::sent(left.map_or(Ok(()), Err))
+        debug_assert_eq!(self.sending.slot.is_full(), closed);
+        self.sending.output()
     }
 }
 
@@ -459,9 +390,8 @@ impl<F: Future> Case for FutureCase<F> {
     }
 
     unsafe fn poll_future(&self, cx: &mut Context<'_>) -> bool {
-        // SAFETY: the caller is the owner of the case, by the contract of this function, so nothing else refers to the
-        // future.
-        let Some(future) = (unsafe { &mut *self.future.get() }) else { return false };
+        let mut future = self.future.borrow_mut();
+        let Some(future) = future.as_mut() else { return false };
         // SAFETY: the case is pinned, by the contract of this function, and the future is not moved before
         // `drop_future`.
         match unsafe { Pin::new_unchecked(future) }.poll(cx) {
@@ -473,10 +403,9 @@ impl<F: Future> Case for FutureCase<F> {
         }
     }
 
-    unsafe fn drop_future(&self) {
-        // SAFETY: the caller is the owner of the case, by the contract of this function, so nothing else refers to the
-        // future. The assignment drops the future in place.
-        unsafe { *self.future.get() = None };
+    fn drop_future(&self) {
+        // The assignment drops the future in place.
+        *self.future.borrow_mut() = None;
     }
 
     fn output(&self, _closed: bool) -> F::Output {
@@ -517,11 +446,7 @@ pub trait CaseList {
     unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool;
 
     /// Calls [`Case::drop_future`] of all cases.
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`Case::drop_future`].
-    unsafe fn drop_futures(&self);
+    fn drop_futures(&self);
 
     /// Returns the result of the chosen case. The caller calls this once. The list is passed by reference, because a
     /// list may be large.
@@ -567,7 +492,7 @@ impl CaseList for () {
         false
     }
 
-    unsafe fn drop_futures(&self) {}
+    fn drop_futures(&self) {}
 
     fn output(&self, _chosen: Chosen) -> Never {
         unreachable!("one of the cases was chosen")
@@ -602,12 +527,9 @@ impl<C: Case, L: CaseList> CaseList for (C, L) {
         unsafe { if index == 0 { self.0.poll_future(cx) } else { self.1.poll_future(index - 1, cx) } }
     }
 
-    unsafe fn drop_futures(&self) {
-        // SAFETY: the contract of this function is that of the called functions.
-        unsafe {
-            self.0.drop_future();
-            self.1.drop_futures();
-        }
+    fn drop_futures(&self) {
+        self.0.drop_future();
+        self.1.drop_futures();
     }
 
     #[inline]
@@ -622,6 +544,5 @@ impl<C: Case, L: CaseList> CaseList for (C, L) {
 
 impl CaseRef<'_> {
     /// A placeholder: the elements of an array have this value until `describe` fills the array.
-    pub(in crate::chan) const NONE: Self =
-        Self { dir: Dir::Recv, channel: None, slot: ptr::null_mut(), full: ptr::null() };
+    pub(in crate::chan) const NONE: Self = Self { dir: Dir::Recv, raw: None, operation: None };
 }

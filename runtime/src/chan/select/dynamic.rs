@@ -1,17 +1,14 @@
 //! A select whose cases are not known until the program runs. Go's `reflect.Select`.
 
-use std::cell::UnsafeCell;
+use std::cell::RefCell;
 use std::future::Future;
-use std::mem::MaybeUninit;
 use std::pin::pin;
 use std::task::Context;
 
-use super::case::{Case, CaseRef, FutureCase, Slot};
-use super::future::{Cases, Room, SelectFuture};
-use super::{Chosen, MAX_CASES, Waiters, try_select, wait_select};
+use super::case::{Case, CaseRef, FutureCase, Receiving, Sending};
+use super::future::{Cases, SelectFuture};
+use super::{Chosen, MAX_CASES, WaiterRoom, try_select, wait_select};
 use crate::chan::port::{RecvPort, SendPort};
-use crate::chan::raw::Dir;
-use crate::chan::waiters::Waiter;
 use crate::goroutine;
 use crate::sema::{WaitError, WaitLimit};
 
@@ -52,22 +49,20 @@ trait DynCase<R> {
         false
     }
 
-    /// See [`Case::drop_future`], whose contract holds here.
-    unsafe fn drop_future(&self) {}
+    /// See [`Case::drop_future`].
+    fn drop_future(&self) {}
 
     #[track_caller]
     fn finish(self: Box<Self>) -> R;
 }
 
 struct DynRecv<P: RecvPort, F> {
-    port: P,
-    slot: Slot<P::Item>,
+    receiving: Receiving<P>,
     then: F,
 }
 
 struct DynSend<P: SendPort, F> {
-    port: P,
-    slot: Slot<P::Item>,
+    sending: Sending<P>,
     then: F,
 }
 
@@ -91,9 +86,8 @@ impl<R, F: Future, T: FnOnce(F::Output) -> R> DynCase<R> for DynFuture<F, T> {
         unsafe { self.future.poll_future(cx) }
     }
 
-    unsafe fn drop_future(&self) {
-        // SAFETY: the contract of this function is that of [`Case::drop_future`].
-        unsafe { self.future.drop_future() };
+    fn drop_future(&self) {
+        self.future.drop_future();
     }
 
     fn finish(self: Box<Self>) -> R {
@@ -104,24 +98,24 @@ impl<R, F: Future, T: FnOnce(F::Output) -> R> DynCase<R> for DynFuture<F, T> {
 
 impl<R, P: RecvPort, F: FnOnce(P::Received) -> R> DynCase<R> for DynRecv<P, F> {
     fn describe(&self) -> CaseRef<'_> {
-        self.slot.case(Dir::Recv, self.port.core())
+        self.receiving.describe()
     }
 
     fn finish(self: Box<Self>) -> R {
         let this = *self;
-        (this.then)(P::received(this.slot.take()))
+        (this.then)(this.receiving.output())
     }
 }
 
 impl<R, P: SendPort, F: FnOnce(P::Sent) -> R> DynCase<R> for DynSend<P, F> {
     fn describe(&self) -> CaseRef<'_> {
-        self.slot.case(Dir::Send, self.port.core())
+        self.sending.describe()
     }
 
     #[track_caller]
     fn finish(self: Box<Self>) -> R {
         let this = *self;
-        (this.then)(P::sent(this.slot.take().map_or(Ok(()), Err)))
+        (this.then)(this.sending.output())
     }
 }
 
@@ -142,7 +136,7 @@ impl<'a, R> Select<'a, R> {
         P: RecvPort + 'a,
         P::Item: 'a,
     {
-        self.add(Box::new(DynRecv { port, slot: Slot::empty(), then }))
+        self.add(Box::new(DynRecv { receiving: Receiving::new(port), then }))
     }
 
     /// Adds a case that sends `value` to `port`. If the case is chosen, `then` gets the result; otherwise the value is
@@ -157,7 +151,7 @@ impl<'a, R> Select<'a, R> {
         P: SendPort + 'a,
         P::Item: 'a,
     {
-        self.add(Box::new(DynSend { port, slot: Slot::new(value), then }))
+        self.add(Box::new(DynSend { sending: Sending::new(port, Some(value)), then }))
     }
 
     /// Adds a case that waits for `future`. If the case is chosen, `then` gets the future's output. See `future(..)` of
@@ -226,9 +220,7 @@ impl<'a, R> Select<'a, R> {
         if std::mem::take(&mut self.futures) {
             return super::future::block_on(DynCases::new(cases), limit);
         }
-        let chosen = with_room(&cases, |refs, waiters, polls, locks| {
-            wait_select(refs, Waiters::of(waiters), polls, locks, limit)
-        })?;
+        let chosen = with_room(&cases, |refs, waiters, polls, locks| wait_select(refs, waiters, polls, locks, limit))?;
         Ok(finish(cases, chosen))
     }
 
@@ -252,23 +244,17 @@ impl<'a, R> Select<'a, R> {
 
 /// The cases of a select with futures, and the room that the select needs for each case.
 struct DynCases<'a, R> {
-    cases: UnsafeCell<Vec<Box<dyn DynCase<R> + 'a>>>,
-    polls: UnsafeCell<Box<[u16]>>,
-    locks: UnsafeCell<Box<[u16]>>,
-    waiters: UnsafeCell<Box<[MaybeUninit<Waiter>]>>,
+    cases: RefCell<Vec<Box<dyn DynCase<R> + 'a>>>,
+    orders: RefCell<[Box<[u16]>; 2]>,
+    waiters: Box<[WaiterRoom]>,
 }
 
 impl<'a, R> DynCases<'a, R> {
     fn new(cases: Vec<Box<dyn DynCase<R> + 'a>>) -> Self {
         let n = cases.len();
-        let order = || UnsafeCell::new(vec![0; n].into_boxed_slice());
-        let waiters = std::iter::repeat_with(MaybeUninit::uninit).take(n).collect();
-        Self { cases: UnsafeCell::new(cases), polls: order(), locks: order(), waiters: UnsafeCell::new(waiters) }
-    }
-
-    fn cases(&self) -> &[Box<dyn DynCase<R> + 'a>] {
-        // SAFETY: the cases are changed only when the select is over, by the owner of this value, which is the caller.
-        unsafe { &*self.cases.get() }
+        let order = || vec![0; n].into_boxed_slice();
+        let waiters = std::iter::repeat_with(WaiterRoom::new).take(n).collect();
+        Self { cases: RefCell::new(cases), orders: RefCell::new([order(), order()]), waiters }
     }
 }
 
@@ -278,38 +264,33 @@ impl<R> Cases for DynCases<'_, R> {
     const FUTURES: bool = true;
 
     fn with_refs<T>(&self, f: impl FnOnce(&[CaseRef<'_>]) -> T) -> T {
-        let refs: Vec<_> = self.cases().iter().map(|case| case.describe()).collect();
+        let cases = self.cases.borrow();
+        let refs: Vec<_> = cases.iter().map(|case| case.describe()).collect();
         f(&refs)
     }
 
     fn is_future(&self, index: usize) -> bool {
-        self.cases()[index].is_future()
+        self.cases.borrow()[index].is_future()
     }
 
-    fn room(&self) -> Room {
-        // SAFETY: the boxes are never replaced, and only the owner of this value, the caller, looks into the cells.
-        unsafe {
-            Room {
-                polls: &raw mut **self.polls.get(),
-                locks: &raw mut **self.locks.get(),
-                waiters: (&raw mut **self.waiters.get()).cast(),
-            }
-        }
+    fn with_orders<T>(&self, f: impl FnOnce(&mut [u16], &mut [u16]) -> T) -> T {
+        let [polls, locks] = &mut *self.orders.borrow_mut();
+        f(polls, locks)
+    }
+
+    fn waiters(&self) -> &[WaiterRoom] {
+        &self.waiters
     }
 
     unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool {
-        // SAFETY: the caller is the owner of the case, by the contract of this function. The case is in a box, so it
-        // stays in place until it is finished or dropped.
-        unsafe { self.cases()[index].poll_future(cx) }
+        // SAFETY: the case is in a box, so it stays in place until it is finished or dropped.
+        unsafe { self.cases.borrow()[index].poll_future(cx) }
     }
 
     #[track_caller]
     unsafe fn finish(&self, chosen: Chosen) -> R {
-        // SAFETY: the caller is the owner of the cases, by the contract of this function.
-        self.cases().iter().for_each(|case| unsafe { case.drop_future() });
-        // SAFETY: the caller is the owner of the cases, and nothing points to a case any more, by the contract of this
-        // function.
-        finish(std::mem::take(unsafe { &mut *self.cases.get() }), chosen)
+        self.cases.borrow().iter().for_each(|case| case.drop_future());
+        finish(self.cases.take(), chosen)
     }
 }
 
@@ -317,21 +298,21 @@ impl<R> Cases for DynCases<'_, R> {
 #[track_caller]
 fn with_room<R, T>(
     cases: &[Box<dyn DynCase<R> + '_>],
-    select: impl FnOnce(&[CaseRef<'_>], &mut [MaybeUninit<Waiter>], &mut [u16], &mut [u16]) -> T,
+    select: impl FnOnce(&[CaseRef<'_>], &[WaiterRoom], &mut [u16], &mut [u16]) -> T,
 ) -> T {
     const FEW: usize = 8;
     let n = cases.len();
     if n > FEW {
         let refs: Vec<_> = cases.iter().map(|case| case.describe()).collect();
-        let mut waiters: Vec<_> = std::iter::repeat_with(MaybeUninit::uninit).take(n).collect();
-        return select(&refs, &mut waiters, &mut vec![0; n], &mut vec![0; n]);
+        let waiters: Vec<_> = std::iter::repeat_with(WaiterRoom::new).take(n).collect();
+        return select(&refs, &waiters, &mut vec![0; n], &mut vec![0; n]);
     }
     let mut refs = [CaseRef::NONE; FEW];
     for (case, room) in cases.iter().zip(&mut refs) {
         *room = case.describe();
     }
-    let mut waiters = [const { MaybeUninit::uninit() }; FEW];
-    select(&refs[..n], &mut waiters[..n], &mut [0; FEW][..n], &mut [0; FEW][..n])
+    let waiters = [const { WaiterRoom::new() }; FEW];
+    select(&refs[..n], &waiters[..n], &mut [0; FEW][..n], &mut [0; FEW][..n])
 }
 
 #[track_caller]

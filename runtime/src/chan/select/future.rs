@@ -15,19 +15,18 @@
 //! So a future that becomes ready later wakes the task. A peer that comes later finds a queued waiter, or has changed
 //! the channel before the poll under the locks, which then sees that change.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomPinned;
-use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use super::case::{CaseList, CaseRef};
 use super::order::Order;
-use super::{Chosen, Polled, Selecting, Waiters, try_each, try_one};
-use crate::chan::raw::wake_all;
-use crate::chan::waiters::{Claim, Waiter};
+use super::{Chosen, Left, Polled, Queued, Selecting, Taken, WaiterRoom, try_each, try_one};
+use crate::chan::raw::{Peer, wake_all};
+use crate::chan::waiters::Claim;
 use crate::goroutine;
 use crate::shim::mark;
 use crate::{Coop, G};
@@ -46,55 +45,47 @@ pub trait Cases {
     /// Returns whether the case with this index is a future.
     fn is_future(&self, index: usize) -> bool;
 
-    /// Returns the room for the two orders of the cases (`order.rs`) and for the waiters: an element for each case in
-    /// each of the three.
-    fn room(&self) -> Room;
+    /// Calls `f` with the room for the two orders of the cases (`order.rs`): an element for each case in each order.
+    fn with_orders<T>(&self, f: impl FnOnce(&mut [u16], &mut [u16]) -> T) -> T;
+
+    /// Returns the room for the waiters: an element for each case.
+    fn waiters(&self) -> &[WaiterRoom];
 
     /// Polls the future with this index. Returns whether the future is ready.
     ///
     /// # Safety
     ///
-    /// This value is pinned, and the caller is its owner.
+    /// This value is pinned.
     unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool;
 
-    /// Drops the futures in place, and takes the output of the chosen case.
+    /// Drops the futures in place, and takes the output of the chosen case. This is called once.
     ///
     /// # Safety
     ///
-    /// The caller is the owner of this value. Nothing points to a case. This is called once.
+    /// No waiter of a case is in a queue, or taken and not readied.
     unsafe fn finish(&self, chosen: Chosen) -> Self::Output;
-}
-
-/// The room for the orders and the waiters of a select: see [`Cases::room`].
-pub struct Room {
-    pub(super) polls: *mut [u16],
-    pub(super) locks: *mut [u16],
-    pub(super) waiters: *mut MaybeUninit<Waiter>,
 }
 
 /// `N` cases in a list.
 pub struct StaticCases<const N: usize, L> {
     /// The list. `None` once the select is over.
-    list: UnsafeCell<Option<L>>,
-    polls: UnsafeCell<[u16; N]>,
-    locks: UnsafeCell<[u16; N]>,
-    waiters: UnsafeCell<[MaybeUninit<Waiter>; N]>,
+    list: RefCell<Option<L>>,
+    orders: RefCell<[[u16; N]; 2]>,
+    waiters: [WaiterRoom; N],
 }
 
 impl<const N: usize, L: CaseList> StaticCases<N, L> {
     pub(super) fn new(list: L) -> Self {
         const { assert!(L::LEN == N && N <= super::MAX_CASES) };
         Self {
-            list: UnsafeCell::new(Some(list)),
-            polls: UnsafeCell::new([0; N]),
-            locks: UnsafeCell::new([0; N]),
-            waiters: UnsafeCell::new([const { MaybeUninit::uninit() }; N]),
+            list: RefCell::new(Some(list)),
+            orders: RefCell::new([[0; N]; 2]),
+            waiters: [const { WaiterRoom::new() }; N],
         }
     }
 
-    fn list(&self) -> &L {
-        // SAFETY: the list is removed only when the select is over, by the owner of this value, which is the caller.
-        unsafe { &*self.list.get() }.as_ref().expect("not over")
+    fn list(&self) -> Ref<'_, L> {
+        Ref::map(self.list.borrow(), |list| list.as_ref().expect("not over"))
     }
 }
 
@@ -104,8 +95,9 @@ impl<const N: usize, L: CaseList> Cases for StaticCases<N, L> {
     const FUTURES: bool = L::FUTURES;
 
     fn with_refs<T>(&self, f: impl FnOnce(&[CaseRef<'_>]) -> T) -> T {
+        let list = self.list();
         let mut refs = [CaseRef::NONE; N];
-        self.list().describe(&mut refs);
+        list.describe(&mut refs);
         f(&refs)
     }
 
@@ -113,23 +105,25 @@ impl<const N: usize, L: CaseList> Cases for StaticCases<N, L> {
         L::is_future(index)
     }
 
-    fn room(&self) -> Room {
-        Room { polls: self.polls.get(), locks: self.locks.get(), waiters: self.waiters.get().cast() }
+    fn with_orders<T>(&self, f: impl FnOnce(&mut [u16], &mut [u16]) -> T) -> T {
+        let [polls, locks] = &mut *self.orders.borrow_mut();
+        f(polls, locks)
+    }
+
+    fn waiters(&self) -> &[WaiterRoom] {
+        &self.waiters
     }
 
     unsafe fn poll_future(&self, index: usize, cx: &mut Context<'_>) -> bool {
-        // SAFETY: this value, and so the list in it, is pinned, and the caller is its owner, by the contract of this
-        // function.
+        // SAFETY: this value, and so the list in it, is pinned, by the contract of this function.
         unsafe { self.list().poll_future(index, cx) }
     }
 
     unsafe fn finish(&self, chosen: Chosen) -> L::Output {
-        // SAFETY: the caller is the owner of this value, by the contract of this function.
-        unsafe { self.list().drop_futures() };
+        self.list().drop_futures();
         let output = self.list().output(chosen);
-        // SAFETY: the caller is the owner of the list, and nothing points to a case, by the contract of this function.
-        // The futures that were pinned in the list have been dropped.
-        unsafe { *self.list.get() = None };
+        // Drop the list in place.
+        *self.list.borrow_mut() = None;
         output
     }
 }
@@ -179,97 +173,82 @@ impl<C: Cases> SelectFuture<C> {
         Self { cases, stage, g, claim, coop: Coop::new(), _pinned: PhantomPinned }
     }
 
-    /// Calls `f` with the orders and the waiters of this select, which is queued.
-    ///
-    /// # Safety
-    ///
-    /// The stage is `Queued(n)`. The result is used only before the select is queued anew.
-    unsafe fn with_queued<T>(&self, n: usize, f: impl FnOnce(Selecting<'_, '_>, Waiters) -> T) -> T {
-        let Room { polls, locks, waiters } = self.cases.room();
-        // SAFETY: the orders were written when the select was queued, and have not been written since, by the contract
-        // of this function.
-        let order = unsafe { Order::stored(n, &*polls, &*locks) };
-        self.cases.with_refs(|cases| f(Selecting { cases, order }, Waiters(waiters)))
-    }
-
-    /// Ends the select: wakes the peer, and returns the result of the chosen case. None of the select's waiters is in a
-    /// queue.
-    #[track_caller]
-    fn over(&self, polled: Polled) -> C::Output {
-        debug_assert!(self.stage.get() != Stage::Over);
-        // Set the stage before the peer is woken, which may panic: a case must be done only once.
-        self.stage.set(Stage::Over);
-        let chosen = polled.wake();
-        // SAFETY: the caller is the owner of the cases. No case is queued, so nothing points to a case. The stage was
-        // not `Over` before, so this is called once.
-        unsafe { self.cases.finish(chosen) }
-    }
-
-    /// Finishes the case that a peer has chosen.
-    ///
-    /// # Safety
-    ///
-    /// The stage is `Queued(n)`, and the G has been readied.
-    #[track_caller]
-    unsafe fn finish(&self, n: usize) -> C::Output {
-        // SAFETY: the stage is `Queued(n)`, and the G has been readied, by the contract of this function.
-        let (chosen, peers) = unsafe {
-            self.with_queued(n, |select, waiters| {
-                select.leave_all(waiters);
-                let Ok((case, waiter)) = select.taken_by(waiters, &self.claim) else { unreachable!("it has no limit") };
-                let (closed, peers) = select.cases[case].settle_task(waiter);
-                (Chosen { case, closed }, peers)
+    /// Takes the waiters out of their queues by `leave`, and then calls `f` with the case that has taken the claim. The
+    /// stage is `Apart` then. Returns `None` if the stage was not `Queued`.
+    fn leave_by<T>(
+        &self,
+        leave: impl for<'q> FnOnce(Queued<'q, '_, '_>) -> Left<'q>,
+        f: impl FnOnce(Option<Taken<'_>>) -> T,
+    ) -> Option<T> {
+        let Stage::Queued(n) = self.stage.get() else { return None };
+        self.cases.with_refs(|cases| {
+            self.cases.with_orders(|polls, locks| {
+                let select = Selecting { cases, order: Order::stored(n, polls, locks) };
+                // SAFETY: the stage is `Queued`, so these waiters have been queued for these cases, in this order, with
+                // this G and this claim.
+                let queued = unsafe { Queued::again(&select, self.cases.waiters(), &self.g, &self.claim) };
+                let Left(taken) = leave(queued);
+                self.stage.set(Stage::Apart);
+                Some(f(taken))
             })
-        };
+        })
+    }
+
+    /// Ends the select: wakes the peers, and returns the result of the chosen case.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the waiters are queued, or the select is over.
+    #[track_caller]
+    fn over(&self, chosen: Chosen, peers: [Option<Peer>; 2]) -> C::Output {
+        assert!(self.stage.get() == Stage::Apart, "a select ends once, when its waiters have left the queues");
         // Set the stage before the peers are woken, which may panic: a case must be done only once.
         self.stage.set(Stage::Over);
         wake_all(peers);
-        // SAFETY: the caller is the owner of the cases. No case is queued, so nothing points to a case. The stage was
-        // not `Over` before, so this is called once.
+        // SAFETY: the stage was `Apart`, so no waiter is in a queue, or taken and not readied.
         unsafe { self.cases.finish(chosen) }
     }
 
     /// Leaves the queues. If a peer has been faster, returns the result of the case that the peer has chosen.
     #[track_caller]
     pub(super) fn leave(&self) -> Option<C::Output> {
-        let Stage::Queued(n) = self.stage.get() else { return None };
-        if !self.claim.take(Claim::GIVEN_UP) {
-            self.g.await_ready();
-            // SAFETY: the stage is `Queued(n)`. A peer has taken the claim, and has readied the G.
-            return Some(unsafe { self.finish(n) });
+        let (chosen, peers) = self.leave_by(|queued| queued.give_up(), |taken| taken.map(Taken::settle))??;
+        Some(self.over(chosen, peers))
+    }
+
+    /// Finishes the case that a peer has chosen, if the G has been readied. If this returns `None`, the waker will be
+    /// woken. The stage is `Queued`.
+    #[track_caller]
+    fn poll_ready(&self, waker: &Waker) -> Option<C::Output> {
+        if !self.g.poll_ready(waker) {
+            return None;
         }
-        // SAFETY: the stage is `Queued(n)`, so `queue_all` has been called with these waiters.
-        unsafe { self.with_queued(n, |select, waiters| select.leave_all(waiters)) };
-        // No peer has a pointer to the claim any more: a peer finds the claim only through a queued waiter, under a
-        // channel's lock.
-        self.claim.reset();
-        self.stage.set(Stage::Apart);
-        None
+        // SAFETY: the G has been readied, by the taker of the claim.
+        let settled = self.leave_by(|queued| unsafe { queued.leave_all() }, |taken| taken.map(Taken::settle));
+        let (chosen, peers) = settled.flatten().expect("a case has taken the claim");
+        Some(self.over(chosen, peers))
     }
 
     /// Tries the cases in a shuffled order, channels and futures alike, and does the first case that can be done when
     /// its turn comes. The stage is `Apart`.
-    ///
-    /// # Safety
-    ///
-    /// This future is pinned, and the caller is its owner.
-    unsafe fn try_all(&self, cx: &mut Context<'_>) -> Option<Polled> {
-        self.cases.with_refs(|refs| {
-            // SAFETY: nothing else uses the orders, because the stage is `Apart`.
-            let polls = unsafe { &mut *self.cases.room().polls };
-            if !C::FUTURES {
-                return try_each(refs, Order::shuffle(refs, polls));
-            }
-            let wanted = |index: usize, case: &CaseRef<'_>| case.channel.is_some() || self.cases.is_future(index);
-            Order::shuffle_those(refs, polls, wanted).iter().find_map(|&index| {
-                let case = usize::from(index);
-                if !self.cases.is_future(case) {
-                    return try_one(refs, index);
+    fn try_all(self: Pin<&Self>, cx: &mut Context<'_>) -> Option<Polled> {
+        let this = self.get_ref();
+        this.cases.with_refs(|refs| {
+            this.cases.with_orders(|polls, _| {
+                if !C::FUTURES {
+                    return try_each(refs, Order::shuffle(refs, polls));
                 }
-                // SAFETY: the cases are pinned with this future, and the caller is their owner, by the contract of this
-                // function.
-                let is_ready = unsafe { self.cases.poll_future(case, cx) };
-                is_ready.then_some(Polled { chosen: Chosen { case, closed: false }, peer: None })
+                let is_future = |index| this.cases.is_future(index);
+                let wanted = |index, case: &CaseRef<'_>| case.raw.is_some() || is_future(index);
+                Order::shuffle_those(refs, polls, wanted).iter().find_map(|&index| {
+                    let case = usize::from(index);
+                    if !is_future(case) {
+                        return try_one(refs, index);
+                    }
+                    // SAFETY: the cases are pinned with this future.
+                    let is_ready = unsafe { this.cases.poll_future(case, cx) };
+                    is_ready.then_some(Polled { chosen: Chosen { case, closed: false }, peer: None })
+                })
             })
         })
     }
@@ -280,50 +259,43 @@ impl<C: Cases> SelectFuture<C> {
     #[track_caller]
     pub(super) fn try_now(self: Pin<&mut Self>) -> Option<C::Output> {
         goroutine::safepoint();
-        let this = self.as_ref().get_ref();
-        // SAFETY: this future is pinned, and `self` belongs to its owner.
-        let polled = goroutine::unconstrained(|| unsafe { this.try_all(&mut Context::from_waker(Waker::noop())) });
+        let pinned = self.as_ref();
+        let this = pinned.get_ref();
+        let polled = goroutine::unconstrained(|| pinned.try_all(&mut Context::from_waker(Waker::noop())));
         let polled = polled.or_else(|| {
             this.cases.with_refs(|refs| {
-                let Room { polls, locks, .. } = this.cases.room();
-                // SAFETY: nothing else uses the orders, because the stage is `Apart`.
-                let (polls, locks) = unsafe { (&mut *polls, &mut *locks) };
-                let select = Selecting { cases: refs, order: Order::new(refs, Order::shuffle(refs, polls), locks) };
-                select.lock_all();
-                select.poll_and_unlock()
+                this.cases.with_orders(|polls, locks| {
+                    let order = Order::new(refs, Order::shuffle(refs, polls), locks);
+                    Selecting { cases: refs, order }.lock_all().poll_and_unlock()
+                })
             })
         });
-        polled.map(|polled| this.over(polled))
+        polled.map(|polled| this.over(polled.chosen, [polled.peer, None]))
     }
 
     /// Polls the channels of all cases under all locks, and queues the waiters if no case is ready. The stage is
     /// `Apart`.
-    ///
-    /// # Safety
-    ///
-    /// This future is pinned, and the caller is its owner.
-    unsafe fn poll_or_queue(&self) -> Option<Polled> {
-        self.cases.with_refs(|refs| {
-            let Room { polls, locks, waiters } = self.cases.room();
-            // SAFETY: nothing else uses the orders, because the stage is `Apart`.
-            let (polls, locks) = unsafe { (&mut *polls, &mut *locks) };
-            let order = Order::new(refs, Order::shuffle(refs, polls), locks);
-            let n = order.len();
-            let select = Selecting { cases: refs, order };
-            select.lock_all();
-            if let Some(polled) = select.poll() {
-                select.unlock_all();
-                return Some(polled);
-            }
-            // SAFETY:
-            // - This future is pinned, so its memory is not reused before `drop`. `drop` takes the waiters out of the
-            //   queues. If a peer has taken the claim, `drop` waits until that peer has readied the G.
-            // - `waiters` has room for each case.
-            // - The stage is `Apart`, so no waiter is in a queue.
-            unsafe { select.queue_all(Waiters(waiters), &raw const self.g, &raw const self.claim, true) };
-            self.stage.set(Stage::Queued(n));
-            select.unlock_all();
-            None
+    fn poll_or_queue(self: Pin<&Self>) -> Option<Polled> {
+        let this = self.get_ref();
+        this.cases.with_refs(|refs| {
+            this.cases.with_orders(|polls, locks| {
+                let order = Order::new(refs, Order::shuffle(refs, polls), locks);
+                let n = order.len();
+                let select = Selecting { cases: refs, order };
+                let locked = select.lock_all();
+                let polled = locked.poll();
+                if polled.is_none() {
+                    // SAFETY:
+                    // - This future is pinned, so its memory is not reused before `drop`. `drop` takes the waiters out of
+                    //   the queues. If a peer has taken the claim, `drop` waits until that peer has readied the G.
+                    // - The stage is `Apart`, so nothing uses the claim, which is free, and the waiters.
+                    // - No other waker knows of the G.
+                    unsafe { locked.queue(this.cases.waiters(), &this.g, &this.claim, true) };
+                    this.stage.set(Stage::Queued(n));
+                }
+                locked.unlock();
+                polled
+            })
         })
     }
 }
@@ -333,12 +305,12 @@ impl<C: Cases> Future for SelectFuture<C> {
 
     #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
-        let this = self.as_ref().get_ref();
+        let pinned = self.as_ref();
+        let this = pinned.get_ref();
         ready!(this.coop.poll_proceed(cx));
-        if let Stage::Queued(n) = this.stage.get() {
-            if this.g.poll_ready(cx.waker()) {
-                // SAFETY: the stage is `Queued(n)`, and the G has been readied.
-                return Poll::Ready(unsafe { this.finish(n) });
+        if let Stage::Queued(_) = this.stage.get() {
+            if let Some(output) = this.poll_ready(cx.waker()) {
+                return Poll::Ready(output);
             }
             if !C::FUTURES {
                 return Poll::Pending;
@@ -350,30 +322,20 @@ impl<C: Cases> Future for SelectFuture<C> {
             mark("a select queues anew");
         }
         assert!(this.stage.get() == Stage::Apart, "a future was polled after it was ready");
-        // SAFETY: this future is pinned, and `self` belongs to its owner.
-        if let Some(polled) = unsafe { this.try_all(cx) } {
-            return Poll::Ready(this.over(polled));
+        if let Some(polled) = pinned.try_all(cx).or_else(|| pinned.poll_or_queue()) {
+            return Poll::Ready(this.over(polled.chosen, [polled.peer, None]));
         }
-        // SAFETY: this future is pinned, and `self` belongs to its owner.
-        if let Some(polled) = unsafe { this.poll_or_queue() } {
-            return Poll::Ready(this.over(polled));
-        }
-        let Stage::Queued(n) = this.stage.get() else { unreachable!("it has just been queued") };
-        if !this.g.poll_ready(cx.waker()) {
-            return Poll::Pending;
-        }
-        // SAFETY: the stage is `Queued(n)`, and the G has been readied.
-        Poll::Ready(unsafe { this.finish(n) })
+        this.poll_ready(cx.waker()).map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 impl<C: Cases> Drop for SelectFuture<C> {
     fn drop(&mut self) {
-        if let Stage::Queued(n) = self.stage.get() {
-            // SAFETY: the stage is `Queued(n)`, so `queue_all` has been called with these waiters. The G has not
-            // returned from the wait: no poll has seen a `ready`.
-            unsafe { self.with_queued(n, |select, waiters| select.give_up(waiters, &self.g, &self.claim)) };
-        }
+        let settle = |taken: Option<Taken<'_>>| match taken {
+            Some(taken) => taken.undo(),
+            None => mark("a select that gives up leaves its queues"),
+        };
+        self.leave_by(|queued| queued.give_up(), settle);
     }
 }
 

@@ -28,6 +28,7 @@ mod order;
 #[cfg(all(unix, not(sudog_loom)))]
 pub(crate) mod timed;
 
+use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::pin::pin;
@@ -38,9 +39,9 @@ pub use future::SelectUntil;
 pub use future::{Cases, SelectFuture, StaticCases};
 pub use order::MAX_CASES;
 
-use self::case::{CaseList, CaseRef, Slot};
+use self::case::{CaseList, CaseRef, CoreRef, Operation, Receiving, Sending};
 use self::order::Order;
-use super::core::Core;
+use super::core::{Core, Done};
 use super::error::GaveUp;
 use super::limited::{Unreceived, Unsent};
 use super::raw::{Dir, Peer};
@@ -63,31 +64,34 @@ struct Selecting<'a, 's> {
     order: Order<'s>,
 }
 
-/// A pointer to the room for a waiter of each case. Not a reference, because peers write to a waiter while it is
-/// queued.
-#[derive(Clone, Copy)]
-struct Waiters(*mut MaybeUninit<Waiter>);
+/// The proof that the caller holds the locks of all channels of a select. The caller must call [`AllLocked::unlock`].
+#[must_use = "the locks stay locked"]
+struct AllLocked<'q, 'a, 's>(&'q Selecting<'a, 's>);
 
-impl Waiters {
-    fn of(waiters: &mut [MaybeUninit<Waiter>]) -> Self {
-        Self(waiters.as_mut_ptr())
-    }
+/// A select whose waiters have been queued.
+struct Queued<'q, 'a, 's> {
+    select: &'q Selecting<'a, 's>,
+    waiters: &'q [WaiterRoom],
+    g: &'q G,
+    claim: &'q Claim,
+}
 
-    /// # Safety
-    ///
-    /// The room is alive, `index` is in the room, and nothing uses the waiter at `index`.
-    unsafe fn make<'a>(self, index: usize, waiter: Waiter) -> &'a Waiter {
-        // SAFETY: the room is alive, contains `index`, and nothing uses the waiter there, by the contract of this
-        // function.
-        unsafe { (*self.0.add(index)).write(waiter) }
-    }
+/// The case whose waiter has taken the claim, and has been readied.
+struct Taken<'q> {
+    case: usize,
+    operation: &'q dyn Operation,
+    waiter: &'q Waiter,
+}
 
-    /// # Safety
-    ///
-    /// The room is alive, and `make` has been called for this index.
-    unsafe fn get<'a>(self, index: usize) -> &'a Waiter {
-        // SAFETY: the room is alive, and `make` has written the waiter at `index`, by the contract of this function.
-        unsafe { (*self.0.add(index)).assume_init_ref() }
+/// The proof that the waiters of a select have left the queues, with the case that has taken the claim, if a case has.
+struct Left<'q>(Option<Taken<'q>>);
+
+/// The room for the waiter of a case. The field is a cell because peers write to the waiter while it is queued.
+pub struct WaiterRoom(UnsafeCell<MaybeUninit<Waiter>>);
+
+impl WaiterRoom {
+    const fn new() -> Self {
+        Self(UnsafeCell::new(MaybeUninit::uninit()))
     }
 }
 
@@ -102,8 +106,7 @@ fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Op
     let polls = Order::shuffle(cases, order);
     let polled = try_each(cases, polls).or_else(|| {
         let select = Selecting { cases, order: Order::new(cases, polls, locks) };
-        select.lock_all();
-        select.poll_and_unlock()
+        select.lock_all().poll_and_unlock()
     });
     polled.map(Polled::wake)
 }
@@ -112,7 +115,7 @@ fn try_select(cases: &[CaseRef<'_>], order: &mut [u16], locks: &mut [u16]) -> Op
 /// `None` if the load does not decide.
 #[inline(always)]
 fn try_by_a_look(case: &CaseRef<'_>) -> Option<Option<Chosen>> {
-    let raw = case.channel?.raw();
+    let raw = case.raw?;
     let state = raw.look();
     match case.dir {
         Dir::Send | Dir::Reserve => state.is_full_for_certain(raw.capacity()).then_some(None),
@@ -126,7 +129,7 @@ fn try_by_a_look(case: &CaseRef<'_>) -> Option<Option<Chosen>> {
 /// Waits until a case can be done, and does that case; or gives up at the limit. Go's `select` without a `default`.
 fn wait_select(
     cases: &[CaseRef<'_>],
-    waiters: Waiters,
+    waiters: &[WaiterRoom],
     order: &mut [u16],
     locks: &mut [u16],
     limit: &WaitLimit<'_>,
@@ -141,15 +144,14 @@ fn wait_select(
         return Ok(polled.wake());
     }
     let select = Selecting { cases, order: Order::new(cases, polls, locks) };
-    select.lock_all();
-    if let Some(polled) = select.poll() {
-        select.unlock_all();
+    let locked = select.lock_all();
+    if let Some(polled) = locked.poll() {
+        locked.unlock();
         return Ok(polled.wake());
     }
     let (g, claim) = (G::current(), Claim::new());
-    // SAFETY: all channels are locked, and no case was ready. `waiters` has room for each case. No waker knows of `g`,
-    // and `g` and `claim` outlive the call.
-    unsafe { select.wait(waiters, &g, &claim, limit.deadline) }
+    // SAFETY: no waker knows of `g`, and nothing else uses `waiters` and `claim`.
+    unsafe { locked.wait(waiters, &g, &claim, limit.deadline) }
 }
 
 /// Does the first case that can be done when its turn comes. Locks one channel at a time, and locks no channel that
@@ -166,28 +168,20 @@ fn try_each(cases: &[CaseRef<'_>], polls: &[u16]) -> Option<Polled> {
 /// Does the case, if it can be done, under the lock of its channel alone.
 #[inline]
 fn try_one(cases: &[CaseRef<'_>], index: u16) -> Option<Polled> {
-    let case = &cases[usize::from(index)];
-    let raw = case.channel.expect("only what can be ready is polled").raw();
-    let (state, capacity) = (raw.glance(), raw.capacity());
+    let index = usize::from(index);
+    let case = &cases[index];
+    let (operation, raw) = case.operation();
+    let state = raw.glance();
     let fails = match case.dir {
-        Dir::Send | Dir::Reserve => state.is_full_for_certain(capacity),
+        Dir::Send | Dir::Reserve => state.is_full_for_certain(raw.capacity()),
         Dir::Recv => state.is_empty_for_certain(),
     };
     if fails {
         return None;
     }
-    let mut locked = raw.lock();
-    // SAFETY: `locked` is the lock of the case's channel. The caller keeps the slot alive. No earlier case has been
-    // done: a case that is done ends the search.
-    let polled = unsafe { case.poll(&mut locked) };
+    let (locked, done) = operation.poll(raw.lock());
     locked.unlock();
-    let (closed, peer) = polled?;
-    if !closed {
-        // Update the slot before the peer is woken, which may panic: the slot then drops its value.
-        // SAFETY: the slot is alive, and `poll` has moved a value into or out of the slot.
-        unsafe { case.moved() };
-    }
-    Some(Polled { chosen: Chosen { case: usize::from(index), closed }, peer })
+    done.map(|done| Polled::new(index, done))
 }
 
 /// A case that has been done, and the peer that must be woken.
@@ -198,6 +192,11 @@ struct Polled {
 }
 
 impl Polled {
+    #[inline]
+    fn new(case: usize, done: Done) -> Self {
+        Self { chosen: Chosen { case, closed: done.closed }, peer: done.peer }
+    }
+
     /// Wakes the peer, and returns the chosen case. The wake-up may run user code that panics: by then the select is
     /// over, and no lock is held.
     #[inline]
@@ -209,132 +208,16 @@ impl Polled {
     }
 }
 
-impl Selecting<'_, '_> {
-    fn lock_all(&self) {
+impl<'a, 's> Selecting<'a, 's> {
+    fn lock_all(&self) -> AllLocked<'_, 'a, 's> {
         for raw in self.order.channels(self.cases) {
             raw.lock().keep();
         }
-    }
-
-    fn unlock_all(&self) {
-        for raw in self.order.channels(self.cases) {
-            raw.held().unlock();
-        }
-    }
-
-    /// Does the first case that can be done. All channels are locked, and stay locked.
-    fn poll(&self) -> Option<Polled> {
-        self.order.polls().find_map(|index| {
-            let case = &self.cases[index];
-            let mut locked = case.channel.expect("only what can be ready is polled").raw().held();
-            // SAFETY: `locked` is the lock of the case's channel. The caller keeps the slot alive. No earlier case has
-            // been done: a case that is done ends the poll.
-            let polled = unsafe { case.poll(&mut locked) };
-            locked.keep();
-            let (closed, peer) = polled?;
-            if !closed {
-                // Update the slot before the peer is woken, which may panic: the slot then drops its value.
-                // SAFETY: the slot is alive, and `poll` has moved a value into or out of the slot.
-                unsafe { case.moved() };
-            }
-            Some(Polled { chosen: Chosen { case: index, closed }, peer })
-        })
-    }
-
-    fn poll_and_unlock(&self) -> Option<Polled> {
-        let polled = self.poll();
-        self.unlock_all();
-        polled
-    }
-
-    /// Queues a waiter for each case. All channels are locked, and stay locked.
-    ///
-    /// # Safety
-    ///
-    /// - The G, the claim and the waiters stay alive and in place until [`Selecting::leave_all`] has been called; and,
-    ///   if a case or a cancel has taken the claim, until the G has been readied.
-    /// - `waiters` has room for each case, and none of these waiters is in a queue.
-    unsafe fn queue_all(&self, waiters: Waiters, g: *const G, claim: *const Claim, is_task: bool) {
-        for index in self.order.locks() {
-            let case = &self.cases[index];
-            // SAFETY: the room has a waiter for each case, and none of these waiters is in a queue, by the contract of
-            // this function.
-            let waiter = unsafe { waiters.make(index, Waiter::of_case(g, case.slot, claim, index as u32, is_task)) };
-            let mut locked = case.channel.expect("only what can be ready is queued").raw().held();
-            // SAFETY: `waiter` is new, so no queue contains it. The waiter, its G and its claim stay alive and in place
-            // until `leave_all` and the `ready` of the claim's taker, by the contract of this function.
-            unsafe { locked.enqueue(case.queue(is_task), waiter) };
-            locked.keep();
-        }
-    }
-
-    /// Takes out all waiters that are still in a queue. After this, only the taker of the claim touches a waiter or the
-    /// claim, until it has readied the G.
-    ///
-    /// # Safety
-    ///
-    /// `queue_all` has been called with these waiters.
-    unsafe fn leave_all(&self, waiters: Waiters) {
-        for index in self.order.locks() {
-            let case = &self.cases[index];
-            // SAFETY: `queue_all` has made the waiter, and has put the waiter into a queue of this channel.
-            unsafe {
-                let waiter = waiters.get(index);
-                case.channel.expect("as in `queue_all`").raw().leave(waiter);
-            }
-        }
-    }
-
-    /// Returns the taker of the claim: a case with its waiter, or a cancel as an error. The G has been readied, and its
-    /// waiters have left the queues.
-    ///
-    /// # Safety
-    ///
-    /// - `queue_all` has been called with these waiters.
-    /// - The G has been readied, and `leave_all` has been called.
-    unsafe fn taken_by(&self, waiters: Waiters, claim: &Claim) -> Result<(usize, &Waiter), WaitError> {
-        match claim.taken_by() {
-            Claim::CANCELLED => Err(WaitError::Cancelled),
-            // SAFETY: `queue_all` has made the waiter of this case, because only a queued waiter takes the claim with
-            // its number.
-            case => Ok((case as usize, unsafe { waiters.get(case as usize) })),
-        }
-    }
-
-    /// Queues the waiters, sleeps until the claim is taken, and takes the waiters out of the queues.
-    ///
-    /// # Safety
-    ///
-    /// - All channels are locked, and no case is ready. This call unlocks the channels.
-    /// - `waiters` has room for each case.
-    /// - No waker knows of this G, except cancels that take this claim.
-    unsafe fn wait(
-        &self,
-        waiters: Waiters,
-        g: &G,
-        claim: &Claim,
-        deadline: Option<Instant>,
-    ) -> Result<Chosen, WaitError> {
-        goroutine::note_wait(self.order.what(), std::ptr::null());
-        // SAFETY: this frame stays until `leave_all`, and until the `ready` of the claim's taker:
-        // `park_queued_spinning` returns only afterwards, and never unwinds.
-        unsafe { self.queue_all(waiters, g, claim, false) };
-        let leave = || claim.take(Claim::GIVEN_UP);
-        if g.park_queued_spinning(deadline, || self.unlock_all(), leave) == ParkResult::TimedOut {
-            // SAFETY: the waiters were queued above.
-            unsafe { self.leave_all(waiters) };
-            return Err(WaitError::TimedOut);
-        }
-        // SAFETY: the waiters were queued above, and the G has been readied.
-        unsafe {
-            self.leave_all(waiters);
-            let (case, waiter) = self.taken_by(waiters, claim)?;
-            Ok(Chosen { case, closed: self.cases[case].settle(waiter) })
-        }
+        AllLocked(self)
     }
 
     #[cold]
-    fn wait_cancellable(&self, waiters: Waiters, limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
+    fn wait_cancellable(&self, waiters: &[WaiterRoom], limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
         let (g, claim) = (G::current(), Claim::new());
         // SAFETY: `claim` and `g` outlive the entry, which is dropped before this frame ends. Only the taker of this
         // claim readies this G, and this function waits for that `ready`.
@@ -344,12 +227,12 @@ impl Selecting<'_, '_> {
         {
             return Err(WaitError::Cancelled);
         }
-        self.lock_all();
+        let locked = self.lock_all();
         // Check again under the locks: this select must not serve a waiter that has queued since the cancel.
         let is_cancelled = limit.cancel.is_some_and(Cancel::is_cancelled);
-        let polled = if is_cancelled { Err(WaitError::Cancelled) } else { Ok(self.poll()) };
+        let polled = if is_cancelled { Err(WaitError::Cancelled) } else { Ok(locked.poll()) };
         if let Some(polled) = polled.transpose() {
-            self.unlock_all();
+            locked.unlock();
             if is_cancelled {
                 mark("a select finds under its locks that it is cancelled");
             }
@@ -361,33 +244,173 @@ impl Selecting<'_, '_> {
             }
             return polled.map(Polled::wake);
         }
-        // SAFETY: all channels are locked, and no case is ready. `waiters` has room for each case. The cancel, if there
-        // is one, takes this claim before it readies this G; no other waker knows of this G.
-        unsafe { self.wait(waiters, &g, &claim, limit.deadline) }
+        // SAFETY: the cancel, if there is one, takes this claim before it readies this G; no other waker knows of this
+        // G. Nothing else uses `waiters`.
+        unsafe { locked.wait(waiters, &g, &claim, limit.deadline) }
+    }
+}
+
+impl<'q, 'a, 's> AllLocked<'q, 'a, 's> {
+    fn unlock(self) {
+        for raw in self.0.order.channels(self.0.cases) {
+            // SAFETY: this is the proof that the channel is locked, and ends here. No other proof exists outside of the
+            // methods of this type.
+            unsafe { raw.held() }.unlock();
+        }
     }
 
-    /// Gives up: takes the waiters out of their queues. If a receive has been given a value, that value goes to the
-    /// next receiver. If a send has been given a place, that place goes to the next sender.
+    /// Does the first case that can be done.
+    fn poll(&self) -> Option<Polled> {
+        self.0.order.polls().find_map(|index| {
+            let (operation, raw) = self.0.cases[index].operation();
+            // SAFETY: this is the proof that the channel is locked. No other proof exists outside of the methods of this
+            // type.
+            let (locked, done) = operation.poll(unsafe { raw.held() });
+            locked.keep();
+            // The slot is up to date before the peer is woken, which may panic.
+            done.map(|done| Polled::new(index, done))
+        })
+    }
+
+    fn poll_and_unlock(self) -> Option<Polled> {
+        let polled = self.poll();
+        self.unlock();
+        polled
+    }
+
+    /// Queues a waiter for each case.
     ///
     /// # Safety
     ///
-    /// `queue_all` has been called with these waiters, and the G has not returned from the wait.
-    #[cold]
-    unsafe fn give_up(&self, waiters: Waiters, g: &G, claim: &Claim) {
-        if claim.take(Claim::GIVEN_UP) {
-            mark("a select that gives up leaves its queues");
-            // SAFETY: `queue_all` has been called with these waiters, by the contract of this function.
-            return unsafe { self.leave_all(waiters) };
+    /// - The G, the claim, the waiters and the cases stay alive and in place until the result has left the queues (see
+    ///   [`Queued`]); and, if a case or a cancel has taken the claim, until the G has been readied. Nothing else uses the
+    ///   claim and the waiters.
+    /// - The claim is free, or has been taken by a cancel that readies this G. No other waker knows of this G.
+    unsafe fn queue(&self, waiters: &'q [WaiterRoom], g: &'q G, claim: &'q Claim, is_task: bool) -> Queued<'q, 'a, 's> {
+        for index in self.0.order.locks() {
+            let (operation, raw) = self.0.cases[index].operation();
+            let (dir, slot) = operation.lend(is_task);
+            let waiter = Waiter::of_case(g, slot, claim, index as u32, is_task);
+            // SAFETY: nothing else uses the waiters, by the contract of this function.
+            let waiter = unsafe { (*waiters[index].0.get()).write(waiter) };
+            // SAFETY: this is the proof that the channel is locked. No other proof exists outside of the methods of this
+            // type.
+            let mut locked = unsafe { raw.held() };
+            // SAFETY: `waiter` is new, so no queue contains it. The waiter, its G, its claim and its slot, which is part of
+            // a case, stay in place until the waiter is out of the queue, or readied, by the contract of this function.
+            // `lend` returns the slot that this queue needs. All waiters of the G that are queued have this claim.
+            unsafe { locked.enqueue(dir, waiter) };
+            locked.keep();
         }
-        g.await_ready();
-        // SAFETY: `queue_all` has been called with these waiters, by the contract of this function, and the G has been
-        // readied.
-        unsafe {
-            self.leave_all(waiters);
-            if let Ok((case, waiter)) = self.taken_by(waiters, claim) {
-                self.cases[case].undo(waiter);
+        Queued { select: self.0, waiters, g, claim }
+    }
+
+    /// Queues the waiters, sleeps until the claim is taken, and takes the waiters out of the queues. No case was ready.
+    ///
+    /// # Safety
+    ///
+    /// - The claim is free, or has been taken by a cancel that readies this G. No other waker knows of this G.
+    /// - Nothing else uses the claim and the waiters.
+    unsafe fn wait(
+        self,
+        waiters: &[WaiterRoom],
+        g: &G,
+        claim: &Claim,
+        deadline: Option<Instant>,
+    ) -> Result<Chosen, WaitError> {
+        goroutine::note_wait(self.0.order.what(), std::ptr::null());
+        // SAFETY: this frame, and what it borrows, stays until the waiters have left the queues, and until the `ready` of
+        // the claim's taker: `park_queued_spinning` returns only afterwards, and never unwinds. The rest is the contract
+        // of this function.
+        let queued = unsafe { AllLocked(self.0).queue(waiters, g, claim, false) };
+        let leave = || claim.take(Claim::GIVEN_UP);
+        let parked = g.park_queued_spinning(deadline, || self.unlock(), leave);
+        // SAFETY: `leave` has taken the claim, or the taker of the claim has readied the G.
+        match unsafe { queued.leave_all() }.0 {
+            Some(taken) => {
+                // A thread or a goroutine sends to no place, so there are no peers to wake.
+                let (chosen, _) = taken.settle();
+                Ok(chosen)
+            }
+            None if parked == ParkResult::TimedOut => Err(WaitError::TimedOut),
+            None => Err(WaitError::Cancelled),
+        }
+    }
+}
+
+impl<'q, 'a, 's> Queued<'q, 'a, 's> {
+    /// Returns the select that [`AllLocked::queue`] has returned before.
+    ///
+    /// # Safety
+    ///
+    /// `AllLocked::queue` has been called with these arguments, for a select with the same cases and orders. Since then,
+    /// the waiters have not left the queues (see the other methods).
+    unsafe fn again(select: &'q Selecting<'a, 's>, waiters: &'q [WaiterRoom], g: &'q G, claim: &'q Claim) -> Self {
+        Self { select, waiters, g, claim }
+    }
+
+    /// Takes out all waiters that are still in a queue. Returns the case that has taken the claim, or `None` if something
+    /// else has taken the claim. After this, nothing uses the waiters, the claim and the G.
+    ///
+    /// # Safety
+    ///
+    /// The caller has taken the claim, or the taker of the claim has readied the G.
+    unsafe fn leave_all(self) -> Left<'q> {
+        let taken_by = self.claim.taken_by() as usize;
+        let mut taken = None;
+        for case in self.select.order.locks() {
+            let (operation, raw) = self.select.cases[case].operation();
+            // SAFETY: `AllLocked::queue` has made the waiters of all cases of this order, and a waiter is changed only
+            // through its cells.
+            let waiter = unsafe { (*self.waiters[case].0.get()).assume_init_ref() };
+            // SAFETY: `AllLocked::queue` has put the waiter into a queue of this channel.
+            unsafe { raw.entry(waiter) }.leave();
+            if case == taken_by {
+                taken = Some(Taken { case, operation, waiter });
+            } else {
+                // SAFETY: the waiter is in no queue, and something else has taken its claim.
+                unsafe { operation.end_loan() };
             }
         }
+        Left(taken)
+    }
+
+    /// Leaves the queues, if nothing has taken the claim; then the claim is free again. Otherwise waits for the `ready`,
+    /// and returns the case that has taken the claim.
+    fn give_up(self) -> Left<'q> {
+        let claim = self.claim;
+        let first = claim.take(Claim::GIVEN_UP);
+        if !first {
+            self.g.await_ready();
+        }
+        // SAFETY: this call has taken the claim, or the taker of the claim has readied the G.
+        let left = unsafe { self.leave_all() };
+        if first {
+            // SAFETY: the waiters of this claim have left the queues. A peer finds the claim only through a queued
+            // waiter, under a channel's lock.
+            unsafe { claim.reset() };
+        }
+        left
+    }
+}
+
+impl Taken<'_> {
+    /// Finishes the case. Returns the peers that the caller must wake.
+    fn settle(self) -> (Chosen, [Option<Peer>; 2]) {
+        let case = self.case;
+        let (closed, peers) = self.end(false);
+        (Chosen { case, closed }, peers)
+    }
+
+    /// Undoes the step of the peer, as far as possible.
+    fn undo(self) {
+        self.end(true);
+    }
+
+    fn end(self, gives_up: bool) -> (bool, [Option<Peer>; 2]) {
+        // SAFETY: this is the waiter of the case. A peer has taken the waiter and has readied the G, and this consumes
+        // the `Taken`, which is the only one.
+        unsafe { self.operation.settle(self.waiter, gives_up) }
     }
 }
 
@@ -395,13 +418,7 @@ impl Selecting<'_, '_> {
 #[cold]
 pub(super) fn nothing_comes(what: &'static str, limit: &WaitLimit<'_>) -> WaitError {
     let select = Selecting { cases: &[], order: Order::nothing(what) };
-    let over = if limit.cancel.is_some() {
-        select.wait_cancellable(Waiters::of(&mut []), limit)
-    } else {
-        // SAFETY: there is no channel to lock, and no case. No waker knows of this G.
-        unsafe { select.wait(Waiters::of(&mut []), &G::current(), &Claim::new(), limit.deadline) }
-    };
-    match over {
+    match select.wait_cancellable(&[], limit) {
         Ok(_) => unreachable!("there is no case"),
         Err(why) => why,
     }
@@ -410,9 +427,9 @@ pub(super) fn nothing_comes(what: &'static str, limit: &WaitLimit<'_>) -> WaitEr
 /// Sends a value, with a limit that may contain a cancel.
 #[cold]
 pub(super) fn send_cancellable<T>(core: &Core<T>, value: T, limit: &WaitLimit<'_>) -> Result<(), Unsent<T>> {
-    let slot = Slot::new(value);
-    let over = one_case(slot.case(Dir::Send, Some(core)), "chan send", limit);
-    match (over, slot.take()) {
+    let sending = Sending::new(CoreRef(core), Some(value));
+    let over = one_case(sending.describe(), "chan send", limit);
+    match (over, sending.unsent()) {
         (_, None) => Ok(()),
         (Ok(_), Some(value)) => Err(Unsent::Closed(value)),
         (Err(why), Some(value)) => Err(Unsent::GaveUp(GaveUp { value, why })),
@@ -422,9 +439,9 @@ pub(super) fn send_cancellable<T>(core: &Core<T>, value: T, limit: &WaitLimit<'_
 /// Receives a value, with a limit that may contain a cancel.
 #[cold]
 pub(super) fn recv_cancellable<T>(core: &Core<T>, limit: &WaitLimit<'_>) -> Result<T, Unreceived> {
-    let slot = Slot::empty();
-    let over = one_case(slot.case(Dir::Recv, Some(core)), "chan receive", limit);
-    match (over, slot.take()) {
+    let receiving = Receiving::new(CoreRef(core));
+    let over = one_case(receiving.describe(), "chan receive", limit);
+    match (over, receiving.output()) {
         (_, Some(value)) => Ok(value),
         (Ok(_), None) => Err(Unreceived::Closed),
         (Err(why), None) => Err(Unreceived::GaveUp(why)),
@@ -433,9 +450,8 @@ pub(super) fn recv_cancellable<T>(core: &Core<T>, limit: &WaitLimit<'_>) -> Resu
 
 fn one_case(case: CaseRef<'_>, what: &'static str, limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
     goroutine::safepoint();
-    let mut waiters = [MaybeUninit::uninit()];
     let select = Selecting { cases: &[case], order: Order::one(what) };
-    select.wait_cancellable(Waiters::of(&mut waiters), limit)
+    select.wait_cancellable(&[WaiterRoom::new()], limit)
 }
 
 /// The select that `select!` makes: a list of `N` cases on the stack.
@@ -485,10 +501,10 @@ impl<const N: usize, L: CaseList> Static<N, L> {
     fn choose(list: &L, limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
         let () = Self::FITS;
         let (mut order, mut locks) = ([0; N], [0; N]);
-        let mut waiters = [const { MaybeUninit::uninit() }; N];
+        let waiters = [const { WaiterRoom::new() }; N];
         let mut cases = [CaseRef::NONE; N];
         list.describe(&mut cases);
-        wait_select(&cases, Waiters::of(&mut waiters), &mut order, &mut locks, limit)
+        wait_select(&cases, &waiters, &mut order, &mut locks, limit)
     }
 
     /// Does a case, if a case is ready.

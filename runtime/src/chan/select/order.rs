@@ -26,7 +26,7 @@ impl<'s> Order<'s> {
     /// Panics if there are more than [`MAX_CASES`] cases, or if `polls` is too short.
     #[inline]
     pub(super) fn shuffle(cases: &[CaseRef<'_>], polls: &'s mut [u16]) -> &'s [u16] {
-        Self::shuffle_those(cases, polls, |_, case| case.channel.is_some())
+        Self::shuffle_those(cases, polls, |_, case| case.raw.is_some())
     }
 
     /// Shuffles the cases for which `wanted` returns true, as [`Order::shuffle`] does, and returns their indices.
@@ -62,9 +62,7 @@ impl<'s> Order<'s> {
         let locks = &mut locks[..n];
         locks.copy_from_slice(polls);
         if n > 1 {
-            locks.sort_unstable_by_key(|&index| {
-                cases[usize::from(index)].channel.map_or(0, |channel| channel.raw().rank())
-            });
+            locks.sort_unstable_by_key(|&index| cases[usize::from(index)].raw.map_or(0, Raw::rank));
         }
         Self { polls, locks, what: None }
     }
@@ -113,7 +111,7 @@ impl<'s> Order<'s> {
     pub(super) fn channels<'c>(&self, cases: &'c [CaseRef<'_>]) -> impl Iterator<Item = &'c Raw> {
         let mut last = std::ptr::null();
         self.locks().filter_map(move |index| {
-            let raw = cases[index].channel?.raw();
+            let raw = cases[index].raw?;
             (!std::ptr::eq(std::mem::replace(&mut last, raw), raw)).then_some(raw)
         })
     }

@@ -13,12 +13,11 @@
 //! queues.
 
 use std::cell::Cell;
-use std::mem::MaybeUninit;
 use std::pin::pin;
 
 use super::case::{CaseList, CaseRef};
 use super::order::Order;
-use super::{Chosen, Polled, Selecting, Static, Waiters, try_one, try_select};
+use super::{Chosen, Polled, Selecting, Static, WaiterRoom, try_one, try_select};
 use crate::chan::waiters::Claim;
 use crate::goroutine::{Times, now};
 use crate::sema::{Cancel, WaitError, WaitLimit};
@@ -42,7 +41,7 @@ struct Timed<'a, 's> {
 impl Timed<'_, '_> {
     /// Does the first case, in a shuffled order, that can be done when its turn comes.
     fn look(&self, polls: &mut [u16]) -> Option<Polled> {
-        let wanted = |index: usize, case: &CaseRef<'_>| case.channel.is_some() || self.timers[index].is_some();
+        let wanted = |index: usize, case: &CaseRef<'_>| case.raw.is_some() || self.timers[index].is_some();
         Order::shuffle_those(self.cases, polls, wanted).iter().find_map(|&index| {
             let case = usize::from(index);
             let Some(timer) = self.timers[case] else { return try_one(self.cases, index) };
@@ -54,7 +53,7 @@ impl Timed<'_, '_> {
     /// Waits until a case has been done, or until the limit. `what` names the wait in reports.
     fn wait(
         &self,
-        waiters: Waiters,
+        waiters: &[WaiterRoom],
         polls: &mut [u16],
         locks: &mut [u16],
         limit: &WaitLimit<'_>,
@@ -87,7 +86,7 @@ impl Timed<'_, '_> {
     fn wait_once(
         &self,
         select: &Selecting<'_, '_>,
-        waiters: Waiters,
+        waiters: &[WaiterRoom],
         limit: &WaitLimit<'_>,
     ) -> Option<Result<Chosen, WaitError>> {
         let (g, claim) = (G::current(), Claim::new());
@@ -95,27 +94,23 @@ impl Timed<'_, '_> {
         with_registered(cancels, &claim, &g, &mut || {
             let due = self.timers.iter().flatten().filter_map(|timer| timer.times.due()).min();
             let at_once = if limit.cancel.is_some_and(Cancel::is_cancelled) {
-                Some(Some(Err(WaitError::Cancelled)))
+                Some(Err(WaitError::Cancelled))
             } else if due.is_some_and(|due| due <= now()) {
-                Some(None)
+                None
             } else {
-                select.lock_all();
-                let polled = select.poll();
-                if polled.is_some() {
-                    select.unlock_all();
-                }
-                polled.map(|polled| Some(Ok(polled)))
+                let locked = select.lock_all();
+                let Some(polled) = locked.poll() else {
+                    let deadline = limit.deadline.into_iter().chain(due).min();
+                    // SAFETY: the cancels that know of this G take this claim. Nothing else uses `waiters`.
+                    return Some(unsafe { locked.wait(waiters, &g, &claim, deadline) });
+                };
+                locked.unlock();
+                Some(Ok(polled))
             };
-            if let Some(at_once) = at_once {
-                if !claim.take(Claim::AT_ONCE) {
-                    g.await_ready(); // wait for the `ready` of the cancel or the changed timer
-                }
-                return at_once.map(|polled| polled.map(Polled::wake));
+            if !claim.take(Claim::AT_ONCE) {
+                g.await_ready(); // wait for the `ready` of the cancel or the changed timer
             }
-            let deadline = limit.deadline.into_iter().chain(due).min();
-            // SAFETY: all channels are locked, and no case is ready. `waiters` has room for each case. The cancels that
-            // know of this G take this claim.
-            Some(unsafe { select.wait(waiters, &g, &claim, deadline) })
+            at_once.map(|polled| polled.map(Polled::wake))
         })
     }
 }
@@ -140,8 +135,8 @@ fn with_registered<'c, R>(
 pub(crate) fn recv(times: &Times, what: &'static str) -> Instant {
     let received = Cell::new(None);
     let timed = Timed { cases: &[CaseRef::NONE], timers: &[Some(TimerRef { times, received: &received })] };
-    let (mut waiters, limit) = ([MaybeUninit::uninit()], WaitLimit::default());
-    match timed.wait(Waiters::of(&mut waiters), &mut [0], &mut [0], &limit, what) {
+    let limit = WaitLimit::default();
+    match timed.wait(&[WaiterRoom::new()], &mut [0], &mut [0], &limit, what) {
         Ok(_) => received.take().expect("the one case was chosen"),
         Err(_) => unreachable!("no limit was set"),
     }
@@ -152,12 +147,12 @@ impl<const N: usize, L: CaseList> Static<N, L> {
     #[track_caller]
     pub(super) fn wait_timed(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
         let (mut polls, mut locks) = ([0; N], [0; N]);
-        let mut waiters = [const { MaybeUninit::uninit() }; N];
+        let waiters = [const { WaiterRoom::new() }; N];
         let (mut cases, mut timers) = ([CaseRef::NONE; N], [None; N]);
         list.describe(&mut cases);
         list.timers(&mut timers);
         let timed = Timed { cases: &cases, timers: &timers };
-        let chosen = timed.wait(Waiters::of(&mut waiters), &mut polls, &mut locks, limit, "select")?;
+        let chosen = timed.wait(&waiters, &mut polls, &mut locks, limit, "select")?;
         Ok(list.output(chosen))
     }
 
