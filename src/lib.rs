@@ -71,6 +71,9 @@
 //! No feature is on by default. Without features a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`,
 //! `seize` and, on Unix, `async-task`, `corosensei` and `libc`.
 
+// docs.rs shows which features and systems an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(sudog_loom, sudog_sim))))]
+
 #[cfg(feature = "locks")]
 pub use sudog_locks as locks;
 

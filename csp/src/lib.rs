@@ -51,6 +51,9 @@
 //! or held by a fibre that waits for something else for ever. The fibres of an [`ActiveSet`] are reclaimed all the
 //! same, when the set is dropped; other goroutines and threads hang for ever.
 
+// docs.rs shows which features and systems an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(sudog_loom, sudog_sim))))]
+
 mod channel;
 mod end;
 mod error;

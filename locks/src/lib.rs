@@ -11,6 +11,9 @@
 //! The TWA lock, on which most semaphores of [`waiting_array`] build, is covered by US patents: see NOTICE. A program
 //! that must avoid the TWA lock turns the feature `locks` of `sudog` off; then nothing of this crate is compiled.
 
+// docs.rs shows which features and systems an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(sudog_loom, sudog_sim))))]
+
 pub mod capacitor;
 pub mod spin_lock;
 mod waiting;

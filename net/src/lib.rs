@@ -23,6 +23,9 @@
 //!
 //! The design, and figures: `docs/net.md`. Linux only.
 
+// docs.rs shows which features and systems an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(sudog_loom, sudog_sim))))]
+
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 mod addrs;
 mod awaited;

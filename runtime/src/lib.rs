@@ -15,6 +15,9 @@
 //!
 //! Under `--cfg sudog_loom` the whole crate runs on [loom](https://docs.rs/loom)'s model of threads and memory.
 
+// docs.rs shows which features and systems an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(sudog_loom, sudog_sim))))]
+
 pub mod chan;
 pub mod event;
 mod fatal;

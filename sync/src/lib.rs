@@ -30,6 +30,9 @@
 //! assert_eq!(*TOTAL.lock(), 10);
 //! ```
 
+// docs.rs shows which features and systems an item needs.
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(sudog_loom, sudog_sim))))]
+
 #[cfg(not(sudog_loom))]
 mod api_lock;
 #[cfg(not(sudog_loom))]

@@ -28,7 +28,7 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
-#[cfg(not(sudog_loom))]
+#[cfg(all(target_os = "linux", not(sudog_loom)))]
 use std::time::Duration;
 
 #[cfg(any(target_os = "linux", sudog_loom))]
