@@ -106,7 +106,7 @@ impl Cond {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use sudog::{Cancel, WaitError, WaitLimit};
     /// use sudog::sync::{Cond, Mutex};
     ///
     /// static STOP: Cancel = Cancel::new();

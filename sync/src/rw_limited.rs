@@ -19,7 +19,7 @@ use crate::{ApiRwLock, ConstRawRwLock, RwMutexWith, lock_api};
 /// # Examples
 ///
 /// ```
-/// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+/// use sudog::{Cancel, WaitError, WaitLimit};
 /// use sudog::sync::{RwLimited, RwMutex};
 ///
 /// let words = RwMutex::new(vec!["go"]);

@@ -16,10 +16,10 @@ use sudog::context::{
     self, AfterFunc, CancelFunc, Cause, Context, Error, Key, after_func, background, with_cancel, with_cancel_cause,
     with_timeout, with_value,
 };
+use sudog::low_level::sema::{Order, Wake as Handoff, semacquire_limited, semrelease, waiters};
 use sudog::runtime::gosched;
-use sudog::runtime::sema::{Order, WaitLimit, Wake as Handoff, semacquire_limited, semrelease, waiters};
 use sudog::sync::WaitGroup;
-use sudog::{go, run, spawn_async};
+use sudog::{WaitLimit, go, run, spawn_async};
 use support::goroutine::one_worker;
 use support::kinds::Kind;
 use support::{Calls, Watchdog, eventually};

@@ -15,14 +15,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use sudog::context;
-use sudog::goroutine_local;
+use sudog::low_level::sema::{Wake, semacquire, semrelease};
 use sudog::low_level::{G, ParkResult};
-use sudog::runtime::sema::{Wake, semacquire, semrelease};
 use sudog::runtime::{Goexit, goexit, gosched};
 use sudog::sync::{GoMutex, RwMutex, WaitGroup};
 use sudog::time::{sleep, sleep_async};
-use sudog::{Builder, JoinHandle, LocalKey, OnPanic, Placement, block_on, go, go_async, run, spawn, spawn_async};
+use sudog::{
+    Builder, JoinHandle, LocalKey, OnPanic, Placement, block_on, context, go, go_async, goroutine_local, run, spawn,
+    spawn_async,
+};
 use support::goroutine::{alone_with, one_worker, until};
 use support::{Watchdog, eventually};
 

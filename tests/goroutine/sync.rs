@@ -7,16 +7,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::chan::Chan;
-use sudog::runtime::sema::{
-    Cancel, NotifyList, Order, WaitError, WaitLimit, Wake, semacquire, semacquire_limited, semacquire_mutex,
-    semacquire_until, semrelease, semrelease_many, waiters,
+use sudog::low_level::sema::{
+    NotifyList, Order, Wake, semacquire, semacquire_limited, semacquire_mutex, semacquire_until, semrelease,
+    semrelease_many, waiters,
 };
+use sudog::low_level::{RuntimeSema, policy};
 use sudog::runtime::{gosched, max_procs, set_max_procs};
-use sudog::sync::mutex::policy;
-use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{GoMutex, Mutex};
 use sudog::time::sleep;
-use sudog::{Builder, Placement, go, run, spawn};
+use sudog::{Builder, Cancel, Placement, WaitError, WaitLimit, go, run, spawn};
 use support::goroutine::{alone, one_worker, until};
 use support::{Watchdog, eventually};
 
@@ -487,7 +486,7 @@ fn no_newcomer_takes_a_handed_over_permit() {
                 spawn(move || {
                     let mut stolen = 0;
                     while thieves.load(Relaxed) {
-                        stolen += u32::from(sudog::runtime::sema::try_semacquire(&sema));
+                        stolen += u32::from(sudog::low_level::sema::try_semacquire(&sema));
                         gosched();
                     }
                     stolen

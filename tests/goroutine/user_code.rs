@@ -25,20 +25,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{error, fmt};
 
-use sudog::context;
-use sudog::goroutine_local;
 use sudog::locks::capacitor::{Admission, ConstAdmission, Path, Sliding};
 use sudog::locks::spin_lock::WaitPolicy;
 use sudog::locks::waiting_array::{Ticket, TwaChain, TwaLocation};
-use sudog::low_level::G;
-use sudog::runtime::sema::{NotifyList, Wake, semacquire, semacquire_async, semrelease, semrelease_many};
+use sudog::low_level::sema::{NotifyList, Order, Wake, semacquire, semacquire_async, semrelease, semrelease_many};
+use sudog::low_level::{G, Semaphore};
 use sudog::runtime::{Goexit, goexit, gosched};
 use sudog::sync::atomic::Value;
-use sudog::sync::{Cond, LockAsync, Locker, Map, Mutex, MutexGuard, Once, OnceValue, Pool, RwMutex, WaitGroup};
-use sudog::sync::{MutexWith, Order, Semaphore};
+use sudog::sync::{
+    Cond, LockAsync, Locker, Map, Mutex, MutexGuard, MutexWith, Once, OnceValue, Pool, RwMutex, WaitGroup,
+};
 use sudog::time::{after_func, sleep_async};
 use sudog::x::{ErrGroup, SingleFlight};
-use sudog::{Builder, JoinHandle, OnPanic, Placement, block_on, blocking, run, spawn_async, without_switching};
+use sudog::{
+    Builder, JoinHandle, OnPanic, Placement, block_on, blocking, context, goroutine_local, run, spawn_async,
+    without_switching,
+};
 use support::eventually;
 use support::goroutine::{alone_with, until};
 
@@ -921,7 +923,7 @@ fn cond_of(user: &User, at_unlock: bool) -> Scene {
         mutex.lock();
         let _unlocks = Unlocks(mutex);
         user.arm();
-        let soon = sudog::runtime::sema::WaitLimit::until(Instant::now() + Duration::from_millis(1));
+        let soon = sudog::WaitLimit::until(Instant::now() + Duration::from_millis(1));
         let _ = cond.wait_locker_limited(&lock, &soon);
         assert!(!lock.0.try_lock(), "it is locked, whatever has happened");
     };

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use sudog::chan::Chan;
 use sudog::context::{self, background};
-use sudog::runtime::sema::{WaitLimit, Wake, semacquire, semacquire_until, semrelease};
+use sudog::low_level::sema::{Order, Wake, semacquire, semacquire_until, semrelease};
 use sudog::runtime::{gosched, set_max_procs};
-use sudog::sync::{Cond, Mutex, Order, RwMutex, WaitGroup};
+use sudog::sync::{Cond, Mutex, RwMutex, WaitGroup};
 use sudog::time::{self, Ticker, Timer, after_func, sleep, sleep_async};
-use sudog::{Builder, Placement, block_on, block_on_limited, chan::select, go_async, run, spawn_async};
+use sudog::{Builder, Placement, WaitLimit, block_on, block_on_limited, chan::select, go_async, run, spawn_async};
 use support::goroutine::alone;
 
 const WAIT: Duration = Duration::from_millis(1);

@@ -39,7 +39,7 @@
 //!
 //! ```
 //! use std::sync::atomic::AtomicU32;
-//! use sudog::runtime::sema::{Wake, semacquire, semrelease};
+//! use sudog::low_level::sema::{Wake, semacquire, semrelease};
 //!
 //! static DONE: AtomicU32 = AtomicU32::new(0);
 //!
@@ -120,8 +120,8 @@ pub enum Global {}
 /// A table with another queue in its buckets:
 ///
 /// ```
-/// use sudog::runtime::sema::queue::OneLevelList;
-/// use sudog::runtime::sema::{BUCKETS, SemTable, Table};
+/// use sudog::study::{BUCKETS, SemTable, Table};
+/// use sudog::study::queue::OneLevelList;
 ///
 /// enum OfGo18 {}
 ///
@@ -178,7 +178,7 @@ pub fn semacquire(count: &AtomicU32) {
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog::runtime::sema::{Order, semacquire_mutex};
+/// use sudog::low_level::sema::{Order, semacquire_mutex};
 ///
 /// let permits = AtomicU32::new(1);
 /// semacquire_mutex(&permits, Order::Lifo); // there is a permit: no wait
@@ -201,7 +201,8 @@ pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
 /// ```
 /// use std::sync::atomic::AtomicU32;
 /// use std::time::{Duration, Instant};
-/// use sudog::runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited};
+/// use sudog::{WaitError, WaitLimit};
+/// use sudog::low_level::sema::{Order, semacquire_limited};
 ///
 /// let permits = AtomicU32::new(1);
 /// let soon = WaitLimit::until(Instant::now() + Duration::from_millis(5));
@@ -221,7 +222,7 @@ pub fn semacquire_limited(count: &AtomicU32, order: Order, limit: &WaitLimit<'_>
 /// ```
 /// use std::sync::atomic::AtomicU32;
 /// use std::time::Instant;
-/// use sudog::runtime::sema::{Order, semacquire_until};
+/// use sudog::low_level::sema::{Order, semacquire_until};
 ///
 /// assert!(!semacquire_until(&AtomicU32::new(0), Order::Fifo, Instant::now()));
 /// ```
@@ -242,7 +243,7 @@ pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> b
 /// use std::pin::pin;
 /// use std::sync::atomic::AtomicU32;
 /// use std::task::{Context, Poll, Waker};
-/// use sudog::runtime::sema::{Wake, semacquire_async, semrelease};
+/// use sudog::low_level::sema::{Wake, semacquire_async, semrelease};
 ///
 /// let permits = AtomicU32::new(0);
 /// let mut acquire = pin!(semacquire_async(&permits));
@@ -262,7 +263,7 @@ pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_> {
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog::runtime::sema::{Order, semacquire_mutex_async};
+/// use sudog::low_level::sema::{Order, semacquire_mutex_async};
 ///
 /// static PERMITS: AtomicU32 = AtomicU32::new(1);
 ///
@@ -281,7 +282,7 @@ pub fn semacquire_mutex_async(count: &AtomicU32, order: Order) -> Acquire<'_> {
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog::runtime::sema::try_semacquire;
+/// use sudog::low_level::sema::try_semacquire;
 ///
 /// let permits = AtomicU32::new(1);
 /// assert!(try_semacquire(&permits));
@@ -305,7 +306,7 @@ pub fn try_semacquire(count: &AtomicU32) -> bool {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use sudog::runtime::sema::{Wake, semrelease};
+/// use sudog::low_level::sema::{Wake, semrelease};
 ///
 /// let permits = AtomicU32::new(0);
 /// semrelease(&permits, Wake::Normal);
@@ -323,7 +324,7 @@ pub fn semrelease(count: &AtomicU32, wake: Wake) {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use sudog::runtime::sema::semrelease_many;
+/// use sudog::low_level::sema::semrelease_many;
 ///
 /// let permits = AtomicU32::new(0);
 /// semrelease_many(&permits, 3);
@@ -345,7 +346,7 @@ pub fn semrelease_many(count: &AtomicU32, n: u32) {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use sudog::runtime::sema::semgrant_many;
+/// use sudog::low_level::sema::semgrant_many;
 ///
 /// let permits = AtomicU32::new(0);
 /// semgrant_many(&permits, 2);
@@ -364,7 +365,7 @@ pub fn semgrant_many(count: &AtomicU32, n: u32) {
 /// ```
 /// use std::sync::atomic::AtomicU32;
 ///
-/// assert_eq!(sudog::runtime::sema::waiters(&AtomicU32::new(0)), 0);
+/// assert_eq!(sudog::low_level::sema::waiters(&AtomicU32::new(0)), 0);
 /// ```
 #[must_use]
 pub fn waiters(count: &AtomicU32) -> usize {

@@ -42,7 +42,8 @@ pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog::runtime::sema::{Order, SemTable, Wake};
+/// use sudog::low_level::sema::{Order, Wake};
+/// use sudog::study::SemTable;
 ///
 /// static TABLE: SemTable<8> = SemTable::new();
 /// let permits = AtomicU32::new(0);
@@ -63,7 +64,7 @@ pub(super) struct Bucket<Q> {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use sudog::runtime::sema::{Cancel, WaitLimit};
+/// use sudog::{Cancel, WaitLimit};
 ///
 /// static STOP: Cancel = Cancel::new();
 /// let limit = WaitLimit { cancel: Some(&STOP), ..WaitLimit::until(Instant::now() + Duration::from_secs(1)) };

@@ -109,9 +109,9 @@ impl Context {
     ///
     /// ```
     /// use std::sync::atomic::AtomicU32;
-    /// use sudog::runtime::sema::{Order, semacquire_limited};
     /// use sudog::context;
     /// use sudog::context::Error;
+    /// use sudog::low_level::sema::{Order, semacquire_limited};
     ///
     /// let permits = AtomicU32::new(2);
     /// let (ctx, cancel) = context::with_cancel(&context::background());
@@ -184,9 +184,9 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    /// use sudog::{run, spawn_async};
     /// use sudog::context;
     /// use sudog::context::Error;
+    /// use sudog::{run, spawn_async};
     ///
     /// run(|| {
     ///     let (ctx, cancel) = context::with_cancel(&context::background());
@@ -241,9 +241,9 @@ pub fn sleep(ctx: &Context, d: Duration) -> Result<(), Error> {
 /// # Examples
 ///
 /// ```
-/// use sudog::sync::{LockAsync, Mutex};
 /// use sudog::context;
 /// use sudog::context::Error;
+/// use sudog::sync::{LockAsync, Mutex};
 ///
 /// let (ctx, cancel) = context::with_cancel(&context::background());
 /// let mutex = Mutex::new(1);

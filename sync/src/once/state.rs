@@ -154,7 +154,7 @@ impl Once {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use sudog::{Cancel, WaitError, WaitLimit};
     /// use sudog::sync::Once;
     ///
     /// let (once, stop) = (Once::new(), Cancel::new());

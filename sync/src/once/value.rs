@@ -157,7 +157,7 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use sudog::{Cancel, WaitError, WaitLimit};
     /// use sudog::sync::OnceValue;
     ///
     /// let (answer, stop) = (OnceValue::new(|| 6 * 7), Cancel::new());

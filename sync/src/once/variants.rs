@@ -99,7 +99,7 @@ impl<F: FnOnce()> OnceFunc<F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::WaitLimit;
+    /// use sudog::WaitLimit;
     /// use sudog::sync::OnceFunc;
     ///
     /// assert_eq!(OnceFunc::new(|| ()).call_limited(&WaitLimit::default()), Ok(()));
@@ -246,7 +246,7 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::WaitLimit;
+    /// use sudog::WaitLimit;
     /// use sudog::sync::OnceValues;
     ///
     /// assert_eq!(OnceValues::new(|| (1, 2)).get_limited(&WaitLimit::default()), Ok((&1, &2)));

@@ -86,8 +86,8 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> GoRwMutex<W, S> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::sync::mutex::policy;
-    /// use sudog::sync::semaphore::RuntimeSema;
+    /// use sudog::low_level::RuntimeSema;
+    /// use sudog::low_level::policy;
     /// use sudog::sync::{GoMutex, GoRwMutex};
     ///
     /// static RW: GoRwMutex<GoMutex<RuntimeSema, policy::Go>> = GoRwMutex::const_new();

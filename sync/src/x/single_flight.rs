@@ -287,7 +287,7 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use sudog::{Cancel, WaitError, WaitLimit};
     /// use sudog::x::SingleFlight;
     ///
     /// let (group, stop) = (SingleFlight::<_, (), ()>::new(), Cancel::new());

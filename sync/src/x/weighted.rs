@@ -161,7 +161,7 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use sudog::{Cancel, WaitError, WaitLimit};
     /// use sudog::x::Weighted;
     ///
     /// let (semaphore, stop) = (Weighted::new(2), Cancel::new());

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
-use sudog::sync::mutex::policy;
-use sudog::sync::semaphore::RuntimeSema;
+use sudog::low_level::{RuntimeSema, policy};
 use sudog::sync::{Cond, GoMutex, GoRwMutex, Locker, Mutex, MutexWith, RwMutex, lock_api};
+use sudog::{Cancel, WaitError, WaitLimit};
 use support::Watchdog;
 use support::kinds::Kind;
 

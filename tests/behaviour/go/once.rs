@@ -10,11 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Se
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::context;
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{Goexit, goexit, gosched};
-use sudog::spawn;
 use sudog::sync::{Once, OnceFunc, OnceValue, OnceValues, SharedPanic, once_func, once_value, once_values};
+use sudog::{Cancel, WaitError, WaitLimit, context, spawn};
 use support::counting::without_allocating;
 use support::kinds::{Kind, Threads};
 use support::{Watchdog, eventually};

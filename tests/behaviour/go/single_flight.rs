@@ -9,13 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, O
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::context;
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{Goexit, goexit, gosched};
 use sudog::sync::{SharedPanic, WaitGroup};
 use sudog::time::sleep;
 use sudog::x::{Flight, SingleFlight};
-use sudog::{go, spawn};
+use sudog::{Cancel, WaitError, WaitLimit, context, go, spawn};
 use support::counting::without_allocating;
 use support::kinds::{Kind, Threads};
 use support::{Watchdog, eventually, test_command};

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{goexit, gosched};
 use sudog::sync::WaitGroup;
-use sudog::{spawn, without_switching};
+use sudog::{Cancel, WaitError, WaitLimit, spawn, without_switching};
 use support::goroutine::one_worker;
 use support::kinds::Kind;
 use support::{Watchdog, test_command};

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use sudog::context::{Error, background, with_cancel, with_timeout};
 use sudog::runtime::max_procs;
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::time::sleep;
 use sudog::x::Weighted;
+use sudog::{Cancel, WaitError, WaitLimit};
 use support::counting::without_allocating;
 use support::kinds::Kind;
 use support::{Watchdog, eventually};

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::context::{self, Context, Error, Key, background, with_cancel, with_timeout, with_value};
-use sudog::runtime::sema::{Order, semacquire_limited, waiters};
+use sudog::low_level::sema::{Order, semacquire_limited, waiters};
 use support::counting::{allocations, without_allocating};
 use support::{Watchdog, eventually};
 

@@ -8,11 +8,11 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::locks::waiting_array::{Benaphore, TicketSema, Twa, TwaChannel};
-use sudog::locks::waiting_array::{Doorway, TicketWait};
-use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
-use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{ApiRwLock, Cond, ConstRawRwLock, GoRwMutex, LockAsync, Mutex, RwMutexWith, WaitGroup, lock_api};
+use sudog::locks::waiting_array::{Benaphore, Doorway, TicketSema, TicketWait, Twa, TwaChannel};
+use sudog::low_level::{ApiRwLock, ConstRawRwLock, RuntimeSema};
+use sudog::sync::{
+    Cond, GoRwMutex, LockAsync, Mutex, PhaseFairRwMutex, RwMutexWith, ShardedRwMutex, WaitGroup, lock_api,
+};
 use support::counting::without_allocating;
 use support::{Watchdog, eventually, is_closed_everywhere};
 

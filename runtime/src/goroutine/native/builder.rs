@@ -449,9 +449,9 @@ impl<T> JoinHandle<T> {
     ///
     /// ```
     /// use std::time::{Duration, Instant};
+    /// use sudog::{WaitError, WaitLimit};
     /// use sudog::{run, spawn};
     /// use sudog::time::sleep;
-    /// use sudog::runtime::sema::{WaitError, WaitLimit};
     ///
     /// run(|| {
     ///     let mut handle = spawn(|| sleep(Duration::from_millis(20)));

@@ -55,7 +55,7 @@ use crate::sema::{WaitError, WaitLimit};
 /// ```
 /// use std::sync::atomic::AtomicU32;
 /// use sudog::{go_async, run};
-/// use sudog::runtime::sema::{Wake, semacquire, semrelease};
+/// use sudog::low_level::sema::{Wake, semacquire, semrelease};
 ///
 /// static DONE: AtomicU32 = AtomicU32::new(0);
 ///
@@ -247,8 +247,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
+/// use sudog::{WaitError, WaitLimit};
 /// use sudog::block_on_limited;
-/// use sudog::runtime::sema::{WaitError, WaitLimit};
 ///
 /// let soon = WaitLimit::until(Instant::now() + Duration::from_millis(1));
 /// assert_eq!(block_on_limited(std::future::pending::<()>(), &soon), Err(WaitError::TimedOut));

@@ -92,7 +92,7 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::WaitLimit;
+    /// use sudog::WaitLimit;
     /// use sudog::x::Weighted;
     ///
     /// assert_eq!(Weighted::new(2).hold_limited(2, &WaitLimit::default()).unwrap().tokens(), 2);
