@@ -90,7 +90,7 @@ pub use sudog_runtime::goroutine::{
     Builder, JoinHandle, LocalKey, OnPanic, Placement, Scope, ScopedJoinHandle, block_on, block_on_limited, blocking,
     compute, go, go_async, on_goroutine, run, scope, spawn, spawn_async, without_switching,
 };
-pub use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
+pub use sudog_runtime::sema::{Cancel, IntoLimit, WaitError, WaitLimit};
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::{go, goroutine_local};
 #[cfg(all(unix, not(sudog_loom)))]

@@ -59,7 +59,7 @@ pub mod sema {
 
     pub use sudog_runtime::sema::{
         Acquire, NotifyList, Order, Ticket, Wake, semacquire, semacquire_async, semacquire_limited, semacquire_mutex,
-        semacquire_mutex_async, semacquire_until, semgrant_many, semrelease, semrelease_many, try_semacquire, waiters,
+        semacquire_mutex_async, semgrant_many, semrelease, semrelease_many, try_semacquire, waiters,
     };
 }
 

@@ -257,7 +257,7 @@ safepoints! {
         |group| assert_eq!(group.do_(1, || Ok(1)).result, Ok(1)),
         |group| !format!("{group:?}").contains("calls: 1");
     single_flight_with_a_context: SingleFlight::<u8, u8, ()>::new(),
-        |group| assert_eq!(group.do_ctx(&background(), 1, || Ok(1)).unwrap().result, Ok(1)),
+        |group| assert_eq!(group.do_limited(1, || Ok(1), &background()).unwrap().result, Ok(1)),
         |group| !format!("{group:?}").contains("calls: 1");
     weighted: Weighted::new(2),
         |w| { w.acquire(&background(), 2).unwrap(); w.release(2) },

@@ -237,12 +237,12 @@ fn contexts() {
         synctest::wait();
         assert_eq!((ctx.err(), CALLED.load(Relaxed)), (Some(Error::DeadlineExceeded), true));
         let (ctx, cancel) = context::with_timeout(&context::background(), HOUR);
-        assert_eq!(context::sleep(&ctx, SECOND), Ok(()));
+        assert_eq!(ctx.sleep(SECOND), Ok(()));
         go(move || {
             sleep(SECOND);
             cancel.cancel();
         });
-        assert_eq!(context::sleep(&ctx, HOUR), Err(Error::Canceled));
+        assert_eq!(ctx.sleep(HOUR), Err(Error::Canceled));
         assert_eq!(now() - start, 7 * SECOND);
     });
 }

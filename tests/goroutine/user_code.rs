@@ -915,7 +915,7 @@ fn cond_of(user: &User, at_unlock: bool) -> Scene {
     let (again, checked, free) = (cond.clone(), cond.clone(), mutex.clone());
     user.reenters(move || {
         again.broadcast();
-        assert!(!again.wait_until(&mut Mutex::new(0).lock(), Instant::now()));
+        assert!(again.wait_limited(&mut Mutex::new(0).lock(), Instant::now()).is_err());
     });
     let user = user.clone();
     let act = move || {
@@ -931,7 +931,7 @@ fn cond_of(user: &User, at_unlock: bool) -> Scene {
         assert_eq!(checked.waiters(), 0);
         eventually(|| free.try_lock());
         free.unlock();
-        assert!(!checked.wait_until(&mut Mutex::new(0).lock(), Instant::now()));
+        assert!(checked.wait_limited(&mut Mutex::new(0).lock(), Instant::now()).is_err());
     })
 }
 
@@ -1071,7 +1071,7 @@ const SYNC: &[Place] = &[
             let once = Arc::new(Once::new());
             let (again, checked) = (once.clone(), once.clone());
             // `do_` would wait for itself, as documented.
-            user.reenters(move || assert!(!again.do_until(|| unreachable!(), Instant::now())));
+            user.reenters(move || assert!(again.do_limited(|| unreachable!(), Instant::now()).is_err()));
             let user = user.clone();
             let act = move || {
                 user.arm();
@@ -1093,7 +1093,7 @@ const SYNC: &[Place] = &[
                 42
             }));
             let (inner, checked) = (value.clone(), value.clone());
-            assert!(again.set(Box::new(move || assert_eq!(inner.get_until(Instant::now()), None))).is_ok());
+            assert!(again.set(Box::new(move || assert_eq!(inner.get_limited(Instant::now()).ok(), None))).is_ok());
             user.reenters(move || again.get().unwrap()());
             let user = user.clone();
             let fails = matches!(user.0.deed, Panics | Exits);
@@ -1310,12 +1310,12 @@ const SYNC: &[Place] = &[
     },
     Place {
         name: "the Hash of a SingleFlight's key",
-        scene: |user| flights_of(user, At::Hash, |group, key| _ = group.do_until(key, || Ok(1), Instant::now())),
+        scene: |user| flights_of(user, At::Hash, |group, key| _ = group.do_limited(key, || Ok(1), Instant::now())),
         except: &[],
     },
     Place {
         name: "the Eq of a SingleFlight's key",
-        scene: |user| flights_of(user, At::Eq, |group, key| _ = group.do_until(key, || Ok(1), Instant::now())),
+        scene: |user| flights_of(user, At::Eq, |group, key| _ = group.do_limited(key, || Ok(1), Instant::now())),
         except: &[],
     },
     Place {

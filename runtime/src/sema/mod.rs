@@ -53,6 +53,7 @@ mod cancel;
 #[cfg_attr(sudog_loom, allow(dead_code))] // used in a model by the model of this lock only
 mod counted_lock;
 mod future;
+mod limit;
 #[cfg(sudog_loom)]
 mod model_lock;
 pub(crate) mod mutex_wait;
@@ -67,8 +68,9 @@ pub use cancel::Cancel;
 #[doc(hidden)]
 pub use cancel::{CancelledWait, Registration};
 pub use future::Acquire;
+pub use limit::{IntoLimit, WaitError, WaitLimit};
 pub use notify_list::{NotifyList, Ticket};
-pub use table::{BUCKETS, SemTable, WaitError, WaitLimit};
+pub use table::{BUCKETS, SemTable};
 
 #[cfg(not(sudog_loom))]
 use counted_lock::{CountedLock, Guard};
@@ -76,8 +78,8 @@ use counted_lock::{CountedLock, Guard};
 use model_lock::{CountedLock, Guard};
 pub(crate) use sudog::{Sudog, SudogPtr, WaitOutcome};
 
+use crate::AtomicU32;
 use crate::profile::QueuedWait;
-use crate::{AtomicU32, Instant};
 use table::sleep_at_once;
 
 /// The end of the queue at which a waiter joins the other waiters of its address.
@@ -188,48 +190,30 @@ pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
     Global::table().acquire(count, order);
 }
 
-/// Acquires as [`semacquire_mutex`] does, but gives up at a [`WaitLimit`]: a deadline, a [`Cancel`], or both.
+/// Acquires as [`semacquire_mutex`] does, but gives up at a limit: see [`IntoLimit`].
 ///
 /// # Errors
 ///
-/// Returns a [`WaitError`] that tells which limit came first. No permit has been taken then, and none is lost. A permit
-/// that is available is taken without reading the clock, so with a deadline in the past this function tries once and
-/// never waits.
+/// The error says which limit came first. No permit has been taken then, and none is lost. A permit that is available
+/// is taken although the deadline has passed, so with a deadline in the past this function tries once and never waits.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
 /// use std::time::{Duration, Instant};
-/// use sudog::{WaitError, WaitLimit};
+/// use sudog::WaitError;
 /// use sudog::low_level::sema::{Order, semacquire_limited};
 ///
 /// let permits = AtomicU32::new(1);
-/// let soon = WaitLimit::until(Instant::now() + Duration::from_millis(5));
-/// assert_eq!(semacquire_limited(&permits, Order::Fifo, &soon), Ok(()));
-/// assert_eq!(semacquire_limited(&permits, Order::Fifo, &soon), Err(WaitError::TimedOut));
+/// assert_eq!(semacquire_limited(&permits, Order::Fifo, Instant::now()), Ok(()));
+/// assert_eq!(semacquire_limited(&permits, Order::Fifo, Duration::from_millis(5)), Err(WaitError::TimedOut));
 /// ```
 #[inline]
-pub fn semacquire_limited(count: &AtomicU32, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-    Global::table().acquire_limited_for(count, order, limit, sleep_at_once, QueuedWait::for_other())
-}
-
-/// Acquires as [`semacquire_mutex`] does, but with a deadline. Returns true if a permit was taken, false if the
-/// deadline passed first.
-///
-/// # Examples
-///
-/// ```
-/// use std::sync::atomic::AtomicU32;
-/// use std::time::Instant;
-/// use sudog::low_level::sema::{Order, semacquire_until};
-///
-/// assert!(!semacquire_until(&AtomicU32::new(0), Order::Fifo, Instant::now()));
-/// ```
-#[inline]
-#[must_use = "false: there was no permit in time"]
-pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> bool {
-    semacquire_limited(count, order, &WaitLimit::until(deadline)).is_ok()
+pub fn semacquire_limited<L: IntoLimit>(count: &AtomicU32, order: Order, limit: L) -> Result<(), L::Error> {
+    limit.limited(|limit| {
+        Global::table().acquire_limited_for(count, order, limit, sleep_at_once, QueuedWait::for_other())
+    })
 }
 
 /// Returns a future that acquires as [`semacquire`] does, for async tasks: tasks wait in the same queue as threads and

@@ -366,7 +366,7 @@ unsafe impl Semaphore for Spy {
 
     fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
         self.0.tell(Step::Acquire(order));
-        let got = sema::semacquire_until(&self.0.permits, order, deadline);
+        let got = sema::semacquire_limited(&self.0.permits, order, deadline).is_ok();
         self.0.gate();
         got
     }

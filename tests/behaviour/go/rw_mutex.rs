@@ -394,11 +394,11 @@ fn cancels_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
         assert!(rw.read_limited(&limit).is_ok());
         assert!(rw.write_limited(&limit).is_ok());
         let (ctx, cancel) = context::with_cancel(&context::background());
-        *rw.write_ctx(&ctx).unwrap() += 1;
-        assert_eq!(*rw.read_ctx(&ctx).unwrap(), 1);
+        *rw.write_limited(&ctx).unwrap() += 1;
+        assert_eq!(*rw.read_limited(&ctx).unwrap(), 1);
         cancel.cancel();
-        assert_eq!(rw.read_ctx(&ctx).err(), Some(context::Error::Canceled));
-        assert_eq!(rw.write_ctx(&ctx).err(), Some(context::Error::Canceled));
+        assert_eq!(rw.read_limited(&ctx).err(), Some(context::Error::Canceled));
+        assert_eq!(rw.write_limited(&ctx).err(), Some(context::Error::Canceled));
         assert_at_rest(&rw);
     }
 }
