@@ -32,7 +32,7 @@
 //! Most modules are counterparts of Go's packages. Each function and type is in one of these modules:
 //!
 //! * the crate root: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; functions for async tasks;
-//!   and the limits of waits, [`WaitLimit`] and [`Cancel`];
+//!   and the limits of waits: [`IntoLimit`];
 //! * [`sync`]: [`sync::Mutex`], whose guard unlocks, and [`sync::GoMutex`], which has no guard, `RwMutex`, `Cond`,
 //!   `WaitGroup`, `Once`, `Pool`, `Map`, atomics;
 //! * [`chan`]: channels and [`select!`](chan::select);

@@ -66,7 +66,7 @@ impl std::error::Error for WaitError {}
 /// | limit | the wait ends early | error |
 /// |---|---|---|
 /// | a [`Duration`] | after that time | [`WaitError`] |
-/// | an [`Instant`](std::time::Instant) | at that time; if that time has passed, the call does not wait | [`WaitError`] |
+/// | an [`Instant`] | at that time; if that time has passed, the call does not wait | [`WaitError`] |
 /// | a `&`[`Cancel`] | when the handle is cancelled | [`WaitError`] |
 /// | a `&`[`WaitLimit`] | at the deadline, or when the handle is cancelled | [`WaitError`] |
 /// | a `&Context` | when the context is done; if the context is done already, the call does not begin | the context's error |
