@@ -1,5 +1,6 @@
 //! The parts of which locks are made, for lock engineers: Go's semaphore, and waiting, spinning, ending a process; the
-//! traits by which a type parameter exchanges a lock or a semaphore; and the events that locks report.
+//! traits by which a type parameter exchanges a lock or a semaphore; the events that locks report; and hooks that run
+//! when a worker switches between goroutines.
 //!
 //! | to exchange | implement | and put the type into |
 //! |---|---|---|
@@ -13,9 +14,7 @@
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
 pub use sudog_runtime::futex;
 #[cfg(all(unix, not(sudog_loom)))]
-pub use sudog_runtime::goroutine::{
-    Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks, without_switching,
-};
+pub use sudog_runtime::goroutine::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
 pub use sudog_runtime::{G, ParkResult, event, fatal, spin};
 pub use sudog_sync::mutex::UnguardedLock;
 pub use sudog_sync::rw_mutex::SharedGuard;
@@ -34,14 +33,13 @@ pub mod sema {
     //! queue. A caller that finds the counter at zero waits in a global table, keyed by the counter's address. The
     //! counter may be freed or moved when no call on it is under way.
     //!
-    //! * [`semacquire`] returns after taking one permit; [`semrelease`] adds a
-    //!   permit and wakes a waiter, if there is one.
+    //! * [`semacquire`] returns after taking one permit; [`semrelease`] adds a permit and wakes a waiter, if there is
+    //!   one.
     //! * Waiters of one address are woken first in, first out. A waiter that loses its permit to a newcomer returns to
     //!   the front of the queue.
-    //! * With [`Wake::Handoff`] the permit goes to the first waiter directly, and no newcomer can
-    //!   take that permit.
-    //! * A wait that ends by a [`WaitLimit`](crate::WaitLimit) takes no permit and loses none: if a permit was granted
-    //!   at the same instant, the wait succeeds.
+    //! * With [`Wake::Handoff`] the permit goes to the first waiter directly, and no newcomer can take that permit.
+    //! * A wait that ends by a limit ([`IntoLimit`](crate::IntoLimit)) takes no permit and loses none: if a permit was
+    //!   granted at the same instant, the wait succeeds.
     //! * Waiting allocates nothing.
     //!
     //! # Examples
@@ -67,8 +65,8 @@ pub mod policy {
     //! The parameters of the mutex, as a type: the strategy of a contender before it sleeps, and the time after which a
     //! contender starves.
     //!
-    //! A policy costs nothing: its constants are folded into the code. [`Go`] is the mutex of Go 1.14 and
-    //! later, constant by constant. [`Threads`] is the default, made for operating-system threads.
+    //! A policy costs nothing: its constants are folded into the code. [`Go`] is the mutex of Go 1.14 and later, constant
+    //! by constant. [`Threads`] is the default, made for operating-system threads.
     //! [`study::policy`](crate::study::policy) has Go's former policies.
 
     pub use sudog_sync::mutex::policy::{Go, Policy, SpinStrategy, Threads};

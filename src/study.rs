@@ -2,10 +2,9 @@
 //!
 //! * [`stages`]: the Go mutex in eight stages, from a bare semaphore to today's mutex;
 //! * [`policy`]: policies of former versions of Go, strict fairness, and a policy that reports events;
-//! * [`SemTable`] and [`Table`]: semaphore tables other than the global table, with the
-//!   queues of [`queue`], and [`TableSema`] as their semaphore;
-//! * [`FutexSema`] (Linux) and `ParkingLotSema` (feature `parking_lot_core`): semaphores over other
-//!   tables than sudog's;
+//! * [`SemTable`] and [`Table`]: semaphore tables other than the global table, with the queues of [`queue`], and
+//!   [`TableSema`] as their semaphore;
+//! * `FutexSema` (Linux) and `ParkingLotSema` (feature `parking_lot_core`): semaphores over other tables than sudog's;
 //! * [`FifoMutex`]: Go's mutex of 2008.
 //!
 //! This module needs no feature: what a program does not use is not in the program.
