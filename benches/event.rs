@@ -3,10 +3,11 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use sudog::low_level::RuntimeSema;
 use sudog::low_level::event::{self, Kind};
+use sudog::low_level::policy::Go;
+use sudog::study::policy::Recorded;
 use sudog::sync::GoMutex;
-use sudog::sync::mutex::policy::{Go, Recorded};
-use sudog::sync::semaphore::RuntimeSema;
 
 fn record(c: &mut Criterion) {
     let record = || event::record(black_box(Kind::Sleep), black_box(0x1000), black_box(0x2000));

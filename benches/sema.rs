@@ -9,8 +9,9 @@ use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use sudog::runtime::sema::testing::DetachedQueue;
-use sudog::runtime::sema::{BUCKETS, Order, Wake, semacquire, semrelease, semrelease_many, waiters};
+use sudog::low_level::sema::{Order, Wake, semacquire, semrelease, semrelease_many, waiters};
+use sudog::study::BUCKETS;
+use sudog_runtime::sema::testing::DetachedQueue;
 
 /// Two semaphores that share a bucket, as they share 8 bytes.
 #[repr(align(8))]

@@ -21,7 +21,7 @@ const PAGES: &[(&str, Page)] = &[
 ];
 
 fn fetch(ctx: &Context, url: &str) -> Result<Option<Page>, context::Error> {
-    context::sleep(ctx, Duration::from_millis(1))?; // the network
+    ctx.sleep(Duration::from_millis(1))?; // the network
     Ok(PAGES.iter().find(|(known, _)| *known == url).map(|(_, page)| *page))
 }
 

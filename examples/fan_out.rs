@@ -9,7 +9,7 @@ use sudog::x::ErrGroup;
 
 /// Takes the given time, unless the context ends earlier.
 fn ask(ctx: &Context, server: &str, takes: Duration) -> Result<(), String> {
-    context::sleep(ctx, takes).map_err(|error| format!("{server}: {error}"))?;
+    ctx.sleep(takes).map_err(|error| format!("{server}: {error}"))?;
     if server == "broken" { Err("broken: connection refused".to_owned()) } else { Ok(()) }
 }
 

@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Instant;
 
 use sudog::locks::waiting_array::Benaphore;
-use sudog::sync::mutex::policy;
-use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{ConstRawLock, GoMutex, MutexWith};
+use sudog::low_level::{ConstRawLock, RuntimeSema, policy};
+use sudog::study;
+use sudog::sync::{GoMutex, MutexWith};
 
 const THREADS: u64 = 4;
 const EACH: u64 = 100_000;
@@ -30,6 +30,6 @@ fn measure<L: ConstRawLock>(name: &str) {
 fn main() {
     measure::<GoMutex>("the default: RuntimeSema, policy Threads");
     measure::<GoMutex<RuntimeSema, policy::Go>>("Go's constants");
-    measure::<GoMutex<RuntimeSema, policy::Fifo>>("first come, first served");
+    measure::<GoMutex<RuntimeSema, study::policy::Fifo>>("first come, first served");
     measure::<GoMutex<Benaphore>>("over a benaphore");
 }

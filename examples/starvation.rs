@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::sync::mutex::policy::{self, Policy};
-use sudog::sync::semaphore::RuntimeSema;
+use sudog::low_level::RuntimeSema;
+use sudog::low_level::policy::{self, Policy};
+use sudog::study;
 use sudog::sync::{GoMutex, MutexWith};
 
 fn longest_wait<P: Policy>() -> Duration {
@@ -38,7 +39,7 @@ fn longest_wait<P: Policy>() -> Duration {
 }
 
 fn main() {
-    println!("Go 1.8, no starvation mode:  longest wait {:?}", longest_wait::<policy::Go1_8>());
+    println!("Go 1.8, no starvation mode:  longest wait {:?}", longest_wait::<study::policy::Go1_8>());
     println!("Go's constants of today:     longest wait {:?}", longest_wait::<policy::Go>());
     println!("our default for threads:     longest wait {:?}", longest_wait::<policy::Threads>());
 }

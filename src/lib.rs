@@ -31,25 +31,29 @@
 //!
 //! Most modules are counterparts of Go's packages. Each function and type is in one of these modules:
 //!
-//! * the crate root: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; and functions for async
-//!   tasks;
+//! * the crate root: [`go`](fn@go) and [`spawn`] start goroutines, [`run`] is Go's `main`; functions for async tasks;
+//!   and the limits of waits: [`IntoLimit`];
 //! * [`sync`]: [`sync::Mutex`], whose guard unlocks, and [`sync::GoMutex`], which has no guard, `RwMutex`, `Cond`,
-//!   `WaitGroup`, `Once`, `Pool`, `Map`, atomics; and the traits and semaphores of which the locks are made, which a
-//!   type parameter can exchange;
+//!   `WaitGroup`, `Once`, `Pool`, `Map`, atomics;
 //! * [`chan`]: channels and [`select!`](chan::select);
 //! * `csp` (feature `csp`): not in Go: channels whose fibres are reclaimed when no partner can come any more;
 //! * [`context`]: deadlines and cancellation, handed down from call to call;
 //! * [`time`]: sleep, timers, tickers;
-//! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`; and Go's semaphore, [`runtime::sema`];
+//! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`, dumps, metrics, profiles;
 //! * `signal` (feature `signal`): signals of the system as values of a channel, Go's `os/signal`;
 //! * `net` (feature `net`, Linux): sockets, Go's `net`;
 //! * `http` (feature `http`, Linux): a server, Go's `net/http`;
 //! * [`x`]: counterparts of packages in `golang.org/x`: weighted semaphores, error groups, single flights, rate limits;
 //! * [`synctest`]: tests of code that waits for the clock, by a clock of their own, so that no test really waits;
+//! * [`guide`]: Go's names beside this crate's names, and how to choose a semaphore and a policy.
+//!
+//! Three more modules are for lock engineers. No program needs them to use goroutines, channels and locks:
+//!
 //! * `locks` (feature `locks`): not in Go: spin locks, semaphores over a waiting array, and capacitors, which bound how
 //!   often a waiter is overtaken;
-//! * [`low_level`]: not in Go either: the parts of which the locks are made, and the events that the locks report;
-//! * [`guide`]: Go's names beside this crate's names, and how to choose a semaphore and a policy.
+//! * [`low_level`]: the parts of which the locks are made: Go's semaphore, [`low_level::sema`]; the traits of locks and
+//!   semaphores, which a type parameter can exchange; and the events that the locks report;
+//! * [`study`]: Go's former mutexes and queues, and semaphores for comparison.
 //!
 //! | feature | adds |
 //! |---|---|
@@ -58,7 +62,7 @@
 //! | `http` | `http`, over the crate `hyper` |
 //! | `locks` | `locks`, parts of which are covered by US patents: see NOTICE |
 //! | `net` | `net` |
-//! | `parking_lot_core` | [`sync::semaphore`]`::ParkingLotSema` |
+//! | `parking_lot_core` | `study::ParkingLotSema` |
 //! | `metrics` | `runtime::metrics` |
 //! | `profile` | `runtime::profile` |
 //! | `serde` | `Serialize` and `Deserialize` for [`sync::Mutex`] and [`sync::RwMutex`] |
@@ -94,6 +98,7 @@ pub use sudog_runtime::goroutine::{
     Builder, JoinHandle, LocalKey, OnPanic, Placement, Scope, ScopedJoinHandle, block_on, block_on_limited, blocking,
     compute, go, go_async, on_goroutine, run, scope, spawn, spawn_async, without_switching,
 };
+pub use sudog_runtime::sema::{Cancel, IntoLimit, WaitError, WaitLimit};
 #[cfg(all(unix, not(sudog_loom)))]
 pub use sudog_runtime::{go, goroutine_local};
 #[cfg(all(unix, not(sudog_loom)))]
@@ -103,50 +108,46 @@ pub use sudog_sync::context;
 pub use sudog_sync::signal;
 pub use sudog_sync::x;
 
-/// Go's package `runtime`, as far as programs use it; and Go's semaphore.
+/// Go's package `runtime`, as far as programs use it.
 pub mod runtime {
     #[cfg(all(unix, not(sudog_loom), feature = "tracing"))]
     pub use sudog_runtime::goroutine::PerGoroutine;
     #[cfg(all(unix, not(sudog_loom)))]
     pub use sudog_runtime::goroutine::{
-        Dump, Entering, Goexit, GoroutineGroup, GoroutineInfo, GoroutineState, Leaving, StackSizeIsFixed, SwitchHooks,
-        TooManySwitchHooks, add_switch_hooks, current_goroutine, dump, goexit, gosched, max_procs, num_goroutine,
-        set_max_blocking, set_max_procs, set_stack_size, together,
+        Dump, Goexit, GoroutineGroup, GoroutineInfo, GoroutineState, StackSizeIsFixed, current_goroutine, dump, goexit,
+        gosched, max_procs, num_goroutine, set_max_blocking, set_max_procs, set_stack_size, together,
     };
     #[cfg(all(unix, feature = "metrics", not(sudog_loom)))]
     pub use sudog_runtime::goroutine::{Histogram, Metrics, WorkerMetrics, metrics};
     /// Profiles of waits.
     #[cfg(all(unix, feature = "profile", not(any(sudog_loom, sudog_sim))))]
     pub use sudog_runtime::profile;
-    pub use sudog_runtime::sema;
 }
 
 /// Go's channels and `select`; and channels that close when their last sender or last receiver is dropped.
 pub mod chan {
     #[cfg(feature = "stream")]
     pub use sudog_runtime::chan::RecvStream;
-    #[cfg(all(unix, not(sudog_loom)))]
-    pub use sudog_runtime::chan::SelectUntil;
     pub use sudog_runtime::chan::{
-        Chan, GaveUp, IntoIter, Iter, MAX_CASES, Permit, Receiver, RecvArm, RecvError, RecvFuture, RecvLimitedError,
-        RecvOnly, RecvPort, ReserveFuture, Select, SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly,
-        SendPort, Sender, TryIter, TryRecvError, TrySendError, channel, select, select_async,
+        Chan, GaveUp, IntoIter, Iter, Permit, Receiver, RecvArm, RecvError, RecvFuture, RecvLimitedError, RecvOnly,
+        RecvPort, ReserveFuture, Select, SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly, SendPort,
+        Sender, TryIter, TryRecvError, TrySendError, channel, select, select_async,
     };
 }
 
-/// Go's package `sync`, and the parts of which its locks are made.
+/// Go's package `sync`. The parts of which these locks are made are in [`low_level`].
 pub mod sync {
+    pub use sudog_sync::mutex::LockFuture;
+    #[cfg(not(sudog_loom))]
+    pub use sudog_sync::pool::{NoNew, Pooled};
+    pub use sudog_sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
     #[cfg(not(sudog_loom))]
     pub use sudog_sync::{
-        ApiLock, ApiRwLock, Cond, CondGuard, GuardFuture, LockAsync, Map, Mutex, MutexGuard, MutexWith, OnceFunc,
-        OnceValue, OnceValues, Pool, RwLimited, RwMutex, RwMutexReadGuard, RwMutexWith, RwMutexWriteGuard, SharedPanic,
-        atomic, lock_api, once_func, once_value, once_values, pool,
+        Cond, GuardFuture, LockAsync, Map, Mutex, MutexGuard, MutexWith, OnceFunc, OnceValue, OnceValues, Pool,
+        RwLimited, RwMutex, RwMutexReadGuard, RwMutexWith, RwMutexWriteGuard, SharedPanic, atomic, lock_api, once_func,
+        once_value, once_values,
     };
-    pub use sudog_sync::{
-        AsyncRawLock, AsyncSemaphore, ConstPermits, ConstRawLock, ConstRawRwLock, ConstSemaphore, GoMutex, GoRwMutex,
-        Locker, Once, Order, RLocker, RawLock, RawRwLock, Semaphore, WaitFuture, WaitGroup, Wake, mutex, rw_mutex,
-        semaphore,
-    };
+    pub use sudog_sync::{GoMutex, GoRwMutex, Locker, Once, RLocker, WaitFuture, WaitGroup};
 }
 
 /// The part of Go's package `time` by which goroutines wait: sleep, timers, tickers.
@@ -157,12 +158,9 @@ pub mod time {
     };
 }
 
-/// The parts of which locks are made: waiting, spinning, ending a process; and the events that locks report.
-pub mod low_level {
-    #[cfg(all(target_os = "linux", not(sudog_loom)))]
-    pub use sudog_runtime::futex;
-    pub use sudog_runtime::{G, ParkResult, event, fatal, spin};
-}
+pub mod low_level;
+
+pub mod study;
 
 #[cfg(not(sudog_loom))]
 #[doc = include_str!("../docs/guide.md")]
@@ -187,14 +185,20 @@ struct Capacitors;
 /// The names that most programs import.
 #[cfg(not(sudog_loom))]
 pub mod prelude {
+    // The pages of these names stand in their own modules.
+    #[doc(no_inline)]
     pub use crate::chan::{Chan, channel, select};
     #[cfg(unix)]
+    #[doc(no_inline)]
     pub use crate::context::{self, Context, RecvCtx as _, SendCtx as _};
+    #[doc(no_inline)]
     pub use crate::sync::{
         Cond, GoMutex, LockAsync, Map, Mutex, MutexGuard, MutexWith, Once, Pool, RwMutex, WaitGroup,
     };
     #[cfg(unix)]
+    #[doc(no_inline)]
     pub use crate::time::{self, sleep};
     #[cfg(unix)]
+    #[doc(no_inline)]
     pub use crate::{go, run, scope, spawn};
 }

@@ -63,8 +63,8 @@ impl<T> End<T> {
     /// # Examples
     ///
     /// ```
+    /// use sudog::{Cancel, WaitLimit};
     /// use sudog::csp::{Failed, make_channel};
-    /// use sudog::runtime::sema::{Cancel, WaitLimit};
     ///
     /// let [mut end, _another] = make_channel::<u32, 2>();
     /// let stop = Cancel::new();

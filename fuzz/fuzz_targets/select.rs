@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use sudog::chan::{Receiver, Select, Sender, channel};
-use sudog::runtime::sema::{Cancel, WaitLimit};
+use sudog::{Cancel, WaitLimit};
 
 const CHANNELS: usize = 3;
 const PARTIES: usize = 4;

@@ -13,9 +13,10 @@ use std::task::{Context, Waker};
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
-use sudog::runtime::sema::queue::Treap;
-use sudog::runtime::sema::testing::DetachedQueue;
-use sudog::runtime::sema::{Acquire, Order, SemTable, Wake};
+use sudog::low_level::sema::{Acquire, Order, Wake};
+use sudog::study::SemTable;
+use sudog::study::queue::Treap;
+use sudog_runtime::sema::testing::DetachedQueue;
 
 const SEMAPHORES: usize = 24;
 

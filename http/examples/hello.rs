@@ -40,7 +40,7 @@ fn ticks(r: Request) -> Response {
     let ctx = r.context().clone();
     Response::new(Body::stream(move |w| {
         for n in 1..=3 {
-            if context::sleep(&ctx, Duration::from_millis(1)).is_err() {
+            if ctx.sleep(Duration::from_millis(1)).is_err() {
                 break; // the client is gone
             }
             writeln!(w, "tick {n}")?;

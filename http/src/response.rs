@@ -51,7 +51,7 @@ impl Body {
     /// fn clock(request: Request) -> Response {
     ///     let ctx = request.context().clone();
     ///     Response::new(Body::stream(move |w| {
-    ///         while context::sleep(&ctx, Duration::from_secs(1)).is_ok() {
+    ///         while ctx.sleep(Duration::from_secs(1)).is_ok() {
     ///             writeln!(w, "tick")?;
     ///             w.flush()?;
     ///         }

@@ -198,7 +198,7 @@ impl Server {
     pub fn shutdown(&self, ctx: &Context) -> Result<(), context::Error> {
         self.refuse_listeners();
         self.shared.stop.cancel();
-        self.shared.users.wait_ctx(ctx)
+        self.shared.users.wait_limited(ctx)
     }
 
     /// Stops the server at once: closes all listeners and connections, and ends the contexts of all requests. Does not

@@ -48,7 +48,8 @@ pub enum LockError {
 /// # Examples
 ///
 /// ```
-/// use sudog::net::{FdMutex, LockError, Side};
+/// use sudog::net::Side;
+/// use sudog::net::low_level::{FdMutex, LockError};
 ///
 /// let descriptor = FdMutex::new("a file".to_owned());
 /// let reader = descriptor.lock(Side::Read).unwrap();

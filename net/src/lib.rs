@@ -15,7 +15,7 @@
 //! | `net.ListenPacket("udp", addr)` | [`UdpSocket::bind`] |
 //! | `net.Listen("unix", path)` | [`UnixListener::bind`] |
 //! | a task, which Go has not | `x_async` for each call `x` that waits; [`readable`](TcpStream::readable), [`try_read`](TcpStream::try_read); with the features `futures-io` and `hyper` these crates' traits |
-//! | `internal/poll.fdMutex` | [`FdMutex`] |
+//! | `internal/poll.fdMutex` | [`low_level::FdMutex`] |
 //! | `os.File` | [`BlockingIo`] |
 //! | `net.Pipe`; `io.Pipe` | [`pipe`](fn@pipe), [`buffered_pipe`]; [`io_pipe`] |
 //! | `os/exec` with a context | [`process`] |
@@ -57,7 +57,7 @@ mod unix;
 
 #[doc(hidden)]
 pub use awaited::{Awaited, Wait};
-pub use fd_mutex::{FdGuard, FdMutex, FdRef, LockError, Side};
+pub use fd_mutex::Side;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 pub use {
     addrs::ToAddrs,
@@ -69,3 +69,8 @@ pub use {
     udp::UdpSocket,
     unix::{UnixDatagram, UnixListener, UnixStream},
 };
+
+/// The lock of a descriptor, for other sockets than those of this crate.
+pub mod low_level {
+    pub use crate::fd_mutex::{FdGuard, FdMutex, FdRef, LockError};
+}

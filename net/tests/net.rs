@@ -980,7 +980,7 @@ fn blocking_io_looks_at_the_end_once() {
 /// Go: TestMutexLock, TestMutexClose, TestMutexCloseUnblock.
 #[test]
 fn fd_mutex() {
-    use sudog_net::{FdMutex, LockError};
+    use sudog_net::low_level::{FdMutex, LockError};
     let _watchdog = Watchdog::new();
     let mutex = Arc::new(FdMutex::new(()));
     drop(mutex.refer().expect("open"));
@@ -1002,7 +1002,7 @@ fn fd_mutex() {
 /// Go: TestMutexStress.
 #[test]
 fn fd_mutex_stress() {
-    use sudog_net::FdMutex;
+    use sudog_net::low_level::FdMutex;
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     struct Data([AtomicUsize; 2]);
     impl Drop for Data {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::runtime::sema::{
+use sudog::low_level::sema::{
     Order, Wake, semacquire, semacquire_async, semacquire_mutex, semrelease, semrelease_many, waiters,
 };
 use sudog::runtime::{Histogram, Metrics, WorkerMetrics, gosched, metrics};

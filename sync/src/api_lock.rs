@@ -40,8 +40,8 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ApiLock<GoMutex>, T>;
 /// # Examples
 ///
 /// ```
-/// use sudog::sync::mutex::policy;
-/// use sudog::sync::semaphore::RuntimeSema;
+/// use sudog::low_level::RuntimeSema;
+/// use sudog::low_level::policy;
 /// use sudog::sync::{GoMutex, MutexWith};
 ///
 /// static WORDS: MutexWith<GoMutex<RuntimeSema, policy::Go>, Vec<&str>> = MutexWith::new(Vec::new());

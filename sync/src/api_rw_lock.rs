@@ -40,8 +40,8 @@ pub type RwMutexWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, ApiRwLock<GoR
 /// # Examples
 ///
 /// ```
+/// use sudog::sync::PhaseFairRwMutex;
 /// use sudog::sync::RwMutexWith;
-/// use sudog::sync::rw_mutex::PhaseFairRwMutex;
 ///
 /// static LIMITS: RwMutexWith<PhaseFairRwMutex, [u32; 2]> = RwMutexWith::new([1, 10]);
 /// LIMITS.write()[1] = 20;

@@ -13,9 +13,8 @@ use std::fmt;
 use std::mem::{self, ManuallyDrop};
 use std::ptr;
 use std::sync::Arc;
-use std::time::Instant;
 
-use sudog_runtime::sema::{NotifyList, WaitError, WaitLimit};
+use sudog_runtime::sema::{IntoLimit, NotifyList, WaitError, WaitLimit};
 
 use crate::Locker;
 use crate::lock_api::{
@@ -76,27 +75,8 @@ impl Cond {
         let _ = self.wait_limited(guard, &WaitLimit::default());
     }
 
-    /// Waits as [`Cond::wait`] does, until a deadline at most. Returns whether a signal came. The mutex is locked in
-    /// either case.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use sudog::sync::{Cond, Mutex};
-    ///
-    /// let (mutex, cond) = (Mutex::new(0), Cond::new());
-    /// let mut guard = mutex.lock();
-    /// assert!(!cond.wait_until(&mut guard, Instant::now() + Duration::from_millis(1)));
-    /// *guard += 1;
-    /// ```
-    #[inline]
-    pub fn wait_until<G: CondGuard>(&self, guard: &mut G, deadline: Instant) -> bool {
-        self.wait_limited(guard, &WaitLimit::until(deadline)).is_ok()
-    }
-
-    /// Waits as [`Cond::wait`] does, until a [`WaitLimit`] at most. The mutex is locked in either case, however long
-    /// that takes.
+    /// Waits as [`Cond::wait`] does, until `limit` ends the wait: see [`IntoLimit`]. The mutex is locked in either case,
+    /// however long that takes.
     ///
     /// # Errors
     ///
@@ -106,18 +86,26 @@ impl Cond {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use std::time::Duration;
     /// use sudog::sync::{Cond, Mutex};
-    ///
-    /// static STOP: Cancel = Cancel::new();
-    /// STOP.cancel();
+    /// use sudog::{WaitError, context};
     ///
     /// let (mutex, cond) = (Mutex::new(0), Cond::new());
-    /// let limit = WaitLimit { cancel: Some(&STOP), deadline: None };
-    /// assert_eq!(cond.wait_limited(&mut mutex.lock(), &limit), Err(WaitError::Cancelled));
+    /// let mut guard = mutex.lock();
+    /// assert_eq!(cond.wait_limited(&mut guard, Duration::from_millis(1)), Err(WaitError::TimedOut));
+    /// *guard += 1;
+    ///
+    /// let (ctx, cancel) = context::with_cancel(&context::background());
+    /// cancel.cancel();
+    /// assert_eq!(cond.wait_limited(&mut guard, &ctx), Err(context::Error::Canceled));
     /// ```
     #[inline]
-    pub fn wait_limited<G: CondGuard>(&self, guard: &mut G, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+    pub fn wait_limited<G: CondGuard, L: IntoLimit>(&self, guard: &mut G, limit: L) -> Result<(), L::Error> {
+        limit.limited(|limit| self.wait_up_to(guard, limit))
+    }
+
+    #[inline]
+    fn wait_up_to<G: CondGuard>(&self, guard: &mut G, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         self.waiters.with_ticket(|ticket| {
             let mut relock = Relock { lock: guard.lock(), place: guard, over: false };
             // The unlock may panic: the waker of a task, or a user's `Locker`, is user code.
@@ -130,33 +118,6 @@ impl Cond {
             relock.now();
             over
         })
-    }
-
-    /// Waits as [`Cond::wait`] does, for as long as `ctx` is not done. The mutex is locked in either case, however long
-    /// that takes.
-    ///
-    /// # Errors
-    ///
-    /// Returns the context's error. After an error, this wait has used up no signal.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use sudog::context;
-    /// use sudog::sync::{Cond, Mutex};
-    ///
-    /// let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
-    /// let (mutex, cond) = (Mutex::new(0), Cond::new());
-    /// assert_eq!(cond.wait_ctx(&ctx, &mut mutex.lock()), Err(context::Error::DeadlineExceeded));
-    /// ```
-    #[cfg(unix)]
-    pub fn wait_ctx<G: CondGuard>(
-        &self,
-        ctx: &crate::context::Context,
-        guard: &mut G,
-    ) -> Result<(), crate::context::Error> {
-        ctx.limited(|limit| self.wait_limited(guard, limit))
     }
 
     /// Waits as [`Cond::wait`] does, with a bare lock: unlocks `locker`, waits, and locks `locker` again. The caller
@@ -196,7 +157,7 @@ impl Cond {
     ///
     /// The same as those of [`Cond::wait_limited`].
     #[inline]
-    pub fn wait_locker_limited(&self, locker: &impl Locker, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+    pub fn wait_locker_limited<L: IntoLimit>(&self, locker: &impl Locker, limit: L) -> Result<(), L::Error> {
         // `wait_limited` drops the guard `Locked`, which unlocks `locker`, and puts a new guard into its place. The new
         // guard must not be dropped, because the caller itself unlocks `locker`.
         self.wait_limited(&mut *ManuallyDrop::new(Locked(locker)), limit)

@@ -30,8 +30,8 @@ use sudog_runtime::{G, Instant};
 /// Any `RawLock` gets the whole of `lock_api`'s interface:
 ///
 /// ```
-/// use sudog::sync::mutex::policy;
-/// use sudog::sync::semaphore::RuntimeSema;
+/// use sudog::low_level::RuntimeSema;
+/// use sudog::low_level::policy;
 /// use sudog::sync::{GoMutex, MutexWith};
 ///
 /// let faithful = MutexWith::<GoMutex<RuntimeSema, policy::Go>, _>::new(5);
@@ -124,7 +124,7 @@ pub trait ConstRawLock: RawLock {
 ///
 /// ```
 /// # #[cfg(target_os = "linux")] {
-/// use sudog::sync::semaphore::FutexSema;
+/// use sudog::study::FutexSema;
 /// use sudog::sync::{GoMutex, MutexWith};
 ///
 /// let m: MutexWith<GoMutex<FutexSema>, _> = MutexWith::new(String::new());
@@ -242,8 +242,9 @@ pub trait ConstPermits<const N: u32>: ConstSemaphore {
 /// # Examples
 ///
 /// ```
-/// use sudog::sync::semaphore::RuntimeSema;
-/// use sudog::sync::{AsyncSemaphore, ConstSemaphore, Order, Semaphore, Wake};
+/// use sudog::low_level::{AsyncSemaphore, ConstSemaphore, Semaphore};
+/// use sudog::low_level::RuntimeSema;
+/// use sudog::low_level::sema::{Order, Wake};
 ///
 /// static READY: RuntimeSema = RuntimeSema::INIT;
 ///
@@ -274,7 +275,8 @@ pub unsafe trait AsyncSemaphore: Semaphore {
 /// # Examples
 ///
 /// ```
-/// use sudog::sync::{AsyncRawLock, GoMutex, RawLock};
+/// use sudog::low_level::{AsyncRawLock, RawLock};
+/// use sudog::sync::GoMutex;
 ///
 /// async fn with<L: AsyncRawLock>(lock: &L) {
 ///     let guard = lock.lock_async().await;

@@ -22,8 +22,8 @@ use crate::raw::{poll_until, wait_limited};
 /// Any `RawRwLock` gets the whole of `lock_api`'s interface:
 ///
 /// ```
-/// use sudog::sync::rw_mutex::ShardedRwMutex;
 /// use sudog::sync::RwMutexWith;
+/// use sudog::sync::ShardedRwMutex;
 ///
 /// let table = RwMutexWith::<ShardedRwMutex, _>::new(vec![1, 2]);
 /// table.write().push(3);

@@ -1,11 +1,11 @@
-//! Locking an [`RwMutex`](crate::RwMutex) until a limit is reached or a context is done.
+//! Locking an [`RwMutex`](crate::RwMutex) until a limit is reached.
 
-use sudog_runtime::sema::{WaitError, WaitLimit};
+use sudog_runtime::sema::IntoLimit;
 
 use crate::{ApiRwLock, ConstRawRwLock, RwMutexWith, lock_api};
 
 /// Adds methods to [`RwMutex`](crate::RwMutex), and to every [`RwMutexWith`], that lock for reading or for writing, but
-/// give up at a [`WaitLimit`] or when a context is done.
+/// give up at a limit: see [`IntoLimit`].
 ///
 /// If the lock is a [`GoRwMutex`](crate::GoRwMutex), the callers of these methods wait in the same queues as the other
 /// callers, with one exception: a writer that waits for another writer leaves the queue every millisecond, to check for
@@ -14,21 +14,21 @@ use crate::{ApiRwLock, ConstRawRwLock, RwMutexWith, lock_api};
 /// [`rlock_limited`](crate::RawRwLock::rlock_limited) and `lock_limited`, all callers check for a cancel in this way.
 ///
 /// To lock a [`Mutex`](crate::Mutex) with a context, pass `mutex.lock_async()` to
-/// [`context::block_on`](crate::context::block_on).
+/// [`block_on_limited`](sudog_runtime::goroutine).
 ///
 /// # Examples
 ///
 /// ```
-/// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+/// use std::time::Duration;
+/// use sudog::context;
 /// use sudog::sync::{RwLimited, RwMutex};
 ///
 /// let words = RwMutex::new(vec!["go"]);
-/// let stop = Cancel::new();
-/// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
-/// assert_eq!(words.read_limited(&limit).unwrap().len(), 1);
-/// let _writing = words.write_limited(&limit).unwrap();
-/// stop.cancel();
-/// assert_eq!(words.read_limited(&limit).err(), Some(WaitError::Cancelled));
+/// let (ctx, cancel) = context::with_cancel(&context::background());
+/// assert_eq!(words.read_limited(Duration::from_millis(1)).unwrap().len(), 1);
+/// let _writing = words.write_limited(&ctx).unwrap();
+/// cancel.cancel();
+/// assert_eq!(words.read_limited(&ctx).err(), Some(context::Error::Canceled));
 /// ```
 pub trait RwLimited {
     /// The guard that a read returns: shared access to the value until the guard is dropped.
@@ -46,34 +46,14 @@ pub trait RwLimited {
     /// # Errors
     ///
     /// The error says which limit came first.
-    fn read_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::ReadGuard<'_>, WaitError>;
+    fn read_limited<L: IntoLimit>(&self, limit: L) -> Result<Self::ReadGuard<'_>, L::Error>;
 
     /// Locks for writing, waiting until `limit` at most.
     ///
     /// # Errors
     ///
     /// The error says which limit came first.
-    fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::WriteGuard<'_>, WaitError>;
-
-    /// Locks for reading, as [`read_limited`](Self::read_limited) does, but gives up when `ctx` is done.
-    ///
-    /// # Errors
-    ///
-    /// Returns the context's error.
-    #[cfg(all(unix, not(sudog_loom)))]
-    fn read_ctx(&self, ctx: &crate::context::Context) -> Result<Self::ReadGuard<'_>, crate::context::Error> {
-        ctx.limited(|limit| self.read_limited(limit))
-    }
-
-    /// Locks for writing, as [`write_limited`](Self::write_limited) does, but gives up when `ctx` is done.
-    ///
-    /// # Errors
-    ///
-    /// Returns the context's error.
-    #[cfg(all(unix, not(sudog_loom)))]
-    fn write_ctx(&self, ctx: &crate::context::Context) -> Result<Self::WriteGuard<'_>, crate::context::Error> {
-        ctx.limited(|limit| self.write_limited(limit))
-    }
+    fn write_limited<L: IntoLimit>(&self, limit: L) -> Result<Self::WriteGuard<'_>, L::Error>;
 }
 
 impl<R: ConstRawRwLock, T: ?Sized> RwLimited for RwMutexWith<R, T> {
@@ -87,17 +67,19 @@ impl<R: ConstRawRwLock, T: ?Sized> RwLimited for RwMutexWith<R, T> {
     where
         Self: 'a;
 
-    fn read_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::ReadGuard<'_>, WaitError> {
+    fn read_limited<L: IntoLimit>(&self, limit: L) -> Result<Self::ReadGuard<'_>, L::Error> {
         // SAFETY: the raw lock is only acquired here, never released, so no live guard loses its lock.
-        let guard = unsafe { self.raw() }.get().rlock_limited(limit)?;
+        let lock = unsafe { self.raw() }.get();
+        let guard = limit.limited(|limit| lock.rlock_limited(limit))?;
         // SAFETY: `guard` came from the read acquisition above, and no other `RwLockReadGuard` has been made from
         // `guard`.
         Ok(unsafe { self.make_read_guard_unchecked(guard) })
     }
 
-    fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::WriteGuard<'_>, WaitError> {
+    fn write_limited<L: IntoLimit>(&self, limit: L) -> Result<Self::WriteGuard<'_>, L::Error> {
         // SAFETY: the raw lock is only acquired here, never released, so no live guard loses its lock.
-        let guard = unsafe { self.raw() }.get().lock_limited(limit)?;
+        let lock = unsafe { self.raw() }.get();
+        let guard = limit.limited(|limit| lock.lock_limited(limit))?;
         // SAFETY: `guard` came from the write acquisition above, and no other `RwLockWriteGuard` has been made from
         // `guard`.
         Ok(unsafe { self.make_write_guard_unchecked(guard) })

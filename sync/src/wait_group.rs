@@ -11,9 +11,9 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sudog_runtime::const_unless_model;
-use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
+use sudog_runtime::sema::{IntoLimit, Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
 use sudog_runtime::shim::AtomicPtr;
-use sudog_runtime::{AtomicU32, G, Instant, ParkResult, fatal};
+use sudog_runtime::{AtomicU32, G, ParkResult, fatal};
 
 pub use future::WaitFuture;
 use state::{AtomicState, State};
@@ -107,32 +107,8 @@ impl WaitGroup {
         }
     }
 
-    /// Waits as [`WaitGroup::wait`] does, until a deadline at most. Returns true if there was a moment at which no task
-    /// was left. With a deadline in the past, reads the counter once and does not wait.
-    ///
-    /// # Panics
-    ///
-    /// Panics in the same cases as [`WaitGroup::wait`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    ///
-    /// let group = sudog::sync::WaitGroup::new();
-    /// group.add(1);
-    /// assert!(!group.wait_until(Instant::now() + Duration::from_millis(1)));
-    /// group.done();
-    /// assert!(group.wait_until(Instant::now()));
-    /// ```
-    #[inline]
-    #[must_use = "false: tasks are left"]
-    #[track_caller]
-    pub fn wait_until(&self, deadline: Instant) -> bool {
-        self.wait_limited(&WaitLimit::until(deadline)).is_ok()
-    }
-
-    /// Waits as [`WaitGroup::wait`] does, until a [`WaitLimit`] at most.
+    /// Waits as [`WaitGroup::wait`] does, until `limit` ends the wait: see [`IntoLimit`]. If the group has no tasks,
+    /// returns `Ok`, whatever the limit.
     ///
     /// # Errors
     ///
@@ -141,41 +117,25 @@ impl WaitGroup {
     /// # Panics
     ///
     /// Panics in the same cases as [`WaitGroup::wait`].
-    #[inline]
-    #[track_caller]
-    pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        let state = self.state.load(Acquire);
-        if state.has_tasks() { self.wait_slow(state, limit) } else { Ok(()) }
-    }
-
-    /// Waits as [`WaitGroup::wait`] does, but gives up when `ctx` is done. If the group has no tasks, returns `Ok` even
-    /// if `ctx` is done.
-    ///
-    /// # Errors
-    ///
-    /// Returns the context's error if `ctx` is done first.
-    ///
-    /// # Panics
-    ///
-    /// Panics in the same cases as [`WaitGroup::wait`].
     ///
     /// # Examples
     ///
     /// ```
-    /// use sudog::context;
-    /// use sudog::sync::WaitGroup;
+    /// use std::time::Duration;
+    /// use sudog::WaitError;
     ///
-    /// let (ctx, cancel) = context::with_cancel(&context::background());
-    /// let group = WaitGroup::new();
+    /// let group = sudog::sync::WaitGroup::new();
     /// group.add(1);
-    /// cancel.cancel();
-    /// assert_eq!(group.wait_ctx(&ctx), Err(context::Error::Canceled));
+    /// assert_eq!(group.wait_limited(Duration::from_millis(1)), Err(WaitError::TimedOut));
+    /// group.done();
+    /// assert_eq!(group.wait_limited(Duration::ZERO), Ok(()));
     /// ```
-    #[cfg(all(unix, not(sudog_loom)))]
+    #[inline]
     #[track_caller]
-    pub fn wait_ctx(&self, ctx: &crate::context::Context) -> Result<(), crate::context::Error> {
+    pub fn wait_limited<L: IntoLimit>(&self, limit: L) -> Result<(), L::Error> {
         let state = self.state.load(Acquire);
-        if state.has_tasks() && ctx.limited(|limit| self.sleep(state, limit))? {
+        // Check outside of the closure, where the place of a panic is the caller's.
+        if state.has_tasks() && limit.limited(|limit| self.sleep(state, limit))? {
             self.assert_over();
         }
         Ok(())

@@ -72,7 +72,7 @@ impl World {
 
     /// Calls with a deadline that has passed, so that the call does not wait. In a model, a deadline has always passed.
     fn hasty(&self) {
-        if self.ran(|| self.once().do_until(|| self.run(), Instant::now())) {
+        if self.ran(|| self.once().do_limited(|| self.run(), Instant::now()).is_ok()) {
             self.look();
         } else {
             mark(GIVES_UP);
@@ -253,7 +253,7 @@ fn freed_by_a_waiter() {
 #[test]
 fn freed_by_a_hasty_waiter() {
     freed_while_the_runner_returns(5, &[FREED, FREED_BY_WAITER, TIME_IS_UP], |w| {
-        w.once().do_until(|| w.run(), Instant::now())
+        w.once().do_limited(|| w.run(), Instant::now()).is_ok()
     });
 }
 

@@ -13,13 +13,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::context::{
-    self, AfterFunc, CancelFunc, Cause, Context, Error, Key, after_func, background, with_cancel, with_cancel_cause,
+    AfterFunc, CancelFunc, Cause, Context, Error, Key, after_func, background, with_cancel, with_cancel_cause,
     with_timeout, with_value,
 };
+use sudog::low_level::sema::{Order, Wake as Handoff, semacquire_limited, semrelease, waiters};
 use sudog::runtime::gosched;
-use sudog::runtime::sema::{Order, WaitLimit, Wake as Handoff, semacquire_limited, semrelease, waiters};
 use sudog::sync::WaitGroup;
-use sudog::{go, run, spawn_async};
+use sudog::{WaitLimit, go, run, spawn_async};
 use support::goroutine::one_worker;
 use support::kinds::Kind;
 use support::{Calls, Watchdog, eventually};
@@ -148,18 +148,18 @@ fn sleeping<K: Kind>() {
     let (ctx, cancel) = with_cancel(&background());
     let begun = Instant::now();
     for d in [Duration::ZERO, Duration::from_nanos(1), SHORT] {
-        assert_eq!(context::sleep(&ctx, d), Ok(()));
-        assert_eq!(context::sleep(&background(), d), Ok(()));
+        assert_eq!(ctx.sleep(d), Ok(()));
+        assert_eq!(background().sleep(d), Ok(()));
     }
     assert!(begun.elapsed() >= 2 * SHORT);
     let (timed, _cancel) = with_timeout(&ctx, SHORT);
-    assert_eq!(context::sleep(&timed, LONG), Err(Error::DeadlineExceeded));
-    assert_eq!(context::sleep(&timed, Duration::ZERO), Err(Error::DeadlineExceeded));
+    assert_eq!(timed.sleep(LONG), Err(Error::DeadlineExceeded));
+    assert_eq!(timed.sleep(Duration::ZERO), Err(Error::DeadlineExceeded));
     let (timed, _cancel) = with_timeout(&ctx, LONG);
-    assert_eq!(context::sleep(&timed, SHORT), Ok(()));
+    assert_eq!(timed.sleep(SHORT), Ok(()));
     K::go(move || cancel.cancel());
-    assert_eq!(context::sleep(&timed, Duration::MAX), Err(Error::Canceled));
-    assert_eq!(context::sleep(&ctx, LONG), Err(Error::Canceled));
+    assert_eq!(timed.sleep(Duration::MAX), Err(Error::Canceled));
+    assert_eq!(ctx.sleep(LONG), Err(Error::Canceled));
 }
 
 // ---- storms ----------------------------------------------------------------------------------------------

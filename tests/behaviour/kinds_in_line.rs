@@ -10,11 +10,12 @@ use std::task::{Context, Poll, Wake as _, Waker};
 use std::thread;
 use std::time::Duration;
 
+use sudog::low_level::policy::{self, Policy, SpinStrategy};
+use sudog::low_level::sema::{self, Acquire, Order, Wake};
+use sudog::low_level::{AsyncSemaphore, RawLock, RuntimeSema, Semaphore};
 use sudog::runtime::gosched;
-use sudog::runtime::sema::{self, Acquire, Order, SemTable, Wake};
-use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
-use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{AsyncSemaphore, GoMutex, LockAsync, Mutex, MutexGuard, RawLock, Semaphore};
+use sudog::study::SemTable;
+use sudog::sync::{GoMutex, LockAsync, Mutex, MutexGuard};
 use sudog::{go, run, spawn, spawn_async};
 use sudog_runtime::goroutine;
 use support::goroutine::one_worker;

@@ -1,4 +1,4 @@
-//! Tests of the runtime's semaphore beyond the contract of [`Semaphore`](sudog::sync::Semaphore), which all semaphores
+//! Tests of the runtime's semaphore beyond the contract of [`Semaphore`](sudog::low_level::Semaphore), which all semaphores
 //! share: cancels, places in line, and semaphores that share a bucket.
 #![cfg(not(sudog_loom))]
 
@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::runtime::sema::{Cancel, Order, SemTable, WaitError, WaitLimit, Wake};
+use sudog::low_level::sema::{Order, Wake};
+use sudog::study::SemTable;
+use sudog::{Cancel, WaitError, WaitLimit};
 use support::{Watchdog, eventually};
 
 /// A table with a single bucket: all semaphores collide.

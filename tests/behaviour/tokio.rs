@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use sudog::low_level::sema::{Wake, semacquire_async, semrelease, waiters};
 use sudog::runtime::gosched;
-use sudog::runtime::sema::{Wake, semacquire_async, semrelease, waiters};
 use sudog::sync::{LockAsync, Mutex};
 use sudog::{run, spawn};
 use support::Watchdog;

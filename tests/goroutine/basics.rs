@@ -11,11 +11,12 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use sudog::goroutine_local;
-use sudog::runtime::sema::{Wake, semacquire, semrelease, semrelease_many, waiters};
+use sudog::low_level::sema::{Wake, semacquire, semrelease, semrelease_many, waiters};
 use sudog::runtime::{Goexit, goexit, gosched, max_procs, num_goroutine, set_max_blocking};
 use sudog::time::sleep;
-use sudog::{Builder, JoinHandle, OnPanic, Placement, blocking, go, on_goroutine, run, spawn, without_switching};
+use sudog::{
+    Builder, JoinHandle, OnPanic, Placement, blocking, go, goroutine_local, on_goroutine, run, spawn, without_switching,
+};
 use support::goroutine::{Dropped, alone, here, one_worker, text, until};
 use support::{Watchdog, eventually};
 

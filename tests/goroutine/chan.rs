@@ -19,9 +19,8 @@ use sudog::chan::{
     select, select_async,
 };
 use sudog::context::{self, background};
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{gosched, set_max_procs};
-use sudog::{Builder, OnPanic, Placement, block_on, go, run, spawn, spawn_async};
+use sudog::{Builder, Cancel, OnPanic, Placement, WaitError, WaitLimit, block_on, go, run, spawn, spawn_async};
 use sudog_runtime::chan::RecvStream;
 use sudog_runtime::chan::macros::{RecvCase, SendCase, StaticCases};
 use support::goroutine::{alone, text, until};

@@ -12,12 +12,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use sudog::chan::{Chan, Select, channel, select, select_async};
-use sudog::context;
-use sudog::runtime::sema::{WaitLimit, semacquire_async, semacquire_mutex_async};
+use sudog::low_level::sema::{Order, semacquire_async, semacquire_mutex_async};
 use sudog::runtime::{gosched, num_goroutine};
-use sudog::sync::{GoMutex, LockAsync, Mutex, Order, WaitGroup};
+use sudog::sync::{GoMutex, LockAsync, Mutex, WaitGroup};
 use sudog::time::sleep_async;
-use sudog::{block_on, block_on_limited, run, spawn, spawn_async, without_switching};
+use sudog::{WaitLimit, block_on, block_on_limited, context, run, spawn, spawn_async, without_switching};
 use support::Watchdog;
 use support::goroutine::{alone_with, one_worker, until};
 
@@ -212,7 +211,7 @@ hogs! {
         n.fetch_add(1, Relaxed)
     };
     a_mutex: m = Mutex::new(0) => *m.lock_async().await += 1;
-    a_raw_mutex: m = GoMutex::<sudog::sync::semaphore::RuntimeSema>::const_new() => {
+    a_raw_mutex: m = GoMutex::<sudog::low_level::RuntimeSema>::const_new() => {
         m.lock_async().await;
         m.unlock();
     };

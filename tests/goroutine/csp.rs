@@ -12,10 +12,10 @@ use proptest::prelude::*;
 use sudog::csp::{
     self, ActiveSet, End, Failed, Reclaimed, Unwritten, make_channel, make_ends, spawn_fibre, spawn_fibre_on,
 };
-use sudog::runtime::sema::{Cancel, WaitLimit, Wake, semacquire, semrelease};
+use sudog::low_level::sema::{Wake, semacquire, semrelease};
 use sudog::runtime::{Goexit, goexit, gosched, max_procs};
 use sudog::time::sleep;
-use sudog::{JoinHandle, Placement, blocking, go, run, spawn, without_switching};
+use sudog::{Cancel, JoinHandle, Placement, WaitLimit, blocking, go, run, spawn, without_switching};
 use support::eventually;
 use support::goroutine::{Dropped, alone, here, until};
 

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::runtime::sema::{Wake, semacquire, semrelease, waiters};
+use sudog::low_level::RuntimeSema;
+use sudog::low_level::sema::{Wake, semacquire, semrelease, waiters};
 use sudog::runtime::{gosched, set_max_procs};
-use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{GoMutex, Mutex};
 use sudog::time::{sleep, sleep_async};
 use sudog::{Builder, Placement, block_on, go, go_async, run, scope, spawn};

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sudog::chan::{Chan, Receiver, Select, Sender, channel, select, select_async};
-use sudog::context;
-use sudog::runtime::sema::{Cancel, WaitLimit};
 use sudog::sync::WaitGroup;
-use sudog::synctest;
 use sudog::x::{ErrGroup, SingleFlight};
-use sudog::{Builder, block_on, blocking, compute, go, go_async, run, scope, spawn, spawn_async};
+use sudog::{
+    Builder, Cancel, WaitLimit, block_on, blocking, compute, context, go, go_async, run, scope, spawn, spawn_async,
+    synctest,
+};
 use support::Watchdog;
 
 /// A value of `N` bytes, which all have the same value.

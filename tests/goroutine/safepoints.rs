@@ -16,21 +16,19 @@ use std::time::Duration;
 
 use sudog::context::{self, CancelCauseFunc, CancelFunc, background};
 use sudog::locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
-use sudog::runtime::sema::{
-    Cancel, NotifyList, Wake, semacquire, semgrant_many, semrelease, semrelease_many, try_semacquire,
+use sudog::low_level::sema::{
+    NotifyList, Order, Wake, semacquire, semgrant_many, semrelease, semrelease_many, try_semacquire,
 };
+use sudog::low_level::{RawLock, RawRwLock, RuntimeSema, Semaphore, policy};
 use sudog::runtime::{gosched, num_goroutine, set_max_procs};
-use sudog::sync::mutex::{FifoMutex, policy, stages};
-use sudog::sync::pool::NoNew;
-use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
-use sudog::sync::semaphore::RuntimeSema;
+use sudog::study::{self, FifoMutex, stages};
 use sudog::sync::{
-    Cond, GoMutex, GoRwMutex, Locker, Map, Mutex, Once, OnceValue, Order, Pool, RawLock, RawRwLock, RwMutex, Semaphore,
-    WaitGroup,
+    Cond, GoMutex, GoRwMutex, Locker, Map, Mutex, NoNew, Once, OnceValue, PhaseFairRwMutex, Pool, RwMutex,
+    ShardedRwMutex, WaitGroup,
 };
 use sudog::time::{AfterFunc, Ticker, Timer, after_func};
 use sudog::x::{SingleFlight, Weighted};
-use sudog::{Builder, Placement, block_on, go, run, without_switching};
+use sudog::{Builder, Cancel, Placement, block_on, go, run, without_switching};
 use support::goroutine::{alone, one_worker, until};
 
 /// The most rounds of a hog: they take far longer than a slice, or a tick of the watcher.
@@ -210,7 +208,7 @@ const LONG: Duration = Duration::from_secs(3600);
 // ---------------------------------------------------------------------------------------
 
 safepoints! {
-    // runtime::sema
+    // low_level::sema
     sema_release: AtomicU32::new(1), |s| { semacquire(s); semrelease(s, Wake::Normal) }, |s| s.load(Relaxed) == 1;
     sema_hand_off: AtomicU32::new(1), |s| { semacquire(s); semrelease(s, Wake::Handoff) }, |s| s.load(Relaxed) == 1;
     sema_grant: AtomicU32::new(1), |s| { semacquire(s); semrelease(s, Wake::Grant) }, |s| s.load(Relaxed) == 1;
@@ -259,7 +257,7 @@ safepoints! {
         |group| assert_eq!(group.do_(1, || Ok(1)).result, Ok(1)),
         |group| !format!("{group:?}").contains("calls: 1");
     single_flight_with_a_context: SingleFlight::<u8, u8, ()>::new(),
-        |group| assert_eq!(group.do_ctx(&background(), 1, || Ok(1)).unwrap().result, Ok(1)),
+        |group| assert_eq!(group.do_limited(1, || Ok(1), &background()).unwrap().result, Ok(1)),
         |group| !format!("{group:?}").contains("calls: 1");
     weighted: Weighted::new(2),
         |w| { w.acquire(&background(), 2).unwrap(); w.release(2) },
@@ -305,7 +303,7 @@ mod waiting_array {
     use sudog::locks::waiting_array::{
         address_signal, address_signal_polite, key_signal, key_signal_polite, location_wake_all,
     };
-    use sudog::sync::semaphore::ParkingLotSema;
+    use sudog::study::ParkingLotSema;
 
     use super::*;
 
@@ -374,7 +372,7 @@ exceptions! {
     the_mutex_keeps_others_out: GoMutex::new(), |m| { m.lock(); m.unlock() };
     the_mutex_by_guard_keeps_others_out: Mutex::new(0), |m| *m.lock() += 1;
     the_mutex_of_go_keeps_others_out: GoMutex::<RuntimeSema, policy::Go>::const_new(), lock_and_unlock;
-    the_fair_mutex_keeps_others_out: GoMutex::<RuntimeSema, policy::Fifo>::const_new(), lock_and_unlock;
+    the_fair_mutex_keeps_others_out: GoMutex::<RuntimeSema, study::policy::Fifo>::const_new(), lock_and_unlock;
     the_mutex_in_turn_keeps_others_out: FifoMutex::<RuntimeSema>::new(), lock_and_unlock;
     stage_two_keeps_others_out: unlocked_once(stages::V2::<RuntimeSema>::new()), lock_and_unlock;
     stage_three_keeps_others_out: unlocked_once(stages::V3::<RuntimeSema>::new()), lock_and_unlock;
@@ -394,8 +392,8 @@ exceptions! {
     lifo_keeps_others_out: <Lifo>::new(), lock_and_unlock;
     reciprocating_keeps_others_out: <Reciprocating>::new(), lock_and_unlock;
     #[cfg(target_os = "linux")]
-    the_kernels_semaphore_keeps_others_out: sudog::sync::semaphore::FutexSema::new(1), take_and_give;
-    the_parking_lots_semaphore_keeps_others_out: sudog::sync::semaphore::ParkingLotSema::new(1), take_and_give;
+    the_kernels_semaphore_keeps_others_out: sudog::study::FutexSema::new(1), take_and_give;
+    the_parking_lots_semaphore_keeps_others_out: sudog::study::ParkingLotSema::new(1), take_and_give;
     a_map_keeps_others_out: Map::new(), |map| { map.store(1, 1); assert_eq!(map.load_and_delete(&1), Some(1)) };
     a_once_that_is_done_keeps_others_out: { let once = Once::new(); once.do_(|| ()); once }, |once| once.do_(|| ());
     atomics_keep_others_out: sudog::sync::atomic::Int32::new(0), |n| _ = n.add(1);
@@ -524,9 +522,9 @@ fn lets_waiters_have_the_mutex<L: RawLock + Locker + 'static>() {
 fn the_mutex_lets_its_waiters_have_it() {
     lets_waiters_have_the_mutex::<GoMutex>();
     lets_waiters_have_the_mutex::<GoMutex<RuntimeSema, policy::Go>>();
-    lets_waiters_have_the_mutex::<GoMutex<RuntimeSema, policy::Go1_9>>();
-    lets_waiters_have_the_mutex::<GoMutex<RuntimeSema, policy::Go1_8>>();
-    lets_waiters_have_the_mutex::<GoMutex<RuntimeSema, policy::Fifo>>();
+    lets_waiters_have_the_mutex::<GoMutex<RuntimeSema, study::policy::Go1_9>>();
+    lets_waiters_have_the_mutex::<GoMutex<RuntimeSema, study::policy::Go1_8>>();
+    lets_waiters_have_the_mutex::<GoMutex<RuntimeSema, study::policy::Fifo>>();
 }
 
 #[test]

@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::chan::{Chan, Select, channel, select, select_async};
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit, Wake, semacquire, semacquire_async, semrelease, waiters};
+use sudog::low_level::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
 use sudog::runtime::{goexit, gosched};
 use sudog::sync::{LockAsync, Mutex, WaitGroup};
-use sudog::{block_on, block_on_limited, context, go, run, spawn, spawn_async, synctest};
+use sudog::{Cancel, WaitError, WaitLimit, block_on, block_on_limited, context, go, run, spawn, spawn_async, synctest};
 use support::Watchdog;
 use support::goroutine::{text, until};
 

@@ -7,16 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::chan::Chan;
-use sudog::runtime::sema::{
-    Cancel, NotifyList, Order, WaitError, WaitLimit, Wake, semacquire, semacquire_limited, semacquire_mutex,
-    semacquire_until, semrelease, semrelease_many, waiters,
+use sudog::low_level::sema::{
+    NotifyList, Order, Wake, semacquire, semacquire_limited, semacquire_mutex, semrelease, semrelease_many, waiters,
 };
+use sudog::low_level::{RuntimeSema, policy};
 use sudog::runtime::{gosched, max_procs, set_max_procs};
-use sudog::sync::mutex::policy;
-use sudog::sync::semaphore::RuntimeSema;
 use sudog::sync::{GoMutex, Mutex};
 use sudog::time::sleep;
-use sudog::{Builder, Placement, go, run, spawn};
+use sudog::{Builder, Cancel, Placement, WaitError, WaitLimit, go, run, spawn};
 use support::goroutine::{alone, one_worker, until};
 use support::{Watchdog, eventually};
 
@@ -256,7 +254,7 @@ fn hammer_deadlines(run: impl Fn(Box<dyn FnOnce() + Send>), goroutines: u64) {
                         let random = next(&mut seed);
                         let order = if random & 1 == 0 { Order::Fifo } else { Order::Lifo };
                         let deadline = Instant::now() + Duration::from_nanos(next(&mut seed) % 60_000);
-                        if semacquire_until(&sema, order, deadline) {
+                        if semacquire_limited(&sema, order, deadline).is_ok() {
                             got.fetch_add(1, Relaxed);
                             match random % 5 {
                                 0 => sleep(Duration::from_nanos(next(&mut seed) % 40_000)),
@@ -326,7 +324,7 @@ fn deadlines_against_releases_from_outside() {
                 let deadline = Instant::now() + Duration::from_micros(40);
                 aims[round as usize].set(deadline - Duration::from_micros(8)).unwrap();
                 ready.store(round + 1, SeqCst);
-                if semacquire_until(&sema, Order::Fifo, deadline) {
+                if semacquire_limited(&sema, Order::Fifo, deadline).is_ok() {
                     taken.fetch_add(1, Relaxed);
                 } else {
                     semacquire(&sema); // the permit is available, or comes
@@ -378,7 +376,7 @@ fn a_deadline_passes() {
     run(|| {
         let sema = AtomicU32::new(0);
         let deadline = Instant::now() + Duration::from_millis(2);
-        assert!(!semacquire_until(&sema, Order::Fifo, deadline));
+        assert!(semacquire_limited(&sema, Order::Fifo, deadline).is_err());
         assert!(Instant::now() >= deadline);
         assert_eq!((sema.load(Relaxed), waiters(&sema)), (0, 0));
         let mutex = Mutex::new(());
@@ -487,7 +485,7 @@ fn no_newcomer_takes_a_handed_over_permit() {
                 spawn(move || {
                     let mut stolen = 0;
                     while thieves.load(Relaxed) {
-                        stolen += u32::from(sudog::runtime::sema::try_semacquire(&sema));
+                        stolen += u32::from(sudog::low_level::sema::try_semacquire(&sema));
                         gosched();
                     }
                     stolen

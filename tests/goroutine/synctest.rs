@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 use sudog::chan::{Chan, select};
 use sudog::context::{self, Error};
 use sudog::locks::waiting_array::Benaphore;
-use sudog::runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire};
+use sudog::low_level::Semaphore;
+use sudog::low_level::sema::{Order, semacquire};
 use sudog::runtime::{goexit, gosched};
-use sudog::sync::{Cond, Mutex, Semaphore, WaitGroup};
+use sudog::sync::{Cond, Mutex, WaitGroup};
 use sudog::time::{self, Ticker, Timer, after_func, now, sleep};
-use sudog::{Builder, blocking, go, go_async, run, spawn, spawn_async, synctest, without_switching};
+use sudog::{
+    Builder, Cancel, WaitError, WaitLimit, blocking, go, go_async, run, spawn, spawn_async, synctest, without_switching,
+};
 use support::Watchdog;
 use support::goroutine::text;
 
@@ -234,12 +237,12 @@ fn contexts() {
         synctest::wait();
         assert_eq!((ctx.err(), CALLED.load(Relaxed)), (Some(Error::DeadlineExceeded), true));
         let (ctx, cancel) = context::with_timeout(&context::background(), HOUR);
-        assert_eq!(context::sleep(&ctx, SECOND), Ok(()));
+        assert_eq!(ctx.sleep(SECOND), Ok(()));
         go(move || {
             sleep(SECOND);
             cancel.cancel();
         });
-        assert_eq!(context::sleep(&ctx, HOUR), Err(Error::Canceled));
+        assert_eq!(ctx.sleep(HOUR), Err(Error::Canceled));
         assert_eq!(now() - start, 7 * SECOND);
     });
 }

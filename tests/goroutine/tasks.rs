@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use sudog::chan::{Chan, select_async};
 use sudog::context::background;
-use sudog::goroutine_local;
-use sudog::runtime::sema::{
-    WaitError, WaitLimit, Wake, semacquire, semacquire_async, semrelease, semrelease_many, waiters,
-};
+use sudog::low_level::sema::{Wake, semacquire, semacquire_async, semrelease, semrelease_many, waiters};
 use sudog::runtime::{Goexit, goexit, num_goroutine};
 use sudog::sync::{GoMutex, LockAsync, Mutex};
 use sudog::time::{sleep, sleep_async};
-use sudog::{JoinHandle, block_on, blocking, go, go_async, on_goroutine, run, spawn, spawn_async};
+use sudog::{
+    JoinHandle, WaitError, WaitLimit, block_on, blocking, go, go_async, goroutine_local, on_goroutine, run, spawn,
+    spawn_async,
+};
 use support::goroutine::{Dropped, alone, one_worker, text, until};
 use support::{Watchdog, eventually};
 
@@ -143,7 +143,7 @@ fn a_crowd_of_tasks_at_a_semaphore_and_a_mutex() {
     static INSIDE: AtomicU32 = AtomicU32::new(0);
     let alone = alone();
     let shared =
-        Arc::new((AtomicU32::new(2), Mutex::new(0_u32), GoMutex::<sudog::sync::semaphore::RuntimeSema>::const_new()));
+        Arc::new((AtomicU32::new(2), Mutex::new(0_u32), GoMutex::<sudog::low_level::RuntimeSema>::const_new()));
     run(|| {
         let tasks: Vec<_> = (0..TASKS)
             .map(|n| {

@@ -10,12 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::chan::{Chan, Select, select, select_async};
-use sudog::context;
-use sudog::runtime::sema::{self, Cancel, WaitError, WaitLimit, semacquire, semrelease};
+use sudog::low_level::sema::{self, semacquire, semrelease};
 use sudog::runtime::{gosched, num_goroutine, set_max_procs};
 use sudog::sync::Mutex;
 use sudog::time::{SleepAsync, Ticker, Timer, after, after_func, sleep, sleep_async};
-use sudog::{Builder, Placement, block_on, go, go_async, run, spawn, spawn_async};
+use sudog::{
+    Builder, Cancel, Placement, WaitError, WaitLimit, block_on, context, go, go_async, run, spawn, spawn_async,
+};
 use support::goroutine::{Dropped, alone, one_worker, text, until};
 use support::{Watchdog, eventually};
 

@@ -25,20 +25,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{error, fmt};
 
-use sudog::context;
-use sudog::goroutine_local;
 use sudog::locks::capacitor::{Admission, ConstAdmission, Path, Sliding};
 use sudog::locks::spin_lock::WaitPolicy;
 use sudog::locks::waiting_array::{Ticket, TwaChain, TwaLocation};
-use sudog::low_level::G;
-use sudog::runtime::sema::{NotifyList, Wake, semacquire, semacquire_async, semrelease, semrelease_many};
+use sudog::low_level::sema::{NotifyList, Order, Wake, semacquire, semacquire_async, semrelease, semrelease_many};
+use sudog::low_level::{G, Semaphore};
 use sudog::runtime::{Goexit, goexit, gosched};
 use sudog::sync::atomic::Value;
-use sudog::sync::{Cond, LockAsync, Locker, Map, Mutex, MutexGuard, Once, OnceValue, Pool, RwMutex, WaitGroup};
-use sudog::sync::{MutexWith, Order, Semaphore};
+use sudog::sync::{
+    Cond, LockAsync, Locker, Map, Mutex, MutexGuard, MutexWith, Once, OnceValue, Pool, RwMutex, WaitGroup,
+};
 use sudog::time::{after_func, sleep_async};
 use sudog::x::{ErrGroup, SingleFlight};
-use sudog::{Builder, JoinHandle, OnPanic, Placement, block_on, blocking, run, spawn_async, without_switching};
+use sudog::{
+    Builder, JoinHandle, OnPanic, Placement, block_on, blocking, context, goroutine_local, run, spawn_async,
+    without_switching,
+};
 use support::eventually;
 use support::goroutine::{alone_with, until};
 
@@ -913,7 +915,7 @@ fn cond_of(user: &User, at_unlock: bool) -> Scene {
     let (again, checked, free) = (cond.clone(), cond.clone(), mutex.clone());
     user.reenters(move || {
         again.broadcast();
-        assert!(!again.wait_until(&mut Mutex::new(0).lock(), Instant::now()));
+        assert!(again.wait_limited(&mut Mutex::new(0).lock(), Instant::now()).is_err());
     });
     let user = user.clone();
     let act = move || {
@@ -921,7 +923,7 @@ fn cond_of(user: &User, at_unlock: bool) -> Scene {
         mutex.lock();
         let _unlocks = Unlocks(mutex);
         user.arm();
-        let soon = sudog::runtime::sema::WaitLimit::until(Instant::now() + Duration::from_millis(1));
+        let soon = sudog::WaitLimit::until(Instant::now() + Duration::from_millis(1));
         let _ = cond.wait_locker_limited(&lock, &soon);
         assert!(!lock.0.try_lock(), "it is locked, whatever has happened");
     };
@@ -929,7 +931,7 @@ fn cond_of(user: &User, at_unlock: bool) -> Scene {
         assert_eq!(checked.waiters(), 0);
         eventually(|| free.try_lock());
         free.unlock();
-        assert!(!checked.wait_until(&mut Mutex::new(0).lock(), Instant::now()));
+        assert!(checked.wait_limited(&mut Mutex::new(0).lock(), Instant::now()).is_err());
     })
 }
 
@@ -1069,7 +1071,7 @@ const SYNC: &[Place] = &[
             let once = Arc::new(Once::new());
             let (again, checked) = (once.clone(), once.clone());
             // `do_` would wait for itself, as documented.
-            user.reenters(move || assert!(!again.do_until(|| unreachable!(), Instant::now())));
+            user.reenters(move || assert!(again.do_limited(|| unreachable!(), Instant::now()).is_err()));
             let user = user.clone();
             let act = move || {
                 user.arm();
@@ -1091,7 +1093,7 @@ const SYNC: &[Place] = &[
                 42
             }));
             let (inner, checked) = (value.clone(), value.clone());
-            assert!(again.set(Box::new(move || assert_eq!(inner.get_until(Instant::now()), None))).is_ok());
+            assert!(again.set(Box::new(move || assert_eq!(inner.get_limited(Instant::now()).ok(), None))).is_ok());
             user.reenters(move || again.get().unwrap()());
             let user = user.clone();
             let fails = matches!(user.0.deed, Panics | Exits);
@@ -1308,12 +1310,12 @@ const SYNC: &[Place] = &[
     },
     Place {
         name: "the Hash of a SingleFlight's key",
-        scene: |user| flights_of(user, At::Hash, |group, key| _ = group.do_until(key, || Ok(1), Instant::now())),
+        scene: |user| flights_of(user, At::Hash, |group, key| _ = group.do_limited(key, || Ok(1), Instant::now())),
         except: &[],
     },
     Place {
         name: "the Eq of a SingleFlight's key",
-        scene: |user| flights_of(user, At::Eq, |group, key| _ = group.do_until(key, || Ok(1), Instant::now())),
+        scene: |user| flights_of(user, At::Eq, |group, key| _ = group.do_limited(key, || Ok(1), Instant::now())),
         except: &[],
     },
     Place {

@@ -7,14 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, Ordering::Re
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog::locks::waiting_array::{
-    BucketWait, ChainWait, Doorway, EventKey, LocationWait, LocationWaiter, MixedHash, Refused, Spin, SpinThenPark,
-    SpinThenYield, TicketWait, address_signal, address_wait_until, key_monitor, key_signal, key_wait, key_wait_lazy,
-    location_wake_all,
+    Benaphore, BucketWait, ChainWait, Doorway, EventKey, LocationWait, LocationWaiter, MixedHash, Refused, Spin,
+    SpinThenPark, SpinThenYield, Ticket, TicketSema, TicketWait, Twa, TwaChain, TwaChannel, TwaLocation,
+    address_signal, address_wait_until, key_monitor, key_signal, key_wait, key_wait_lazy, location_wake_all,
 };
+use sudog::low_level::sema::{Order, Wake};
+use sudog::low_level::{ConstSemaphore, Semaphore};
 use sudog::runtime::{gosched, set_max_procs};
-use sudog::sync::{ConstSemaphore, Order, Semaphore, WaitGroup, Wake};
+use sudog::sync::WaitGroup;
 use sudog::time::sleep;
 use sudog::{go, run, spawn, without_switching};
 use support::goroutine::{Alone, alone, alone_with, one_worker, until};

@@ -12,8 +12,8 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sudog::low_level::sema::{Wake, semacquire, semrelease, semrelease_many, waiters};
 use sudog::runtime::gosched;
-use sudog::runtime::sema::{Wake, semacquire, semrelease, semrelease_many, waiters};
 use sudog::time::sleep;
 use sudog::{Builder, Placement, go, go_async, run, spawn};
 use support::Watchdog;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::runtime::sema::semacquire;
+use sudog::low_level::sema::semacquire;
 use sudog::runtime::{gosched, num_goroutine};
 use sudog::sync::WaitGroup;
 use sudog::{Builder, blocking, go, run, scope, spawn, synctest};
@@ -223,7 +223,7 @@ fn a_run_that_panics_beside_others() {
     }));
     assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"by intent"));
     assert_eq!(num_goroutine(), 2);
-    sudog::runtime::sema::semrelease(&gate, sudog::runtime::sema::Wake::Normal);
+    sudog::low_level::sema::semrelease(&gate, sudog::low_level::sema::Wake::Normal);
     while num_goroutine() == 2 {
         thread::yield_now();
     }

@@ -8,11 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::low_level::event::{self, CAPACITY, Event, Kind, Who};
-use sudog::runtime::sema::queue::{Recorded, Treap};
-use sudog::runtime::sema::{self, BUCKETS, Order, SemTable, Table, Wake};
-use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
-use sudog::sync::semaphore::TableSema;
-use sudog::sync::{GoMutex, RawLock, Semaphore};
+use sudog::low_level::policy::{Policy, SpinStrategy};
+use sudog::low_level::sema::{self, Order, Wake};
+use sudog::low_level::{RawLock, Semaphore};
+use sudog::study::queue::{Recorded, Treap};
+use sudog::study::{self, BUCKETS, SemTable, Table, TableSema};
+use sudog::sync::GoMutex;
 use support::{Watchdog, eventually};
 
 /// A table whose queues record events.
@@ -71,7 +72,7 @@ unsafe impl Semaphore for Listed {
     }
 }
 
-type Mutex<P> = GoMutex<Listed, policy::Recorded<P>>;
+type Mutex<P> = GoMutex<Listed, study::policy::Recorded<P>>;
 
 /// A policy whose contenders sleep at once, and starve when they have lost a race once.
 enum AtOnce {}
@@ -134,7 +135,7 @@ fn recorded(test: impl FnOnce()) -> Vec<Event> {
 #[test]
 fn a_line_is_handed_through_in_order() {
     let (_watchdog, _alone) = (Watchdog::new(), alone());
-    let mutex: Mutex<policy::Fifo> = RawLock::new();
+    let mutex: Mutex<study::policy::Fifo> = RawLock::new();
     let events = recorded(|| {
         thread::scope(|s| {
             mutex.lock();
@@ -190,7 +191,7 @@ fn overtaken_requeued_starving() {
 fn a_newcomer_overtakes_sleepers() {
     let (_watchdog, _alone) = (Watchdog::new(), alone());
     for _ in 0..ROUNDS {
-        let mutex: Mutex<policy::Go1_8> = RawLock::new();
+        let mutex: Mutex<study::policy::Go1_8> = RawLock::new();
         let events = recorded(|| {
             thread::scope(|s| {
                 mutex.lock();
@@ -211,7 +212,7 @@ fn a_newcomer_overtakes_sleepers() {
 #[test]
 fn a_waiter_that_gives_up_leaves() {
     let (_watchdog, _alone) = (Watchdog::new(), alone());
-    let mutex: Mutex<policy::Fifo> = RawLock::new();
+    let mutex: Mutex<study::policy::Fifo> = RawLock::new();
     let events = recorded(|| {
         mutex.lock();
         assert!(!thread::scope(|s| s.spawn(|| mutex.try_lock_for(Duration::from_millis(300))).join().unwrap()));
@@ -256,7 +257,7 @@ unsafe impl Semaphore for Slow {
 #[test]
 fn a_token_is_stolen() {
     let (_watchdog, _alone) = (Watchdog::new(), alone());
-    let mutex: GoMutex<Slow, policy::Recorded<policy::Fifo>> = RawLock::new();
+    let mutex: GoMutex<Slow, study::policy::Recorded<study::policy::Fifo>> = RawLock::new();
     event::start();
     thread::scope(|s| {
         mutex.lock();

@@ -16,17 +16,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::chan::select;
-use sudog::context;
 use sudog::csp::ActiveSet;
-use sudog::runtime::sema::{WaitLimit, Wake, semacquire, semrelease, waiters};
-use sudog::runtime::{
-    Leaving, StackSizeIsFixed, SwitchHooks, add_switch_hooks, dump, goexit, gosched, set_max_blocking, set_stack_size,
-};
+use sudog::low_level::sema::{Wake, semacquire, semrelease, waiters};
+use sudog::low_level::{Leaving, SwitchHooks, add_switch_hooks};
+use sudog::runtime::{StackSizeIsFixed, dump, goexit, gosched, set_max_blocking, set_stack_size};
 use sudog::sync::{Mutex, Once, WaitGroup};
 use sudog::time::{Timer, after, after_func, sleep, sleep_async};
 use sudog::x::ErrGroup;
 use sudog::{
-    Builder, JoinHandle, OnPanic, Placement, block_on, blocking, compute, go, go_async, run, scope, spawn, spawn_async,
+    Builder, JoinHandle, OnPanic, Placement, WaitLimit, block_on, blocking, compute, context, go, go_async, run, scope,
+    spawn, spawn_async,
 };
 
 const CHILD: &str = "SUDOG_TEST_CHILD";

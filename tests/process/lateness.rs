@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 use sudog::chan::Chan;
 use sudog::context::{self, background};
-use sudog::runtime::sema::{WaitLimit, Wake, semacquire, semacquire_until, semrelease};
+use sudog::low_level::sema::{Order, Wake, semacquire, semacquire_limited, semrelease};
 use sudog::runtime::{gosched, set_max_procs};
-use sudog::sync::{Cond, Mutex, Order, RwMutex, WaitGroup};
+use sudog::sync::{Cond, Mutex, RwMutex, WaitGroup};
 use sudog::time::{self, Ticker, Timer, after_func, sleep, sleep_async};
-use sudog::{Builder, Placement, block_on, block_on_limited, chan::select, go_async, run, spawn_async};
+use sudog::{Builder, Placement, WaitLimit, block_on, block_on_limited, chan::select, go_async, run, spawn_async};
 use support::goroutine::alone;
 
 const WAIT: Duration = Duration::from_millis(1);
@@ -281,7 +281,7 @@ const WAITS: [(&str, Wait); 18] = [
     ("recv_timeout", |_| assert!(Chan::<()>::new(0).recv_timeout(WAIT).is_err())),
     ("send_timeout", |_| assert!(Chan::new(0).send_timeout((), WAIT).is_err())),
     ("select", |_| select! { recv(Chan::<()>::new(0)) => unreachable!(), default(WAIT) => () }),
-    ("semacquire_until", |when| assert!(!semacquire_until(&AtomicU32::new(0), Order::Fifo, when))),
+    ("semacquire_limited", |when| assert!(semacquire_limited(&AtomicU32::new(0), Order::Fifo, when).is_err())),
     ("Mutex", |when| {
         let mutex = Mutex::new(());
         let _guard = mutex.lock();
@@ -292,11 +292,11 @@ const WAITS: [(&str, Wait); 18] = [
         let _guard = mutex.write();
         assert!(mutex.try_read_until(when).is_none());
     }),
-    ("Cond", |when| assert!(!Cond::new().wait_until(&mut Mutex::new(()).lock(), when))),
+    ("Cond", |when| assert!(Cond::new().wait_limited(&mut Mutex::new(()).lock(), when).is_err())),
     ("WaitGroup", |when| {
         let group = WaitGroup::new();
         group.add(1);
-        assert!(!group.wait_until(when));
+        assert!(group.wait_limited(when).is_err());
         group.done();
     }),
     ("a context", |when| _ = context::with_deadline(&background(), when).0.wait()),

@@ -56,7 +56,7 @@ const CALLS: &[(&str, fn())] = &[
         busy_group(&ctx).set_limit(Some(2));
     }),
     ("ErrGroup::wait", || _ = failed_group().wait()),
-    ("ErrGroup::wait_ctx", || _ = failed_group().wait_ctx(&context::background())),
+    ("ErrGroup::wait_limited", || _ = failed_group().wait_limited(&context::background())),
     ("ErrGroup::go_with", || ErrGroup::new().go_with(elsewhere(), || Ok::<_, Infallible>(()))),
     ("Weighted::new", || _ = Weighted::new(u64::MAX)),
     ("Weighted::release", || Weighted::new(1).release(1)),

@@ -20,11 +20,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::chan::{Chan, select};
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit, semacquire_mutex, semrelease, waiters};
-use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{Cond, ConstSemaphore, LockAsync, Mutex, Order, RwMutex, Semaphore, WaitGroup, Wake};
+use sudog::low_level::sema::{Order, Wake, semacquire_mutex, semrelease, waiters};
+use sudog::low_level::{ConstSemaphore, RuntimeSema, Semaphore};
+use sudog::sync::{Cond, LockAsync, Mutex, RwMutex, WaitGroup};
 use sudog::time::{sleep, sleep_async};
-use sudog::{block_on, go, run, spawn, spawn_async, synctest};
+use sudog::{Cancel, WaitError, WaitLimit, block_on, go, run, spawn, spawn_async, synctest};
 use sudog_runtime::profile::{self, Profile, Record};
 use support::counting::without_allocating;
 use support::{Watchdog, eventually, pat, turn};

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use rand::rngs::{StdRng, SysRng};
 use rand::{RngExt, SeedableRng, TryRng};
 use sudog::locks::waiting_array::{Benaphore, Twa, TwaLocation};
-use sudog::runtime::sema::{Cancel, Order, SemTable, WaitLimit, Wake};
-use sudog::sync::mutex::policy::{self, Policy};
+use sudog::low_level::policy::{self, Policy};
+use sudog::low_level::sema::{Order, Wake};
+use sudog::low_level::{ConstSemaphore, RuntimeSema};
 #[cfg(target_os = "linux")]
-use sudog::sync::semaphore::FutexSema;
-use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
-use sudog::sync::{ConstSemaphore, GoMutex};
+use sudog::study::FutexSema;
+use sudog::study::{ParkingLotSema, SemTable};
+use sudog::sync::GoMutex;
+use sudog::{Cancel, WaitLimit};
 use support::Watchdog;
 
 /// The number of threads. More threads than the processors of most machines: owners are preempted, and waiters sleep.

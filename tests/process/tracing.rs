@@ -7,7 +7,8 @@ use std::sync::{Mutex, OnceLock};
 use std::thread::{self, ThreadId};
 
 use sudog::chan::Chan;
-use sudog::runtime::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks, gosched};
+use sudog::low_level::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
+use sudog::runtime::gosched;
 use sudog::sync::{Mutex as GoMutex, WaitGroup};
 use sudog::time::sleep;
 use sudog::{go_async, run, spawn};

@@ -8,14 +8,12 @@ use std::task::Poll;
 use std::time::Instant;
 
 use sudog::chan::{Chan, select};
+use sudog::low_level::policy::Go;
+use sudog::low_level::sema::{Order, Wake};
+use sudog::low_level::{ConstSemaphore, RuntimeSema, Semaphore};
 use sudog::runtime::gosched;
 use sudog::sync::atomic::Value;
-use sudog::sync::mutex::policy::Go;
-use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{
-    Cond, ConstSemaphore, GoMutex, LockAsync, Map, Mutex, Once, Order, Pool, RwMutex, Semaphore, WaitGroup, Wake,
-    once_value,
-};
+use sudog::sync::{Cond, GoMutex, LockAsync, Map, Mutex, Once, Pool, RwMutex, WaitGroup, once_value};
 use sudog::{block_on, go, go_async, run, spawn};
 
 use crate::tracer::{begin, end, mark};

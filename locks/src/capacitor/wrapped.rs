@@ -45,10 +45,10 @@ use sudog_sync::RawLock;
 /// The paper's listing 2:
 ///
 /// ```
-/// use sudog::sync::MutexWith;
 /// use sudog::locks::capacitor::Capacitor;
-/// use sudog::locks::waiting_array::Twa;
 /// use sudog::locks::spin_lock::Tts;
+/// use sudog::locks::waiting_array::Twa;
+/// use sudog::sync::MutexWith;
 ///
 /// static M: MutexWith<Capacitor<Tts, Twa>, u32> = MutexWith::new(1);
 /// *M.lock() += 1;
@@ -62,9 +62,9 @@ pub type Capacitor<L, S = Benaphore, A = Always> = Wrapped<L, Platoon<S>, A>;
 /// # Examples
 ///
 /// ```
-/// use sudog::sync::MutexWith;
 /// use sudog::locks::capacitor::Sliding;
 /// use sudog::locks::spin_lock::Tts;
+/// use sudog::sync::MutexWith;
 ///
 /// static M: MutexWith<Sliding<Tts>, u32> = MutexWith::new(1);
 /// *M.lock() += 1;
@@ -92,9 +92,10 @@ pub type Sliding<L, A = Gated> = Wrapped<L, SlidingWindow, A>;
 ///
 /// ```
 /// use sudog::locks::capacitor::{Always, ArriveDepart, Gated, Platoon, Sliding, SlidingWindow, Wrapped};
-/// use sudog::sync::semaphore::RuntimeSema;
 /// use sudog::locks::spin_lock::Lifo;
-/// use sudog::sync::{ApiLock, ConstRawLock, GoMutex, MutexWith, RawLock, lock_api};
+/// use sudog::low_level::{ApiLock, ConstRawLock, RawLock};
+/// use sudog::low_level::RuntimeSema;
+/// use sudog::sync::{GoMutex, MutexWith, lock_api};
 ///
 /// let lock = Wrapped::with(GoMutex::new(), Platoon::<RuntimeSema>::with_limit(8), Always);
 /// assert_eq!(lock.capacitor().bound(), Some(7));

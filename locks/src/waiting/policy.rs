@@ -19,8 +19,8 @@ const ROUNDS: u32 = 13;
 /// The wait of the papers, for experiments:
 ///
 /// ```
-/// use sudog::sync::RawLock;
 /// use sudog::locks::spin_lock::{Mcs, Spin};
+/// use sudog::low_level::RawLock;
 ///
 /// let lock = Mcs::<Spin>::new();
 /// assert!(lock.try_lock().is_some());

@@ -12,8 +12,8 @@ use std::pin::pin;
 
 use super::mutex_wait::MutexWait;
 use super::queue::BucketQueue;
-use super::table::{Bucket, WaitError, WaitLimit, key, take};
-use super::{Guard, Order, Sudog, WaitOutcome};
+use super::table::{Bucket, key, take};
+use super::{Guard, Order, Sudog, WaitError, WaitLimit, WaitOutcome};
 use crate::profile::{Blocked, QueuedWait};
 use crate::shim::{Parker, mark};
 use crate::{AtomicU32, G, ParkResult};

@@ -32,7 +32,8 @@ use crate::{G, goroutine};
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog::runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire_limited};
+/// use sudog::{Cancel, WaitError, WaitLimit};
+/// use sudog::low_level::sema::{Order, semacquire_limited};
 ///
 /// let (permits, stop) = (AtomicU32::new(0), Cancel::new());
 /// std::thread::scope(|s| {

@@ -19,8 +19,8 @@ use std::task::{Context, Poll, ready};
 
 use super::acquire::wait_result;
 use super::queue::BucketQueue;
-use super::table::{Bucket, WaitLimit, key, take};
-use super::{Global, Order, Sudog, Table};
+use super::table::{Bucket, key, take};
+use super::{Global, Order, Sudog, Table, WaitLimit};
 use crate::profile::QueuedWait;
 use crate::{AtomicU32, Coop, G};
 

@@ -39,7 +39,7 @@
 //!
 //! ```
 //! use std::sync::atomic::AtomicU32;
-//! use sudog::runtime::sema::{Wake, semacquire, semrelease};
+//! use sudog::low_level::sema::{Wake, semacquire, semrelease};
 //!
 //! static DONE: AtomicU32 = AtomicU32::new(0);
 //!
@@ -53,6 +53,7 @@ mod cancel;
 #[cfg_attr(sudog_loom, allow(dead_code))] // used in a model by the model of this lock only
 mod counted_lock;
 mod future;
+mod limit;
 #[cfg(sudog_loom)]
 mod model_lock;
 pub(crate) mod mutex_wait;
@@ -67,8 +68,9 @@ pub use cancel::Cancel;
 #[doc(hidden)]
 pub use cancel::{CancelledWait, Registration};
 pub use future::Acquire;
+pub use limit::{IntoLimit, WaitError, WaitLimit};
 pub use notify_list::{NotifyList, Ticket};
-pub use table::{BUCKETS, SemTable, WaitError, WaitLimit};
+pub use table::{BUCKETS, SemTable};
 
 #[cfg(not(sudog_loom))]
 use counted_lock::{CountedLock, Guard};
@@ -76,8 +78,8 @@ use counted_lock::{CountedLock, Guard};
 use model_lock::{CountedLock, Guard};
 pub(crate) use sudog::{Sudog, SudogPtr, WaitOutcome};
 
+use crate::AtomicU32;
 use crate::profile::QueuedWait;
-use crate::{AtomicU32, Instant};
 use table::sleep_at_once;
 
 /// The end of the queue at which a waiter joins the other waiters of its address.
@@ -120,8 +122,8 @@ pub enum Global {}
 /// A table with another queue in its buckets:
 ///
 /// ```
-/// use sudog::runtime::sema::queue::OneLevelList;
-/// use sudog::runtime::sema::{BUCKETS, SemTable, Table};
+/// use sudog::study::{BUCKETS, SemTable, Table};
+/// use sudog::study::queue::OneLevelList;
 ///
 /// enum OfGo18 {}
 ///
@@ -178,7 +180,7 @@ pub fn semacquire(count: &AtomicU32) {
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog::runtime::sema::{Order, semacquire_mutex};
+/// use sudog::low_level::sema::{Order, semacquire_mutex};
 ///
 /// let permits = AtomicU32::new(1);
 /// semacquire_mutex(&permits, Order::Lifo); // there is a permit: no wait
@@ -188,47 +190,30 @@ pub fn semacquire_mutex(count: &AtomicU32, order: Order) {
     Global::table().acquire(count, order);
 }
 
-/// Acquires as [`semacquire_mutex`] does, but gives up at a [`WaitLimit`]: a deadline, a [`Cancel`], or both.
+/// Acquires as [`semacquire_mutex`] does, but gives up at a limit: see [`IntoLimit`].
 ///
 /// # Errors
 ///
-/// Returns a [`WaitError`] that tells which limit came first. No permit has been taken then, and none is lost. A permit
-/// that is available is taken without reading the clock, so with a deadline in the past this function tries once and
-/// never waits.
+/// The error says which limit came first. No permit has been taken then, and none is lost. A permit that is available
+/// is taken although the deadline has passed, so with a deadline in the past this function tries once and never waits.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
 /// use std::time::{Duration, Instant};
-/// use sudog::runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited};
+/// use sudog::WaitError;
+/// use sudog::low_level::sema::{Order, semacquire_limited};
 ///
 /// let permits = AtomicU32::new(1);
-/// let soon = WaitLimit::until(Instant::now() + Duration::from_millis(5));
-/// assert_eq!(semacquire_limited(&permits, Order::Fifo, &soon), Ok(()));
-/// assert_eq!(semacquire_limited(&permits, Order::Fifo, &soon), Err(WaitError::TimedOut));
+/// assert_eq!(semacquire_limited(&permits, Order::Fifo, Instant::now()), Ok(()));
+/// assert_eq!(semacquire_limited(&permits, Order::Fifo, Duration::from_millis(5)), Err(WaitError::TimedOut));
 /// ```
 #[inline]
-pub fn semacquire_limited(count: &AtomicU32, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-    Global::table().acquire_limited_for(count, order, limit, sleep_at_once, QueuedWait::for_other())
-}
-
-/// Acquires as [`semacquire_mutex`] does, but with a deadline. Returns true if a permit was taken, false if the
-/// deadline passed first.
-///
-/// # Examples
-///
-/// ```
-/// use std::sync::atomic::AtomicU32;
-/// use std::time::Instant;
-/// use sudog::runtime::sema::{Order, semacquire_until};
-///
-/// assert!(!semacquire_until(&AtomicU32::new(0), Order::Fifo, Instant::now()));
-/// ```
-#[inline]
-#[must_use = "false: there was no permit in time"]
-pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> bool {
-    semacquire_limited(count, order, &WaitLimit::until(deadline)).is_ok()
+pub fn semacquire_limited<L: IntoLimit>(count: &AtomicU32, order: Order, limit: L) -> Result<(), L::Error> {
+    limit.limited(|limit| {
+        Global::table().acquire_limited_for(count, order, limit, sleep_at_once, QueuedWait::for_other())
+    })
 }
 
 /// Returns a future that acquires as [`semacquire`] does, for async tasks: tasks wait in the same queue as threads and
@@ -242,7 +227,7 @@ pub fn semacquire_until(count: &AtomicU32, order: Order, deadline: Instant) -> b
 /// use std::pin::pin;
 /// use std::sync::atomic::AtomicU32;
 /// use std::task::{Context, Poll, Waker};
-/// use sudog::runtime::sema::{Wake, semacquire_async, semrelease};
+/// use sudog::low_level::sema::{Wake, semacquire_async, semrelease};
 ///
 /// let permits = AtomicU32::new(0);
 /// let mut acquire = pin!(semacquire_async(&permits));
@@ -262,7 +247,7 @@ pub fn semacquire_async(count: &AtomicU32) -> Acquire<'_> {
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog::runtime::sema::{Order, semacquire_mutex_async};
+/// use sudog::low_level::sema::{Order, semacquire_mutex_async};
 ///
 /// static PERMITS: AtomicU32 = AtomicU32::new(1);
 ///
@@ -281,7 +266,7 @@ pub fn semacquire_mutex_async(count: &AtomicU32, order: Order) -> Acquire<'_> {
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog::runtime::sema::try_semacquire;
+/// use sudog::low_level::sema::try_semacquire;
 ///
 /// let permits = AtomicU32::new(1);
 /// assert!(try_semacquire(&permits));
@@ -305,7 +290,7 @@ pub fn try_semacquire(count: &AtomicU32) -> bool {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use sudog::runtime::sema::{Wake, semrelease};
+/// use sudog::low_level::sema::{Wake, semrelease};
 ///
 /// let permits = AtomicU32::new(0);
 /// semrelease(&permits, Wake::Normal);
@@ -323,7 +308,7 @@ pub fn semrelease(count: &AtomicU32, wake: Wake) {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use sudog::runtime::sema::semrelease_many;
+/// use sudog::low_level::sema::semrelease_many;
 ///
 /// let permits = AtomicU32::new(0);
 /// semrelease_many(&permits, 3);
@@ -345,7 +330,7 @@ pub fn semrelease_many(count: &AtomicU32, n: u32) {
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use sudog::runtime::sema::semgrant_many;
+/// use sudog::low_level::sema::semgrant_many;
 ///
 /// let permits = AtomicU32::new(0);
 /// semgrant_many(&permits, 2);
@@ -364,7 +349,7 @@ pub fn semgrant_many(count: &AtomicU32, n: u32) {
 /// ```
 /// use std::sync::atomic::AtomicU32;
 ///
-/// assert_eq!(sudog::runtime::sema::waiters(&AtomicU32::new(0)), 0);
+/// assert_eq!(sudog::low_level::sema::waiters(&AtomicU32::new(0)), 0);
 /// ```
 #[must_use]
 pub fn waiters(count: &AtomicU32) -> usize {

@@ -44,7 +44,7 @@ const NOTIFIED: u32 = 2;
 ///
 /// ```
 /// use std::sync::Mutex;
-/// use sudog::runtime::sema::NotifyList;
+/// use sudog::low_level::sema::NotifyList;
 ///
 /// static READY: Mutex<bool> = Mutex::new(false);
 /// static LIST: NotifyList = NotifyList::new();

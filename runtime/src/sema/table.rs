@@ -23,10 +23,10 @@ use super::acquire::acquire_slow;
 use super::future::Acquire;
 use super::queue::BucketQueue;
 use super::wake_many::WakeBatch;
-use super::{Cancel, CountedLock, Global, Guard, Order, SudogPtr, Table, WaitOutcome, Wake};
+use super::{CountedLock, Global, Guard, Order, SudogPtr, Table, WaitError, WaitLimit, WaitOutcome, Wake};
 use crate::profile::{QueuedWait, Released};
 use crate::shim::Ordering;
-use crate::{AtomicU32, G, Instant, fatal, goroutine};
+use crate::{AtomicU32, G, fatal, goroutine};
 
 /// The number of buckets of Go's table: a prime, against regular strides of addresses. (In a model, 1.)
 pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
@@ -42,7 +42,8 @@ pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 ///
 /// ```
 /// use std::sync::atomic::AtomicU32;
-/// use sudog::runtime::sema::{Order, SemTable, Wake};
+/// use sudog::low_level::sema::{Order, Wake};
+/// use sudog::study::SemTable;
 ///
 /// static TABLE: SemTable<8> = SemTable::new();
 /// let permits = AtomicU32::new(0);
@@ -55,58 +56,6 @@ pub struct SemTable<const N: usize = BUCKETS, Q = <Global as Table>::Queue> {
 
 pub(super) struct Bucket<Q> {
     queue: CountedLock<Q>,
-}
-
-/// The limit of a wait. The default is no limit.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::{Duration, Instant};
-/// use sudog::runtime::sema::{Cancel, WaitLimit};
-///
-/// static STOP: Cancel = Cancel::new();
-/// let limit = WaitLimit { cancel: Some(&STOP), ..WaitLimit::until(Instant::now() + Duration::from_secs(1)) };
-/// # let _ = limit;
-/// ```
-#[derive(Clone, Copy, Default)]
-pub struct WaitLimit<'a> {
-    /// The time at which the waiter gives up.
-    pub deadline: Option<Instant>,
-    /// The handle whose cancellation makes the waiter give up.
-    pub cancel: Option<&'a Cancel>,
-}
-
-/// The reason why a limited acquire took no permit.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WaitError {
-    /// [`WaitLimit::deadline`] passed.
-    TimedOut,
-    /// [`WaitLimit::cancel`] was cancelled.
-    Cancelled,
-}
-
-impl std::fmt::Display for WaitError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::TimedOut => "the deadline passed before there was a permit",
-            Self::Cancelled => "the wait was cancelled",
-        })
-    }
-}
-
-impl std::error::Error for WaitError {}
-
-impl WaitLimit<'_> {
-    /// Returns a limit that is a deadline.
-    #[must_use]
-    pub fn until(deadline: Instant) -> Self {
-        Self { deadline: Some(deadline), cancel: None }
-    }
-
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.cancel.is_some_and(Cancel::is_cancelled)
-    }
 }
 
 impl<const N: usize> SemTable<N> {

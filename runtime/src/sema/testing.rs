@@ -12,8 +12,8 @@ use crate::profile::QueuedWait;
 /// # Examples
 ///
 /// ```
-/// use sudog::runtime::sema::Order;
-/// use sudog::runtime::sema::testing::DetachedQueue;
+/// use sudog::low_level::sema::Order;
+/// use sudog_runtime::sema::testing::DetachedQueue;
 ///
 /// let mut queue = DetachedQueue::new([0x1000, 0x2000, 0x1000]);
 /// queue.queue_all(Order::Fifo);
@@ -39,9 +39,9 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::Order;
-    /// use sudog::runtime::sema::queue::OneLevelList;
-    /// use sudog::runtime::sema::testing::DetachedQueue;
+    /// use sudog::low_level::sema::Order;
+    /// use sudog::study::queue::OneLevelList;
+    /// use sudog_runtime::sema::testing::DetachedQueue;
     ///
     /// let mut queue = DetachedQueue::<OneLevelList>::of([0x1000, 0x2000]);
     /// queue.queue_all(Order::Lifo);
@@ -75,8 +75,8 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::Order;
-    /// use sudog::runtime::sema::testing::DetachedQueue;
+    /// use sudog::low_level::sema::Order;
+    /// use sudog_runtime::sema::testing::DetachedQueue;
     ///
     /// let mut queue = DetachedQueue::new([0x1000, 0x2000, 0x1000]);
     /// queue.queue_one(2, Order::Fifo);

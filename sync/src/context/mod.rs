@@ -9,13 +9,13 @@
 //! | `context.WithValue(parent, key, v)`, `ctx.Value(key)` | [`with_value`]`(&parent, &KEY, v)`, [`ctx.value(&KEY)`](Context::value), with a [`Key`] |
 //! | `<-ctx.Done()` | [`ctx.wait()`](Context::wait); in a task [`ctx.done()`](Context::done)`.await` |
 //! | `ctx.Err()`, `context.Cause(ctx)` | [`ctx.err()`](Context::err), [`ctx.cause()`](Context::cause) |
-//! | `select { case <-ctx.Done(): ...; case <-time.After(d): }` | [`sleep`]`(&ctx, d)` |
+//! | `select { case <-ctx.Done(): ...; case <-time.After(d): }` | [`ctx.sleep(d)`](Context::sleep) |
 //! | `select { case v := <-ch: ...; case <-ctx.Done(): ... }` | [`ch.recv_ctx(&ctx)`](RecvCtx::recv_ctx), [`ch.send_ctx(v, &ctx)`](SendCtx::send_ctx); for more cases `recv(ctx.done_chan())` or `default(ctx.limit())` in a [`select!`](sudog_runtime::select) |
 //! | `context.AfterFunc(ctx, f)` | [`after_func()`]`(&ctx, f)` |
 //!
-//! Each blocking operation of this project has a form that takes a context; the name of that form ends in `_ctx`.
-//! [`Context::limited`] runs any operation that takes a [`WaitLimit`](sudog_runtime::sema::WaitLimit) with a context.
-//! [`block_on`] runs any future with a context, for example that of `lock_async`, or a join handle.
+//! Each blocking operation has a form `x_limited` that takes a limit, and a `&Context` is a limit: see
+//! [`IntoLimit`](sudog_runtime::sema::IntoLimit). Channels and sockets have forms `x_ctx`. `block_on_limited` runs any
+//! future with a context, for example that of `lock_async`, or a join handle.
 //!
 //! Different from Go: a context is a type, not an interface, so users cannot implement contexts. No context is `nil`. A
 //! key knows the type of its values. A context lives as long as a handle of the context, or a function registered with
@@ -37,7 +37,7 @@
 //! static USER: Key<String> = Key::new("user");
 //!
 //! fn serve(ctx: &Context) -> Result<String, Error> {
-//!     context::sleep(ctx, Duration::from_secs(60))?;
+//!     ctx.sleep(Duration::from_secs(60))?;
 //!     Ok(format!("Hello {}", ctx.value(&USER).unwrap()))
 //! }
 //!
@@ -71,7 +71,7 @@ pub use cancel_func::{CancelCauseFunc, CancelFunc, CancelOnDrop};
 pub use chan::{NotSent, RecvCtx, SendCtx};
 pub use error::{Cause, Error};
 pub use key::Key;
-pub use wait::{DoneFuture, block_on, sleep};
+pub use wait::DoneFuture;
 
 use crate::now;
 use done::Done;

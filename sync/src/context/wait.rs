@@ -11,7 +11,7 @@ use sudog_runtime::shim::system::atomic::AtomicU32;
 use sudog_runtime::Coop;
 use sudog_runtime::chan::RecvOnly;
 use sudog_runtime::goroutine;
-use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited};
+use sudog_runtime::sema::{IntoLimit, Order, WaitError, WaitLimit, semacquire_limited};
 
 use super::done::Done;
 use super::followers::Place;
@@ -62,6 +62,38 @@ impl Context {
         self.err().is_some()
     }
 
+    /// Sleeps for `d`, or until the context is done.
+    ///
+    /// # Errors
+    ///
+    /// Returns the context's error if the context is done before the time is over.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sudog::context;
+    /// use sudog::context::Error;
+    ///
+    /// let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
+    /// assert_eq!(ctx.sleep(Duration::from_secs(3600)), Err(Error::DeadlineExceeded));
+    /// assert_eq!(context::background().sleep(Duration::from_millis(1)), Ok(()));
+    /// ```
+    pub fn sleep(&self, d: Duration) -> Result<(), Error> {
+        if let Some(error) = self.err() {
+            return Err(error);
+        }
+        if self.governor().is_none() || d < Duration::from_micros(1) {
+            goroutine::sleep(d);
+            return Ok(());
+        }
+        let until = now().checked_add(d);
+        match self.nothing_comes(&self.limit_or(until)) {
+            WaitError::TimedOut if self.err().is_none() => Ok(()),
+            why => Err(self.error_of(why)),
+        }
+    }
+
     /// Waits until the limit ends the wait: the permit that this call waits for never comes. If the limit is the
     /// context's own, the context is done when this call returns.
     fn nothing_comes(&self, limit: &WaitLimit<'_>) -> WaitError {
@@ -98,7 +130,8 @@ impl Context {
         WaitLimit { deadline: limit.deadline.into_iter().chain(deadline).min(), ..limit }
     }
 
-    /// Runs `wait` with a limit, so that the wait ends when this context is done.
+    /// Runs `wait` with a limit, so that the wait ends when this context is done. The calls `x_limited` do that with a
+    /// context as their [`IntoLimit`].
     ///
     /// # Errors
     ///
@@ -109,9 +142,9 @@ impl Context {
     ///
     /// ```
     /// use std::sync::atomic::AtomicU32;
-    /// use sudog::runtime::sema::{Order, semacquire_limited};
     /// use sudog::context;
     /// use sudog::context::Error;
+    /// use sudog::low_level::sema::{Order, semacquire_limited};
     ///
     /// let permits = AtomicU32::new(2);
     /// let (ctx, cancel) = context::with_cancel(&context::background());
@@ -184,9 +217,9 @@ impl Context {
     /// # Examples
     ///
     /// ```
-    /// use sudog::{run, spawn_async};
     /// use sudog::context;
     /// use sudog::context::Error;
+    /// use sudog::{run, spawn_async};
     ///
     /// run(|| {
     ///     let (ctx, cancel) = context::with_cancel(&context::background());
@@ -200,60 +233,13 @@ impl Context {
     }
 }
 
-/// Sleeps for `d`, or until the context is done.
-///
-/// # Errors
-///
-/// Returns the context's error if the context is done before the time is over.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use sudog::context;
-/// use sudog::context::Error;
-///
-/// let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
-/// assert_eq!(context::sleep(&ctx, Duration::from_secs(3600)), Err(Error::DeadlineExceeded));
-/// assert_eq!(context::sleep(&context::background(), Duration::from_millis(1)), Ok(()));
-/// ```
-pub fn sleep(ctx: &Context, d: Duration) -> Result<(), Error> {
-    if let Some(error) = ctx.err() {
-        return Err(error);
-    }
-    if ctx.governor().is_none() || d < Duration::from_micros(1) {
-        goroutine::sleep(d);
-        return Ok(());
-    }
-    let until = now().checked_add(d);
-    match ctx.nothing_comes(&ctx.limit_or(until)) {
-        WaitError::TimedOut if ctx.err().is_none() => Ok(()),
-        why => Err(ctx.error_of(why)),
-    }
-}
+impl IntoLimit for &Context {
+    type Error = Error;
 
-/// Runs a future on the calling goroutine or thread, until the future is ready or the context is done.
-///
-/// # Errors
-///
-/// Returns the context's error if the context is done first. The future has then been dropped.
-///
-/// # Examples
-///
-/// ```
-/// use sudog::sync::{LockAsync, Mutex};
-/// use sudog::context;
-/// use sudog::context::Error;
-///
-/// let (ctx, cancel) = context::with_cancel(&context::background());
-/// let mutex = Mutex::new(1);
-/// assert_eq!(*context::block_on(&ctx, mutex.lock_async()).unwrap(), 1);
-/// let _guard = mutex.lock();
-/// cancel.cancel();
-/// assert_eq!(context::block_on(&ctx, mutex.lock_async()).unwrap_err(), Error::Canceled);
-/// ```
-pub fn block_on<F: Future>(ctx: &Context, future: F) -> Result<F::Output, Error> {
-    ctx.limited(|limit| goroutine::block_on_limited(future, limit))
+    #[inline]
+    fn limited<T>(self, wait: impl FnOnce(&WaitLimit<'_>) -> Result<T, WaitError>) -> Result<T, Error> {
+        Context::limited(self, wait)
+    }
 }
 
 /// A future that is ready when a context is done: see [`Context::done`].

@@ -58,8 +58,8 @@ use crate::semaphore::RuntimeSema;
 /// # Examples
 ///
 /// ```
+/// use sudog::study::FifoMutex;
 /// use sudog::sync::MutexWith;
-/// use sudog::sync::mutex::FifoMutex;
 ///
 /// static QUEUE: MutexWith<FifoMutex, Vec<u32>> = MutexWith::new(Vec::new());
 /// QUEUE.lock().push(1);

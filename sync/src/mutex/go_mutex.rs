@@ -73,9 +73,9 @@ impl<S: crate::ConstSemaphore, P: Policy> GoMutex<S, P> {
     /// # Examples
     ///
     /// ```
+    /// use sudog::low_level::RuntimeSema;
+    /// use sudog::low_level::policy;
     /// use sudog::sync::GoMutex;
-    /// use sudog::sync::mutex::policy;
-    /// use sudog::sync::semaphore::RuntimeSema;
     ///
     /// static MU: GoMutex<RuntimeSema, policy::Go> = GoMutex::const_new();
     /// MU.lock();

@@ -26,9 +26,9 @@ use crate::raw::Wake;
 ///
 /// ```
 /// use std::time::Duration;
+/// use sudog::low_level::RuntimeSema;
+/// use sudog::low_level::policy::{Policy, SpinStrategy};
 /// use sudog::sync::GoMutex;
-/// use sudog::sync::mutex::policy::{Policy, SpinStrategy};
-/// use sudog::sync::semaphore::RuntimeSema;
 ///
 /// enum Patient {}
 ///
@@ -215,11 +215,12 @@ impl Policy for Threads {
 /// # Examples
 ///
 /// ```
+/// use sudog::low_level::RuntimeSema;
 /// use sudog::low_level::event;
 /// use sudog::low_level::event::Kind;
+/// use sudog::low_level::policy::Go;
+/// use sudog::study::policy::Recorded;
 /// use sudog::sync::GoMutex;
-/// use sudog::sync::mutex::policy::{Go, Recorded};
-/// use sudog::sync::semaphore::RuntimeSema;
 ///
 /// static M: GoMutex<RuntimeSema, Recorded<Go>> = GoMutex::const_new();
 ///

@@ -32,12 +32,11 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
+use sudog_runtime::AtomicU32;
 use sudog_runtime::const_unless_model;
-use sudog_runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many};
-use sudog_runtime::{AtomicU32, Instant};
-
-#[cfg(all(unix, not(sudog_loom)))]
-use crate::context;
+use sudog_runtime::sema::{
+    Cancel, IntoLimit, Order, WaitError, WaitLimit, semacquire, semacquire_limited, semgrant_many,
+};
 
 const DONE: u32 = 1;
 const RUNNING: u32 = 2;
@@ -197,35 +196,13 @@ impl Once {
         }
     }
 
-    /// Does the same as [`Once::do_`], but waits for another caller's function until `deadline` at most. Returns
-    /// whether the function has ended. If this call runs `f`, `f` runs to its end, even past the deadline.
-    ///
-    /// # Panics
-    ///
-    /// Panics if this call runs `f`, and `f` panics.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Instant;
-    /// use sudog::sync::Once;
-    ///
-    /// let once = Once::new();
-    /// once.do_(|| assert!(!once.do_until(|| unreachable!(), Instant::now()), "it is not done, and does not run twice"));
-    /// assert!(once.do_until(|| unreachable!(), Instant::now()));
-    /// ```
-    #[inline]
-    #[must_use = "false: it is not done"]
-    pub fn do_until<F: FnOnce()>(&self, f: F, deadline: Instant) -> bool {
-        self.do_limited(f, &WaitLimit::until(deadline)).is_ok()
-    }
-
-    /// Does the same as [`Once::do_`], but waits for another caller's function up to a [`WaitLimit`] at most.
+    /// Does the same as [`Once::do_`], but waits for another caller's function only until `limit` ends the wait: see
+    /// [`IntoLimit`]. If this call runs `f`, `f` runs to its end, even past the limit.
     ///
     /// # Errors
     ///
-    /// The error says which limit came first. If `limit.cancel` has been cancelled before the call, `f` does not run.
-    /// If the function has ended before the call, the result is `Ok`, whatever the limit.
+    /// The error says which limit came first. If `limit` has been cancelled before the call, or is a context that is
+    /// done, `f` does not run. If the function has ended before the call, the result is `Ok`, whatever the limit.
     ///
     /// # Panics
     ///
@@ -234,55 +211,28 @@ impl Once {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use std::time::Duration;
     /// use sudog::sync::Once;
+    /// use sudog::{Cancel, WaitError};
     ///
     /// let (once, stop) = (Once::new(), Cancel::new());
     /// stop.cancel();
-    /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
-    /// assert_eq!(once.do_limited(|| unreachable!(), &limit), Err(WaitError::Cancelled));
-    /// once.do_(|| ());
-    /// assert_eq!(once.do_limited(|| unreachable!(), &limit), Ok(()));
+    /// assert_eq!(once.do_limited(|| unreachable!(), &stop), Err(WaitError::Cancelled));
+    /// let again = || once.do_limited(|| unreachable!(), Duration::from_millis(1));
+    /// once.do_(|| assert_eq!(again(), Err(WaitError::TimedOut), "it is not done, and does not run twice"));
+    /// assert_eq!(again(), Ok(()));
     /// ```
     #[inline]
-    pub fn do_limited<F: FnOnce()>(&self, f: F, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+    pub fn do_limited<F: FnOnce(), L: IntoLimit>(&self, f: F, limit: L) -> Result<(), L::Error> {
         if self.is_done() {
             return Ok(());
         }
-        if limit.cancel.is_some_and(Cancel::is_cancelled) {
-            return Err(WaitError::Cancelled);
-        }
-        self.do_slow(f, limit)
-    }
-
-    /// Does the same as [`Once::do_`], but waits for another caller's function only as long as `ctx` is not done.
-    ///
-    /// # Errors
-    ///
-    /// Returns the context's error if the context is done before the function has ended. If the context is done before
-    /// the call, `f` does not run.
-    ///
-    /// # Panics
-    ///
-    /// Panics if this call runs `f`, and `f` panics.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use sudog::context;
-    /// use sudog::sync::Once;
-    ///
-    /// let once = Once::new();
-    /// assert_eq!(once.do_ctx(&context::background(), || ()), Ok(()));
-    /// assert!(once.is_done());
-    /// ```
-    #[cfg(all(unix, not(sudog_loom)))]
-    #[inline]
-    pub fn do_ctx<F: FnOnce()>(&self, ctx: &context::Context, f: F) -> Result<(), context::Error> {
-        if self.is_done() {
-            return Ok(());
-        }
-        ctx.limited(|limit| self.do_limited(f, limit))
+        limit.limited(|limit| {
+            if limit.cancel.is_some_and(Cancel::is_cancelled) {
+                return Err(WaitError::Cancelled);
+            }
+            self.do_slow(f, limit)
+        })
     }
 
     /// Returns whether the function has ended. If so, everything that the function did happens before the return of

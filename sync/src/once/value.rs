@@ -13,12 +13,9 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, RefUnwindSafe, UnwindSafe, catch_unwind, resume_unwind};
 
-use sudog_runtime::Instant;
-use sudog_runtime::sema::{WaitError, WaitLimit};
+use sudog_runtime::sema::{IntoLimit, WaitError, WaitLimit};
 
 use super::Once;
-#[cfg(unix)]
-use crate::context;
 use crate::shared_panic::{Caught, is_goexit};
 
 /// A value that a function makes at the first call. The counterpart of `std`'s `LazyLock`, with Go's contract.
@@ -122,29 +119,8 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
         unsafe { self.made() }
     }
 
-    /// Does the same as [`OnceValue::get`], but waits for another caller to make the value until `deadline` at most.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`OnceValue::get`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Instant;
-    /// use sudog::sync::OnceValue;
-    ///
-    /// let answer = OnceValue::new(|| 6 * 7);
-    /// assert_eq!(answer.get_until(Instant::now()), Some(&42)); // no wait is needed
-    /// ```
-    #[inline]
-    #[track_caller]
-    pub fn get_until(&self, deadline: Instant) -> Option<&T> {
-        self.get_limited(&WaitLimit::until(deadline)).ok()
-    }
-
-    /// Does the same as [`OnceValue::get`], but waits for another caller to make the value up to a [`WaitLimit`] at
-    /// most.
+    /// Does the same as [`OnceValue::get`], but waits for another caller to make the value only until `limit`
+    /// ends the wait: see [`IntoLimit`].
     ///
     /// # Errors
     ///
@@ -157,50 +133,20 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use std::time::Duration;
     /// use sudog::sync::OnceValue;
+    /// use sudog::{Cancel, WaitError};
     ///
     /// let (answer, stop) = (OnceValue::new(|| 6 * 7), Cancel::new());
     /// stop.cancel();
-    /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
-    /// assert_eq!(answer.get_limited(&limit), Err(WaitError::Cancelled));
+    /// assert_eq!(answer.get_limited(&stop), Err(WaitError::Cancelled));
+    /// assert_eq!(answer.get_limited(Duration::ZERO), Ok(&42)); // no wait is needed
     /// ```
     #[inline]
     #[track_caller]
-    pub fn get_limited(&self, limit: &WaitLimit<'_>) -> Result<&T, WaitError> {
+    pub fn get_limited<L: IntoLimit>(&self, limit: L) -> Result<&T, L::Error> {
         if !self.once.is_done() {
-            self.make(limit)?;
-        }
-        // SAFETY: `once` is done, and this caller has seen that: by `is_done`, or because `make` has returned `Ok`.
-        Ok(unsafe { self.made() })
-    }
-
-    /// Does the same as [`OnceValue::get`], but waits for another caller to make the value only as long as `ctx` is
-    /// not done.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`Once::do_ctx`].
-    ///
-    /// # Panics
-    ///
-    /// The same as [`OnceValue::get`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use sudog::context;
-    /// use sudog::sync::OnceValue;
-    ///
-    /// let answer = OnceValue::new(|| 6 * 7);
-    /// assert_eq!(answer.get_ctx(&context::background()), Ok(&42));
-    /// ```
-    #[cfg(unix)]
-    #[inline]
-    #[track_caller]
-    pub fn get_ctx(&self, ctx: &context::Context) -> Result<&T, context::Error> {
-        if !self.once.is_done() {
-            ctx.limited(|limit| self.make(limit))?;
+            limit.limited(|limit| self.make(limit))?;
         }
         // SAFETY: `once` is done, and this caller has seen that: by `is_done`, or because `make` has returned `Ok`.
         Ok(unsafe { self.made() })

@@ -2,12 +2,9 @@
 
 use std::fmt;
 
-use sudog_runtime::Instant;
-use sudog_runtime::sema::{WaitError, WaitLimit};
+use sudog_runtime::sema::IntoLimit;
 
 use super::OnceValue;
-#[cfg(unix)]
-use crate::context;
 
 /// A function that runs once, no matter how often the `OnceFunc` is called.
 ///
@@ -63,30 +60,8 @@ impl<F: FnOnce()> OnceFunc<F> {
         self.0.get();
     }
 
-    /// Does the same as [`OnceFunc::call`], but waits for another caller's call until `deadline` at most. Returns
-    /// whether the function has ended.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`OnceFunc::call`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Instant;
-    /// use sudog::sync::OnceFunc;
-    ///
-    /// static SETUP: OnceFunc = OnceFunc::new(|| assert!(!SETUP.call_until(Instant::now()), "it has not ended"));
-    ///
-    /// assert!(SETUP.call_until(Instant::now()));
-    /// ```
-    #[inline]
-    #[track_caller]
-    pub fn call_until(&self, deadline: Instant) -> bool {
-        self.0.get_until(deadline).is_some()
-    }
-
-    /// Does the same as [`OnceFunc::call`], but waits for another caller's call up to a [`WaitLimit`] at most.
+    /// Does the same as [`OnceFunc::call`], but waits for another caller's call only until `limit` ends the wait:
+    /// see [`IntoLimit`].
     ///
     /// # Errors
     ///
@@ -99,40 +74,22 @@ impl<F: FnOnce()> OnceFunc<F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::WaitLimit;
+    /// use std::time::Duration;
+    /// use sudog::WaitError;
     /// use sudog::sync::OnceFunc;
     ///
-    /// assert_eq!(OnceFunc::new(|| ()).call_limited(&WaitLimit::default()), Ok(()));
+    /// static SETUP: OnceFunc = OnceFunc::new(|| assert_eq!(again(), Err(WaitError::TimedOut), "it has not ended"));
+    ///
+    /// fn again() -> Result<(), WaitError> {
+    ///     SETUP.call_limited(Duration::from_millis(1))
+    /// }
+    /// SETUP.call();
+    /// assert_eq!(again(), Ok(()));
     /// ```
     #[inline]
     #[track_caller]
-    pub fn call_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+    pub fn call_limited<L: IntoLimit>(&self, limit: L) -> Result<(), L::Error> {
         self.0.get_limited(limit).copied()
-    }
-
-    /// Does the same as [`OnceFunc::call`], but waits for another caller's call only as long as `ctx` is not done.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`Once::do_ctx`](crate::Once::do_ctx).
-    ///
-    /// # Panics
-    ///
-    /// The same as [`OnceFunc::call`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use sudog::context;
-    /// use sudog::sync::OnceFunc;
-    ///
-    /// assert_eq!(OnceFunc::new(|| ()).call_ctx(&context::background()), Ok(()));
-    /// ```
-    #[cfg(unix)]
-    #[inline]
-    #[track_caller]
-    pub fn call_ctx(&self, ctx: &context::Context) -> Result<(), context::Error> {
-        self.0.get_ctx(ctx).copied()
     }
 }
 
@@ -212,28 +169,8 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
         each(self.0.get())
     }
 
-    /// Does the same as [`OnceValues::get`], but waits for another caller to make the values until `deadline` at most.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`OnceValue::get`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Instant;
-    /// use sudog::sync::OnceValues;
-    ///
-    /// assert_eq!(OnceValues::new(|| (1, 2)).get_until(Instant::now()), Some((&1, &2)));
-    /// ```
-    #[inline]
-    #[track_caller]
-    pub fn get_until(&self, deadline: Instant) -> Option<(&A, &B)> {
-        self.0.get_until(deadline).map(each)
-    }
-
-    /// Does the same as [`OnceValues::get`], but waits for another caller to make the values up to a [`WaitLimit`] at
-    /// most.
+    /// Does the same as [`OnceValues::get`], but waits for another caller to make the values only until `limit`
+    /// ends the wait: see [`IntoLimit`].
     ///
     /// # Errors
     ///
@@ -246,41 +183,15 @@ impl<A, B, F: FnOnce() -> (A, B)> OnceValues<A, B, F> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::WaitLimit;
+    /// use std::time::Duration;
     /// use sudog::sync::OnceValues;
     ///
-    /// assert_eq!(OnceValues::new(|| (1, 2)).get_limited(&WaitLimit::default()), Ok((&1, &2)));
+    /// assert_eq!(OnceValues::new(|| (1, 2)).get_limited(Duration::ZERO), Ok((&1, &2)));
     /// ```
     #[inline]
     #[track_caller]
-    pub fn get_limited(&self, limit: &WaitLimit<'_>) -> Result<(&A, &B), WaitError> {
+    pub fn get_limited<L: IntoLimit>(&self, limit: L) -> Result<(&A, &B), L::Error> {
         self.0.get_limited(limit).map(each)
-    }
-
-    /// Does the same as [`OnceValues::get`], but waits for another caller to make the values only as long as `ctx` is
-    /// not done.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`Once::do_ctx`](crate::Once::do_ctx).
-    ///
-    /// # Panics
-    ///
-    /// The same as [`OnceValue::get`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use sudog::context;
-    /// use sudog::sync::OnceValues;
-    ///
-    /// assert_eq!(OnceValues::new(|| (1, 2)).get_ctx(&context::background()), Ok((&1, &2)));
-    /// ```
-    #[cfg(unix)]
-    #[inline]
-    #[track_caller]
-    pub fn get_ctx(&self, ctx: &context::Context) -> Result<(&A, &B), context::Error> {
-        self.0.get_ctx(ctx).map(each)
     }
 }
 

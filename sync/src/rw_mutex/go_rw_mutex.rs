@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 #[cfg(not(sudog_loom))]
 use std::time::Duration;
 
-use sudog_runtime::sema::{WaitError, WaitLimit};
+use sudog_runtime::sema::{IntoLimit, WaitError, WaitLimit};
 use sudog_runtime::{AtomicU32, Instant};
 
 use super::state::{AtomicState, Then};
@@ -86,8 +86,8 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> GoRwMutex<W, S> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::sync::mutex::policy;
-    /// use sudog::sync::semaphore::RuntimeSema;
+    /// use sudog::low_level::RuntimeSema;
+    /// use sudog::low_level::policy;
     /// use sudog::sync::{GoMutex, GoRwMutex};
     ///
     /// static RW: GoRwMutex<GoMutex<RuntimeSema, policy::Go>> = GoRwMutex::const_new();
@@ -160,15 +160,17 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         old.is_readable() || self.rlock_slow(old, &WaitLimit::until(deadline)).is_ok()
     }
 
-    /// Locks for reading unless a [`WaitLimit`] comes first.
+    /// Locks for reading unless `limit` comes first: see [`IntoLimit`].
     ///
     /// # Errors
     ///
     /// The error says which limit came first.
     #[inline]
-    pub fn rlock_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        let old = self.state.read(Acquire);
-        if old.is_readable() { Ok(()) } else { self.rlock_slow(old, limit) }
+    pub fn rlock_limited<L: IntoLimit>(&self, limit: L) -> Result<(), L::Error> {
+        limit.limited(|limit| {
+            let old = self.state.read(Acquire);
+            if old.is_readable() { Ok(()) } else { self.rlock_slow(old, limit) }
+        })
     }
 
     /// Does the same as [`GoRwMutex::try_rlock_until`], with the deadline `timeout` from now. Waits without end if the
@@ -248,14 +250,14 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
         self.lock_limited(&WaitLimit::until(deadline)).is_ok()
     }
 
-    /// Locks for writing unless a [`WaitLimit`] comes first.
+    /// Locks for writing unless `limit` comes first: see [`IntoLimit`].
     ///
     /// # Errors
     ///
     /// The error says which limit came first.
     #[inline]
-    pub fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        self.write_limited(limit).map(|_| ())
+    pub fn lock_limited<L: IntoLimit>(&self, limit: L) -> Result<(), L::Error> {
+        limit.limited(|limit| self.write_limited(limit).map(|_| ()))
     }
 
     /// Does the same as [`GoRwMutex::try_lock_until`], with the deadline `timeout` from now. Waits without end if the

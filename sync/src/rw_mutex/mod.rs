@@ -44,7 +44,7 @@ pub use sharded::{ShardedRwMutex, SharedGuard};
 /// # Examples
 ///
 /// ```
-/// use sudog::sync::rw_mutex::PhaseFairRwMutex;
+/// use sudog::sync::PhaseFairRwMutex;
 ///
 /// static RW: PhaseFairRwMutex = PhaseFairRwMutex::const_new();
 /// RW.lock();

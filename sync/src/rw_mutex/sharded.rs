@@ -65,7 +65,7 @@ const CLOSED: u32 = 1 << 31;
 ///
 /// ```
 /// use sudog::sync::RwMutexWith;
-/// use sudog::sync::rw_mutex::ShardedRwMutex;
+/// use sudog::sync::ShardedRwMutex;
 ///
 /// static ROUTES: RwMutexWith<ShardedRwMutex<16>, Vec<&str>> = RwMutexWith::new(Vec::new());
 /// ROUTES.write().push("/");

@@ -29,8 +29,9 @@ use crate::{Order, Semaphore, Wake};
 /// # Examples
 ///
 /// ```
-/// use sudog::sync::semaphore::FutexSema;
-/// use sudog::sync::{Order, Semaphore};
+/// use sudog::low_level::Semaphore;
+/// use sudog::low_level::sema::Order;
+/// use sudog::study::FutexSema;
 ///
 /// let permits = FutexSema::new(2);
 /// permits.acquire(Order::Fifo);

@@ -32,8 +32,9 @@ const GRANTED: UnparkToken = UnparkToken(1);
 /// # Examples
 ///
 /// ```
-/// use sudog::sync::semaphore::ParkingLotSema;
-/// use sudog::sync::{Order, Semaphore, Wake};
+/// use sudog::low_level::Semaphore;
+/// use sudog::low_level::sema::{Order, Wake};
+/// use sudog::study::ParkingLotSema;
 ///
 /// let permits = ParkingLotSema::new(0);
 /// permits.release(Wake::Normal);

@@ -13,8 +13,9 @@ use crate::{AsyncSemaphore, Semaphore};
 /// # Examples
 ///
 /// ```
-/// use sudog::sync::semaphore::RuntimeSema;
-/// use sudog::sync::{ConstSemaphore, Order, Semaphore, Wake};
+/// use sudog::low_level::{ConstSemaphore, Semaphore};
+/// use sudog::low_level::RuntimeSema;
+/// use sudog::low_level::sema::{Order, Wake};
 ///
 /// static READY: RuntimeSema = RuntimeSema::INIT;
 ///
@@ -32,10 +33,8 @@ pub type RuntimeSema = TableSema<Global>;
 /// The Go mutex of 1.8 had a list for a queue:
 ///
 /// ```
-/// use sudog::runtime::sema::queue::OneLevelList;
-/// use sudog::runtime::sema::{BUCKETS, SemTable, Table};
-/// use sudog::sync::mutex::policy;
-/// use sudog::sync::semaphore::TableSema;
+/// use sudog::study::queue::OneLevelList;
+/// use sudog::study::{BUCKETS, SemTable, Table, TableSema, policy};
 /// use sudog::sync::{GoMutex, MutexWith};
 ///
 /// enum OfGo18 {}

@@ -21,7 +21,9 @@ use sudog_runtime::shim::system::{Mutex, MutexGuard};
 use sudog_runtime::goroutine;
 use sudog_runtime::goroutine::{Builder, Goexit, is_large};
 use sudog_runtime::panics::drop_payload;
-use sudog_runtime::sema::{Order, WaitError, WaitLimit, Wake, semacquire_limited, semrelease, try_semacquire};
+use sudog_runtime::sema::{
+    IntoLimit, Order, WaitError, WaitLimit, Wake, semacquire_limited, semrelease, try_semacquire,
+};
 
 use crate::WaitGroup;
 use crate::context::{self, CancelCauseFunc, Cause, Context};
@@ -44,7 +46,7 @@ use crate::context::{self, CancelCauseFunc, Cause, Context};
 /// use sudog::x::ErrGroup;
 ///
 /// let (group, ctx) = ErrGroup::with_context(&context::background());
-/// group.go(move || context::sleep(&ctx, Duration::from_secs(3600)));
+/// group.go(move || ctx.sleep(Duration::from_secs(3600)));
 /// group.go(|| Err("the disk is full"));
 /// assert_eq!(group.wait().unwrap_err().to_string(), "the disk is full");
 /// ```
@@ -124,12 +126,12 @@ impl ErrGroup {
         debug_assert_eq!(started, Ok(()));
     }
 
-    /// Runs `f` as [`ErrGroup::go`] does. If `ctx` is done while the call waits for the limit, gives up, and drops
-    /// `f`. Does not stop `f` once `f` runs.
+    /// Runs `f` as [`ErrGroup::go`] does. If `limit` comes while the call waits for the group's limit, gives up, and
+    /// drops `f`: see [`IntoLimit`]. Does not stop `f` once `f` runs.
     ///
     /// # Errors
     ///
-    /// Returns the context's error if the context is done first.
+    /// The error says which limit came first.
     ///
     /// # Panics
     ///
@@ -140,41 +142,22 @@ impl ErrGroup {
     /// ```
     /// use std::convert::Infallible;
     /// use std::time::Duration;
-    /// use sudog::context;
-    /// use sudog::context::Error;
+    /// use sudog::WaitError;
     /// use sudog::x::ErrGroup;
     ///
     /// let group = ErrGroup::new();
     /// group.set_limit(Some(0));
-    /// let (soon, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
-    /// assert_eq!(group.go_ctx(&soon, || Ok::<_, Infallible>(())), Err(Error::DeadlineExceeded));
+    /// let late = group.go_limited(|| Ok::<_, Infallible>(()), Duration::from_millis(1));
+    /// assert_eq!(late, Err(WaitError::TimedOut));
     /// ```
-    pub fn go_ctx<F, E>(&self, ctx: &Context, f: F) -> Result<(), context::Error>
-    where
-        F: FnOnce() -> Result<(), E> + Send + 'static,
-        E: Into<Box<dyn error::Error + Send + Sync>>,
-    {
-        ctx.limited(|limit| self.go_limited(f, limit))
-    }
-
-    /// Runs `f` as [`ErrGroup::go`] does. If `limit` comes while the call waits for the group's limit, gives up, and
-    /// drops `f`.
-    ///
-    /// # Errors
-    ///
-    /// The error says which limit came first.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`WaitGroup::add`].
     #[track_caller]
-    pub fn go_limited<F, E>(&self, f: F, limit: &WaitLimit<'_>) -> Result<(), WaitError>
+    pub fn go_limited<F, E, L: IntoLimit>(&self, f: F, limit: L) -> Result<(), L::Error>
     where
         F: FnOnce() -> Result<(), E> + Send + 'static,
         E: Into<Box<dyn error::Error + Send + Sync>>,
     {
         let tokens = self.inner.tokens().clone();
-        let token = tokens.map(|tokens| Tokens::take(tokens, limit)).transpose()?;
+        let token = limit.limited(|limit| tokens.map(|tokens| Tokens::take(tokens, limit)).transpose())?;
         self.start(token, Builder::new(), f);
         Ok(())
     }
@@ -299,13 +282,13 @@ impl ErrGroup {
         self.inner.result()
     }
 
-    /// Waits as [`ErrGroup::wait`] does, but gives up when `ctx` is done. Giving up changes neither the group nor its
-    /// context.
+    /// Waits as [`ErrGroup::wait`] does, but gives up at a limit: see [`IntoLimit`]. Giving up changes neither the group
+    /// nor its context.
     ///
     /// # Errors
     ///
-    /// Returns the context's error if the context is done before the goroutines have ended; otherwise the result is
-    /// that of [`ErrGroup::wait`].
+    /// The error says which limit came first, before the goroutines have ended. Otherwise the result is that of
+    /// [`ErrGroup::wait`].
     ///
     /// # Panics
     ///
@@ -315,35 +298,18 @@ impl ErrGroup {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use sudog::context;
-    /// use sudog::context::Error;
     /// use sudog::x::ErrGroup;
+    /// use sudog::{WaitError, context};
     ///
     /// let group = ErrGroup::new();
     /// let (stop, cancel) = context::with_cancel(&context::background());
     /// group.go(move || Err(stop.wait()));
-    /// let (soon, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
-    /// assert_eq!(group.wait_ctx(&soon).unwrap_err(), Error::DeadlineExceeded);
+    /// assert_eq!(group.wait_limited(Duration::from_millis(1)).unwrap_err(), WaitError::TimedOut);
     /// cancel.cancel();
     /// assert_eq!(group.wait().unwrap_err().to_string(), "context canceled");
     /// ```
     #[track_caller]
-    pub fn wait_ctx(&self, ctx: &Context) -> Result<Result<(), Cause>, context::Error> {
-        ctx.limited(|limit| self.inner.tasks.wait_limited(limit))?;
-        Ok(self.inner.result())
-    }
-
-    /// Waits as [`ErrGroup::wait`] does, but gives up at a [`WaitLimit`].
-    ///
-    /// # Errors
-    ///
-    /// The error says which limit came first.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`ErrGroup::wait`].
-    #[track_caller]
-    pub fn wait_limited(&self, limit: &WaitLimit<'_>) -> Result<Result<(), Cause>, WaitError> {
+    pub fn wait_limited<L: IntoLimit>(&self, limit: L) -> Result<Result<(), Cause>, L::Error> {
         self.inner.tasks.wait_limited(limit)?;
         Ok(self.inner.result())
     }

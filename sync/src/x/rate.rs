@@ -281,7 +281,7 @@ impl Limiter {
         if delay.is_zero() {
             return Ok(());
         }
-        context::sleep(ctx, delay).map_err(|why| {
+        ctx.sleep(delay).map_err(|why| {
             reservation.cancel();
             Error::Context(why)
         })

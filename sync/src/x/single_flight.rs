@@ -31,18 +31,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use sudog_runtime::shim::system::OnceLock;
 
-use sudog_runtime::Instant;
 #[cfg(all(unix, not(sudog_loom)))]
 use sudog_runtime::box_if_large;
 #[cfg(all(unix, not(sudog_loom)))]
 use sudog_runtime::chan::{Receiver, channel};
 #[cfg(all(unix, not(sudog_loom)))]
 use sudog_runtime::goroutine::go;
-use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
+use sudog_runtime::sema::{Cancel, IntoLimit, WaitError, WaitLimit};
 
 use crate::Mutex;
-#[cfg(unix)]
-use crate::context;
 use flight::{Came, InFlight, Landing, fly};
 
 /// A group of calls with keys: at any time, at most one call for each key is made.
@@ -217,37 +214,14 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
         }
     }
 
-    /// Does the same as [`SingleFlight::do_`], but waits for another caller's call until `deadline` at most. If this
-    /// call calls `f`, `f` runs to its end, even past the deadline.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`SingleFlight::do_`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Instant;
-    /// use sudog::x::SingleFlight;
-    ///
-    /// let group = SingleFlight::<_, _, ()>::new();
-    /// let late = group.do_until(1, || Ok(group.do_until(1, || Ok(true), Instant::now()).is_none()), Instant::now());
-    /// assert_eq!(late.unwrap().result, Ok(true));
-    /// ```
-    #[track_caller]
-    pub fn do_until<F>(&self, key: K, f: F, deadline: Instant) -> Option<Flight<V, E>>
-    where
-        F: FnOnce() -> Result<V, E>,
-    {
-        self.do_limited(key, f, &WaitLimit::until(deadline)).ok()
-    }
-
-    /// Does the same as [`SingleFlight::do_`], but waits for another caller's call only as long as `ctx` is not done.
+    /// Does the same as [`SingleFlight::do_`], but waits for another caller's call only until `limit` ends the wait: see
+    /// [`IntoLimit`]. If this call calls `f`, `f` runs to its end, even past the limit.
     ///
     /// # Errors
     ///
-    /// Returns the context's error if the context is done first. Then `f` has not been called, and the call that was
-    /// under way goes on for the other callers.
+    /// The error says which limit came first. Then `f` has not been called, and the call that was under way goes on for
+    /// the other callers. If `limit` has been cancelled before the call, or is a context that is done, `f` is not
+    /// called.
     ///
     /// # Panics
     ///
@@ -256,51 +230,25 @@ impl<K: Hash + Eq, V: Clone, E: Clone> SingleFlight<K, V, E> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::context;
+    /// use std::time::Duration;
     /// use sudog::x::SingleFlight;
+    /// use sudog::{WaitError, context};
     ///
     /// let group = SingleFlight::<_, _, ()>::new();
-    /// assert_eq!(group.do_ctx(&context::background(), 1, || Ok("one"))?.result, Ok("one"));
-    /// # Ok::<(), context::Error>(())
+    /// let soon = Duration::from_millis(1);
+    /// let late = group.do_(1, || Ok(group.do_limited(1, || Ok(true), soon) == Err(WaitError::TimedOut)));
+    /// assert_eq!(late.result, Ok(true));
+    ///
+    /// let (ctx, cancel) = context::with_cancel(&context::background());
+    /// cancel.cancel();
+    /// assert_eq!(group.do_limited(1, || unreachable!(), &ctx), Err(context::Error::Canceled));
     /// ```
-    #[cfg(unix)]
     #[track_caller]
-    pub fn do_ctx<F>(&self, ctx: &context::Context, key: K, f: F) -> Result<Flight<V, E>, context::Error>
+    pub fn do_limited<F, L: IntoLimit>(&self, key: K, f: F, limit: L) -> Result<Flight<V, E>, L::Error>
     where
         F: FnOnce() -> Result<V, E>,
     {
-        let flight = ctx.limited(|limit| self.call(key, f, limit))?.into_flight();
-        sudog_runtime::safepoint();
-        Ok(flight)
-    }
-
-    /// Does the same as [`SingleFlight::do_`], but waits for another caller's call up to a [`WaitLimit`] at most.
-    ///
-    /// # Errors
-    ///
-    /// The error says which limit came first. If `limit.cancel` has been cancelled before the call, `f` is not called.
-    ///
-    /// # Panics
-    ///
-    /// The same as [`SingleFlight::do_`].
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
-    /// use sudog::x::SingleFlight;
-    ///
-    /// let (group, stop) = (SingleFlight::<_, (), ()>::new(), Cancel::new());
-    /// stop.cancel();
-    /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
-    /// assert_eq!(group.do_limited(1, || unreachable!(), &limit), Err(WaitError::Cancelled));
-    /// ```
-    #[track_caller]
-    pub fn do_limited<F>(&self, key: K, f: F, limit: &WaitLimit<'_>) -> Result<Flight<V, E>, WaitError>
-    where
-        F: FnOnce() -> Result<V, E>,
-    {
-        let flight = self.call(key, f, limit)?.into_flight();
+        let flight = limit.limited(|limit| self.call(key, f, limit))?.into_flight();
         sudog_runtime::safepoint();
         Ok(flight)
     }

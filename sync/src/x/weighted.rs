@@ -12,9 +12,9 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sudog_runtime::const_unless_model;
-use sudog_runtime::sema::{Cancel, Order, WaitError, WaitLimit, semacquire, semacquire_limited};
+use sudog_runtime::sema::{Cancel, IntoLimit, Order, WaitError, WaitLimit, semacquire, semacquire_limited};
 use sudog_runtime::shim::{Mutex, MutexGuard};
-use sudog_runtime::{AtomicU32, Instant};
+use sudog_runtime::AtomicU32;
 
 pub use held::Held;
 use line::{Granted, Line, Waiter};
@@ -94,29 +94,11 @@ impl Weighted {
     #[cfg(all(unix, not(sudog_loom)))]
     #[inline]
     pub fn acquire(&self, ctx: &context::Context, tokens: u64) -> Result<(), context::Error> {
-        ctx.limited(|limit| self.acquire_limited(tokens, limit))
+        self.acquire_limited(tokens, ctx)
     }
 
-    /// Takes `tokens` tokens. Waits for the tokens, in turn, until `deadline` at most. Does not wait if `deadline` has
-    /// passed. Returns whether the tokens have been taken.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use sudog::x::Weighted;
-    ///
-    /// let semaphore = Weighted::new(2);
-    /// assert!(semaphore.acquire_until(2, Instant::now()));
-    /// assert!(!semaphore.acquire_until(1, Instant::now() + Duration::from_millis(1)));
-    /// ```
-    #[inline]
-    #[must_use = "false: the tokens did not come in time"]
-    pub fn acquire_until(&self, tokens: u64, deadline: Instant) -> bool {
-        self.acquire_limited(tokens, &WaitLimit::until(deadline)).is_ok()
-    }
-
-    /// Takes `tokens` tokens. Waits for the tokens, in turn, up to a [`WaitLimit`] at most.
+    /// Takes `tokens` tokens. Waits for the tokens, in turn, until `limit` ends the wait: see [`IntoLimit`]. With a
+    /// deadline in the past, does not wait.
     ///
     /// # Errors
     ///
@@ -125,21 +107,24 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+    /// use std::time::Duration;
     /// use sudog::x::Weighted;
+    /// use sudog::{Cancel, WaitError};
     ///
     /// let (semaphore, stop) = (Weighted::new(2), Cancel::new());
-    /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
-    /// assert_eq!(semaphore.acquire_limited(1, &limit), Ok(()));
+    /// assert_eq!(semaphore.acquire_limited(2, Duration::ZERO), Ok(()));
+    /// assert_eq!(semaphore.acquire_limited(1, Duration::from_millis(1)), Err(WaitError::TimedOut));
     /// stop.cancel();
-    /// assert_eq!(semaphore.acquire_limited(1, &limit), Err(WaitError::Cancelled));
+    /// assert_eq!(semaphore.acquire_limited(1, &stop), Err(WaitError::Cancelled));
     /// ```
     #[inline]
-    pub fn acquire_limited(&self, tokens: u64, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        if is_cancelled(limit) {
-            return Err(WaitError::Cancelled);
-        }
-        if self.take(tokens) { self.unless_cancelled(tokens, limit) } else { self.acquire_slow(tokens, limit) }
+    pub fn acquire_limited<L: IntoLimit>(&self, tokens: u64, limit: L) -> Result<(), L::Error> {
+        limit.limited(|limit| {
+            if is_cancelled(limit) {
+                return Err(WaitError::Cancelled);
+            }
+            if self.take(tokens) { self.unless_cancelled(tokens, limit) } else { self.acquire_slow(tokens, limit) }
+        })
     }
 
     /// Takes `tokens` tokens, if they are free and there is no waiter. Never waits. Returns whether the tokens have

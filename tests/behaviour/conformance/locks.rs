@@ -1,6 +1,6 @@
 //! The checks of [`RawLock`], for each lock.
 
-use sudog::sync::RawLock;
+use sudog::low_level::RawLock;
 use sudog_lab_core::compose::{StudyJob, StudyName, with_study};
 use sudog_lab_core::conformance::locks as checks;
 use sudog_lab_core::locks::{Job, LockName, with_lock};

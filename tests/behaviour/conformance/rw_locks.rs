@@ -1,6 +1,6 @@
 //! The checks of [`RawRwLock`], for each readers-writer lock.
 
-use sudog::sync::RawRwLock;
+use sudog::low_level::RawRwLock;
 use sudog_lab_core::conformance::rw_locks as checks;
 use sudog_lab_core::rw_locks::{RwJob, RwLockName, with_rw_lock};
 

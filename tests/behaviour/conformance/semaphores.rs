@@ -1,6 +1,6 @@
 //! The checks of [`Semaphore`], for each semaphore.
 
-use sudog::sync::Semaphore;
+use sudog::low_level::Semaphore;
 use sudog_lab_core::conformance::semaphores as checks;
 use sudog_lab_core::semaphores::{SemaphoreJob, SemaphoreName, with_semaphore};
 

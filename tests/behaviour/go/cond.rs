@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
-use sudog::sync::mutex::policy;
-use sudog::sync::semaphore::RuntimeSema;
+use sudog::low_level::{RuntimeSema, policy};
 use sudog::sync::{Cond, GoMutex, GoRwMutex, Locker, Mutex, MutexWith, RwMutex, lock_api};
+use sudog::{Cancel, WaitError, WaitLimit};
 use support::Watchdog;
 use support::kinds::Kind;
 
@@ -194,7 +193,7 @@ fn wait_until_a_deadline<K: Kind>() {
     let mut guard = w.mutex.lock();
     for millis in [0, 2] {
         let deadline = Instant::now() + Duration::from_millis(millis);
-        assert!(!w.cond.wait_until(&mut guard, deadline));
+        assert!(w.cond.wait_limited(&mut guard, deadline).is_err());
         assert!(Instant::now() >= deadline);
         assert!(w.mutex.is_locked());
         assert_eq!(w.cond.waiters(), 0);
@@ -218,7 +217,7 @@ fn a_deadline_and_a_signal_at_once<K: Kind>() {
                     // This waiter is the last in line: a signal that the other waiters leave is for this waiter.
                     w.cond.wait(&mut guard);
                     w.awake.fetch_add(1, SeqCst);
-                } else if w.cond.wait_until(&mut guard, deadline) {
+                } else if w.cond.wait_limited(&mut guard, deadline).is_ok() {
                     w.awake.fetch_add(1, SeqCst);
                 }
                 ended.fetch_add(1, SeqCst);

@@ -236,13 +236,13 @@ fn waits_that_give_up<K: Kind>() {
     let (group, ctx) = ErrGroup::with_context(&background());
     group.go(move || Err(stop.wait()));
     let (soon, _cancel) = with_timeout(&background(), Duration::from_millis(1));
-    assert_eq!(group.wait_ctx(&soon).unwrap_err(), context::Error::DeadlineExceeded);
+    assert_eq!(group.wait_limited(&soon).unwrap_err(), context::Error::DeadlineExceeded);
     assert_eq!(ctx.err(), None);
     let waits = Arc::new(AtomicUsize::new(0));
     for _ in 0..3 {
         let (group, waits) = (group.clone(), waits.clone());
         K::go(move || {
-            assert_eq!(group.wait_ctx(&background()).unwrap().unwrap_err().to_string(), "context canceled");
+            assert_eq!(group.wait_limited(&background()).unwrap().unwrap_err().to_string(), "context canceled");
             waits.fetch_add(1, SeqCst);
         });
     }
@@ -262,13 +262,13 @@ fn goes_that_give_up<K: Kind>() {
     });
     let (soon, _cancel) = with_timeout(&background(), Duration::from_millis(1));
     for _ in 0..2 {
-        let refused = group.go_ctx(&soon, || -> Result<(), Infallible> { unreachable!() });
+        let refused = group.go_limited(|| -> Result<(), Infallible> { unreachable!() }, &soon);
         assert_eq!(refused, Err(context::Error::DeadlineExceeded));
     }
     let text = panics(|| group.set_limit(Some(3)));
     assert_eq!(text, "errgroup: modify limit while 1 goroutines in the group are still active");
     cancel.cancel();
-    group.go_ctx(&background(), fine).unwrap();
+    group.go_limited(fine, &background()).unwrap();
     group.wait().unwrap();
 }
 
@@ -338,7 +338,7 @@ fn a_storm_of_limits<K: Kind>() {
                         1 => _ = group.try_go(task),
                         _ => {
                             let (ctx, _cancel) = with_timeout(&background(), Duration::from_micros(20 * round));
-                            _ = group.go_ctx(&ctx, task);
+                            _ = group.go_limited(task, &ctx);
                         }
                     }
                 }

@@ -12,12 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::locks::waiting_array::{Benaphore, TwaChannel};
-use sudog::runtime::sema;
-use sudog::sync::mutex::policy::{self, Policy, SpinStrategy};
+use sudog::low_level::policy::{self, Policy, SpinStrategy};
+use sudog::low_level::sema::{self, Order, Wake};
+use sudog::low_level::{ApiLock, ConstSemaphore, RawLock, RuntimeSema, Semaphore};
 #[cfg(target_os = "linux")]
-use sudog::sync::semaphore::FutexSema;
-use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
-use sudog::sync::{ApiLock, ConstSemaphore, GoMutex, Mutex, MutexWith, Order, RawLock, Semaphore, Wake, lock_api};
+use sudog::study::FutexSema;
+use sudog::study::{self, ParkingLotSema};
+use sudog::sync::{GoMutex, Mutex, MutexWith, lock_api};
 use sudog_lab_core::conformance::{Scope, scope};
 use support::{Watchdog, eventually, test_command};
 
@@ -69,10 +70,10 @@ over_every_go_mutex! {
     mutexes {
         runtime_go = RuntimeSema, policy::Go;
         runtime_threads = RuntimeSema, policy::Threads;
-        runtime_go_1_8 = RuntimeSema, policy::Go1_8;
-        runtime_go_1_9 = RuntimeSema, policy::Go1_9;
-        runtime_fifo = RuntimeSema, policy::Fifo;
-        runtime_recorded = RuntimeSema, policy::Recorded<policy::Go>;
+        runtime_go_1_8 = RuntimeSema, study::policy::Go1_8;
+        runtime_go_1_9 = RuntimeSema, study::policy::Go1_9;
+        runtime_fifo = RuntimeSema, study::policy::Fifo;
+        runtime_recorded = RuntimeSema, study::policy::Recorded<policy::Go>;
         runtime_never = RuntimeSema, Never;
         runtime_at_once = RuntimeSema, AtOnce;
         runtime_claim_at_once = RuntimeSema, ClaimAtOnce;
@@ -85,7 +86,7 @@ over_every_go_mutex! {
         benaphore_claim_at_once = Benaphore, ClaimAtOnce;
         twa_channel_go = TwaChannel, policy::Go;
         #[cfg(target_os = "linux")] futex_go = FutexSema, policy::Go;
-        #[cfg(target_os = "linux")] futex_fifo = FutexSema, policy::Fifo;
+        #[cfg(target_os = "linux")] futex_fifo = FutexSema, study::policy::Fifo;
         #[cfg(target_os = "linux")] futex_threads = FutexSema, policy::Threads;
         #[cfg(target_os = "linux")] futex_at_once = FutexSema, AtOnce;
         #[cfg(target_os = "linux")] futex_claim_at_once = FutexSema, ClaimAtOnce;
@@ -365,7 +366,7 @@ unsafe impl Semaphore for Spy {
 
     fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
         self.0.tell(Step::Acquire(order));
-        let got = sema::semacquire_until(&self.0.permits, order, deadline);
+        let got = sema::semacquire_limited(&self.0.permits, order, deadline).is_ok();
         self.0.gate();
         got
     }
@@ -495,15 +496,15 @@ fn starvation_begins_at_gos_threshold_and_not_before() {
 #[test]
 fn until_1_13_the_releaser_goes_on() {
     let _watchdog = Watchdog::new();
-    assert_eq!((policy::Go1_9::HANDOFF, policy::Go::HANDOFF), (Wake::Grant, Wake::Handoff));
-    starve::<policy::Go1_9>(2);
+    assert_eq!((study::policy::Go1_9::HANDOFF, policy::Go::HANDOFF), (Wake::Grant, Wake::Handoff));
+    starve::<study::policy::Go1_9>(2);
 }
 
 /// Checks that a loser goes to the end of the line, as in Go until 1.8.
 #[test]
 fn in_go_1_8_a_loser_goes_to_the_end() {
     let _watchdog = Watchdog::new();
-    let (mutex, spy) = spied::<policy::Go1_8>();
+    let (mutex, spy) = spied::<study::policy::Go1_8>();
     let turns = Turns::default();
     mutex.lock();
     scope(|s| {
@@ -524,7 +525,7 @@ fn in_go_1_8_a_loser_goes_to_the_end() {
 #[test]
 fn first_come_first_served() {
     let _watchdog = Watchdog::new();
-    let (mutex, spy) = spied::<policy::Fifo>();
+    let (mutex, spy) = spied::<study::policy::Fifo>();
     let turns = Turns::default();
     mutex.lock();
     scope(|s| {

@@ -10,11 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Se
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::context;
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{Goexit, goexit, gosched};
-use sudog::spawn;
 use sudog::sync::{Once, OnceFunc, OnceValue, OnceValues, SharedPanic, once_func, once_value, once_values};
+use sudog::{Cancel, WaitError, WaitLimit, context, spawn};
 use support::counting::without_allocating;
 use support::kinds::{Kind, Threads};
 use support::{Watchdog, eventually};
@@ -141,9 +139,9 @@ fn limits_of_waiters<K: Kind>() {
     let stop = Arc::new(Cancel::new());
     let (ctx, cancel) = context::with_cancel(&context::background());
     w.start::<K>(|| ());
-    assert!(!w.once.do_until(|| unreachable!(), Instant::now()));
+    assert!(w.once.do_limited(|| unreachable!(), Instant::now()).is_err());
     let deadline = Instant::now() + Duration::from_millis(2);
-    assert!(!w.once.do_until(|| unreachable!(), deadline));
+    assert!(w.once.do_limited(|| unreachable!(), deadline).is_err());
     assert!(Instant::now() >= deadline);
     let (stopped, handle) = (w.clone(), stop.clone());
     K::go(move || {
@@ -153,7 +151,7 @@ fn limits_of_waiters<K: Kind>() {
     });
     let (cancelled, its_ctx) = (w.clone(), ctx.clone());
     K::go(move || {
-        assert_eq!(cancelled.once.do_ctx(&its_ctx, || unreachable!()), Err(context::Error::Canceled));
+        assert_eq!(cancelled.once.do_limited(|| unreachable!(), &its_ctx), Err(context::Error::Canceled));
         cancelled.refused.fetch_add(1, SeqCst);
     });
     w.go_and_wait::<K>(1);
@@ -168,14 +166,14 @@ fn limits_of_waiters<K: Kind>() {
     // A call of a `Once` that is done returns at once, whatever the limit.
     let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
     assert_eq!(w.once.do_limited(|| unreachable!(), &limit), Ok(()));
-    assert_eq!(w.once.do_ctx(&ctx, || unreachable!()), Ok(()));
-    assert!(w.once.do_until(|| unreachable!(), Instant::now()));
+    assert_eq!(w.once.do_limited(|| unreachable!(), &ctx), Ok(()));
+    assert!(w.once.do_limited(|| unreachable!(), Instant::now()).is_ok());
 }
 
 #[test]
 fn the_one_that_runs_has_no_limit() {
     let (once, ran) = (Once::new(), Cell::new(false));
-    assert!(once.do_until(|| ran.set(true), Instant::now()));
+    assert!(once.do_limited(|| ran.set(true), Instant::now()).is_ok());
     assert!(ran.get());
 }
 
@@ -187,7 +185,7 @@ fn a_cancelled_caller_does_not_run() {
     assert_eq!(once.do_limited(|| unreachable!(), &limit), Err(WaitError::Cancelled));
     let (ctx, cancel) = context::with_cancel(&context::background());
     cancel.cancel();
-    assert_eq!(once.do_ctx(&ctx, || unreachable!()), Err(context::Error::Canceled));
+    assert_eq!(once.do_limited(|| unreachable!(), &ctx), Err(context::Error::Canceled));
     assert_eq!(debug(&once), "Once { state: new, waiters: 0 }");
 }
 
@@ -279,7 +277,9 @@ fn waiting_allocates_nothing() {
         for _ in 0..3 {
             s.spawn(|| without_allocating(|| w.once.do_(|| unreachable!())));
         }
-        without_allocating(|| assert!(!w.once.do_until(|| unreachable!(), Instant::now() + Duration::from_millis(1))));
+        without_allocating(|| {
+            assert!(w.once.do_limited(|| unreachable!(), Instant::now() + Duration::from_millis(1)).is_err())
+        });
         eventually(|| debug(&w.once) == waiting(3));
         w.go_on.store(true, SeqCst);
     });
@@ -530,28 +530,28 @@ fn limits_of_a_value<K: Kind>() {
     K::until(|| w.0.load(SeqCst));
     let soon = WaitLimit::until(Instant::now() + Duration::from_millis(1));
     assert_eq!(pair.get_limited(&soon), Err(WaitError::TimedOut));
-    assert_eq!(pair.get_until(Instant::now()), None);
+    assert_eq!(pair.get_limited(Instant::now()).ok(), None);
     let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
-    assert_eq!(pair.get_ctx(&ctx), Err(context::Error::DeadlineExceeded));
+    assert_eq!(pair.get_limited(&ctx), Err(context::Error::DeadlineExceeded));
     w.1.store(true, SeqCst);
     K::until(|| w.2.load(SeqCst));
     assert_eq!(pair.get_limited(&soon), Ok((&1, &2)));
-    assert_eq!(pair.get_ctx(&ctx), Ok((&1, &2)));
+    assert_eq!(pair.get_limited(&ctx), Ok((&1, &2)));
 }
 
 #[test]
 fn limits_of_a_function() {
     static SETUP: OnceFunc = OnceFunc::new(|| {
-        assert!(!SETUP.call_until(Instant::now()));
+        assert!(SETUP.call_limited(Instant::now()).is_err());
         assert_eq!(SETUP.call_limited(&WaitLimit::until(Instant::now())), Err(WaitError::TimedOut));
         let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(1));
-        assert_eq!(SETUP.call_ctx(&ctx), Err(context::Error::DeadlineExceeded));
+        assert_eq!(SETUP.call_limited(&ctx), Err(context::Error::DeadlineExceeded));
     });
     let (ctx, cancel) = context::with_cancel(&context::background());
     cancel.cancel();
-    assert_eq!(SETUP.call_ctx(&ctx), Err(context::Error::Canceled));
-    assert!(SETUP.call_until(Instant::now()));
-    assert_eq!(SETUP.call_ctx(&ctx), Ok(()));
+    assert_eq!(SETUP.call_limited(&ctx), Err(context::Error::Canceled));
+    assert!(SETUP.call_limited(Instant::now()).is_ok());
+    assert_eq!(SETUP.call_limited(&ctx), Ok(()));
 }
 
 #[test]

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::{mem, thread};
 
-use sudog::sync::Pool;
-use sudog::sync::pool::{NoNew, Pooled};
+use sudog::sync::{NoNew, Pool, Pooled};
 use support::Watchdog;
 use support::kinds::{Kind, together};
 

@@ -9,16 +9,13 @@ use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use sudog::context;
-use sudog::go;
 use sudog::locks::waiting_array::Benaphore;
+use sudog::low_level::{ConstRawRwLock, RuntimeSema, policy};
 use sudog::runtime::gosched;
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+use sudog::study::ParkingLotSema;
 use sudog::sync::lock_api::{RwLockReadGuard, RwLockWriteGuard};
-use sudog::sync::mutex::policy;
-use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
-use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
-use sudog::sync::{ConstRawRwLock, GoMutex, GoRwMutex, Locker, RwLimited, RwMutex, RwMutexWith};
+use sudog::sync::{GoMutex, GoRwMutex, Locker, PhaseFairRwMutex, RwLimited, RwMutex, RwMutexWith, ShardedRwMutex};
+use sudog::{Cancel, WaitError, WaitLimit, context, go};
 use sudog_runtime::goroutine;
 use support::goroutine::one_worker;
 use support::kinds::Kind;
@@ -53,7 +50,7 @@ over_every_rw_mutex! {
         over_a_benaphore = PhaseFairRwMutex<Benaphore>, Threads Goroutines;
         sharded = ShardedRwMutex, Threads Goroutines;
         one_shard = ShardedRwMutex<1>, Threads Goroutines;
-        sharded_phase_fair = ShardedRwMutex<3, sudog::sync::mutex::FifoMutex>, Threads Goroutines;
+        sharded_phase_fair = ShardedRwMutex<3, sudog::study::FifoMutex>, Threads Goroutines;
     }
     checks {
         parallel_readers rw_mutex_tries rw_mutex_hammer
@@ -397,11 +394,11 @@ fn cancels_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
         assert!(rw.read_limited(&limit).is_ok());
         assert!(rw.write_limited(&limit).is_ok());
         let (ctx, cancel) = context::with_cancel(&context::background());
-        *rw.write_ctx(&ctx).unwrap() += 1;
-        assert_eq!(*rw.read_ctx(&ctx).unwrap(), 1);
+        *rw.write_limited(&ctx).unwrap() += 1;
+        assert_eq!(*rw.read_limited(&ctx).unwrap(), 1);
         cancel.cancel();
-        assert_eq!(rw.read_ctx(&ctx).err(), Some(context::Error::Canceled));
-        assert_eq!(rw.write_ctx(&ctx).err(), Some(context::Error::Canceled));
+        assert_eq!(rw.read_limited(&ctx).err(), Some(context::Error::Canceled));
+        assert_eq!(rw.write_limited(&ctx).err(), Some(context::Error::Canceled));
         assert_at_rest(&rw);
     }
 }

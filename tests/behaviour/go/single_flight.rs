@@ -9,13 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, O
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::context;
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{Goexit, goexit, gosched};
 use sudog::sync::{SharedPanic, WaitGroup};
 use sudog::time::sleep;
 use sudog::x::{Flight, SingleFlight};
-use sudog::{go, spawn};
+use sudog::{Cancel, WaitError, WaitLimit, context, go, spawn};
 use support::counting::without_allocating;
 use support::kinds::{Kind, Threads};
 use support::{Watchdog, eventually, test_command};
@@ -354,14 +352,14 @@ fn shared_or_not<K: Kind>() {
 fn limits_of_waiters<K: Kind>() {
     let w = World::with_call::<K>(true);
     let soon = || Instant::now() + Duration::from_millis(1);
-    assert_eq!(w.group.do_until("key", || unreachable!(), soon()), None);
+    assert_eq!(w.group.do_limited("key", || unreachable!(), soon()).ok(), None);
     assert_eq!(w.group.do_limited("key", || unreachable!(), &WaitLimit::until(soon())), Err(WaitError::TimedOut));
     let (ctx, cancel) = context::with_cancel(&context::background());
     let (stopped, its_ctx) = (w.clone(), ctx.clone());
     K::go(move || {
         let limit = WaitLimit { cancel: Some(&stopped.stop), ..WaitLimit::default() };
         assert_eq!(stopped.group.do_limited("key", || unreachable!(), &limit), Err(WaitError::Cancelled));
-        assert_eq!(stopped.group.do_ctx(&its_ctx, "key", || unreachable!()), Err(context::Error::Canceled));
+        assert_eq!(stopped.group.do_limited("key", || unreachable!(), &its_ctx), Err(context::Error::Canceled));
         stopped.ended.fetch_add(1, SeqCst);
     });
     K::until(|| waiting(&w.group, 1));
@@ -373,9 +371,9 @@ fn limits_of_waiters<K: Kind>() {
     w.go_on.store(true, SeqCst);
     K::until(|| w.ended.load(SeqCst) == 2);
     // A cancelled caller does not run its function.
-    assert_eq!(w.group.do_ctx(&ctx, "key", || unreachable!()), Err(context::Error::Canceled));
+    assert_eq!(w.group.do_limited("key", || unreachable!(), &ctx), Err(context::Error::Canceled));
     // The caller that runs its function has no limit other than a cancel.
-    assert_eq!(w.group.do_until("key", || Ok("late"), Instant::now()).unwrap().result, Ok("late"));
+    assert_eq!(w.group.do_limited("key", || Ok("late"), Instant::now()).unwrap().result, Ok("late"));
     assert_at_rest(&w.group);
 }
 
@@ -419,7 +417,7 @@ fn everything_at_random<K: Kind>() {
                     }
                 };
                 let call = || match round % 5 {
-                    0 => w.group.do_until(key, f, Instant::now() + Duration::from_micros(round as u64 % 40)),
+                    0 => w.group.do_limited(key, f, Instant::now() + Duration::from_micros(round as u64 % 40)).ok(),
                     _ => Some(w.group.do_(key, f)),
                 };
                 match catch_unwind(AssertUnwindSafe(call)) {
@@ -475,7 +473,7 @@ fn a_share_allocates_nothing() {
         for _ in 0..3 {
             s.spawn(|| assert!(without_allocating(|| w.group.do_("key", || unreachable!())).shared));
         }
-        assert!(without_allocating(|| w.group.do_until("key", || unreachable!(), Instant::now())).is_none());
+        assert!(without_allocating(|| w.group.do_limited("key", || unreachable!(), Instant::now())).is_err());
         eventually(|| waiting(&w.group, 3));
         w.go_on.store(true, SeqCst);
     });

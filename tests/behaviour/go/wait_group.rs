@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::runtime::{goexit, gosched};
 use sudog::sync::WaitGroup;
-use sudog::{spawn, without_switching};
+use sudog::{Cancel, WaitError, WaitLimit, spawn, without_switching};
 use support::goroutine::one_worker;
 use support::kinds::Kind;
 use support::{Watchdog, test_command};
@@ -135,16 +134,16 @@ fn the_group_may_be_freed_when_the_wait_is_over<K: Kind>() {
 
 fn a_wait_until_a_deadline<K: Kind>() {
     let w = WaitGroup::new();
-    assert!(w.wait_until(Instant::now()), "no tasks");
+    assert!(w.wait_limited(Instant::now()).is_ok(), "no tasks");
     w.add(1);
     for millis in [0, 2] {
         let deadline = Instant::now() + Duration::from_millis(millis);
-        assert!(!w.wait_until(deadline));
+        assert!(w.wait_limited(deadline).is_err());
         assert!(Instant::now() >= deadline);
         assert_eq!(format!("{w:?}"), "WaitGroup { counter: 1, waiters: 0 }");
     }
     w.done();
-    assert!(w.wait_until(Instant::now()));
+    assert!(w.wait_limited(Instant::now()).is_ok());
 }
 
 fn a_cancelled_wait<K: Kind>() {
@@ -188,7 +187,7 @@ fn limits_and_the_end_at_once<K: Kind>() {
         K::until(|| w.2.load(SeqCst) == 6);
         assert_eq!(format!("{:?}", w.0), "WaitGroup { counter: 0, waiters: 0 }");
         w.0.add(1);
-        assert!(!w.0.wait_until(Instant::now()), "a permit was left behind");
+        assert!(w.0.wait_limited(Instant::now()).is_err(), "a permit was left behind");
     }
 }
 

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use sudog::context::{Error, background, with_cancel, with_timeout};
 use sudog::runtime::max_procs;
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog::time::sleep;
 use sudog::x::Weighted;
+use sudog::{Cancel, WaitError, WaitLimit};
 use support::counting::without_allocating;
 use support::kinds::Kind;
 use support::{Watchdog, eventually};
@@ -264,12 +264,12 @@ fn a_crowd_at_once<K: Kind>() {
 
 fn limits_of_waiters<K: Kind>() {
     let w = Arc::new((Weighted::new(2), Cancel::new(), AtomicUsize::new(0)));
-    assert!(w.0.acquire_until(2, Instant::now()), "what is free is taken whatever the time");
+    assert!(w.0.acquire_limited(2, Instant::now()).is_ok(), "what is free is taken whatever the time");
     for tokens in [1, 2, 3] {
         let deadline = Instant::now() + Duration::from_millis(1);
-        assert!(!w.0.acquire_until(tokens, deadline));
+        assert!(w.0.acquire_limited(tokens, deadline).is_err());
         assert!(Instant::now() >= deadline);
-        assert!(w.0.hold_until(tokens, Instant::now()).is_none());
+        assert!(w.0.hold_limited(tokens, Instant::now()).is_err());
         assert_eq!(w.0.hold_limited(tokens, &WaitLimit::until(deadline)).unwrap_err(), WaitError::TimedOut);
         let (ctx, _cancel) = with_timeout(&background(), Duration::from_millis(1));
         assert_eq!(w.0.acquire(&ctx, tokens), Err(Error::DeadlineExceeded));
@@ -336,7 +336,7 @@ fn a_guard_gives_back() {
     assert_eq!((held.tokens(), debug(&SEMAPHORE)), (2, state(3, 2, 0)));
     assert!(SEMAPHORE.try_hold(2).is_none());
     drop(held);
-    drop(SEMAPHORE.hold_until(3, Instant::now()).unwrap());
+    drop(SEMAPHORE.hold_limited(3, Instant::now()).unwrap());
     _ = catch_unwind(|| {
         let _held = SEMAPHORE.hold_limited(3, &FOREVER).unwrap();
         std::panic::resume_unwind(Box::new(()));
@@ -349,11 +349,11 @@ fn a_guard_gives_back() {
 fn no_tokens_and_a_semaphore_of_none() {
     let semaphore = Weighted::new(0);
     assert!(semaphore.try_acquire(0) && !semaphore.try_acquire(1));
-    assert!(!semaphore.acquire_until(1, Instant::now()));
+    assert!(semaphore.acquire_limited(1, Instant::now()).is_err());
     semaphore.release(0);
     let semaphore = Weighted::new(Weighted::MAX_SIZE);
     for too_many in [u64::MAX, 1 << 63] {
-        assert!(!semaphore.try_acquire(too_many) && !semaphore.acquire_until(too_many, Instant::now()));
+        assert!(!semaphore.try_acquire(too_many) && semaphore.acquire_limited(too_many, Instant::now()).is_err());
         assert!(catch_unwind(|| semaphore.release(too_many)).is_err());
     }
     assert!(semaphore.try_acquire(Weighted::MAX_SIZE) && !semaphore.try_acquire(1));
@@ -388,8 +388,8 @@ fn waiting_allocates_nothing() {
         }
         eventually(|| semaphore.waiters() == 2);
         without_allocating(|| {
-            assert!(!semaphore.acquire_until(1, Instant::now() + Duration::from_millis(1)));
-            assert!(!semaphore.acquire_until(3, Instant::now() + Duration::from_millis(1)));
+            assert!(semaphore.acquire_limited(1, Instant::now() + Duration::from_millis(1)).is_err());
+            assert!(semaphore.acquire_limited(3, Instant::now() + Duration::from_millis(1)).is_err());
             semaphore.release(2);
         });
     });
@@ -412,7 +412,7 @@ fn everything_at_random<K: Kind>() {
                 let (ctx, cancel) = with_cancel(&background());
                 let got = match random.below(6) {
                     0 => w.0.try_acquire(tokens),
-                    1 => w.0.acquire_until(tokens, Instant::now() + soon),
+                    1 => w.0.acquire_limited(tokens, Instant::now() + soon).is_ok(),
                     2 => {
                         let (ctx, _cancel) = with_timeout(&ctx, soon);
                         w.0.acquire(&ctx, tokens).is_ok()

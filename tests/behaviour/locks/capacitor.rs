@@ -14,11 +14,10 @@ use sudog::locks::capacitor::{
     Admission, Always, ArriveDepart, Capacitor, Fractional, Gated, LaneChoice, Multilane, Path, Platoon, SeparateLanes,
     Sliding, SlidingWindow, WindowTicket, Wrapped,
 };
-use sudog::locks::waiting_array::SpinThenPark;
-use sudog::locks::waiting_array::{Benaphore, Ticket, Twa};
-use sudog::sync::mutex::{FifoMutex, policy};
-use sudog::sync::semaphore::{ParkingLotSema, RuntimeSema};
-use sudog::sync::{ApiLock, Cond, GoMutex, MutexWith, RawLock, Semaphore, lock_api};
+use sudog::locks::waiting_array::{Benaphore, SpinThenPark, Ticket, Twa};
+use sudog::low_level::{ApiLock, RawLock, RuntimeSema, Semaphore};
+use sudog::study::{self, FifoMutex, ParkingLotSema};
+use sudog::sync::{Cond, GoMutex, MutexWith, lock_api};
 use sudog_lab_core::conformance::scope;
 use support::{Watchdog, eventually, test_command};
 
@@ -258,7 +257,7 @@ fn a_waiter_that_gives_up_departs() {
 #[test]
 fn a_condition_is_waited_for_outside() {
     let _watchdog = Watchdog::new();
-    fn check<R: sudog::sync::ConstRawLock>(mutex: &MutexWith<R, bool>) {
+    fn check<R: sudog::low_level::ConstRawLock>(mutex: &MutexWith<R, bool>) {
         let cond = Cond::new();
         scope(|s| {
             let waiter = s.spawn(|| {
@@ -292,7 +291,7 @@ fn a_panic_in_the_critical_section_leaves_it_unlocked() {
     static WINDOW: MutexWith<Sliding<GoMutex, Always>, u32> = MutexWith::new(0);
     static CAPACITOR: MutexWith<Capacitor<GoMutex>, u32> = MutexWith::new(0);
     static FRACTIONAL: MutexWith<Capacitor<GoMutex, RuntimeSema, Fractional>, u32> = MutexWith::new(0);
-    fn check<R: sudog::sync::ConstRawLock>(mutex: &MutexWith<R, u32>) {
+    fn check<R: sudog::low_level::ConstRawLock>(mutex: &MutexWith<R, u32>) {
         for n in 1..=100 {
             let unwound = catch_unwind(AssertUnwindSafe(|| {
                 *mutex.lock() += 1;
@@ -357,7 +356,7 @@ fn an_unlocking_owner_has_departed_before_it_gives_way() {
     let _watchdog = Watchdog::new();
 
     // The mutex yields as it hands over; the semaphore blocks the worker.
-    type Inner = GoMutex<RuntimeSema, policy::Fifo>;
+    type Inner = GoMutex<RuntimeSema, study::policy::Fifo>;
     let lock = Arc::new(Wrapped::with(Inner::new(), Platoon::<ParkingLotSema>::with_limit(2), Always));
     let visit = |lock: &Wrapped<Inner, Platoon<ParkingLotSema>, Always>| {
         let pass = lock.lock();

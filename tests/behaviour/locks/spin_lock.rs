@@ -17,7 +17,8 @@ use sudog::locks::spin_lock::{
     Clh, ClhGuard, Lifo, Mcs, McsGuard, Reciprocating, ReciprocatingGuard, Spin, SpinThenYield, TicketLock, Tts,
     WaitPolicy,
 };
-use sudog::sync::{ConstRawLock, MutexWith, RawLock};
+use sudog::low_level::{ConstRawLock, RawLock};
+use sudog::sync::MutexWith;
 use sudog_lab_core::conformance::{Scope, scope};
 use support::{Watchdog, eventually, test_command};
 
@@ -73,7 +74,7 @@ const _: fn() = <ReciprocatingGuard as UnlessSend<_>>::is_not_send;
 
 const fn is_send<T: Send>() {}
 const _: () = is_send::<ClhGuard>();
-const _: () = is_send::<sudog::sync::lock_api::MutexGuard<'_, sudog::sync::ApiLock<Clh>, u32>>();
+const _: () = is_send::<sudog::sync::lock_api::MutexGuard<'_, sudog::low_level::ApiLock<Clh>, u32>>();
 
 /// Releases the lock on a third thread, while another thread waits, and while none does.
 fn released_elsewhere<L: Seen + RawLock<Guard: Send>>() {

@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use sudog::locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog::locks::waiting_array::{
-    BucketWait, ChainWait, ChannelWait, Closed, Doorway, EventKey, LocationWait, LocationWaiter, MixedHash, OrbitHash,
-    PairedHash, PlainHash, Refused, Spin, SpinThenPark, SpinThenYield, TicketWait, Tickets, address_signal,
-    address_signal_polite, address_wait_until, address_wait_until_deadline, key_monitor, key_signal, key_signal_polite,
-    key_wait, key_wait_lazy, key_wait_until, location_wait, location_wake_all,
+    Benaphore, BucketWait, ChainWait, ChannelWait, Closed, Doorway, EventKey, LocationWait, LocationWaiter, MixedHash,
+    OrbitHash, PairedHash, PlainHash, Refused, Spin, SpinThenPark, SpinThenYield, Ticket, TicketSema, TicketWait,
+    Tickets, Twa, TwaChain, TwaChannel, TwaLocation, address_signal, address_signal_polite, address_wait_until,
+    address_wait_until_deadline, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until,
+    location_wait, location_wake_all,
 };
-use sudog::sync::ConstSemaphore;
+use sudog::low_level::ConstSemaphore;
 use sudog_lab_core::conformance::scope;
 use support::{Watchdog, eventually};
 
@@ -235,7 +235,7 @@ fn closing<S: Form>(sema: &S) {
         sema.post(7);
         sema.close();
     }
-    let panic = catch_unwind(AssertUnwindSafe(|| sema.acquire(sudog::sync::Order::Fifo)));
+    let panic = catch_unwind(AssertUnwindSafe(|| sema.acquire(sudog::low_level::sema::Order::Fifo)));
     assert!(panic.is_err(), "the plain acquire has no other way to say it");
 }
 

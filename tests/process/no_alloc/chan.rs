@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::chan::{Chan, select};
-use sudog::runtime::sema::{Cancel, WaitError, WaitLimit};
+use sudog::{Cancel, WaitError, WaitLimit};
 use support::counting::without_allocating;
 use support::{Watchdog, eventually};
 

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU32;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::context::{self, Context, Error, Key, background, with_cancel, with_timeout, with_value};
-use sudog::runtime::sema::{Order, semacquire_limited, waiters};
+use sudog::context::{Context, Error, Key, background, with_cancel, with_timeout, with_value};
+use sudog::low_level::sema::{Order, semacquire_limited, waiters};
 use support::counting::{allocations, without_allocating};
 use support::{Watchdog, eventually};
 
@@ -49,7 +49,7 @@ fn a_wait_allocates_nothing() {
     without_allocating(|| {
         assert!(!ctx.wait_until(soon()));
         assert!(!background().wait_until(soon()));
-        assert_eq!(context::sleep(&ctx, Duration::from_millis(1)), Ok(()));
+        assert_eq!(ctx.sleep(Duration::from_millis(1)), Ok(()));
         assert_eq!(timed.wait(), Error::DeadlineExceeded);
         assert_eq!((timed.err(), ctx.err()), (Some(Error::DeadlineExceeded), None));
     });

@@ -4,8 +4,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::sync::mutex::policy::{self, Policy};
-use sudog::sync::{ConstSemaphore, GoMutex, semaphore};
+use sudog::low_level::policy::{self, Policy};
+use sudog::low_level::{ConstSemaphore, RuntimeSema};
+use sudog::sync::GoMutex;
 use support::counting::without_allocating;
 use support::{Watchdog, eventually};
 
@@ -40,17 +41,17 @@ fn a_lock_that_waits<S: ConstSemaphore, P: Policy>() {
 
 #[test]
 fn over_the_runtime_by_gos_policy() {
-    a_lock_that_waits::<semaphore::RuntimeSema, policy::Go>();
+    a_lock_that_waits::<RuntimeSema, policy::Go>();
 }
 
 #[test]
 fn over_the_runtime_by_the_policy_for_threads() {
-    a_lock_that_waits::<semaphore::RuntimeSema, policy::Threads>();
+    a_lock_that_waits::<RuntimeSema, policy::Threads>();
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn over_the_futex() {
-    a_lock_that_waits::<semaphore::FutexSema, policy::Go>();
-    a_lock_that_waits::<semaphore::FutexSema, policy::Threads>();
+    a_lock_that_waits::<sudog::study::FutexSema, policy::Go>();
+    a_lock_that_waits::<sudog::study::FutexSema, policy::Threads>();
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use sudog::runtime::sema::{semacquire_async, semrelease_many, waiters};
+use sudog::low_level::sema::{semacquire_async, semrelease_many, waiters};
 use sudog::runtime::{num_goroutine, set_max_procs};
 use sudog::{go_async, run};
 use support::Watchdog;

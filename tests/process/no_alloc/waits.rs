@@ -8,11 +8,11 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::locks::waiting_array::{Benaphore, TicketSema, Twa, TwaChannel};
-use sudog::locks::waiting_array::{Doorway, TicketWait};
-use sudog::sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
-use sudog::sync::semaphore::RuntimeSema;
-use sudog::sync::{ApiRwLock, Cond, ConstRawRwLock, GoRwMutex, LockAsync, Mutex, RwMutexWith, WaitGroup, lock_api};
+use sudog::locks::waiting_array::{Benaphore, Doorway, TicketSema, TicketWait, Twa, TwaChannel};
+use sudog::low_level::{ApiRwLock, ConstRawRwLock, RuntimeSema};
+use sudog::sync::{
+    Cond, GoRwMutex, LockAsync, Mutex, PhaseFairRwMutex, RwMutexWith, ShardedRwMutex, WaitGroup, lock_api,
+};
 use support::counting::without_allocating;
 use support::{Watchdog, eventually, is_closed_everywhere};
 
@@ -22,7 +22,9 @@ fn a_condition_variable() {
     let (mutex, cond) = (Mutex::new(()), Cond::new());
     thread::scope(|s| {
         let mut guard = mutex.lock();
-        without_allocating(|| assert!(!cond.wait_until(&mut guard, Instant::now() + Duration::from_millis(1))));
+        without_allocating(|| {
+            assert!(cond.wait_limited(&mut guard, Instant::now() + Duration::from_millis(1)).is_err())
+        });
         drop(guard);
         for _ in 0..3 {
             s.spawn(|| without_allocating(|| cond.wait(&mut mutex.lock())));

@@ -256,7 +256,7 @@ fn cond_deadline() {
             }
             1 => {
                 let deadline = now() + Duration::from_micros(1);
-                if *guard == 0 && cond.wait_until(&mut guard, deadline) {
+                if *guard == 0 && cond.wait_limited(&mut guard, deadline).is_ok() {
                     drop(guard);
                     cond.signal(); // this waiter had the signal, and passes the signal on
                 }
@@ -311,7 +311,7 @@ fn context_ends() {
     group.add(1);
     let (ctx, cancel) = context::with_cancel(&context::background());
     let theirs = group.clone();
-    let waiter = thread::spawn(move || theirs.wait_ctx(&ctx).is_err());
+    let waiter = thread::spawn(move || theirs.wait_limited(&ctx).is_err());
     let canceller = thread::spawn(move || cancel.cancel());
     canceller.join().expect("it does not panic");
     assert!(waiter.join().expect("it does not panic"), "the wait ends with its context");

@@ -54,7 +54,7 @@
 ///     recv(rx) -> value => panic!("a select does not send to itself: {value:?}"),
 ///     default(Duration::from_millis(1)) -> why => why,
 /// };
-/// assert_eq!(why, sudog::runtime::sema::WaitError::TimedOut);
+/// assert_eq!(why, sudog::WaitError::TimedOut);
 ///
 /// let ready = select! {
 ///     recv(quit) => true,

@@ -23,7 +23,7 @@ use crate::goroutine::native::stack;
 /// ```
 /// use std::sync::atomic::AtomicU32;
 /// use sudog::go;
-/// use sudog::runtime::sema::{Wake, semacquire, semrelease};
+/// use sudog::low_level::sema::{Wake, semacquire, semrelease};
 ///
 /// static DONE: AtomicU32 = AtomicU32::new(0);
 ///
@@ -189,8 +189,8 @@ pub fn goexit() -> ! {
 /// # Examples
 ///
 /// ```
-/// use sudog::runtime::current_goroutine;
 /// use sudog::{Builder, run};
+/// use sudog::runtime::current_goroutine;
 ///
 /// let before = std::panic::take_hook();
 /// std::panic::set_hook(Box::new(move |panic| {

@@ -21,7 +21,7 @@ use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::{fork, run, stack, switch_hooks, together};
 use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
-use crate::sema::{self, WaitError, WaitLimit, Wake};
+use crate::sema::{self, IntoLimit, Wake};
 use crate::shim::Mutex;
 
 /// Settings for the start of a goroutine: a name, a stack size, a worker, the effect of a panic.
@@ -435,11 +435,12 @@ impl<T> JoinHandle<T> {
         packet.take()
     }
 
-    /// Waits for the goroutine's result, until `limit` ends the wait. Then the handle can be used again.
+    /// Waits for the goroutine's result, until `limit` ends the wait: see [`IntoLimit`]. Then the handle can be used
+    /// again.
     ///
     /// # Errors
     ///
-    /// The limit that came first. The inner result is that of [`join`](Self::join).
+    /// The error says which limit came first. The inner result is that of [`join`](Self::join).
     ///
     /// # Panics
     ///
@@ -448,19 +449,17 @@ impl<T> JoinHandle<T> {
     /// # Examples
     ///
     /// ```
-    /// use std::time::{Duration, Instant};
-    /// use sudog::{run, spawn};
+    /// use std::time::Duration;
     /// use sudog::time::sleep;
-    /// use sudog::runtime::sema::{WaitError, WaitLimit};
+    /// use sudog::{WaitError, run, spawn};
     ///
     /// run(|| {
     ///     let mut handle = spawn(|| sleep(Duration::from_millis(20)));
-    ///     let soon = WaitLimit::until(Instant::now() + Duration::from_millis(1));
-    ///     assert!(matches!(handle.join_limited(&soon), Err(WaitError::TimedOut)));
+    ///     assert!(matches!(handle.join_limited(Duration::from_millis(1)), Err(WaitError::TimedOut)));
     ///     handle.join().unwrap();
     /// });
     /// ```
-    pub fn join_limited(&mut self, limit: &WaitLimit<'_>) -> Result<thread::Result<T>, WaitError> {
+    pub fn join_limited<L: IntoLimit>(&mut self, limit: L) -> Result<thread::Result<T>, L::Error> {
         let packet = self.packet.as_ref().expect("joined once");
         packet.forbid_wait_in_child();
         current::note_wait("join", std::ptr::null());

@@ -59,7 +59,7 @@ use crate::sema;
 /// ```
 /// use std::sync::atomic::AtomicU32;
 /// use sudog::{go, run};
-/// use sudog::runtime::sema::{Wake, semacquire, semrelease};
+/// use sudog::low_level::sema::{Wake, semacquire, semrelease};
 ///
 /// static DONE: AtomicU32 = AtomicU32::new(0);
 ///

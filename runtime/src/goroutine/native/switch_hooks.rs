@@ -94,8 +94,9 @@ impl std::error::Error for TooManySwitchHooks {}
 ///
 /// ```standalone_crate
 /// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+/// use sudog::low_level::{Leaving, SwitchHooks, add_switch_hooks};
 /// use sudog::run;
-/// use sudog::runtime::{Leaving, SwitchHooks, add_switch_hooks, gosched};
+/// use sudog::runtime::gosched;
 ///
 /// static WAITS: AtomicU32 = AtomicU32::new(0);
 ///

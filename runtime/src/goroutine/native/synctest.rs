@@ -86,7 +86,7 @@ use crate::goroutine::native::time;
 ///
 /// ```should_panic
 /// use sudog::{Builder, synctest};
-/// use sudog::runtime::sema::semacquire;
+/// use sudog::low_level::sema::semacquire;
 /// use std::sync::atomic::AtomicU32;
 ///
 /// static NEVER: AtomicU32 = AtomicU32::new(0);

@@ -27,7 +27,7 @@ use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::signal::Signal;
 use crate::panics::drop_payload;
-use crate::sema::{WaitError, WaitLimit};
+use crate::sema::{IntoLimit, WaitError, WaitLimit};
 
 /// Runs a future as a goroutine without a stack.
 ///
@@ -55,7 +55,7 @@ use crate::sema::{WaitError, WaitLimit};
 /// ```
 /// use std::sync::atomic::AtomicU32;
 /// use sudog::{go_async, run};
-/// use sudog::runtime::sema::{Wake, semacquire, semrelease};
+/// use sudog::low_level::sema::{Wake, semacquire, semrelease};
 ///
 /// static DONE: AtomicU32 = AtomicU32::new(0);
 ///
@@ -235,28 +235,34 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Runs a future as [`block_on`] does, but gives up at a [`WaitLimit`]: a deadline, a [`Cancel`](crate::sema::Cancel),
-/// or both. The future is polled at least once. The limit is checked only when the future waits: a future that never
-/// waits is not ended.
+/// Runs a future as [`block_on`] does, but gives up at a limit: see [`IntoLimit`]. Unless a context is done before the
+/// call, the future is polled at least once. The limit is checked only when the future waits: a future that never waits
+/// is not ended.
 ///
 /// # Errors
 ///
-/// The limit that came first. The future has been dropped then.
+/// The error says which limit came first. The future has been dropped then.
 ///
 /// # Examples
 ///
 /// ```
-/// use std::time::{Duration, Instant};
-/// use sudog::block_on_limited;
-/// use sudog::runtime::sema::{WaitError, WaitLimit};
+/// use std::time::Duration;
+/// use sudog::sync::{LockAsync, Mutex};
+/// use sudog::{WaitError, block_on_limited, context};
 ///
-/// let soon = WaitLimit::until(Instant::now() + Duration::from_millis(1));
-/// assert_eq!(block_on_limited(std::future::pending::<()>(), &soon), Err(WaitError::TimedOut));
-/// assert_eq!(block_on_limited(async { 42 }, &soon), Ok(42));
+/// let soon = Duration::from_millis(1);
+/// assert_eq!(block_on_limited(std::future::pending::<()>(), soon), Err(WaitError::TimedOut));
+///
+/// let (ctx, cancel) = context::with_cancel(&context::background());
+/// let mutex = Mutex::new(1);
+/// assert_eq!(*block_on_limited(mutex.lock_async(), &ctx).unwrap(), 1);
+/// let _guard = mutex.lock();
+/// cancel.cancel();
+/// assert_eq!(block_on_limited(mutex.lock_async(), &ctx).unwrap_err(), context::Error::Canceled);
 /// ```
-pub fn block_on_limited<F: Future>(future: F, limit: &WaitLimit<'_>) -> Result<F::Output, WaitError> {
+pub fn block_on_limited<F: Future, L: IntoLimit>(future: F, limit: L) -> Result<F::Output, L::Error> {
     let mut future = pin!(future);
-    block_on_what("block_on", future.as_mut(), limit)
+    limit.limited(|limit| block_on_what("block_on", future.as_mut(), limit))
 }
 
 /// Runs a future as [`block_on_limited`] does, for a caller that keeps the future. `what` names the wait in reports.

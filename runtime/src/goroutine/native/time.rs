@@ -46,8 +46,8 @@ use crate::sema::Cancel;
 ///
 /// ```
 /// use std::time::Duration;
+/// use sudog::WaitLimit;
 /// use sudog::time::now;
-/// use sudog::runtime::sema::WaitLimit;
 ///
 /// let soon = WaitLimit::until(now() + Duration::from_millis(1));
 /// # let _ = soon;

@@ -23,8 +23,9 @@
 //!
 //! ```
 //! use std::sync::atomic::AtomicU32;
-//! use sudog::runtime::sema::queue::TwoLevelList;
-//! use sudog::runtime::sema::{Order, SemTable, Wake};
+//! use sudog::low_level::sema::{Order, Wake};
+//! use sudog::study::SemTable;
+//! use sudog::study::queue::TwoLevelList;
 //!
 //! static TABLE: SemTable<251, TwoLevelList> = SemTable::const_new();
 //! let permits = AtomicU32::new(0);

@@ -11,8 +11,8 @@ use crate::event::{self, Kind};
 /// # Examples
 ///
 /// ```
-/// use sudog::runtime::sema::SemTable;
-/// use sudog::runtime::sema::queue::{Recorded, Treap};
+/// use sudog::study::SemTable;
+/// use sudog::study::queue::{Recorded, Treap};
 ///
 /// static TABLE: SemTable<251, Recorded<Treap>> = SemTable::const_new();
 /// # let _ = &TABLE;

@@ -35,9 +35,9 @@
 //! Any stage, over any semaphore:
 //!
 //! ```
-//! use sudog::sync::RawLock;
-//! use sudog::sync::mutex::stages::{V1, V4, V7, V8};
-//! use sudog::sync::semaphore::RuntimeSema;
+//! use sudog::low_level::RawLock;
+//! use sudog::low_level::RuntimeSema;
+//! use sudog::study::stages::{V1, V4, V7, V8};
 //!
 //! fn turn<L: RawLock>() {
 //!     let lock = L::new();

@@ -26,8 +26,8 @@ use crate::semaphore::RuntimeSema;
 /// # Examples
 ///
 /// ```
-/// use sudog::sync::RawLock;
-/// use sudog::sync::mutex::stages::V1;
+/// use sudog::low_level::RawLock;
+/// use sudog::study::stages::V1;
 ///
 /// let mu: V1 = V1::new();
 /// mu.lock();

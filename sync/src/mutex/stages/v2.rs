@@ -43,8 +43,8 @@ const LOCKED: u32 = 1;
 /// # Examples
 ///
 /// ```
+/// use sudog::study::stages::V2;
 /// use sudog::sync::MutexWith;
-/// use sudog::sync::mutex::stages::V2;
 ///
 /// static NAMES: MutexWith<V2, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("flag");

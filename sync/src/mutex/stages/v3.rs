@@ -40,8 +40,8 @@ const LOCKED: u32 = 1;
 /// # Examples
 ///
 /// ```
+/// use sudog::study::stages::V3;
 /// use sudog::sync::MutexWith;
-/// use sudog::sync::mutex::stages::V3;
 ///
 /// static NAMES: MutexWith<V3, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("spin");

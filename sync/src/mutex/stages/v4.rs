@@ -40,8 +40,8 @@ const WAITER: u32 = 2;
 /// # Examples
 ///
 /// ```
+/// use sudog::study::stages::V4;
 /// use sudog::sync::MutexWith;
-/// use sudog::sync::mutex::stages::V4;
 ///
 /// static NAMES: MutexWith<V4, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("count");

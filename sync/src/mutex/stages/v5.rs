@@ -42,8 +42,8 @@ const WAITER: u32 = 4;
 /// # Examples
 ///
 /// ```
+/// use sudog::study::stages::V5;
 /// use sudog::sync::MutexWith;
-/// use sudog::sync::mutex::stages::V5;
 ///
 /// static NAMES: MutexWith<V5, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("woken");

@@ -45,8 +45,8 @@ const WAITER: u32 = 4;
 /// # Examples
 ///
 /// ```
+/// use sudog::study::stages::V6;
 /// use sudog::sync::MutexWith;
-/// use sudog::sync::mutex::stages::V6;
 ///
 /// static NAMES: MutexWith<V6, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("place");

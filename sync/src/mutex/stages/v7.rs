@@ -57,8 +57,8 @@ const WAITER: u32 = 8;
 /// # Examples
 ///
 /// ```
+/// use sudog::study::stages::V7;
 /// use sudog::sync::MutexWith;
-/// use sudog::sync::mutex::stages::V7;
 ///
 /// static NAMES: MutexWith<V7, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("starving");

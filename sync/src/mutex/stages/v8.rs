@@ -20,7 +20,7 @@ use crate::semaphore::RuntimeSema;
 /// # Examples
 ///
 /// ```
-/// use sudog::sync::mutex::stages::V8;
+/// use sudog::study::stages::V8;
 ///
 /// static MU: V8 = V8::const_new();
 /// MU.lock();

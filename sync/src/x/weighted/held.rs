@@ -1,7 +1,6 @@
 //! Guards of tokens. When a guard is dropped, its tokens go back to the semaphore.
 
-use sudog_runtime::Instant;
-use sudog_runtime::sema::{WaitError, WaitLimit};
+use sudog_runtime::sema::IntoLimit;
 
 use super::Weighted;
 #[cfg(all(unix, not(sudog_loom)))]
@@ -68,21 +67,6 @@ impl Weighted {
         self.acquire(ctx, tokens).map(|()| self.held(tokens))
     }
 
-    /// Takes tokens as [`Weighted::acquire_until`] does, and returns a guard.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::Instant;
-    /// use sudog::x::Weighted;
-    ///
-    /// assert!(Weighted::new(2).hold_until(2, Instant::now()).is_some());
-    /// ```
-    #[inline]
-    pub fn hold_until(&self, tokens: u64, deadline: Instant) -> Option<Held<'_>> {
-        self.acquire_until(tokens, deadline).then(|| self.held(tokens))
-    }
-
     /// Takes tokens as [`Weighted::acquire_limited`] does, and returns a guard.
     ///
     /// # Errors
@@ -92,13 +76,13 @@ impl Weighted {
     /// # Examples
     ///
     /// ```
-    /// use sudog::runtime::sema::WaitLimit;
+    /// use std::time::Duration;
     /// use sudog::x::Weighted;
     ///
-    /// assert_eq!(Weighted::new(2).hold_limited(2, &WaitLimit::default()).unwrap().tokens(), 2);
+    /// assert_eq!(Weighted::new(2).hold_limited(2, Duration::from_millis(1)).unwrap().tokens(), 2);
     /// ```
     #[inline]
-    pub fn hold_limited(&self, tokens: u64, limit: &WaitLimit<'_>) -> Result<Held<'_>, WaitError> {
+    pub fn hold_limited<L: IntoLimit>(&self, tokens: u64, limit: L) -> Result<Held<'_>, L::Error> {
         self.acquire_limited(tokens, limit).map(|()| self.held(tokens))
     }
 
