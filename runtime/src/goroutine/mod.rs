@@ -71,8 +71,9 @@
 //! goroutine's stack at the next call into the runtime. A [`blocking`](fn@blocking) call that waits for a thread is
 //! reported too. `20ms` reports goroutines that run for 20 ms, measured in steps of 10 ms. `0`, or an empty value,
 //! reports nothing. Any other value ends the process. The default is `1` in builds with debug assertions, `0` in
-//! others. With reports on, a [`dump`](fn@dump) has stacks, and goroutines that wait for each other's mutexes are
-//! reported (in builds with debug assertions, where mutexes know their holders).
+//! others. With reports on, a [`dump`](fn@dump) has stacks, and goroutines that wait for each other's mutexes, or
+//! for the writers of each other's readers-writer mutexes, are reported (in builds with debug assertions, where locks
+//! know their holders).
 //!
 //! # What goroutines of one worker share
 //!

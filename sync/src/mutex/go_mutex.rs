@@ -11,11 +11,11 @@ use sudog_runtime::Instant;
 use sudog_runtime::event::Kind;
 
 use super::contention_hint;
-use super::deadlock_owner::DeadlockOwner;
 use super::future::LockFuture;
 use super::policy::{Policy, Threads};
 use super::state::{AtomicState, State};
 use super::yielding;
+use crate::deadlock_owner::DeadlockOwner;
 use crate::raw::{AsyncRawLock, AsyncSemaphore, RawLock, Semaphore};
 use crate::semaphore::RuntimeSema;
 

@@ -167,7 +167,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if P::EVENTS && self.steals() {
             return true;
         }
-        let woken = self.deadlock_owner.while_waiting(|| match me.patience.deadline {
+        let woken = self.deadlock_owner.while_waiting("sync.Mutex.Lock", || match me.patience.deadline {
             None => {
                 self.sema.acquire(order);
                 true

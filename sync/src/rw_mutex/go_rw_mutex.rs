@@ -9,6 +9,7 @@ use sudog_runtime::sema::{WaitError, WaitLimit};
 use sudog_runtime::{AtomicU32, Instant};
 
 use super::state::{AtomicState, Then};
+use crate::deadlock_owner::DeadlockOwner;
 use crate::mutex::UnguardedLock;
 #[cfg(not(sudog_loom))]
 use crate::now;
@@ -68,6 +69,8 @@ pub struct GoRwMutex<W = GoMutex, S = RuntimeSema> {
     /// The number of readers that have been admitted, but have not seen their admission yet. The writer that admits
     /// readers adds them; each reader subtracts itself.
     pub(super) entering: AtomicU32,
+    /// The goroutine that has the lock for writing.
+    pub(super) deadlock_owner: DeadlockOwner,
 }
 
 #[cfg(not(sudog_loom))]
@@ -103,6 +106,7 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> GoRwMutex<W, S> {
             sleepers: [const { AtomicU32::new(0) }; 2],
             admitted: [S::INIT; 2],
             entering: AtomicU32::new(0),
+            deadlock_owner: DeadlockOwner::NONE,
         }
     }
 }
@@ -346,6 +350,7 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
             sleepers: [AtomicU32::new(0), AtomicU32::new(0)],
             admitted: [S::new(0), S::new(0)],
             entering: AtomicU32::new(0),
+            deadlock_owner: DeadlockOwner::NONE,
         }
     }
 

@@ -249,6 +249,7 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
     fn lock(&self) -> W::Guard {
         // Lock with `writers`: a sole owner of `inner` takes longer here, as measured.
         let guard = self.inner.write_with_writers();
+        self.inner.deadlock_owner.set();
         self.write(guard, None).expect("without a deadline it waits")
     }
 

@@ -16,6 +16,23 @@ use crate::raw::{Order, RawLock, Semaphore};
 impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
     pub(super) fn write(&self) -> W::Guard {
+        let guard = self.write_unowned();
+        self.deadlock_owner.set();
+        guard
+    }
+
+    #[inline]
+    pub(super) fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
+        self.write_unowned_limited(limit).inspect(|_| self.deadlock_owner.set())
+    }
+
+    #[inline]
+    pub(super) fn try_write(&self) -> Option<W::Guard> {
+        self.try_write_unowned().inspect(|_| self.deadlock_owner.set())
+    }
+
+    #[inline]
+    fn write_unowned(&self) -> W::Guard {
         if Self::has_sole_owners() {
             // Where writers meet, lock `writers`, which is faster: `writers` restricts how many writers are awake.
             match write_hint::next_write() {
@@ -44,7 +61,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     #[inline]
-    pub(super) fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
+    fn write_unowned_limited(&self, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
         if let Some(guard) = self.write_alone() {
             return Ok(guard);
         }
@@ -113,7 +130,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     #[inline]
-    pub(super) fn try_write(&self) -> Option<W::Guard> {
+    fn try_write_unowned(&self) -> Option<W::Guard> {
         if Self::has_sole_owners() {
             return self.write_alone();
         }
