@@ -28,6 +28,14 @@ mod profile;
 // For the crates of this project.
 #[doc(hidden)]
 pub mod panics;
+// For the crates of this project: the check of the order of locks.
+#[cfg(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim))))]
+#[doc(hidden)]
+pub mod lock_order;
+#[cfg(not(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim)))))]
+#[doc(hidden)]
+#[path = "lock_order/off.rs"]
+pub mod lock_order;
 pub mod sema;
 // For the crates of this project: atomics, locks and fences, `std`'s or the model's.
 #[doc(hidden)]

@@ -8,7 +8,9 @@
 //! 1. a dump must show the waits of the markers, each at the line of its marker, and no other;
 //! 2. goroutines that wait for each other's locks must be reported while the rest of the program goes on, and no other
 //!    goroutines;
-//! 3. once `main` waits too, the report of the deadlock must show what the dump has shown.
+//! 3. once `main` waits too, the report of the deadlock must show what the dump has shown;
+//! 4. the check of the order of locks must have reported the line at which a lock is wanted in another order than
+//!    before, or is wanted again, and no other line.
 //!
 //! These tests run without the test harness, because the report of the deadlock must assume that any thread of the
 //! harness could wake any goroutine. They need a build with debug assertions and debug information, where stacks have
@@ -43,7 +45,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CYCLE: &str = "sudog: deadlock: each of these goroutines waits for the next, the last for the first\n\n";
 /// The first words of the report of a deadlock of all goroutines.
 const ASLEEP: &str = "fatal error: all goroutines are asleep - deadlock!\n\n";
-/// The name of the goroutine that waits for itself. It starts when the kernel is stuck, so its cycle is reported last.
+/// The first words of the reports of the check of the order of locks.
+const AGAIN: &str = "sudog: a lock is ";
+const ORDERS: &str = "sudog: locks are taken in two orders, ";
+/// The name of the goroutine that waits for itself. It begins to wait after the kernel is stuck, so its cycle is reported
+/// last.
 const LAST: &str = "the last cycle";
 
 /// The view that shows a bug while the rest of the program goes on. (A dump and the report of the deadlock of all
@@ -56,9 +62,20 @@ enum View {
     Dump,
 }
 
+/// What the check of the order of locks reports, before the goroutines are stuck.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Early {
+    /// A lock that its owner, or a reader, wants again.
+    Again,
+    /// Locks that are taken in two orders.
+    Orders,
+    Nothing,
+}
+
 struct Kernel {
     name: &'static str,
     view: View,
+    early: Early,
     /// The source of the kernel's file, and that file's path, as stacks print it.
     source: &'static str,
     file: &'static str,
@@ -66,10 +83,11 @@ struct Kernel {
 }
 
 macro_rules! kernels {
-    ($($module:ident { $($name:ident: $view:ident,)* })*) => {
+    ($($module:ident { $($name:ident: $view:ident $early:ident,)* })*) => {
         &[$($(Kernel {
             name: stringify!($name),
             view: View::$view,
+            early: Early::$early,
             source: include_str!(concat!(stringify!($module), ".rs")),
             file: concat!("tests/gobench/", stringify!($module), ".rs"),
             run: $module::$name,
@@ -79,78 +97,78 @@ macro_rules! kernels {
 
 const KERNELS: &[Kernel] = kernels! {
     locks {
-        cockroach_584: Cycle,
-        cockroach_3710: Dump,
-        cockroach_6181: Dump,
-        cockroach_7504: Cycle,
-        cockroach_9935: Cycle,
-        cockroach_10214: Cycle,
-        cockroach_16167: Dump,
-        etcd_5509: Dump,
-        etcd_6708: Cycle,
-        etcd_10492: Cycle,
-        grpc_795: Cycle,
-        grpc_3017: Dump,
-        hugo_3251: Cycle,
-        hugo_5379: Cycle,
-        kubernetes_13135: Cycle,
-        kubernetes_30872: Cycle,
-        kubernetes_62464: Dump,
-        moby_4951: Cycle,
-        moby_7559: Cycle,
-        moby_17176: Dump,
-        moby_36114: Cycle,
-        syncthing_4829: Cycle,
+        cockroach_584: Cycle Again,
+        cockroach_3710: Dump Again,
+        cockroach_6181: Dump Again,
+        cockroach_7504: Cycle Orders,
+        cockroach_9935: Cycle Again,
+        cockroach_10214: Cycle Orders,
+        cockroach_16167: Dump Again,
+        etcd_5509: Dump Again,
+        etcd_6708: Cycle Again,
+        etcd_10492: Cycle Again,
+        grpc_795: Cycle Again,
+        grpc_3017: Dump Nothing,
+        hugo_3251: Cycle Orders,
+        hugo_5379: Cycle Again,
+        kubernetes_13135: Cycle Orders,
+        kubernetes_30872: Cycle Orders,
+        kubernetes_62464: Dump Again,
+        moby_4951: Cycle Orders,
+        moby_7559: Cycle Again,
+        moby_17176: Dump Nothing,
+        moby_36114: Cycle Again,
+        syncthing_4829: Cycle Again,
     }
     channels {
-        cockroach_2448: Dump,
-        cockroach_10790: Dump,
-        cockroach_13197: Dump,
-        cockroach_13755: Dump,
-        cockroach_18101: Dump,
-        cockroach_24808: Dump,
-        cockroach_25456: Dump,
-        cockroach_35073: Dump,
-        cockroach_35931: Dump,
-        etcd_6857: Dump,
-        grpc_660: Dump,
-        grpc_862: Dump,
-        grpc_1275: Dump,
-        grpc_1424: Dump,
-        istio_17860: Dump,
-        istio_18454: Dump,
-        kubernetes_5316: Dump,
-        kubernetes_25331: Dump,
-        kubernetes_38669: Dump,
-        kubernetes_70277: Dump,
-        moby_4395: Dump,
-        moby_21233: Dump,
-        moby_33293: Dump,
-        moby_33781: Dump,
-        syncthing_5795: Dump,
+        cockroach_2448: Dump Nothing,
+        cockroach_10790: Dump Nothing,
+        cockroach_13197: Dump Nothing,
+        cockroach_13755: Dump Nothing,
+        cockroach_18101: Dump Nothing,
+        cockroach_24808: Dump Nothing,
+        cockroach_25456: Dump Nothing,
+        cockroach_35073: Dump Nothing,
+        cockroach_35931: Dump Nothing,
+        etcd_6857: Dump Nothing,
+        grpc_660: Dump Nothing,
+        grpc_862: Dump Nothing,
+        grpc_1275: Dump Nothing,
+        grpc_1424: Dump Nothing,
+        istio_17860: Dump Nothing,
+        istio_18454: Dump Nothing,
+        kubernetes_5316: Dump Nothing,
+        kubernetes_25331: Dump Nothing,
+        kubernetes_38669: Dump Nothing,
+        kubernetes_70277: Dump Nothing,
+        moby_4395: Dump Nothing,
+        moby_21233: Dump Nothing,
+        moby_33293: Dump Nothing,
+        moby_33781: Dump Nothing,
+        syncthing_5795: Dump Nothing,
     }
     mixed {
-        cockroach_1055: Dump,
-        cockroach_1462: Dump,
-        etcd_6873: Dump,
-        etcd_7443: Dump,
-        etcd_7492: Dump,
-        etcd_7902: Dump,
-        grpc_1353: Dump,
-        grpc_1460: Dump,
-        istio_16224: Dump,
-        kubernetes_1321: Dump,
-        kubernetes_6632: Dump,
-        kubernetes_10182: Dump,
-        kubernetes_11298: Dump,
-        kubernetes_26980: Dump,
-        kubernetes_58107: Dump,
-        moby_25384: Dump,
-        moby_27782: Dump,
-        moby_28462: Dump,
-        moby_29733: Dump,
-        moby_30408: Dump,
-        serving_2137: Dump,
+        cockroach_1055: Dump Nothing,
+        cockroach_1462: Dump Nothing,
+        etcd_6873: Dump Nothing,
+        etcd_7443: Dump Nothing,
+        etcd_7492: Dump Nothing,
+        etcd_7902: Dump Nothing,
+        grpc_1353: Dump Nothing,
+        grpc_1460: Dump Nothing,
+        istio_16224: Dump Nothing,
+        kubernetes_1321: Dump Nothing,
+        kubernetes_6632: Dump Nothing,
+        kubernetes_10182: Dump Nothing,
+        kubernetes_11298: Dump Nothing,
+        kubernetes_26980: Dump Nothing,
+        kubernetes_58107: Dump Nothing,
+        moby_25384: Dump Nothing,
+        moby_27782: Dump Nothing,
+        moby_28462: Dump Nothing,
+        moby_29733: Dump Nothing,
+        moby_30408: Dump Nothing,
+        serving_2137: Dump Nothing,
     }
 };
 
@@ -188,10 +206,14 @@ fn main() {
 fn child(kernel: &'static Kernel) {
     static NEVER: AtomicU32 = AtomicU32::new(0);
     let expected = report::markers(kernel.source, kernel.file, kernel.name);
+    // SAFETY: `alarm` has no precondition. The alarm's SIGALRM ends a child that hangs.
+    unsafe { libc::alarm(2 * PATIENCE.as_secs() as u32) };
     run(|| {
         go("test", kernel.run);
         let begun = Instant::now();
         loop {
+            // Longer than a step of the clock of waits, so that the last cycle is younger than the others.
+            time::sleep(Duration::from_millis(50));
             let dump = dump().to_string();
             let found = report::stuck(&dump, "main");
             if found == expected {
@@ -201,7 +223,6 @@ fn child(kernel: &'static Kernel) {
                 eprintln!("the dump:\n{dump}\nshows {found:#?}\nnot {expected:#?}");
                 std::process::exit(1);
             }
-            time::sleep(Duration::from_millis(20));
         }
         go(LAST, || {
             let mutex = new::<GoMutex>();
@@ -219,7 +240,8 @@ fn check(kernel: &Kernel) -> Result<(), String> {
     let expected = report::markers(kernel.source, kernel.file, kernel.name);
     assert!(!expected.is_empty(), "{} has no markers", kernel.name);
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.env(CHILD, kernel.name).env_remove("SUDOG_MAXPROCS").env_remove("SUDOG_STALLS");
+    command.env(CHILD, kernel.name).env("SUDOG_CHECK_ORDER", "1");
+    command.env_remove("SUDOG_MAXPROCS").env_remove("SUDOG_STALLS");
     let mut child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take();
     let mut text = String::new();
@@ -248,6 +270,16 @@ fn check(kernel: &Kernel) -> Result<(), String> {
     };
     if cycles != expected_cycles {
         return Err(format!("{before}\nshows the cycles {cycles:#?}\nnot {expected_cycles:#?}"));
+    }
+    let (again, orders) = (report::wants(before, AGAIN, LAST), report::wants(before, ORDERS, LAST));
+    let counts = match kernel.early {
+        Early::Again => (1, 0),
+        Early::Orders => (0, 1),
+        Early::Nothing => (0, 0),
+    };
+    let are_marked = again.iter().chain(&orders).all(|want| expected.iter().any(|stuck| stuck.is_at(want)));
+    if (again.len(), orders.len()) != counts || !are_marked {
+        return Err(format!("{before}\nshows {again:?} and {orders:?}, where {:?} is expected", kernel.early));
     }
     Ok(())
 }

@@ -13,6 +13,13 @@ pub struct Stuck {
     place: String,
 }
 
+impl Stuck {
+    /// Returns whether this is the goroutine, and the place, of a wanted lock.
+    pub fn is_at(&self, (name, place): &(String, String)) -> bool {
+        self.name == *name && self.place == *place
+    }
+}
+
 impl fmt::Debug for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {} at {}", self.name, self.wait, self.place)
@@ -52,20 +59,36 @@ pub fn stuck(report: &str, watcher: &str) -> BTreeSet<Stuck> {
             Some(_) => ", held by a goroutine that has ended".to_owned(),
             None => String::new(),
         };
-        let mut place = String::from("nowhere");
+        let mut innermost = None;
         while let Some(line) = lines.next_if(|line| line.starts_with(' ')) {
-            // The first place is that of the innermost function. Without the column, and with the path in this package.
-            if let Some(at) = line.trim().strip_prefix("at ")
-                && place == "nowhere"
-            {
-                place = at[at.find("tests/").unwrap_or(0)..].rsplit_once(':').unwrap().0.to_owned();
+            // The first place is that of the innermost function.
+            if let Some(at) = line.trim().strip_prefix("at ") {
+                innermost.get_or_insert_with(|| place(at));
             }
         }
+        let place = innermost.unwrap_or_else(|| "nowhere".into());
         if name != watcher {
             found.insert(Stuck { name, wait: format!("{wait}{holder}"), place });
         }
     }
     found
+}
+
+/// Returns the name of the goroutine, and the place of the lock that it now wants, of each report that begins with
+/// `head`, but for those of the goroutine `watcher`.
+pub fn wants(text: &str, head: &str, watcher: &str) -> Vec<(String, String)> {
+    let reports = text.split(head).skip(1).map(|report| {
+        let mut lines = report.lines().skip(1);
+        let name = lines.next().unwrap().split('"').nth(1).unwrap_or_default();
+        let (_, at) = lines.next().unwrap().rsplit_once(" at ").unwrap();
+        (name.to_owned(), place(at))
+    });
+    reports.filter(|(name, _)| name != watcher).collect()
+}
+
+/// Returns a place without the column, and with the path in this package.
+fn place(at: &str) -> String {
+    at[at.find("tests/").unwrap_or(0)..].rsplit_once(':').unwrap().0.to_owned()
 }
 
 /// Returns the waits that are a cycle: a goroutine of each holds the lock that another waits for.

@@ -54,6 +54,22 @@
 //!
 //! # Environment
 //!
+//! `SUDOG_CHECK_ORDER`, if set and not `0`, in builds with debug assertions: two reports on standard error for mutexes
+//! and readers-writer mutexes of `sudog::sync`, at the call, before the caller waits, and with the places of the calls.
+//!
+//! * Locks that are taken in two orders: one lock is wanted while another is held, and the second has been held while
+//!   the first was wanted. Also over three locks or more. Another schedule can be a deadlock, unless something else
+//!   keeps the two from meeting, for instance a third lock that is held both times; the check does not know that. A read
+//!   lock counts as any other, because a writer that comes between makes readers wait.
+//! * A lock that is wanted by a goroutine or a thread that holds that lock.
+//!
+//! A `try_lock`, and a lock with a deadline or a context, makes no order, but is held. Locks of async calls
+//! (`lock_async`) are not looked at, nor are locks of other types. A guard that has been sent to another goroutine
+//! counts as held by the goroutine that locked, until the unlock; a guard that a task of another runtime holds across
+//! an `.await` counts as held by the thread. Each pair of calls is reported once. The check remembers 65,536 pairs
+//! of locks, and forgets those of dropped locks, then those of the oldest locks. Slow: all goroutines take turns at the
+//! check.
+//!
 //! `SUDOG_CHECK_WAITS`, if set and not `0`, in builds with debug assertions: a goroutine that waits or yields inside
 //! the initialiser of a `std` `thread_local!`, `LazyLock`, `OnceLock` or `Once` ends the process, and the report shows
 //! the goroutine's stack. Slow.

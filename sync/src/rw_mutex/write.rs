@@ -15,20 +15,30 @@ use crate::raw::{Order, RawLock, Semaphore};
 
 impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(super) fn write(&self) -> W::Guard {
+        let acquisition = self.deadlock_owner.locks();
         let guard = self.write_unowned();
-        self.deadlock_owner.set();
+        self.deadlock_owner.set(acquisition);
         guard
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(super) fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
-        self.write_unowned_limited(limit).inspect(|_| self.deadlock_owner.set())
+        let acquisition = self.deadlock_owner.tries();
+        let guard = self.write_unowned_limited(limit)?;
+        self.deadlock_owner.set(acquisition);
+        Ok(guard)
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(super) fn try_write(&self) -> Option<W::Guard> {
-        self.try_write_unowned().inspect(|_| self.deadlock_owner.set())
+        let acquisition = self.deadlock_owner.tries();
+        let guard = self.try_write_unowned()?;
+        self.deadlock_owner.set(acquisition);
+        Some(guard)
     }
 
     #[inline]

@@ -80,6 +80,8 @@ pub use sched::spread::spread_so_far;
 pub(crate) use coop::unconstrained;
 pub(crate) use sched::bubble::of_the_system;
 
+#[cfg(all(debug_assertions, not(sudog_sim)))]
+pub(crate) use fibre::current::describe;
 pub(crate) use fibre::current::{
     FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_wait, safepoint,
     safepoint_is_asked_for, yield_now,

@@ -136,7 +136,7 @@ fn wait_of(info: &GoroutineInfo) -> Option<Wait> {
 }
 
 /// Returns the cycles among goroutines that wait for each other's locks. Each goroutine is in at most one cycle, as a
-/// goroutine waits for a single lock. Each cycle begins with its lowest id, and the cycles are in the order of these ids.
+/// goroutine waits for a single lock. The cycles are in the order in which their last waits began.
 fn cycles(goroutines: &[GoroutineInfo]) -> Vec<Vec<Wait>> {
     let waits: BTreeMap<u64, (Wait, u64)> =
         goroutines.iter().filter_map(|info| Some((info.id, (wait_of(info)?, info.holder?)))).collect();
@@ -154,12 +154,12 @@ fn cycles(goroutines: &[GoroutineInfo]) -> Vec<Vec<Wait>> {
             found.push(path.split_off(begin));
         }
     }
-    // Report in the same order whatever the order of the looks.
+    // Report the oldest cycle first, and each from its lowest id on.
     for cycle in &mut found {
-        let lowest = (0..cycle.len()).min_by_key(|&at| cycle[at]).unwrap_or(0);
+        let lowest = (0..cycle.len()).min_by_key(|&at| cycle[at].0).unwrap_or(0);
         cycle.rotate_left(lowest);
     }
-    found.sort_unstable_by_key(|cycle| cycle.first().copied());
+    found.sort_by_key(|cycle| cycle.iter().map(|wait| wait.1).max());
     found
 }
 
@@ -209,10 +209,13 @@ mod tests {
         let goroutines =
             [(1, Some(2)), (2, Some(3)), (3, Some(2)), (4, Some(1)), (5, Some(6)), (6, Some(5)), (7, Some(4))];
         assert_eq!(ids(&goroutines), [[2, 3], [5, 6]]);
-        // From the lowest id on, whatever the order of the list.
-        let infos = [(9, 8), (6, 5), (8, 7), (5, 6), (7, 9)].map(|(id, holder)| info(id, Some(holder), PAUSE));
+        // The cycle whose last wait is the oldest comes first, and the lowest id first in a cycle.
+        let infos = [(3, 4, 1), (9, 8, 3), (4, 3, 9), (8, 7, 5), (7, 9, 2)].map(|(id, holder, since)| GoroutineInfo {
+            since: Duration::from_secs(since),
+            ..info(id, Some(holder), PAUSE)
+        });
         let in_order = cycles(&infos).into_iter().flatten().map(|wait| wait.0);
-        assert_eq!(in_order.collect::<Vec<_>>(), [5, 6, 7, 9, 8]);
+        assert_eq!(in_order.collect::<Vec<_>>(), [7, 9, 8, 3, 4]);
     }
 
     #[test]
