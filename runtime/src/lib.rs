@@ -16,6 +16,8 @@
 //! Under `--cfg sudog_loom` the whole crate runs on [loom](https://docs.rs/loom)'s model of threads and memory.
 
 pub mod chan;
+#[cfg(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim))))]
+mod check_lock;
 pub mod event;
 mod fatal;
 mod g;
@@ -42,6 +44,11 @@ pub mod sema;
 #[allow(clippy::new_without_default)] // one interface over two implementations
 pub mod shim;
 pub mod spin;
+#[cfg(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim))))]
+mod unpolled;
+#[cfg(not(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim)))))]
+#[path = "unpolled/off.rs"]
+mod unpolled;
 
 pub use fatal::fatal;
 pub use g::{G, ParkResult};

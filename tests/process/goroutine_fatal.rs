@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 use sudog::chan::select;
 use sudog::context;
 use sudog::csp::ActiveSet;
-use sudog::runtime::sema::{WaitLimit, Wake, semacquire, semrelease, waiters};
+use sudog::runtime::sema::{WaitLimit, Wake, semacquire, semacquire_async, semrelease, waiters};
 use sudog::runtime::{
     Leaving, StackSizeIsFixed, SwitchHooks, add_switch_hooks, dump, goexit, gosched, set_max_blocking, set_stack_size,
 };
 use sudog::sync::rw_mutex::ShardedRwMutex;
-use sudog::sync::{Mutex, Once, RwMutex, RwMutexWith, WaitGroup};
+use sudog::sync::{LockAsync, Mutex, Once, RwMutex, RwMutexWith, WaitGroup};
 use sudog::time::{Timer, after, after_func, sleep, sleep_async};
 use sudog::x::ErrGroup;
 use sudog::{
@@ -63,6 +63,7 @@ fn main() {
         ("locks_that_are_taken_in_two_orders_are_reported", locks_that_are_taken_in_two_orders_are_reported),
         ("a_lock_that_is_read_again_is_reported", a_lock_that_is_read_again_is_reported),
         ("locks_that_are_taken_in_one_order_are_not", locks_that_are_taken_in_one_order_are_not),
+        ("a_future_that_has_a_lock_and_is_not_polled", a_future_that_has_a_lock_and_is_not_polled),
         ("a_dump_knows_how_long_all_have_slept", a_dump_knows_how_long_all_have_slept),
         ("main_goexits", main_goexits),
         ("no_deadlock_where_there_is_none", no_deadlock_where_there_is_none),
@@ -475,7 +476,7 @@ fn locks_that_are_taken_in_one_order_are_not() {
                 let never = never.clone();
                 spawn_async(async move {
                     let _b = theirs.lock();
-                    sudog::runtime::sema::semacquire_async(&never).await;
+                    semacquire_async(&never).await;
                 })
             };
             while waiters(&never) == 0 {
@@ -496,6 +497,55 @@ fn locks_that_are_taken_in_one_order_are_not() {
     });
     assert_says(&output, 0, &[]);
     assert_eq!(words(&output), "");
+}
+
+/// A task that has begun to wait for a lock, and then waits for something else, is reported when the lock is free. A
+/// future that is polled, or dropped, is not.
+fn a_future_that_has_a_lock_and_is_not_polled() {
+    const QUEUED: u32 = line!() + 11;
+    fn program() {
+        run(|| {
+            static NEVER: AtomicU32 = AtomicU32::new(0);
+            let mutex = Arc::new(Mutex::new(()));
+            for what_then in ["is polled", "is dropped", "is kept"] {
+                let held = mutex.lock();
+                let (theirs, queued) = (mutex.clone(), Arc::new(AtomicUsize::new(0)));
+                let is_queued = queued.clone();
+                go_async(async move {
+                    let mut lock = Box::pin(theirs.lock_async());
+                    assert!(poll_fn(|cx| Poll::Ready(lock.as_mut().poll(cx).is_pending())).await);
+                    is_queued.store(1, Relaxed);
+                    if what_then == "is polled" {
+                        return drop(lock.await);
+                    }
+                    if what_then == "is dropped" {
+                        sleep_async(Duration::from_millis(100)).await;
+                        drop(lock);
+                    }
+                    semacquire_async(&NEVER).await;
+                });
+                while queued.load(Relaxed) == 0 {
+                    gosched();
+                }
+                drop(held);
+                // Longer than the check waits.
+                sleep(Duration::from_millis(2500));
+            }
+            eprintln!("main goes on");
+        });
+    }
+    let output = in_a_child("a_future_that_has_a_lock_and_is_not_polled", &[("SUDOG_CHECK_WAITS", "1")], program);
+    assert_says(&output, 0, &["main goes on\n"]);
+    let text = words(&output);
+    let reports: Vec<_> = text.split("sudog: a future has been given a lock").skip(1).collect();
+    assert_eq!(reports.len(), if cfg!(debug_assertions) { 1 } else { 0 }, "{text}");
+    for report in reports {
+        // The innermost of the user's functions.
+        let place = report.split("\n          at ").nth(1).unwrap().lines().next().unwrap();
+        assert!(place.contains(&format!("tests/process/goroutine_fatal.rs:{QUEUED}:")), "{QUEUED} in {text}");
+    }
+    let output = in_a_child("a_future_that_has_a_lock_and_is_not_polled", &[], program);
+    assert_eq!(words(&output), "main goes on\n");
 }
 
 /// A dump reports the length of waits although the watcher, which keeps the clock of waits, sleeps while all workers

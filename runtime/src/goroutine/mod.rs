@@ -72,7 +72,10 @@
 //!
 //! `SUDOG_CHECK_WAITS`, if set and not `0`, in builds with debug assertions: a goroutine that waits or yields inside
 //! the initialiser of a `std` `thread_local!`, `LazyLock`, `OnceLock` or `Once` ends the process, and the report shows
-//! the goroutine's stack. Slow.
+//! the goroutine's stack. Also reported, on standard error: a future of `lock_async`, or of another semaphore's lock,
+//! that has been given the lock, or is the next to take it, and has neither been polled nor dropped for a second. Other
+//! waiters wait for that future, perhaps the task that keeps it (a *futurelock*). The report shows the stack of the poll
+//! that queued the future. Slow.
 //!
 //! `SUDOG_DEBUG`: `schedtrace=1000` prints a line about the scheduler on standard error every 1000 ms, as Go's
 //! `GODEBUG=schedtrace` does. An empty value prints nothing; any other value ends the process. Only builds with the feature

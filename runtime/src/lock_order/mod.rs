@@ -17,21 +17,18 @@
 //!
 //! Each lock has a number, which moves with the lock, and which no other lock gets. So a lock at the address of an
 //! earlier one has no past. The graph forgets a lock that is dropped, and the oldest locks when it is full.
-//!
-//! Nothing panics under the mutex of this file, and no user code runs there, but for an allocator: [`enter`] keeps that
-//! from coming back, and from waiting.
 
 mod graph;
 mod held;
 
 use std::cell::Cell;
 use std::panic::Location;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::check_lock::CheckLock;
 use crate::goroutine;
 use crate::shim::system::atomic::AtomicU64;
-use crate::shim::system::{self, Mutex, OnceLock, thread};
+use crate::shim::system::{self, OnceLock, thread};
 
 use held::{Acquired, Caller, Checker};
 
@@ -146,18 +143,10 @@ fn is_on() -> bool {
     *ON.get_or_init(|| std::env::var_os("SUDOG_CHECK_ORDER").is_some_and(|value| value != "0" && !value.is_empty()))
 }
 
-/// Runs `f` under the lock of the check. Returns `None`, and does not run `f`, if the caller is in such an `f` already.
+/// Runs `f` under the lock of the check. Returns `None`, and does not run `f`, if the caller is in a check already.
 fn enter<T>(f: impl FnOnce(&mut Checker) -> T) -> Option<T> {
-    static CHECKER: Mutex<Checker> = Mutex::new(Checker::new());
-    system::thread_local! {
-        static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-    }
-    if IS_INSIDE.with(|inside| inside.replace(true)) {
-        return None;
-    }
-    let result = goroutine::without_switching(|| f(&mut CHECKER.lock().unwrap_or_else(PoisonError::into_inner)));
-    IS_INSIDE.with(|inside| inside.set(false));
-    Some(result)
+    static CHECKER: CheckLock<Checker> = CheckLock::new(Checker::new());
+    CHECKER.enter(f)
 }
 
 /// Returns the calling goroutine, or else the calling thread. Each poll of a task counts as a goroutine: a lock that a

@@ -238,7 +238,7 @@ pub(crate) fn of_the_user<T>(frames: &[T], name: impl Fn(&T) -> &str) -> Range<u
 }
 
 /// Prints the frames [of the user](of_the_user) of a printed backtrace.
-pub(super) fn frames_of_the_user(stack: &str) -> String {
+pub(crate) fn frames_of_the_user(stack: &str) -> String {
     // A frame is a line with number and name, and perhaps a line with the place.
     let mut frames: Vec<&str> = Vec::new();
     let mut start = 0;
