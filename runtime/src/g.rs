@@ -338,15 +338,14 @@ impl G {
             Kind::Thread(parker) => unsafe { Parker::unpark(parker) },
             Kind::Goroutine(fibre) => ready(*fibre),
             Kind::Task(wait) => {
+                // Declared before the lock, so that the alarm, if there is one, is set after the unlock.
+                let _alarm;
                 let mut state = wait.0.lock();
                 state.ready = true;
-                // Set the alarm, if any, after the unlock.
-                let _alarm = state.watch.wakes();
-                let waker = state.waker.take();
+                _alarm = state.watch.wakes();
                 // Let the unlock be the last access: the task may be freed once another thread has had the lock after
                 // this thread.
-                drop(state);
-                return waker;
+                return state.waker.take();
             }
         }
         None
