@@ -439,6 +439,7 @@ fn a_lock_that_is_read_again_is_reported() {
     assert_eq!(text.matches("thread \"main\" read-locked lock 1 at ").count(), reports, "{text}");
 }
 
+#[allow(clippy::await_holding_lock)] // that is what is tested
 fn locks_that_are_taken_in_one_order_are_not() {
     let output = in_a_child("locks_that_are_taken_in_one_order_are_not", &[CHECK_ORDER], || {
         run(|| {

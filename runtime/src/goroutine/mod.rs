@@ -67,8 +67,8 @@
 //! (`lock_async`) are not looked at, nor are locks of other types. A guard that has been sent to another goroutine
 //! counts as held by the goroutine that locked, until the unlock; a guard that a task of another runtime holds across
 //! an `.await` counts as held by the thread. Each pair of calls is reported once. The check remembers 65,536 pairs
-//! of locks, and forgets those of dropped locks, then those of the oldest locks. Slow: all goroutines take turns at the
-//! check.
+//! of locks, and forgets those of dropped locks, then those of the oldest locks. (So in builds with debug assertions
+//! these locks have destructors.) Slow: all goroutines take turns at the check.
 //!
 //! `SUDOG_CHECK_WAITS`, if set and not `0`, in builds with debug assertions: a goroutine that waits or yields inside
 //! the initialiser of a `std` `thread_local!`, `LazyLock`, `OnceLock` or `Once` ends the process, and the report shows

@@ -140,7 +140,7 @@ fn end(begun: Begun, is_locked: bool) {
 #[inline]
 fn is_on() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
-    *ON.get_or_init(|| std::env::var_os("SUDOG_CHECK_ORDER").is_some_and(|value| value != "0" && !value.is_empty()))
+    *ON.get_or_init(|| std::env::var_os("SUDOG_CHECK_ORDER").is_some_and(|value| value != "0"))
 }
 
 /// Runs `f` under the lock of the check. Returns `None`, and does not run `f`, if the caller is in a check already.
