@@ -65,7 +65,7 @@
 //! | `parking_lot_core` | `study::ParkingLotSema` |
 //! | `metrics` | `runtime::metrics` |
 //! | `profile` | `runtime::profile` |
-//! | `serde` | `Serialize` and `Deserialize` for [`sync::Mutex`] and [`sync::RwMutex`] |
+//! | `serde` | `Serialize` and `Deserialize` for [`sync::Mutex`] and [`sync::RwMutex`]; with `metrics`, `Serialize` for `runtime::Metrics` |
 //! | `futures-io`, `hyper` | `net`, and the traits of these crates for its streams |
 //! | `signal` | `signal` |
 //! | `stream` | `chan::RecvStream` |

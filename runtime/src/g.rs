@@ -27,6 +27,7 @@ use crate::goroutine::{self, FibreRef};
 use crate::panics::Panics;
 use crate::profile::Blocked;
 use crate::shim::{self, Instant, Mutex, Parker};
+use crate::unpolled::Watch;
 
 /// A waiter: the thread or goroutine that has made this value on its stack, or an async task.
 ///
@@ -66,6 +67,8 @@ struct TaskWait(Mutex<TaskState>);
 struct TaskState {
     ready: bool,
     waker: Option<Waker>,
+    /// The note that the task has been readied, and not polled since, if the task waits for a lock.
+    watch: Watch,
 }
 
 /// The reason why [`G::park`] returned.
@@ -110,7 +113,13 @@ impl G {
     #[inline]
     #[must_use]
     pub fn task() -> Self {
-        let wait = TaskWait(Mutex::new(TaskState { ready: false, waker: None }));
+        Self::watched_task(Watch::NONE)
+    }
+
+    /// Returns a G for an async task, as [`G::task`] does. The `watch` notes when the task is readied and polled.
+    #[inline]
+    pub(crate) fn watched_task(watch: Watch) -> Self {
+        let wait = TaskWait(Mutex::new(TaskState { ready: false, waker: None, watch }));
         Self { kind: Kind::Task(wait), _thread: PhantomData }
     }
 
@@ -239,6 +248,7 @@ impl G {
         loop {
             let mut state = wait.0.lock();
             if std::mem::take(&mut state.ready) {
+                state.watch.is_polled();
                 return true;
             }
             let old = match &state.waker {
@@ -328,8 +338,11 @@ impl G {
             Kind::Thread(parker) => unsafe { Parker::unpark(parker) },
             Kind::Goroutine(fibre) => ready(*fibre),
             Kind::Task(wait) => {
+                // Declared before the lock, so that the alarm, if there is one, is set after the unlock.
+                let _alarm;
                 let mut state = wait.0.lock();
                 state.ready = true;
+                _alarm = state.watch.wakes();
                 // Let the unlock be the last access: the task may be freed once another thread has had the lock after
                 // this thread.
                 return state.waker.take();

@@ -19,6 +19,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(sudog_loom, sudog_sim))))]
 
 pub mod chan;
+#[cfg(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim))))]
+mod check_lock;
 pub mod event;
 mod fatal;
 mod g;
@@ -31,12 +33,25 @@ mod profile;
 // For the crates of this project.
 #[doc(hidden)]
 pub mod panics;
+// For the crates of this project: the check of the order of locks.
+#[cfg(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim))))]
+#[doc(hidden)]
+pub mod lock_order;
+#[cfg(not(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim)))))]
+#[doc(hidden)]
+#[path = "lock_order/off.rs"]
+pub mod lock_order;
 pub mod sema;
 // For the crates of this project: atomics, locks and fences, `std`'s or the model's.
 #[doc(hidden)]
 #[allow(clippy::new_without_default)] // one interface over two implementations
 pub mod shim;
 pub mod spin;
+#[cfg(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim))))]
+mod unpolled;
+#[cfg(not(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim)))))]
+#[path = "unpolled/off.rs"]
+mod unpolled;
 
 pub use fatal::fatal;
 pub use g::{G, ParkResult};

@@ -242,6 +242,53 @@ fn the_sum_is_right_while_all_runs() {
     });
 }
 
+/// Threads that hold a mutex for longer than the threshold of starvation make others starve; short holds are awaited by
+/// spinning.
+#[test]
+fn starvations_and_spins_of_mutexes() {
+    let _alone = alone_with(1);
+    let contend = |held: Duration| {
+        let mutex = Mutex::new(());
+        thread::scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| {
+                    for _ in 0..20 {
+                        let _guard = mutex.lock();
+                        busy_for(held);
+                    }
+                });
+            }
+        });
+    };
+    let before = metrics();
+    eventually(|| {
+        contend(3 * MS);
+        metrics().mutex_starvations > before.mutex_starvations
+    });
+    eventually(|| {
+        contend(Duration::from_micros(1));
+        metrics().mutex_spin_wins > before.mutex_spin_wins
+    });
+}
+
+#[test]
+fn the_numbers_as_json() {
+    let _alone = alone_with(1);
+    run(|| (0..100).for_each(|_| gosched()));
+    let numbers = metrics();
+    let json = serde_json::to_value(&numbers).unwrap();
+    assert_eq!(json["max_procs"], 1);
+    assert_eq!(json["goroutines_created"], numbers.goroutines_created);
+    assert_eq!(json["mutex_wait"]["secs"], numbers.mutex_wait.as_secs());
+    assert_eq!(json["mutex_starvations"], numbers.mutex_starvations);
+    assert_eq!(json["workers"][0]["sleeps"], numbers.workers[0].sleeps);
+    let buckets = json["latencies"].as_array().unwrap();
+    assert!(!buckets.is_empty());
+    assert_eq!(buckets.iter().map(|bucket| bucket["count"].as_u64().unwrap()).sum::<u64>(), numbers.latencies.count());
+    let (times, _) = numbers.latencies.buckets().next().unwrap();
+    assert_eq!(buckets[0]["times"]["end"]["nanos"], times.end.subsec_nanos());
+}
+
 #[test]
 fn results_may_be_sent_and_shared() {
     fn is<T: Send + Sync + Clone + std::panic::UnwindSafe + std::panic::RefUnwindSafe + 'static>() {}

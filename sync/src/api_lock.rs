@@ -75,11 +75,13 @@ unsafe impl<R: ConstRawLock> lock_api::RawMutex for ApiLock<R> {
     type Guard = R::Guard;
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock(&self) -> R::Guard {
         self.0.lock()
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock(&self) -> Option<R::Guard> {
         self.0.try_lock()
     }
@@ -103,6 +105,7 @@ unsafe impl<R: ConstRawLock> lock_api::RawMutexTimed for ApiLock<R> {
     type Instant = Instant;
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_for(&self, timeout: Duration) -> Option<R::Guard> {
         match now().checked_add(timeout) {
             Some(deadline) => self.0.try_lock_until(deadline),
@@ -111,6 +114,7 @@ unsafe impl<R: ConstRawLock> lock_api::RawMutexTimed for ApiLock<R> {
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_until(&self, deadline: Instant) -> Option<R::Guard> {
         self.0.try_lock_until(deadline)
     }

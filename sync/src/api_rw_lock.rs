@@ -76,11 +76,13 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
     type ExclusiveGuard = R::ExclusiveGuard;
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock_shared(&self) -> R::SharedGuard {
         self.0.rlock()
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_shared(&self) -> Option<R::SharedGuard> {
         self.0.try_rlock()
     }
@@ -93,11 +95,13 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLock for ApiRwLock<R> {
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock_exclusive(&self) -> R::ExclusiveGuard {
         self.0.lock()
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_exclusive(&self) -> Option<R::ExclusiveGuard> {
         self.0.try_lock()
     }
@@ -137,6 +141,7 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLockTimed for ApiRwLock<R> {
     type Instant = Instant;
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_shared_for(&self, timeout: Duration) -> Option<R::SharedGuard> {
         match now().checked_add(timeout) {
             Some(deadline) => self.0.try_rlock_until(deadline),
@@ -145,11 +150,13 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLockTimed for ApiRwLock<R> {
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_shared_until(&self, deadline: Instant) -> Option<R::SharedGuard> {
         self.0.try_rlock_until(deadline)
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_exclusive_for(&self, timeout: Duration) -> Option<R::ExclusiveGuard> {
         match now().checked_add(timeout) {
             Some(deadline) => self.0.try_lock_until(deadline),
@@ -158,6 +165,7 @@ unsafe impl<R: ConstRawRwLock> lock_api::RawRwLockTimed for ApiRwLock<R> {
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_exclusive_until(&self, deadline: Instant) -> Option<R::ExclusiveGuard> {
         self.0.try_lock_until(deadline)
     }

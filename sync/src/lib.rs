@@ -43,6 +43,7 @@ pub mod atomic;
 mod cond;
 #[cfg(all(unix, not(sudog_loom)))]
 pub mod context;
+mod deadlock_owner;
 #[cfg(not(sudog_loom))]
 mod lock_async;
 mod locker;

@@ -30,6 +30,7 @@ pub trait Locker {
 
 impl<S: Semaphore, P: mutex::policy::Policy> Locker for GoMutex<S, P> {
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock(&self) {
         Self::lock(self);
     }
@@ -43,6 +44,7 @@ impl<S: Semaphore, P: mutex::policy::Policy> Locker for GoMutex<S, P> {
 /// Locks and unlocks for writing.
 impl<W: mutex::UnguardedLock, S: Semaphore> Locker for GoRwMutex<W, S> {
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock(&self) {
         Self::lock(self);
     }
@@ -55,6 +57,7 @@ impl<W: mutex::UnguardedLock, S: Semaphore> Locker for GoRwMutex<W, S> {
 
 impl<L: Locker + ?Sized> Locker for &L {
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock(&self) {
         (**self).lock();
     }

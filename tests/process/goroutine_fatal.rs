@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 use sudog::chan::select;
 use sudog::csp::ActiveSet;
-use sudog::low_level::sema::{Wake, semacquire, semrelease, waiters};
+use sudog::low_level::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
 use sudog::low_level::{Leaving, SwitchHooks, add_switch_hooks};
 use sudog::runtime::{StackSizeIsFixed, dump, goexit, gosched, set_max_blocking, set_stack_size};
-use sudog::sync::{Mutex, Once, WaitGroup};
+use sudog::sync::{LockAsync, Mutex, Once, RwMutex, RwMutexWith, ShardedRwMutex, WaitGroup};
 use sudog::time::{Timer, after, after_func, sleep, sleep_async};
 use sudog::x::ErrGroup;
 use sudog::{
@@ -58,6 +58,10 @@ fn main() {
         ("a_once_in_itself", a_once_in_itself),
         ("goroutines_that_wait_for_each_other_are_reported", goroutines_that_wait_for_each_other_are_reported),
         ("waits_that_are_no_cycle_are_not", waits_that_are_no_cycle_are_not),
+        ("locks_that_are_taken_in_two_orders_are_reported", locks_that_are_taken_in_two_orders_are_reported),
+        ("a_lock_that_is_read_again_is_reported", a_lock_that_is_read_again_is_reported),
+        ("locks_that_are_taken_in_one_order_are_not", locks_that_are_taken_in_one_order_are_not),
+        ("a_future_that_has_a_lock_and_is_not_polled", a_future_that_has_a_lock_and_is_not_polled),
         ("a_dump_knows_how_long_all_have_slept", a_dump_knows_how_long_all_have_slept),
         ("main_goexits", main_goexits),
         ("no_deadlock_where_there_is_none", no_deadlock_where_there_is_none),
@@ -384,6 +388,163 @@ fn waits_that_are_no_cycle_are_not() {
     });
     assert_says(&output, 0, &[]);
     assert!(!words(&output).contains("deadlock"), "{}", words(&output));
+}
+
+/// The variable that turns the check of the order of locks on.
+const CHECK_ORDER: (&str, &str) = ("SUDOG_CHECK_ORDER", "1");
+
+/// The second order is reported at once, though nothing waits. The report has the four calls.
+fn locks_that_are_taken_in_two_orders_are_reported() {
+    const FIRST: u32 = line!() + 5;
+    fn program() {
+        run(|| {
+            let (a, b) = (Mutex::new(()), RwMutex::new(()));
+            for round in 0..4 {
+                if round % 2 == 0 { drop((a.lock(), b.read())) } else { drop((b.write(), a.lock())) }
+            }
+            eprintln!("main goes on");
+        });
+    }
+    let test = "locks_that_are_taken_in_two_orders_are_reported";
+    let output = in_a_child(test, &[CHECK_ORDER], program);
+    assert_says(&output, 0, &["main goes on\n"]);
+    let text = words(&output);
+    if cfg!(debug_assertions) {
+        assert_eq!(text.matches("sudog: locks are taken in two orders").count(), 1, "{text}");
+        let place = format!("tests/process/goroutine_fatal.rs:{FIRST}:");
+        assert_eq!(text.matches(&place).count(), 4, "{place} in {text}");
+        let main =
+            format!("goroutine {} \"main\"", text.split("goroutine ").nth(1).unwrap().split(' ').next().unwrap());
+        let says = ["locked lock", "now wants lock", "had locked lock", "wanted lock", main.as_str()];
+        assert_says(&output, 0, &says);
+    } else {
+        assert_eq!(text, "main goes on\n");
+    }
+    assert_eq!(words(&in_a_child(test, &[], program)), "main goes on\n");
+    assert_eq!(words(&in_a_child(test, &[("SUDOG_CHECK_ORDER", "0")], program)), "main goes on\n");
+}
+
+/// Threads are checked, too.
+fn a_lock_that_is_read_again_is_reported() {
+    let output = in_a_child("a_lock_that_is_read_again_is_reported", &[CHECK_ORDER], || {
+        let lock = RwMutex::new(());
+        drop((lock.read(), lock.read()));
+        drop(lock.read());
+    });
+    let reports = if cfg!(debug_assertions) { 1 } else { 0 };
+    let text = words(&output);
+    assert_eq!(text.matches("sudog: a lock is read-locked again").count(), reports, "{text}");
+    assert_eq!(text.matches("thread \"main\" read-locked lock 1 at ").count(), reports, "{text}");
+}
+
+#[allow(clippy::await_holding_lock)] // that is what is tested
+fn locks_that_are_taken_in_one_order_are_not() {
+    let output = in_a_child("locks_that_are_taken_in_one_order_are_not", &[CHECK_ORDER], || {
+        run(|| {
+            let soon = || Instant::now() + Duration::from_secs(60);
+            // A lock at the address of an earlier lock is another lock, and a lock that moves is the same lock.
+            let mut locks = Vec::from([Mutex::new(()), Mutex::new(())]);
+            for _ in 0..4 {
+                drop((locks[0].lock(), locks[1].lock()));
+                locks = Vec::from([Mutex::new(()), Mutex::new(())]);
+                drop((locks[1].lock(), locks[0].lock()));
+                locks.swap(0, 1);
+            }
+            // Tries make no order.
+            let (a, b) = (Arc::new(Mutex::new(())), Arc::new(RwMutex::new(())));
+            drop((a.lock(), b.read()));
+            drop((b.write(), a.try_lock().unwrap()));
+            drop((b.read(), a.try_lock_until(soon()).unwrap()));
+            let (a, b) = (Arc::new(RwMutex::new(())), Arc::new(Mutex::new(())));
+            drop((a.write(), b.lock()));
+            drop((b.lock(), a.try_read_until(soon()).unwrap()));
+            drop((b.lock(), a.try_write_until(soon()).unwrap(), a.try_read()));
+            // Another goroutine unlocks.
+            let guard = Mutex::lock_arc(&b);
+            spawn(move || drop(guard)).join().unwrap();
+            drop((a.write(), b.lock()));
+            // A reader after a writer, and readers beside each other.
+            let reader = sudog::sync::lock_api::RwLockWriteGuard::downgrade(a.write());
+            let other = a.clone();
+            spawn(move || drop(other.read())).join().unwrap();
+            drop(reader);
+            drop((a.read(), b.lock()));
+            // A task goes on with a lock, while its worker runs other goroutines.
+            let (theirs, never) = (b.clone(), Arc::new(AtomicU32::new(0)));
+            let task = {
+                let never = never.clone();
+                spawn_async(async move {
+                    let _b = theirs.lock();
+                    semacquire_async(&never).await;
+                })
+            };
+            while waiters(&never) == 0 {
+                gosched();
+            }
+            drop(a.read());
+            semrelease(&never, Wake::Normal);
+            task.join().unwrap();
+            // A Cond takes its lock again, and a mutex whose readers scale has locks of its own.
+            let (cond, sharded) = (sudog::sync::Cond::new(), RwMutexWith::<ShardedRwMutex, ()>::new(()));
+            let _a = a.write();
+            let mut guard = b.lock();
+            cond.wait_limited(&mut guard, Duration::from_millis(1)).unwrap_err();
+            drop(sharded.read());
+            drop(sharded.write());
+            drop(sharded.try_write().unwrap());
+        });
+    });
+    assert_says(&output, 0, &[]);
+    assert_eq!(words(&output), "");
+}
+
+/// A task that has begun to wait for a lock, and then waits for something else, is reported when the lock is free. A
+/// future that is polled, or dropped, is not.
+fn a_future_that_has_a_lock_and_is_not_polled() {
+    const QUEUED: u32 = line!() + 11;
+    fn program() {
+        run(|| {
+            static NEVER: AtomicU32 = AtomicU32::new(0);
+            let mutex = Arc::new(Mutex::new(()));
+            for what_then in ["is polled", "is dropped", "is kept"] {
+                let held = mutex.lock();
+                let (theirs, queued) = (mutex.clone(), Arc::new(AtomicUsize::new(0)));
+                let is_queued = queued.clone();
+                go_async(async move {
+                    let mut lock = Box::pin(theirs.lock_async());
+                    assert!(poll_fn(|cx| Poll::Ready(lock.as_mut().poll(cx).is_pending())).await);
+                    is_queued.store(1, Relaxed);
+                    if what_then == "is polled" {
+                        return drop(lock.await);
+                    }
+                    if what_then == "is dropped" {
+                        sleep_async(Duration::from_millis(100)).await;
+                        drop(lock);
+                    }
+                    semacquire_async(&NEVER).await;
+                });
+                while queued.load(Relaxed) == 0 {
+                    gosched();
+                }
+                drop(held);
+                // Longer than the check waits.
+                sleep(Duration::from_millis(2500));
+            }
+            eprintln!("main goes on");
+        });
+    }
+    let output = in_a_child("a_future_that_has_a_lock_and_is_not_polled", &[("SUDOG_CHECK_WAITS", "1")], program);
+    assert_says(&output, 0, &["main goes on\n"]);
+    let text = words(&output);
+    let reports: Vec<_> = text.split("sudog: a future has been given a lock").skip(1).collect();
+    assert_eq!(reports.len(), if cfg!(debug_assertions) { 1 } else { 0 }, "{text}");
+    for report in reports {
+        // The innermost of the user's functions.
+        let place = report.split("\n          at ").nth(1).unwrap().lines().next().unwrap();
+        assert!(place.contains(&format!("tests/process/goroutine_fatal.rs:{QUEUED}:")), "{QUEUED} in {text}");
+    }
+    let output = in_a_child("a_future_that_has_a_lock_and_is_not_polled", &[], program);
+    assert_eq!(words(&output), "main goes on\n");
 }
 
 /// A dump reports the length of waits although the watcher, which keeps the clock of waits, sleeps while all workers

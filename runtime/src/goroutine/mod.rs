@@ -54,9 +54,28 @@
 //!
 //! # Environment
 //!
+//! `SUDOG_CHECK_ORDER`, if set and not `0`, in builds with debug assertions: two reports on standard error for mutexes
+//! and readers-writer mutexes of `sudog::sync`, at the call, before the caller waits, and with the places of the calls.
+//!
+//! * Locks that are taken in two orders: one lock is wanted while another is held, and the second has been held while
+//!   the first was wanted. Also over three locks or more. Another schedule can be a deadlock, unless something else
+//!   keeps the two from meeting, for instance a third lock that is held both times; the check does not know that. A read
+//!   lock counts as any other, because a writer that comes between makes readers wait.
+//! * A lock that is wanted by a goroutine or a thread that holds that lock.
+//!
+//! A `try_lock`, and a lock with a deadline or a context, makes no order, but is held. Locks of async calls
+//! (`lock_async`) are not looked at, nor are locks of other types. A guard that has been sent to another goroutine
+//! counts as held by the goroutine that locked, until the unlock; a guard that a task of another runtime holds across
+//! an `.await` counts as held by the thread. Each pair of calls is reported once. The check remembers 65,536 pairs
+//! of locks, and forgets those of dropped locks, then those of the oldest locks. (So in builds with debug assertions
+//! these locks have destructors.) Slow: all goroutines take turns at the check.
+//!
 //! `SUDOG_CHECK_WAITS`, if set and not `0`, in builds with debug assertions: a goroutine that waits or yields inside
 //! the initialiser of a `std` `thread_local!`, `LazyLock`, `OnceLock` or `Once` ends the process, and the report shows
-//! the goroutine's stack. Slow.
+//! the goroutine's stack. Also reported, on standard error: a future of `lock_async`, or of another semaphore's lock,
+//! that has been given the lock, or is the next to take it, and has neither been polled nor dropped for a second. Other
+//! waiters wait for that future, perhaps the task that keeps it (a *futurelock*). The report shows the stack of the poll
+//! that queued the future. Slow.
 //!
 //! `SUDOG_DEBUG`: `schedtrace=1000` prints a line about the scheduler on standard error every 1000 ms, as Go's
 //! `GODEBUG=schedtrace` does. An empty value prints nothing; any other value ends the process. Only builds with the feature
@@ -71,8 +90,9 @@
 //! goroutine's stack at the next call into the runtime. A [`blocking`](fn@blocking) call that waits for a thread is
 //! reported too. `20ms` reports goroutines that run for 20 ms, measured in steps of 10 ms. `0`, or an empty value,
 //! reports nothing. Any other value ends the process. The default is `1` in builds with debug assertions, `0` in
-//! others. With reports on, a [`dump`](fn@dump) has stacks, and goroutines that wait for each other's mutexes are
-//! reported (in builds with debug assertions, where mutexes know their holders).
+//! others. With reports on, a [`dump`](fn@dump) has stacks, and goroutines that wait for each other's mutexes, or
+//! for the writers of each other's readers-writer mutexes, are reported (in builds with debug assertions, where locks
+//! know their holders).
 //!
 //! # What goroutines of one worker share
 //!

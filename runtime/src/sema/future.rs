@@ -22,6 +22,7 @@ use super::queue::BucketQueue;
 use super::table::{Bucket, key, take};
 use super::{Global, Order, Sudog, Table, WaitLimit};
 use crate::profile::QueuedWait;
+use crate::unpolled::Watch;
 use crate::{AtomicU32, Coop, G};
 
 /// A future that takes a permit: made by [`semacquire_async`](super::semacquire_async).
@@ -60,15 +61,21 @@ enum Stage {
 // - `sudog` is the field that is not `Send`. While `sudog` is queued, its links and outcome are accessed under the
 //   bucket's lock, and otherwise by the owner of the future; `stage` likewise. An owner that receives the future on
 //   another thread sees the previous owner's writes, as with any value that is sent.
-// - The `G` of `sudog` is a task. Such a `G` is not bound to a thread: it contains only a lock around a flag and a
-//   `Waker`, and both are `Send`.
+// - The `G` of `sudog` is a task. Such a `G` is not bound to a thread: it contains only a lock around a flag, a
+//   `Waker` and a `Watch`, and these are `Send`.
 unsafe impl<Q: BucketQueue> Send for Acquire<'_, Q> {}
 // SAFETY: a shared reference to an `Acquire` allows no operation.
 unsafe impl<Q: BucketQueue> Sync for Acquire<'_, Q> {}
 
 impl<'a, Q: BucketQueue> Acquire<'a, Q> {
-    pub(super) fn new(bucket: &'a Bucket<Q>, count: &'a AtomicU32, order: Order, wait: QueuedWait) -> Self {
-        let sudog = Sudog::new(G::task(), key(count), wait);
+    pub(super) fn new(
+        bucket: &'a Bucket<Q>,
+        count: &'a AtomicU32,
+        order: Order,
+        wait: QueuedWait,
+        watch: Watch,
+    ) -> Self {
+        let sudog = Sudog::new(G::watched_task(watch), key(count), wait);
         let (order, stage) = (Cell::new(order), Cell::new(Stage::Idle));
         Self { bucket, count, order, stage, sudog, coop: Coop::new(), _pinned: PhantomPinned }
     }

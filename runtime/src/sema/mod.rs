@@ -56,6 +56,9 @@ mod future;
 mod limit;
 #[cfg(sudog_loom)]
 mod model_lock;
+// For the mutexes of this project.
+#[doc(hidden)]
+pub mod lock_counts;
 pub(crate) mod mutex_wait;
 mod notify_list;
 pub mod queue;

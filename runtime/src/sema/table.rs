@@ -26,6 +26,7 @@ use super::wake_many::WakeBatch;
 use super::{CountedLock, Global, Guard, Order, SudogPtr, Table, WaitError, WaitLimit, WaitOutcome, Wake};
 use crate::profile::{QueuedWait, Released};
 use crate::shim::Ordering;
+use crate::unpolled::Watch;
 use crate::{AtomicU32, G, fatal, goroutine};
 
 /// The number of buckets of Go's table: a prime, against regular strides of addresses. (In a model, 1.)
@@ -149,7 +150,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
 
     /// Returns a future that takes a permit: see [`semacquire_mutex_async`](super::semacquire_mutex_async).
     pub fn acquire_async<'a>(&'a self, count: &'a AtomicU32, order: Order) -> Acquire<'a, Q> {
-        self.acquire_async_for(count, order, QueuedWait::for_lock())
+        Acquire::new(self.bucket(key(count)), count, order, QueuedWait::for_lock(), Watch::new())
     }
 
     /// Returns a future as [`SemTable::acquire_async`] does. `wait` tells the mutex profile whether the wait is for a
@@ -160,7 +161,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
         order: Order,
         wait: QueuedWait,
     ) -> Acquire<'a, Q> {
-        Acquire::new(self.bucket(key(count)), count, order, wait)
+        Acquire::new(self.bucket(key(count)), count, order, wait, Watch::NONE)
     }
 
     /// Gives a permit: see [`semrelease`](super::semrelease).

@@ -11,19 +11,19 @@ use sudog_runtime::Instant;
 use sudog_runtime::event::Kind;
 
 use super::contention_hint;
-use super::deadlock_owner::DeadlockOwner;
 use super::future::LockFuture;
 use super::policy::{Policy, Threads};
 use super::state::{AtomicState, State};
 use super::yielding;
+use crate::deadlock_owner::DeadlockOwner;
 use crate::raw::{AsyncRawLock, AsyncSemaphore, RawLock, Semaphore};
 use crate::semaphore::RuntimeSema;
 
 /// The Go mutex, bare: `lock` and `unlock` as in Go, over the semaphore `S`, under the policy `P`.
 ///
-/// The mutex has eight bytes with the default semaphore, and eight more in debug builds, for the deadlock report. The
-/// mutex is not owned by a thread: another thread may unlock. The mutex is not reentrant. For a mutex with data and
-/// guards see [`Mutex`](crate::Mutex).
+/// The mutex has eight bytes with the default semaphore, and sixteen more in debug builds, for reports. The mutex is
+/// not owned by a thread: another thread may unlock. The mutex is not reentrant. For a mutex with data and guards see
+/// [`Mutex`](crate::Mutex).
 ///
 /// The mutex is fair only in the long run. In normal mode a newcomer may overtake the waiters. Once a waiter has waited
 /// longer than the policy's threshold, the mutex is in starvation mode: newcomers queue, and the mutex goes to the
@@ -96,11 +96,13 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// Locks the mutex, waiting until the mutex is free. The mutex is not reentrant: an owner that locks again waits
     /// for itself.
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn lock(&self) {
+        let acquisition = self.deadlock_owner.locks();
         if !self.lock_fast() {
             self.lock_slow(None);
         }
-        self.deadlock_owner.set();
+        self.deadlock_owner.set(acquisition);
     }
 
     /// Locks the mutex if the mutex is neither locked nor in starvation mode. As in Go, the caller may overtake
@@ -117,6 +119,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// # mu.unlock();
     /// ```
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     #[must_use]
     pub fn try_lock(&self) -> bool {
         let mut state = self.state.load(Relaxed);
@@ -125,7 +128,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             match self.state.compare_exchange_weak(state, state.lock(), Acquire, Relaxed) {
                 Ok(_) => {
                     self.report_if(state.has_waiters(), Kind::Barge);
-                    self.deadlock_owner.set();
+                    self.deadlock_owner.set(self.deadlock_owner.tries());
                     return true;
                 }
                 Err(now) => state = now,
@@ -152,11 +155,12 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// # mu.unlock();
     /// ```
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     #[must_use]
     pub fn try_lock_until(&self, deadline: Instant) -> bool {
         let locked = self.lock_fast() || self.lock_slow(Some(deadline));
         if locked {
-            self.deadlock_owner.set();
+            self.deadlock_owner.set(self.deadlock_owner.tries());
         }
         locked
     }
@@ -164,6 +168,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// Does the same as [`GoMutex::try_lock_until`], with the deadline `timeout` from now. Waits without end if the
     /// clock cannot express that deadline.
     #[cfg(not(sudog_loom))]
+    #[cfg_attr(debug_assertions, track_caller)]
     #[must_use]
     pub fn try_lock_for(&self, timeout: Duration) -> bool {
         match crate::now().checked_add(timeout) {
@@ -267,16 +272,19 @@ unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock(&self) {
         Self::lock(self);
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock(&self) -> Option<()> {
         Self::try_lock(self).then_some(())
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_until(&self, deadline: Instant) -> Option<()> {
         Self::try_lock_until(self, deadline).then_some(())
     }

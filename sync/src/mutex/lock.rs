@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use sudog_runtime::event::{self, Kind};
+use sudog_runtime::sema::lock_counts::{SPIN_WINS, STARVATIONS};
 use sudog_runtime::shim::mark;
 use sudog_runtime::{G, Instant, fatal, spin};
 
@@ -167,7 +168,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if P::EVENTS && self.steals() {
             return true;
         }
-        let woken = self.deadlock_owner.while_waiting(|| match me.patience.deadline {
+        let woken = self.deadlock_owner.while_waiting("sync.Mutex.Lock", || match me.patience.deadline {
             None => {
                 self.sema.acquire(order);
                 true
@@ -308,6 +309,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         if me.patience.first_slept_at.is_none() {
             let has_waited = me.strategy.has_waited();
             self.report_if(has_waited, Kind::SpinWin);
+            SPIN_WINS.add_if(has_waited);
             self.report_if(!has_waited && old.has_waiters(), Kind::Barge);
         }
     }
@@ -315,6 +317,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// Reports that [`GoMutex::contend`] has turned starvation mode on or off, if it has.
     fn report_mode(&self, old: State, new: State) {
         self.report_if(!old.is_starving() && new.is_starving(), Kind::StarvingEnter);
+        STARVATIONS.add_if(!old.is_starving() && new.is_starving());
         self.report_if(old.is_starving() && !new.is_starving(), Kind::StarvingExit);
     }
 

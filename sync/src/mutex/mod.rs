@@ -10,13 +10,11 @@
 //! | `policy.rs` | the parameters, and Go's versions |
 //! | `spin.rs`, `successor.rs` | the two strategies before a sleep: Go's, and the strategy for threads |
 //! | `contention_hint.rs`, `yielding.rs` | for speed: what a contender expects, and when an owner yields |
-//! | `deadlock_owner.rs` | the hint for the report of a deadlock |
 //! | `fifo.rs` | another mutex: first come, first served |
 //! | `stages/` | the Go mutex in eight stages, to be read in turn |
 
 mod contender;
 mod contention_hint;
-mod deadlock_owner;
 mod fifo;
 mod future;
 mod go_mutex;

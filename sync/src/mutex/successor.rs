@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use sudog_runtime::event::Kind;
+use sudog_runtime::sema::lock_counts::STARVATIONS;
 use sudog_runtime::shim::mark;
 use sudog_runtime::shim::system;
 use sudog_runtime::{G, Instant, spin};
@@ -160,6 +161,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 None if now.saturating_duration_since(watch_start) >= patience.threshold => {
                     state = self.state.claim(Relaxed);
                     self.report_if(true, Kind::StarvingEnter);
+                    STARVATIONS.add_if(true);
                     successor.claimed_at = Some(now);
                     pauses = MIN_PAUSES; // no other contender may lock now: do not leave the mutex idle
                 }

@@ -9,6 +9,7 @@ use sudog_runtime::sema::{IntoLimit, WaitError, WaitLimit};
 use sudog_runtime::{AtomicU32, Instant};
 
 use super::state::{AtomicState, Then};
+use crate::deadlock_owner::DeadlockOwner;
 use crate::mutex::UnguardedLock;
 #[cfg(not(sudog_loom))]
 use crate::now;
@@ -68,6 +69,8 @@ pub struct GoRwMutex<W = GoMutex, S = RuntimeSema> {
     /// The number of readers that have been admitted, but have not seen their admission yet. The writer that admits
     /// readers adds them; each reader subtracts itself.
     pub(super) entering: AtomicU32,
+    /// The goroutine that has the lock for writing.
+    pub(super) deadlock_owner: DeadlockOwner,
 }
 
 #[cfg(not(sudog_loom))]
@@ -103,6 +106,7 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> GoRwMutex<W, S> {
             sleepers: [const { AtomicU32::new(0) }; 2],
             admitted: [S::INIT; 2],
             entering: AtomicU32::new(0),
+            deadlock_owner: DeadlockOwner::NONE,
         }
     }
 }
@@ -115,22 +119,29 @@ impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> crate::ConstRawRwLock for
 impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// Locks for reading, waiting for a writer if a writer has the lock or is announced. Go: `RLock`.
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn rlock(&self) {
+        let acquisition = self.deadlock_owner.reads();
         let old = self.state.read(Acquire);
         if !old.is_readable() {
             let locked = self.rlock_slow(old, &WaitLimit::default());
             debug_assert_eq!(locked, Ok(()));
         }
+        acquisition.done();
     }
 
     /// Locks for reading if no writer has the lock or is announced. Go: `TryRLock`.
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     #[must_use]
     pub fn try_rlock(&self) -> bool {
         let mut old = self.state.load(Relaxed);
         while old.is_readable() {
             match self.state.compare_exchange_weak(old, old.read(), Acquire, Relaxed) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    self.deadlock_owner.tries_to_read().done();
+                    return true;
+                }
                 Err(now) => old = now,
             }
         }
@@ -154,10 +165,10 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// # rw.unlock();
     /// ```
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     #[must_use]
     pub fn try_rlock_until(&self, deadline: Instant) -> bool {
-        let old = self.state.read(Acquire);
-        old.is_readable() || self.rlock_slow(old, &WaitLimit::until(deadline)).is_ok()
+        self.rlock_limited(&WaitLimit::until(deadline)).is_ok()
     }
 
     /// Locks for reading unless `limit` comes first: see [`IntoLimit`].
@@ -166,16 +177,21 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     ///
     /// The error says which limit came first.
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn rlock_limited<L: IntoLimit>(&self, limit: L) -> Result<(), L::Error> {
+        let acquisition = self.deadlock_owner.tries_to_read();
         limit.limited(|limit| {
             let old = self.state.read(Acquire);
             if old.is_readable() { Ok(()) } else { self.rlock_slow(old, limit) }
-        })
+        })?;
+        acquisition.done();
+        Ok(())
     }
 
     /// Does the same as [`GoRwMutex::try_rlock_until`], with the deadline `timeout` from now. Waits without end if the
     /// clock cannot express that deadline.
     #[cfg(not(sudog_loom))]
+    #[cfg_attr(debug_assertions, track_caller)]
     #[must_use]
     pub fn try_rlock_for(&self, timeout: Duration) -> bool {
         match now().checked_add(timeout) {
@@ -194,6 +210,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// only reads, in a loop, should call [`gosched`](sudog_runtime::goroutine) now and then.
     #[inline]
     pub fn runlock(&self) {
+        self.deadlock_owner.end_read();
         let old = self.state.end_read(Release);
         if old.has_writer() || !old.has_readers() {
             self.runlock_slow(old);
@@ -217,12 +234,14 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// Locks for writing, waiting for other writers and for the readers that came before. Go: `Lock`.
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn lock(&self) {
         self.write();
     }
 
     /// Locks for writing if there is no reader and no writer. Go: `TryLock`.
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     #[must_use]
     pub fn try_lock(&self) -> bool {
         self.try_write().is_some()
@@ -245,6 +264,7 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     /// # rw.runlock();
     /// ```
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     #[must_use]
     pub fn try_lock_until(&self, deadline: Instant) -> bool {
         self.lock_limited(&WaitLimit::until(deadline)).is_ok()
@@ -256,13 +276,15 @@ impl<W: UnguardedLock, S: Semaphore> GoRwMutex<W, S> {
     ///
     /// The error says which limit came first.
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub fn lock_limited<L: IntoLimit>(&self, limit: L) -> Result<(), L::Error> {
-        limit.limited(|limit| self.write_limited(limit).map(|_| ()))
+        self.write_limited(limit).map(|_| ())
     }
 
     /// Does the same as [`GoRwMutex::try_lock_until`], with the deadline `timeout` from now. Waits without end if the
     /// clock cannot express that deadline.
     #[cfg(not(sudog_loom))]
+    #[cfg_attr(debug_assertions, track_caller)]
     #[must_use]
     pub fn try_lock_for(&self, timeout: Duration) -> bool {
         match now().checked_add(timeout) {
@@ -348,25 +370,30 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
             sleepers: [AtomicU32::new(0), AtomicU32::new(0)],
             admitted: [S::new(0), S::new(0)],
             entering: AtomicU32::new(0),
+            deadlock_owner: DeadlockOwner::NONE,
         }
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn rlock(&self) {
         Self::rlock(self);
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_rlock(&self) -> Option<()> {
         Self::try_rlock(self).then_some(())
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_rlock_until(&self, deadline: Instant) -> Option<()> {
         Self::try_rlock_until(self, deadline).then_some(())
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn rlock_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         Self::rlock_limited(self, limit)
     }
@@ -377,21 +404,25 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for GoRwMutex<W, S> {
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock(&self) -> W::Guard {
         self.write()
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock(&self) -> Option<W::Guard> {
         self.try_write()
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_until(&self, deadline: Instant) -> Option<W::Guard> {
         self.write_limited(&WaitLimit::until(deadline)).ok()
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
         self.write_limited(limit)
     }

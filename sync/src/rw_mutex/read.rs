@@ -18,7 +18,6 @@
 //! another writer after them have gone, and other readers sleep in a phase of the same parity. Those readers get the
 //! permits. So a permit is a hint: a reader that has taken a permit looks at the word again.
 
-use std::ptr;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
 
 use sudog_runtime::fatal;
@@ -53,9 +52,9 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             if !self.must_wait(phase, Acquire) || !self.register(phase) {
                 break;
             }
-            // SAFETY: `note_wait` accepts a null pointer.
-            unsafe { sudog_runtime::note_wait(what, ptr::null()) };
-            let over = self.admitted[phase.parity()].acquire_limited(Order::Fifo, limit);
+            let over = self
+                .deadlock_owner
+                .while_waiting(what, || self.admitted[phase.parity()].acquire_limited(Order::Fifo, limit));
             if over.is_err() {
                 return if self.withdraw(phase) { over } else { Ok(()) };
             }

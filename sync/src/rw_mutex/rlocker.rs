@@ -27,6 +27,7 @@ impl<W, S> Copy for RLocker<'_, W, S> {}
 
 impl<W: UnguardedLock, S: Semaphore> Locker for RLocker<'_, W, S> {
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock(&self) {
         self.0.rlock();
     }

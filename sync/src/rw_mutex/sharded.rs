@@ -248,7 +248,9 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
     #[inline]
     fn lock(&self) -> W::Guard {
         // Lock with `writers`: a sole owner of `inner` takes longer here, as measured.
+        let acquisition = self.inner.deadlock_owner.locks();
         let guard = self.inner.write_with_writers();
+        self.inner.deadlock_owner.set(acquisition);
         self.write(guard, None).expect("without a deadline it waits")
     }
 

@@ -50,6 +50,10 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     /// The same conditions as for [`RawLock::unlock`] of `writers`; and the caller has the lock for writing.
     #[inline]
     pub(super) unsafe fn end_write(&self, guard: W::Guard, then: Then) {
+        match then {
+            Then::Leave => self.deadlock_owner.clear(),
+            Then::Read => self.deadlock_owner.clear_id(),
+        }
         if Self::has_sole_owners() {
             // S does not change before the owner unlocks.
             let old = self.state.load(Relaxed);

@@ -5,7 +5,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use sudog_runtime::goroutine::without_switching;
-use sudog_runtime::sema::{WaitError, WaitLimit};
+use sudog_runtime::sema::{IntoLimit, WaitError, WaitLimit};
 
 use super::go_rw_mutex::GoRwMutex;
 use super::spinning::{WRITER_PAUSES, look_seldom, spin_while};
@@ -15,7 +15,34 @@ use crate::raw::{Order, RawLock, Semaphore};
 
 impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     pub(super) fn write(&self) -> W::Guard {
+        let acquisition = self.deadlock_owner.locks();
+        let guard = self.write_unowned();
+        self.deadlock_owner.set(acquisition);
+        guard
+    }
+
+    #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub(super) fn write_limited<L: IntoLimit>(&self, limit: L) -> Result<W::Guard, L::Error> {
+        let acquisition = self.deadlock_owner.tries();
+        let guard = limit.limited(|limit| self.write_unowned_limited(limit))?;
+        self.deadlock_owner.set(acquisition);
+        Ok(guard)
+    }
+
+    #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
+    pub(super) fn try_write(&self) -> Option<W::Guard> {
+        let acquisition = self.deadlock_owner.tries();
+        let guard = self.try_write_unowned()?;
+        self.deadlock_owner.set(acquisition);
+        Some(guard)
+    }
+
+    #[inline]
+    fn write_unowned(&self) -> W::Guard {
         if Self::has_sole_owners() {
             // Where writers meet, lock `writers`, which is faster: `writers` restricts how many writers are awake.
             match write_hint::next_write() {
@@ -44,7 +71,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     #[inline]
-    pub(super) fn write_limited(&self, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
+    fn write_unowned_limited(&self, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
         if let Some(guard) = self.write_alone() {
             return Ok(guard);
         }
@@ -113,7 +140,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     }
 
     #[inline]
-    pub(super) fn try_write(&self) -> Option<W::Guard> {
+    fn try_write_unowned(&self) -> Option<W::Guard> {
         if Self::has_sole_owners() {
             return self.write_alone();
         }

@@ -11,10 +11,10 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use sudog_runtime::AtomicU32;
 use sudog_runtime::const_unless_model;
 use sudog_runtime::sema::{Cancel, IntoLimit, Order, WaitError, WaitLimit, semacquire, semacquire_limited};
 use sudog_runtime::shim::{Mutex, MutexGuard};
-use sudog_runtime::AtomicU32;
 
 pub use held::Held;
 use line::{Granted, Line, Waiter};

@@ -734,8 +734,8 @@ fn a_successor_may_claim_at_once() {
 
 #[test]
 fn sizes() {
-    // Debug builds store the owner, for the deadlock report.
-    const OWNER: usize = if cfg!(debug_assertions) { 8 } else { 0 };
+    // Debug builds store the owner, for the deadlock report, and the number of the lock, for the check of the order.
+    const OWNER: usize = if cfg!(debug_assertions) { 16 } else { 0 };
     assert_eq!(size_of::<GoMutex>(), 8 + OWNER);
     assert_eq!(size_of::<Mutex<()>>(), 8 + OWNER);
     assert_eq!(size_of::<Mutex<u64>>(), 16 + OWNER);

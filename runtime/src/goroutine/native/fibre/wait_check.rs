@@ -26,10 +26,15 @@ const BOTTOM: &str = "sudog_runtime::goroutine::native::fibre::job::run";
 /// Ends the process if the check is on and the caller is in an initialiser. Called by a goroutine that is about to be
 /// suspended.
 pub(crate) fn check() {
-    static ON: OnceLock<bool> = OnceLock::new();
-    if *ON.get_or_init(|| std::env::var_os("SUDOG_CHECK_WAITS").is_some_and(|value| value != "0")) {
+    if is_on() {
         look();
     }
+}
+
+/// Returns whether the check is on.
+pub(crate) fn is_on() -> bool {
+    static ON: OnceLock<bool> = OnceLock::new();
+    *ON.get_or_init(|| std::env::var_os("SUDOG_CHECK_WAITS").is_some_and(|value| value != "0"))
 }
 
 #[cold]

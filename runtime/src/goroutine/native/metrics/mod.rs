@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | counts of a worker | [`counters::Counters`], a field of the worker | the worker's thread only, so no count needs a locked instruction |
 //! | length of a run queue | [`counters::Length`], a field of the queue | the worker's thread only |
+//! | starvations and successful spins of mutexes | [`lock_counts`](crate::sema::lock_counts) | each contender, on the slow path of `lock` |
 //! | time waited for locks | [`mutex_wait`](crate::sema::mutex_wait) | each waiter, after the wait |
 //!
 //! Without the feature these types are empty, and their functions do nothing.
@@ -13,6 +14,8 @@ pub(super) mod counters;
 mod histogram;
 #[cfg(feature = "metrics")]
 pub(super) mod schedtrace;
+#[cfg(all(feature = "metrics", feature = "serde"))]
+mod serde;
 #[cfg(feature = "metrics")]
 mod snapshot;
 

@@ -7,12 +7,13 @@ use crate::goroutine::native::blocking;
 use crate::goroutine::native::metrics::histogram::Histogram;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::sema::mutex_wait;
+use crate::sema::{lock_counts, mutex_wait};
 use crate::shim::system::atomic::Ordering;
 
 /// The numbers of the scheduler at about one moment: see [`metrics`].
 ///
-/// [`values`](Self::values) has the numbers that Go has, by Go's names.
+/// [`values`](Self::values) has the numbers that Go has, by Go's names. With the feature `serde`, the numbers are
+/// `Serialize`: times as those of `std`, the latencies as a list of buckets.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Metrics {
@@ -43,6 +44,11 @@ pub struct Metrics {
     /// The time that goroutines and threads have waited for mutexes, readers-writer locks and semaphores over Go's
     /// semaphore table, in waits that have ended. Go: `/sync/mutex/wait/total:seconds`.
     pub mutex_wait: Duration,
+    /// The number of times that a contender has turned the starvation mode of a mutex on. Go has no such number.
+    pub mutex_starvations: u64,
+    /// The number of times that a contender has locked a mutex after spinning or watching, without a sleep. Go has no
+    /// such number.
+    pub mutex_spin_wins: u64,
     /// The latencies of readied goroutines: the times from the moment when a goroutine was readied to the moment when
     /// the goroutine ran. One in eight is measured, as in Go; a worker measures at most eight at the same time. The
     /// wait of a goroutine that has not begun is not measured. If another worker, or a thread, has readied the
@@ -78,7 +84,8 @@ pub struct WorkerMetrics {
 /// Goroutines in a bubble of [`synctest`](crate::goroutine::synctest) are not counted.
 ///
 /// The feature costs four instructions for each switch. The clock is read twice for each wait for a lock, and twice for
-/// one in eight of the goroutines that are readied.
+/// one in eight of the goroutines that are readied. A contender of a mutex that has won by spinning writes to a count
+/// that all mutexes share.
 ///
 /// # Examples
 ///
@@ -113,6 +120,8 @@ fn of(sched: &Sched) -> Metrics {
         waiting: goroutines - running - runnable - blocking,
         threads: workers.len() + blocking::threads(),
         mutex_wait: mutex_wait::waited(),
+        mutex_starvations: lock_counts::STARVATIONS.get(),
+        mutex_spin_wins: lock_counts::SPIN_WINS.get(),
         latencies: Histogram::sum(sched.workers().map(|worker| &worker.counters.latencies)),
         workers,
     }

@@ -1,28 +1,29 @@
-//! The search for goroutines that wait for each other's mutexes, while the rest of the program goes on.
+//! The search for goroutines that wait for each other's locks, while the rest of the program goes on.
 //!
 //! | step | by | |
 //! |---|---|---|
-//! | 1 | goroutine | notes its wait for a mutex whose holder is known |
+//! | 1 | goroutine | notes its wait for a lock whose holder is known |
 //! | 2 | watcher | [`PAUSE`] later starts a thread that looks for cycles, unless such a thread runs |
-//! | 3 | that thread | makes a dump, and looks for goroutines each of which waits for a mutex that the next holds |
+//! | 3 | that thread | makes a dump, and looks for goroutines each of which waits for a lock that the next holds |
 //! | 4 | that thread | if there are some, makes a second dump of these goroutines, and reports the cycles of the second dump whose waits are in both dumps |
 //!
 //! A dump is not of a single moment. But each goroutine of a reported cycle waited when its worker answered the first
 //! dump, and was in the same wait when its worker answered the second dump: so between the dumps all of them waited. A
-//! goroutine that only waits locks no mutex: so each mutex that the goroutine holds in the second dump was held at the
+//! goroutine that only waits locks nothing: so each lock that the goroutine holds in the second dump was held at the
 //! first dump, too. The wait that closes a cycle is noted in step 1 like any other. If a worker has not answered, there
 //! is another look.
 //!
 //! Such waits may still end: another goroutine unlocks a mutex of the cycle, as Go's mutexes allow, or a context ends a
-//! wait. So the report does not end the process. Waits with a deadline are left out. Mutexes know their holders in
-//! builds with debug assertions, and only goroutines, not threads, are known as holders.
+//! wait. So the report does not end the process. Waits with a deadline are left out. Locks know their holders in
+//! builds with debug assertions: a mutex its owner, a readers-writer mutex its writer, but not its readers. Only
+//! goroutines, not threads, are known as holders.
 //!
 //! This needs no proof about other threads, unlike the report of a [deadlock](mod@super::deadlock).
 
 use crate::shim::system::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::shim::system::thread;
 use crate::shim::system::{Mutex, OnceLock};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -38,13 +39,13 @@ use crate::goroutine::native::sched::stall;
 /// The time from a wait to the look for cycles. Much longer than the steps of the coarse clock of waits.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// True if a goroutine has begun to wait for a mutex whose holder is known, and no look has been arranged since.
+/// True if a goroutine has begun to wait for a lock whose holder is known, and no look has been arranged since.
 static NOTED: AtomicBool = AtomicBool::new(false);
 /// The number of threads that look for cycles, or that have ended and have not been joined. Written by the watcher
 /// only.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
-/// Notes a wait for a mutex whose holder is known. Step 1.
+/// Notes a wait for a lock whose holder is known. Step 1.
 #[cold]
 pub(crate) fn note() {
     NOTED.store(true, Ordering::Relaxed);
@@ -134,10 +135,10 @@ fn wait_of(info: &GoroutineInfo) -> Option<Wait> {
     (waits && info.holder.is_some()).then_some((info.id, info.since))
 }
 
-/// Returns the cycles among goroutines that wait for each other's mutexes. Each goroutine is in at most one cycle, as a
-/// goroutine waits for a single mutex.
+/// Returns the cycles among goroutines that wait for each other's locks. Each goroutine is in at most one cycle, as a
+/// goroutine waits for a single lock. The cycles are in the order in which their last waits began.
 fn cycles(goroutines: &[GoroutineInfo]) -> Vec<Vec<Wait>> {
-    let waits: HashMap<u64, (Wait, u64)> =
+    let waits: BTreeMap<u64, (Wait, u64)> =
         goroutines.iter().filter_map(|info| Some((info.id, (wait_of(info)?, info.holder?)))).collect();
     let mut seen = HashSet::new();
     let mut found = Vec::new();
@@ -153,6 +154,12 @@ fn cycles(goroutines: &[GoroutineInfo]) -> Vec<Vec<Wait>> {
             found.push(path.split_off(begin));
         }
     }
+    // Report the oldest cycle first, and each from its lowest id on.
+    for cycle in &mut found {
+        let lowest = (0..cycle.len()).min_by_key(|&at| cycle[at].0).unwrap_or(0);
+        cycle.rotate_left(lowest);
+    }
+    found.sort_by_key(|cycle| cycle.iter().map(|wait| wait.1).max());
     found
 }
 
@@ -202,6 +209,13 @@ mod tests {
         let goroutines =
             [(1, Some(2)), (2, Some(3)), (3, Some(2)), (4, Some(1)), (5, Some(6)), (6, Some(5)), (7, Some(4))];
         assert_eq!(ids(&goroutines), [[2, 3], [5, 6]]);
+        // The cycle whose last wait is the oldest comes first, and the lowest id first in a cycle.
+        let infos = [(3, 4, 1), (9, 8, 3), (4, 3, 9), (8, 7, 5), (7, 9, 2)].map(|(id, holder, since)| GoroutineInfo {
+            since: Duration::from_secs(since),
+            ..info(id, Some(holder), PAUSE)
+        });
+        let in_order = cycles(&infos).into_iter().flatten().map(|wait| wait.0);
+        assert_eq!(in_order.collect::<Vec<_>>(), [7, 9, 8, 3, 4]);
     }
 
     #[test]

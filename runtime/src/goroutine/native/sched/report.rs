@@ -32,8 +32,8 @@ pub struct GoroutineInfo {
     pub waited: Duration,
     /// The time at which the wait began, on the clock of waits.
     pub(super) since: Duration,
-    /// The id of the goroutine that holds the awaited mutex. Mutexes know their holders only in builds with debug
-    /// assertions.
+    /// The id of the goroutine that holds the awaited mutex, or holds the awaited readers-writer mutex for writing.
+    /// Locks know their holders only in builds with debug assertions.
     pub holder: Option<u64>,
     /// True if the wait ends at a deadline, whatever happens.
     pub has_deadline: bool,
@@ -211,9 +211,10 @@ pub(super) fn goroutines(sched: &Sched) -> Vec<GoroutineInfo> {
 /// wait, and the frames of the runtime at the goroutine's base. `name` returns the path of a frame's function.
 pub(crate) fn of_the_user<T>(frames: &[T], name: impl Fn(&T) -> &str) -> Range<usize> {
     /// The frames between a wait and the caller of that wait.
-    const WAIT: [&str; 9] = [
+    const WAIT: [&str; 10] = [
         "backtrace::",
         "core::",
+        "lock_api::",
         "std::backtrace",
         "std::thread::local",
         "sudog_csp::",
@@ -237,7 +238,7 @@ pub(crate) fn of_the_user<T>(frames: &[T], name: impl Fn(&T) -> &str) -> Range<u
 }
 
 /// Prints the frames [of the user](of_the_user) of a printed backtrace.
-pub(super) fn frames_of_the_user(stack: &str) -> String {
+pub(crate) fn frames_of_the_user(stack: &str) -> String {
     // A frame is a line with number and name, and perhaps a line with the place.
     let mut frames: Vec<&str> = Vec::new();
     let mut start = 0;
