@@ -129,6 +129,8 @@ impl Activity {
         if let Poll::Ready(ready) = stream.poll_read_ready(cx) {
             // Look no more until hyper reads: the socket stays as it is until then.
             self.has_unread.store(true, Relaxed);
+            // This poll may have ended hyper's wait for the same event, which has not woken the task yet. Poll hyper again.
+            cx.waker().wake_by_ref();
             let peeked = ready.and_then(|()| stream.with_std(|socket| socket.peek(&mut [0])));
             if peeked.map_or_else(|error| error.kind() != io::ErrorKind::WouldBlock, |n| n == 0) {
                 cancel.cancel();
@@ -253,5 +255,55 @@ impl Future for HeaderLimit {
             Some(sleep) => Pin::new(sleep).poll(cx),
             None => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::{Wake, Waker};
+
+    use hyper::rt::ReadBuf;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// hyper waits for bytes, which come while the task is polled. `poll_client_gone` sees the bytes before the event wakes
+    /// the task, and must wake the task itself, because it has ended hyper's wait.
+    #[test]
+    fn bytes_that_come_between_two_polls() {
+        let _watchdog = support::Watchdog::new();
+        let listener = sudog_net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = Arc::new(listener.accept().unwrap().0);
+        let activity = Arc::new(Activity::default());
+        activity.in_request.store(true, Relaxed);
+        let (_context, cancel) = context::with_cancel(&context::background());
+        let mut io = Io { stream: stream.clone(), activity: activity.clone(), write_timeout: None, stalled: None };
+
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        let cx = &mut Context::from_waker(&waker);
+        let mut bytes = [0; 1];
+        assert!(Pin::new(&mut io).poll_read(cx, ReadBuf::new(&mut bytes).unfilled()).is_pending());
+        client.write_all(b"x").unwrap();
+        // The event has been counted, and its wake is over, so the next wake is that of `poll_client_gone`.
+        support::eventually(|| wakes.0.load(Relaxed) > 0);
+        wakes.0.store(0, Relaxed);
+        activity.poll_client_gone(cx, &stream, &cancel);
+        assert!(activity.has_unread.load(Relaxed));
+        assert_eq!(wakes.0.load(Relaxed), 1);
+        // No further wake, or the task would spin until hyper reads.
+        activity.poll_client_gone(cx, &stream, &cancel);
+        assert_eq!(wakes.0.load(Relaxed), 1);
     }
 }

@@ -88,6 +88,9 @@ macro_rules! waits {
             /// several tasks poll the read side, by this method or by a trait's, they wake each other in turn. Such tasks
             /// should await [`readable`](Self::readable) instead.
             ///
+            /// A poll that is ready ends the stored wait, also if an earlier poll by the same task has stored that wait: a
+            /// task that has two reasons to poll a side must then poll for the other reason, too.
+            ///
             /// # Errors
             ///
             /// The same as those of [`readable`](Self::readable).
