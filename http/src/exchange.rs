@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::header::{CONNECTION, EXPECT, HOST, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue};
 use hyper::{Method, StatusCode, Version};
 use sudog_runtime::chan::{Receiver, Sender, channel};
 use sudog_runtime::goroutine::{Builder, Goexit, OnPanic};
@@ -80,6 +80,11 @@ fn answer(handler: &dyn Handler, request: Request, only_head: bool, sender: Send
     head.extensions.clear();
     match body.0 {
         Kind::Whole(bytes) => {
+            // hyper believes this header. Let hyper write the length of the bytes. An empty body has the length that the
+            // handler tells only in the answer to a HEAD request.
+            if !bytes.is_empty() {
+                head.headers.remove(CONTENT_LENGTH);
+            }
             let _ = sender.send(Answer::from_parts(head, Outgoing::whole(bytes)));
         }
         Kind::Stream(write) => {

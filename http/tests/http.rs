@@ -376,6 +376,38 @@ fn responses() {
     assert_eq!(client.get("/text").body, "text");
 }
 
+/// A handler's `Content-Length` is not believed, but for the answer to a HEAD request without a body, and for a stream,
+/// which the length then bounds.
+#[test]
+fn content_length_of_a_handler() {
+    let running = start(Server::new(|request: Request| {
+        let body = match request.uri().path() {
+            "/empty" => Body::default(),
+            "/stream" => Body::stream(|w| w.write_all(b"hello")),
+            _ => Body::from("hello"),
+        };
+        let mut response = Response::new(body);
+        let told = request.uri().query().unwrap_or("7");
+        response.headers_mut().insert(header::CONTENT_LENGTH, told.parse().unwrap());
+        response
+    }));
+    let mut client = running.connect();
+    for told in ["3", "5", "7", "none"] {
+        let answer = client.get(&format!("/?{told}"));
+        assert_eq!((&*answer.headers["content-length"], &*answer.body), ("5", "hello"), "{told}");
+        client.send(format!("HEAD /?{told} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        assert_eq!(client.head().headers["content-length"], "5", "{told}");
+    }
+    client.send("HEAD /empty HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(client.head().headers["content-length"], "7");
+    assert_eq!(client.get("/empty").headers["content-length"], "0");
+    assert_eq!(client.get("/stream?5").body, "hello");
+    assert_eq!(client.get("/stream?3").body, "hel");
+    client.send(get("/stream?7"));
+    let rest = client.rest();
+    assert!(rest.is_empty() || rest.ends_with("\r\n\r\nhello"), "cut off: {rest}");
+}
+
 /// Go: TestServerBufferedChunking. Flushed bytes reach the client before the handler goes on.
 #[test]
 fn streams() {
