@@ -11,7 +11,7 @@ use sudog_runtime::chan::{Receiver, Sender, channel};
 use sudog_runtime::goroutine::{Builder, Goexit, OnPanic};
 use sudog_sync::context::{self, Context};
 
-use crate::request::{Request, RequestBody};
+use crate::request::{Request, RequestBody, Rest};
 use crate::response::{BodyWriter, IntoResponse, Kind, Outgoing, Response};
 use crate::server::Server;
 
@@ -60,9 +60,13 @@ pub(crate) fn start(
         let (context, cancel) = context::with_cancel(&connection);
         let _cancel = cancel.on_drop();
         let only_head = request.method() == Method::HEAD;
-        let request = request.map(|body| RequestBody::incoming(body, &server.settings));
-        let request = Request { inner: request, context, remote_addr: peer };
-        let answered = catch_unwind(AssertUnwindSafe(|| answer(&*server.shared.handler, request, only_head, sender)));
+        let (head, incoming) = request.into_parts();
+        let rest = Rest::new(incoming);
+        let body = RequestBody::incoming(rest.clone(), &server.settings);
+        let request = Request { inner: hyper::Request::from_parts(head, body), context, remote_addr: peer };
+        let answered =
+            catch_unwind(AssertUnwindSafe(|| answer(&*server.shared.handler, request, &rest, only_head, sender)));
+        rest.close();
         if let Err(payload) = answered {
             if payload.is::<Goexit>() {
                 resume_unwind(payload);
@@ -73,8 +77,9 @@ pub(crate) fn start(
     receiver
 }
 
-/// Calls the handler, sends the head of the response, and runs the function that writes the body, if there is one.
-fn answer(handler: &dyn Handler, request: Request, only_head: bool, sender: Sender<Answer>) {
+/// Calls the handler, sends the head of the response, and runs the function that writes the body, if there is one. Closes
+/// the request's body before the response ends, so that hyper does not read on between the response and the next header.
+fn answer(handler: &dyn Handler, request: Request, rest: &Rest, only_head: bool, sender: Sender<Answer>) {
     let (mut head, body) = handler.handle(request).into_parts();
     // Drop extensions here: their destructors are user code, which the connection's task should not run.
     head.extensions.clear();
@@ -85,6 +90,7 @@ fn answer(handler: &dyn Handler, request: Request, only_head: bool, sender: Send
             if !bytes.is_empty() {
                 head.headers.remove(CONTENT_LENGTH);
             }
+            rest.close();
             let _ = sender.send(Answer::from_parts(head, Outgoing::whole(bytes)));
         }
         Kind::Stream(write) => {
@@ -92,6 +98,7 @@ fn answer(handler: &dyn Handler, request: Request, only_head: bool, sender: Send
             let sent = sender.send(Answer::from_parts(head, Outgoing::stream(chunks)));
             // If `write` fails or panics, the writer is dropped unfinished, and the connection is cut off.
             if sent.is_ok() && !only_head && write(&mut writer).is_ok() {
+                rest.close();
                 writer.finish();
             }
         }

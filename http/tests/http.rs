@@ -22,6 +22,7 @@ use sudog::http::{
 use sudog::net::TcpListener;
 use sudog::runtime::{goexit, gosched};
 use sudog::spawn;
+use sudog::time::now;
 use support::{Watchdog, eventually};
 
 const MS: Duration = Duration::from_millis(1);
@@ -437,6 +438,55 @@ fn streams() {
     assert!(answer.ends_with("\r\n\r\none two"), "{answer}");
 }
 
+/// A body that outlives its request does not hold the connection. Reads that wait fail, and so do later reads. Go:
+/// ErrBodyReadAfterClose.
+#[test]
+fn kept_body() {
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let (reading, keep) = (Chan::new(0), kept.clone());
+    let (tell, errors) = (reading.clone(), Chan::new(1));
+    let found = errors.clone();
+    let running = start(Server::new(move |request: Request| match request.uri().path() {
+        "/keep" => {
+            keep.lock().unwrap().push(request.into_inner());
+            "kept".into_response()
+        }
+        "/read" => {
+            let (tell, found) = (tell.clone(), found.clone());
+            let mut body = request.into_inner().into_body();
+            let go_on = Chan::new(0);
+            let begin = go_on.clone();
+            spawn(move || {
+                begin.send(());
+                found.send(body.read(&mut [0]).unwrap_err().kind());
+            });
+            go_on.recv();
+            tell.recv();
+            "read elsewhere".into_response()
+        }
+        _ => "alive".into_response(),
+    }));
+    // Half of the body is missing, so the connection cannot be used again, and is closed.
+    let half = |path: &str| format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n");
+    assert!(running.ask(half("/keep") + "hello").ends_with("kept"));
+    let mut body = kept.lock().unwrap().pop().unwrap().into_body();
+    assert_eq!(body.read(&mut [0; 10]).unwrap_err().kind(), ErrorKind::NotConnected);
+    assert_eq!(body.read(&mut [0; 10]).unwrap_err().kind(), ErrorKind::NotConnected);
+
+    let mut client = running.connect();
+    client.send(half("/read"));
+    reading.send(());
+    assert_eq!(client.answer().body, "read elsewhere");
+    assert_eq!(errors.recv(), Some(ErrorKind::NotConnected));
+    assert_eq!(client.rest(), "");
+
+    // The body has come as a whole, so the connection goes on.
+    let mut client = running.connect();
+    client.send(half("/keep") + "helloworld");
+    assert_eq!(client.answer().body, "kept");
+    assert_eq!(client.get("/").body, "alive");
+}
+
 /// More than all buffers hold, both ways, at the same time.
 #[test]
 fn large_bodies() {
@@ -536,6 +586,23 @@ fn body_timeout() {
     let running = start(Server::new(echo).body_timeout(SHORT));
     let answer = running.ask("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell");
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+}
+
+/// A client that sends steadily makes no pause, so the deadline alone ends the read. Go: ResponseController.SetReadDeadline.
+#[test]
+fn body_deadline() {
+    let running = start(Server::new(|mut request: Request| {
+        request.body_mut().set_deadline(Some(now() + SHORT));
+        echo(request)
+    }));
+    let mut client = running.connect();
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
+    while client.0.get_mut().write_all(b"x").is_ok() {
+        thread::sleep(MS);
+    }
+    let mut client = running.connect();
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell");
+    assert_eq!(client.answer().status, 408);
 }
 
 /// Go: TestOnlyWriteTimeout.
