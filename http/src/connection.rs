@@ -11,6 +11,7 @@
 //! | request | with the call of the service | of the body: in `request.rs`; of a write that waits: `write_timeout` |
 //! | closing | when hyper is done, unless idle | `LINGER` |
 
+use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -25,26 +26,27 @@ use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use sudog_net::TcpStream;
-use sudog_runtime::goroutine::{SleepAsync, now, sleep_async};
+use sudog_runtime::goroutine::{Builder, OnPanic, SleepAsync, now, sleep_async};
 use sudog_sync::context::{self, CancelFunc};
 
 use crate::exchange;
 use crate::response::aborted;
-use crate::server::Server;
+use crate::server::{Server, User};
 
 /// The time for which a connection stays half-open after the last response, so that a client that still sends reads the
 /// response, and not a reset. Go waits as long (`rstAvoidanceDelay`).
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAddr) {
+pub(crate) async fn serve(user: Arc<User>, stream: TcpStream, peer: SocketAddr) {
+    let server: &Arc<Server> = &user;
     let (context, cancel) = context::with_cancel(&server.shared.base);
     let (stream, activity) = (Arc::new(stream), Arc::new(Activity::default()));
     let service = {
-        let (server, activity) = (server.clone(), activity.clone());
+        let (user, activity) = (user.clone(), activity.clone());
         service_fn(move |request| {
             activity.in_request.store(true, Relaxed);
-            let answer = exchange::start(&server, &context, peer, request);
+            let answer = exchange::start(&user, &context, peer, request);
             async move { answer.recv_async().await.map_err(|_| aborted()) }
         })
     };
@@ -76,7 +78,7 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAd
         if told && Pin::new(&mut closing).poll(cx).is_ready() {
             return Poll::Ready(None);
         }
-        let polled = caught(&server, peer, || {
+        let polled = caught(&user, peer, || {
             let polled = connection.as_mut().poll(cx);
             if polled.is_pending() {
                 activity.poll_client_gone(cx, &stream, &cancel);
@@ -86,9 +88,16 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAd
         polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
     })
     .await;
-    caught(&server, peer, || drop(connection));
-    caught(&server, peer, || cancel.cancel());
+    caught(&user, peer, || drop(connection));
+    caught(&user, peer, || cancel.cancel());
 
+    if let Some(Err(error)) = &ended {
+        // hyper refuses the response. An error with a source is that of a handler or of a stream that has broken off.
+        if error.is_user() && error.source().is_none() {
+            let line = format!("http: response to {peer} not sent: {error}");
+            in_goroutine(&user, move |server| server.report(&line));
+        }
+    }
     let was_answered = match ended {
         Some(Ok(())) => activity.in_request.load(Relaxed),
         Some(Err(error)) => error.is_parse(),
@@ -102,8 +111,18 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAd
 
 /// Runs `f`, and reports a panic of `f`: hyper drops bytes that handlers have made, whose destructors are user code, and
 /// the end of a context wakes tasks, whose wakers are user code.
-fn caught<T>(server: &Server, peer: SocketAddr, f: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| server.report(peer, payload)).ok()
+fn caught<T>(user: &Arc<User>, peer: SocketAddr, f: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(f))
+        .map_err(|payload| {
+            in_goroutine(user, move |server| server.report_panic(format_args!("serving {peer}"), payload));
+        })
+        .ok()
+}
+
+/// Starts a goroutine that reports: the log is user code, which may wait.
+fn in_goroutine(user: &Arc<User>, report: impl FnOnce(&Server) + Send + 'static) {
+    let user = user.clone();
+    Builder::new().on_panic(OnPanic::Unwind).go(move || report(&user));
 }
 
 /// The facts about a connection that the socket, the clock and the service tell each other.

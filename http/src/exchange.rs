@@ -13,7 +13,7 @@ use sudog_sync::context::{self, Context};
 
 use crate::request::{Request, RequestBody, Rest};
 use crate::response::{BodyWriter, IntoResponse, Kind, Outgoing, Response};
-use crate::server::Server;
+use crate::server::{Server, User};
 
 /// A function that answers requests. Go's `http.Handler`. Closures of type `Fn(Request) -> impl IntoResponse` implement
 /// this trait.
@@ -41,13 +41,13 @@ pub(crate) type Answer = hyper::Response<Outgoing>;
 /// Starts the goroutine that answers a request. The receiver gets the answer, or fails if the connection is to be closed
 /// without an answer.
 pub(crate) fn start(
-    server: &Arc<Server>,
+    user: &Arc<User>,
     connection: &Context,
     peer: SocketAddr,
     request: hyper::Request<Incoming>,
 ) -> Receiver<Answer> {
     let (sender, receiver) = channel(1);
-    if let Err(status) = check(&request, server.settings.max_body_bytes) {
+    if let Err(status) = check(&request, user.settings.max_body_bytes) {
         let reason = Bytes::from(status.canonical_reason().unwrap_or_default());
         let mut refusal = Answer::new(Outgoing::whole(reason));
         *refusal.status_mut() = status;
@@ -55,23 +55,26 @@ pub(crate) fn start(
         let _ = sender.try_send(refusal); // there is room for a value
         return receiver;
     }
-    let (server, connection) = (server.clone(), connection.clone());
+    let (user, connection) = (user.clone(), connection.clone());
     Builder::new().on_panic(OnPanic::Unwind).go(move || {
+        let server: &Server = &user;
         let (context, cancel) = context::with_cancel(&connection);
-        let _cancel = cancel.on_drop();
-        let only_head = request.method() == Method::HEAD;
+        let method = request.method().clone();
         let (head, incoming) = request.into_parts();
         let rest = Rest::new(incoming);
         let body = RequestBody::incoming(rest.clone(), &server.settings);
         let request = Request { inner: hyper::Request::from_parts(head, body), context, remote_addr: peer };
-        let answered =
-            catch_unwind(AssertUnwindSafe(|| answer(&*server.shared.handler, request, &rest, only_head, sender)));
+        let handler = &*server.shared.handler;
+        let answered = catch_unwind(AssertUnwindSafe(|| answer(handler, request, &rest, &method, sender)));
         rest.close();
-        if let Err(payload) = answered {
-            if payload.is::<Goexit>() {
-                resume_unwind(payload);
-            }
-            server.report(peer, payload);
+        let doing = format!("serving {peer}");
+        // The end of the context runs wakers, which are user code. A panic of a waker during a `goexit` would end the
+        // process, so the `goexit` goes on afterwards.
+        server.caught(&doing, || cancel.cancel());
+        match answered {
+            Err(payload) if payload.is::<Goexit>() => resume_unwind(payload),
+            Err(payload) => server.report_panic(&doing, payload),
+            Ok(()) => {}
         }
     });
     receiver
@@ -79,10 +82,12 @@ pub(crate) fn start(
 
 /// Calls the handler, sends the head of the response, and runs the function that writes the body, if there is one. Closes
 /// the request's body before the response ends, so that hyper does not read on between the response and the next header.
-fn answer(handler: &dyn Handler, request: Request, rest: &Rest, only_head: bool, sender: Sender<Answer>) {
+fn answer(handler: &dyn Handler, request: Request, rest: &Rest, method: &Method, sender: Sender<Answer>) {
     let (mut head, body) = handler.handle(request).into_parts();
     // Drop extensions here: their destructors are user code, which the connection's task should not run.
     head.extensions.clear();
+    // hyper knows the client's version. Any other version than these two would be a panic in hyper.
+    head.version = Version::HTTP_11;
     match body.0 {
         Kind::Whole(bytes) => {
             // hyper believes this header. Let hyper write the length of the bytes. An empty body has the length that the
@@ -94,15 +99,23 @@ fn answer(handler: &dyn Handler, request: Request, rest: &Rest, only_head: bool,
             let _ = sender.send(Answer::from_parts(head, Outgoing::whole(bytes)));
         }
         Kind::Stream(write) => {
+            let status = head.status;
             let (mut writer, chunks) = BodyWriter::new();
             let sent = sender.send(Answer::from_parts(head, Outgoing::stream(chunks)));
             // If `write` fails or panics, the writer is dropped unfinished, and the connection is cut off.
-            if sent.is_ok() && !only_head && write(&mut writer).is_ok() {
+            if sent.is_ok() && may_have_body(method, status) && write(&mut writer).is_ok() {
                 rest.close();
                 writer.finish();
             }
         }
     }
+}
+
+/// Returns whether hyper sends the body of a response.
+fn may_have_body(method: &Method, status: StatusCode) -> bool {
+    let is_tunnel = *method == Method::CONNECT && status.is_success();
+    let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) || status.is_informational();
+    *method != Method::HEAD && !is_tunnel && !has_none
 }
 
 /// Checks what hyper does not check. Returns the status with which the request is refused.

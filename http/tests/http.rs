@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::panic::panic_any;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use sudog::chan::Chan;
 use sudog::context::{self, Context, Error, background};
 use sudog::http::{
-    Body, BodyWriter, Bytes, IntoResponse, Request, RequestBody, Response, Server, StatusCode, debug, header,
+    Body, BodyWriter, Bytes, IntoResponse, Request, RequestBody, Response, Server, StatusCode, Version, debug, header,
 };
 use sudog::net::TcpListener;
 use sudog::runtime::{goexit, gosched};
@@ -800,6 +801,69 @@ fn client_gone_later() {
     }
 }
 
+/// A stream's function that runs on when its connection is gone: it still counts as a connection.
+#[test]
+fn client_gone_amid_a_stream() {
+    let (failed, go_on) = (Chan::new(0), Chan::new(0));
+    let (tell, wait) = (failed.clone(), go_on.clone());
+    let server = Server::new(move |request: Request| {
+        if request.uri().path() == "/next" {
+            return path(request).into_response();
+        }
+        let (tell, wait) = (tell.clone(), wait.clone());
+        Response::new(Body::stream(move |w| {
+            while w.write_all(&[0; 4096]).is_ok() {}
+            tell.send(());
+            wait.recv();
+            Ok(())
+        }))
+    });
+    let running = start(server.max_connections(1));
+    let mut client = running.connect();
+    client.send(get("/"));
+    client.head();
+    drop(client);
+    failed.recv();
+    let mut next = running.connect();
+    next.send(get("/next"));
+    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
+    soon.wait();
+    next.0.get_ref().set_nonblocking(true).unwrap();
+    assert_eq!(next.0.get_ref().peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "no place is free");
+    next.0.get_ref().set_nonblocking(false).unwrap();
+    go_on.send(());
+    assert_eq!(next.answer().body, "GET /next");
+
+    let mut client = running.connect();
+    drop(next);
+    client.send(get("/"));
+    client.head();
+    drop(client);
+    failed.recv();
+    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
+    assert_eq!(running.server.shutdown(&soon), Err(Error::DeadlineExceeded), "the function runs");
+    go_on.send(());
+    running.server.shutdown(&background()).unwrap();
+}
+
+/// A response that may have no body: the function that would write the body does not run.
+#[test]
+fn streams_without_a_body() {
+    let running = start(Server::new(|request: Request| {
+        let status = request.uri().path()[1..].parse().unwrap();
+        (status, Response::new(Body::stream(|_| panic!("a body"))))
+    }));
+    let mut client = running.connect();
+    for status in [204, 304] {
+        client.send(get(&format!("/{status}")));
+        assert_eq!(client.head().status, status);
+    }
+    client.send("HEAD /200 HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(client.head().status, 200);
+    running.server.shutdown(&background()).unwrap();
+    assert!(running.lines().is_empty());
+}
+
 /// A client that half-closes still gets its answers. As in Go, the contexts end.
 #[test]
 fn half_closed() {
@@ -1010,27 +1074,53 @@ fn user_code_panics() {
     }
     let (waits, after) = (Chan::new(0), Chan::new(0));
     let (tell, go_on) = (waits.clone(), after.clone());
-    let server = Server::new(move |request: Request| match request.uri().path() {
-        "/log" => panic_any("log"),
-        "/waker" => {
-            let mut done = request.context().done();
-            assert!(
-                Pin::new(&mut done).poll(&mut task::Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending()
-            );
-            tell.send(request.context().clone());
-            go_on.recv();
-            "nobody reads this"
+    // The futures whose wakers panic.
+    let kept = Mutex::new(Vec::new());
+    let server = Server::new(move |request: Request| {
+        let path = request.uri().path();
+        match path {
+            "/log" => panic_any("log"),
+            "/" => return "alive",
+            _ => {}
         }
-        _ => "alive",
+        let ctx = request.context().clone();
+        let mut done = Box::pin({
+            let ctx = ctx.clone();
+            async move { ctx.done().await }
+        });
+        assert!(done.as_mut().poll(&mut task::Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
+        kept.lock().unwrap().push(done);
+        match path {
+            "/exits" => goexit(),
+            "/panics" => panic_any("in a handler"),
+            "/waits" => {
+                tell.send(ctx);
+                go_on.recv();
+            }
+            _ => {}
+        }
+        "nobody reads this"
     });
     let running = start(server);
+    let is_reported = |line: &str| {
+        eventually(|| running.lines().iter().any(|reported| reported.ends_with(line)));
+        running.lines.lock().unwrap().clear();
+    };
+    // The client goes away.
     let mut client = running.connect();
-    client.send(get("/waker"));
+    client.send(get("/waits"));
     let ctx = waits.recv().unwrap();
     drop(client);
     ctx.wait();
     after.send(());
-    eventually(|| running.lines().iter().any(|line| line.ends_with(": in a waker")));
+    is_reported(": in a waker");
+    // The handler ends, in each way.
+    for path in ["/returns", "/exits", "/panics"] {
+        let mut client = running.connect();
+        client.send(get(path).replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+        client.rest();
+        is_reported(": in a waker");
+    }
 
     let (listener, addr) = listen();
     let server = running.server.clone().error_log(|_| panic_any("in a log"));
@@ -1041,8 +1131,102 @@ fn user_code_panics() {
         let rest = client.rest();
         assert!(rest.ends_with(answer) && rest.is_empty() == answer.is_empty(), "{path}: {rest}");
     }
+
+    // The server is closed.
+    let mut client = running.connect();
+    client.send(get("/waits"));
+    waits.recv().unwrap();
     running.server.close();
+    is_reported("http: panic closing the server: in a waker");
+    after.send(());
     serving.join().unwrap().unwrap();
+}
+
+/// A log may wait. Meanwhile the connection ends.
+#[test]
+fn log_that_waits() {
+    let (reported, go_on) = (Chan::new(0), Chan::<()>::new(0));
+    let (tell, wait) = (reported.clone(), go_on.clone());
+    let server = Server::new(|_: Request| Response::new(Bytes::from_owner(PanicsOnDrop(b"dropped"))));
+    let server = server.error_log(move |line| {
+        tell.send(line.to_owned());
+        wait.recv();
+    });
+    let watchdog = Watchdog::new();
+    let (listener, addr) = listen();
+    let accepting = server.clone();
+    let serving = spawn(move || accepting.serve(listener));
+    let mut client = Client(BufReader::new(TcpStream::connect(addr).unwrap()));
+    client.send(get("/"));
+    assert!(reported.recv().unwrap().ends_with(": in a destructor"));
+    assert!(client.rest().ends_with("dropped"));
+    go_on.send(());
+    server.shutdown(&background()).unwrap();
+    serving.join().unwrap().unwrap();
+    drop(watchdog);
+}
+
+/// The last handle of a server is that of a connection. The values that the handler has captured are dropped with that
+/// connection, and their panics end nothing.
+#[test]
+fn last_handle() {
+    struct Last(mpsc::Sender<()>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            panic_any("in the last handle");
+        }
+    }
+    let _watchdog = Watchdog::new();
+    let (dropped, is_dropped) = mpsc::channel();
+    let captured = Last(dropped);
+    let (listener, addr) = listen();
+    let stop = listener.with_std(std::net::TcpListener::try_clone).unwrap();
+    let serving = spawn(move || {
+        Server::new(move |request: Request| {
+            let _captured = &captured;
+            path(request)
+        })
+        .serve(listener)
+    });
+    let mut client = Client(BufReader::new(TcpStream::connect(addr).unwrap()));
+    assert_eq!(client.get("/1").status, 200);
+    // End the listener by an error, without a shutdown of the server.
+    TcpStream::from(OwnedFd::from(stop)).shutdown(Shutdown::Both).unwrap();
+    assert_eq!(serving.join().unwrap().unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(client.get("/2").status, 200);
+    assert_eq!(is_dropped.try_recv(), Err(mpsc::TryRecvError::Empty));
+    drop(client);
+    is_dropped.recv().unwrap();
+    // The panic has ended no thread of the scheduler: goroutines run.
+    spawn(|| ()).join().unwrap();
+}
+
+/// A response that hyper refuses is reported.
+#[test]
+fn responses_that_cannot_be_sent() {
+    let running = start(Server::new(|request: Request| {
+        let mut response = Response::new(Body::stream(|w| w.write_all(b"sent")));
+        match request.uri().path() {
+            "/status" => *response.status_mut() = StatusCode::EARLY_HINTS,
+            "/lengths" => {
+                for length in ["1", "2"] {
+                    response.headers_mut().append(header::CONTENT_LENGTH, length.parse().unwrap());
+                }
+            }
+            _ => *response.version_mut() = Version::HTTP_3,
+        }
+        response
+    }));
+    for path in ["/status", "/lengths"] {
+        let answer = running.ask(get(path));
+        assert!(!answer.contains(" 200 ") && !answer.contains("sent"), "{path}: {answer}");
+        eventually(|| running.lines().len() == 1);
+        let line = running.lines.lock().unwrap().pop().unwrap();
+        assert!(line.starts_with("http: response to 127.") && line.contains(" not sent: "), "{path}: {line}");
+    }
+    assert_eq!(running.connect().get("/version").body, "sent");
+    assert!(running.lines().is_empty());
 }
 
 /// Handlers may wait for each other, however few workers there are.
