@@ -22,9 +22,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use hyper::body::Incoming;
 use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use sudog_net::TcpStream;
 use sudog_runtime::goroutine::{Builder, OnPanic, SleepAsync, now, sleep_async};
 use sudog_sync::context::{self, CancelFunc};
@@ -44,8 +46,11 @@ pub(crate) async fn serve(user: Arc<User>, stream: TcpStream, peer: SocketAddr) 
     let (stream, activity) = (Arc::new(stream), Arc::new(Activity::default()));
     let service = {
         let (user, activity) = (user.clone(), activity.clone());
-        service_fn(move |request| {
+        service_fn(move |mut request: hyper::Request<Incoming>| {
             activity.in_request.store(true, Relaxed);
+            if request.extensions_mut().remove::<OnUpgrade>().is_some() {
+                activity.wants_upgrade.store(true, Relaxed);
+            }
             let answer = exchange::start(&user, &context, peer, request);
             async move { answer.recv_async().await.map_err(|_| aborted()) }
         })
@@ -79,7 +84,12 @@ pub(crate) async fn serve(user: Arc<User>, stream: TcpStream, peer: SocketAddr) 
             return Poll::Ready(None);
         }
         let polled = caught(&user, peer, || {
-            let polled = connection.as_mut().poll(cx);
+            let mut polled = connection.as_mut().poll(cx);
+            // If a request has asked for an upgrade, which no handler can accept, hyper is done without having flushed and
+            // shut down. The next poll does both.
+            if matches!(polled, Poll::Ready(Ok(()))) && activity.wants_upgrade.swap(false, Relaxed) {
+                polled = connection.as_mut().poll(cx);
+            }
             if polled.is_pending() {
                 activity.poll_client_gone(cx, &stream, &cancel);
             }
@@ -137,6 +147,8 @@ struct Activity {
     has_read: AtomicBool,
     /// True if the socket has bytes that hyper does not read yet. The end behind these bytes cannot be seen.
     has_unread: AtomicBool,
+    /// True if a request has asked for an upgrade, until hyper is done.
+    wants_upgrade: AtomicBool,
 }
 
 impl Activity {

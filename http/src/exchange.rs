@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use hyper::body::{Body as _, Bytes, Incoming};
-use hyper::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING};
 use hyper::{Method, StatusCode, Version};
 use sudog_runtime::chan::{Receiver, Sender, channel};
 use sudog_runtime::goroutine::{Builder, Goexit, OnPanic};
@@ -118,18 +118,35 @@ fn may_have_body(method: &Method, status: StatusCode) -> bool {
     *method != Method::HEAD && !is_tunnel && !has_none
 }
 
-/// Checks what hyper does not check. Returns the status with which the request is refused.
+/// Checks what hyper does not check. Returns the status with which the request is refused. Go: `readRequest`, and
+/// `conn.serve`.
 fn check(request: &hyper::Request<Incoming>, max_body_bytes: u64) -> Result<(), StatusCode> {
     let headers = request.headers();
-    let hosts = headers.get_all(HOST).iter().count();
-    if hosts > 1 || (hosts == 0 && request.version() == Version::HTTP_11) {
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next();
+    let needs_host = request.version() == Version::HTTP_11 && *request.method() != Method::CONNECT;
+    let is_valid = host.map_or(!needs_host, |host| host.as_bytes().iter().all(is_host_byte));
+    if !is_valid || hosts.next().is_some() {
         return Err(StatusCode::BAD_REQUEST);
     }
-    if headers.get(EXPECT).is_some_and(|value| !value.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+    // hyper decodes `chunked` only, which it knows to be the last coding.
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    if codings.next().is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+        || codings.next().is_some()
+    {
+        return Err(StatusCode::NOT_IMPLEMENTED);
+    }
+    let expected = headers.get(EXPECT).map_or(&b""[..], HeaderValue::as_bytes);
+    if !expected.is_empty() && !expected.eq_ignore_ascii_case(b"100-continue") {
         return Err(StatusCode::EXPECTATION_FAILED);
     }
     if request.body().size_hint().lower() > max_body_bytes {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
     Ok(())
+}
+
+/// Returns whether a byte may stand in a host with a port: RFC 3986, 3.2.2 and 3.2.3.
+fn is_host_byte(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%:[]".contains(byte)
 }

@@ -8,7 +8,6 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::panic::panic_any;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{self, Wake, Waker};
@@ -119,6 +118,14 @@ impl Client {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         }
         String::from_utf8(bytes).unwrap()
+    }
+
+    /// Returns whether the server still reads. A reset that answers a write fails the next write.
+    fn takes_more(&mut self) -> bool {
+        (0..20).all(|_| {
+            thread::sleep(MS);
+            self.0.get_mut().write_all(&[b'x'; 1000]).is_ok()
+        })
     }
 
     fn line(&mut self) -> String {
@@ -304,6 +311,10 @@ fn expect_100_continue() {
     let answer = client.answer();
     assert_eq!((answer.status, &*answer.body), (200, "/unread"));
 
+    let mut client = running.connect();
+    client.send(expect("/read").replace("100-continue", "") + "hello");
+    assert_eq!(client.answer().body, "hello", "Go ignores an empty expectation");
+
     let answer = running.ask(expect("/read").replace("100-continue", "more"));
     assert!(answer.starts_with("HTTP/1.1 417 "), "{answer}");
 }
@@ -315,6 +326,10 @@ fn malformed_requests() {
     for bad in [
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: <a>\r\n\r\n",
+        "CONNECT a:1 HTTP/1.1\r\nHost: a@b\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1, 2\r\n\r\n",
@@ -326,6 +341,21 @@ fn malformed_requests() {
     ] {
         let answer = running.ask(bad);
         assert!(answer.starts_with("HTTP/1.1 400 "), "{bad:?}: {answer:?}");
+    }
+    for other in ["gzip, chunked", "gzip\r\nTransfer-Encoding: chunked", "chunked, chunked"] {
+        let answer = running.ask(format!("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {other}\r\n\r\n0\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 501 "), "{other:?}: {answer:?}");
+    }
+    for good in [
+        "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a-b_c.example%20:80\r\n\r\n",
+        "CONNECT a:1 HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+    ] {
+        let mut client = running.connect();
+        client.send(good);
+        assert_eq!(client.head().status, 200, "{good:?}");
     }
     let twice = "POST /twice HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab";
     let mut client = running.connect();
@@ -689,11 +719,7 @@ fn last_response() {
         client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n");
         assert_eq!(client.answer().status, 413);
         assert_eq!(client.rest(), "");
-        // A reset that answers a write fails the next one.
-        (0..20).all(|_| {
-            thread::sleep(MS);
-            client.0.get_mut().write_all(&[b'x'; 1000]).is_ok()
-        })
+        client.takes_more()
     };
     // Again, if this thread has been away for longer than the server waits.
     while !is_patient(&mut client) {
@@ -844,6 +870,40 @@ fn client_gone_amid_a_stream() {
     assert_eq!(running.server.shutdown(&soon), Err(Error::DeadlineExceeded), "the function runs");
     go_on.send(());
     running.server.shutdown(&background()).unwrap();
+}
+
+/// A request for an upgrade is answered as any other request, and the end of its connection is sent at once, behind the
+/// whole response.
+#[test]
+fn upgrades_are_not_accepted() {
+    const LARGE: usize = 10_000_000;
+    let running = start(Server::new(|request: Request| match request.uri().path() {
+        "/large" => vec![b'x'; LARGE].into_response(),
+        _ => path(request).into_response(),
+    }));
+    let upgrade = |path: &str, connection: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: {connection}\r\nUpgrade: h2c\r\n\r\n")
+    };
+    for requests in [
+        vec![upgrade("/1", "close, upgrade")],
+        vec![upgrade("/1", "upgrade"), upgrade("/2", "close")],
+        vec![upgrade("/1", "upgrade"), get("/2").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")],
+    ] {
+        let is_half_open = || {
+            let mut client = running.connect();
+            for request in &requests {
+                client.send(request);
+                assert!(client.answer().body.starts_with("GET /"));
+            }
+            assert_eq!(client.rest(), "");
+            client.takes_more()
+        };
+        // Again, if this thread has been away for longer than the server waits.
+        while !is_half_open() {}
+    }
+    // The response is larger than all buffers.
+    let answer = running.ask(upgrade("/large", "close, upgrade"));
+    assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), LARGE);
 }
 
 /// A response that may have no body: the function that would write the body does not run.
