@@ -18,7 +18,7 @@ use crate::server::{Server, User};
 /// A function that answers requests. Go's `http.Handler`. Closures of type `Fn(Request) -> impl IntoResponse` implement
 /// this trait.
 ///
-/// Each call runs in a goroutine of its own, and may wait. If a call panics, its connection is closed without an answer
+/// Each call runs in a goroutine of its own, and may wait. The requests of a connection are handled in turn. If a call panics, its connection is closed without an answer
 /// (a stream that has begun is cut off), the panic is reported, and the server goes on.
 pub trait Handler: Send + Sync + 'static {
     /// Answers a request.

@@ -15,6 +15,7 @@
 //! | `http.MaxBytesHandler` | [`Server::max_body_bytes`], 10 MiB unless set |
 //! | `ReadHeaderTimeout`, `IdleTimeout`, `MaxHeaderBytes` | methods of [`Server`]: 10 s, 120 s, 64 KiB unless set |
 //! | `ReadTimeout`, `WriteTimeout` | [`Server::body_timeout`], [`Server::write_timeout`]: bounds of a pause, not of the whole |
+//! | `ResponseController.SetReadDeadline` | [`RequestBody::set_deadline`]: a bound of the whole body |
 //! | `netutil.LimitListener` | [`Server::max_connections`] |
 //! | `srv.Shutdown(ctx)`, `srv.Close()` | [`Server::shutdown`], [`Server::close`] |
 //! | `srv.ErrorLog` | [`Server::error_log`] |
@@ -35,7 +36,7 @@
 //! use sudog::{go, run};
 //!
 //! run(|| {
-//!     let server = Server::new(|req: Request| format!("Hello, {}!", &req.uri().path()[1..]));
+//!     let server = Server::new(|req: Request| format!("Hello, {}!", req.uri().path().trim_start_matches('/')));
 //!     let listener = TcpListener::bind("127.0.0.1:0")?;
 //!     let addr = listener.local_addr()?;
 //!     go!(clone server; server.serve(listener).unwrap());

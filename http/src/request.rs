@@ -62,8 +62,8 @@ impl Request {
     /// Returns the request's context. The context ends when the client goes away or half-closes the connection, when the
     /// server is [closed](crate::Server::close), and when the handler has ended. Go's `r.Context()`.
     ///
-    /// The client's end is noticed once the handler has read the whole body, and unless a further request has come before
-    /// the end.
+    /// The client's end is noticed once the handler has read the whole body, and behind a further request that the client
+    /// has sent ahead only if that request has been read already.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context

@@ -110,7 +110,8 @@ impl Server {
         /// Sets the time after which a connection is closed on which no further request begins. Go's `IdleTimeout`.
         idle_timeout;
         /// Sets the longest wait for the next bytes of a request's body. After that time the handler's read fails with
-        /// `TimedOut`.
+        /// `TimedOut`. A body that arrives slowly but steadily has no limit but a
+        /// [deadline](crate::RequestBody::set_deadline) that the handler sets.
         body_timeout;
         /// Sets the longest wait for a client to take the next bytes of a response. After that time the connection is
         /// closed.
@@ -134,8 +135,8 @@ impl Server {
         self
     }
 
-    /// Limits the number of connections. While there are `n` connections, further ones wait in the system's queue. Go's
-    /// `netutil.LimitListener`.
+    /// Limits the number of connections. While there are `n` connections, further ones wait in the system's queue. A
+    /// connection counts until its handler has ended. Go's `netutil.LimitListener`.
     ///
     /// # Panics
     ///
@@ -186,6 +187,10 @@ impl Server {
     /// Stops the server without interrupting requests: closes all listeners, then all idle connections, and waits until
     /// the other connections have answered their current request. Go's `Server.Shutdown`.
     ///
+    /// A connection whose first header has begun is waited for, too: up to the
+    /// [time limit of a header](Self::header_timeout), and then for the handler. A handler that calls this method waits for
+    /// itself: start a goroutine that calls the method.
+    ///
     /// A handler that has no end, such as a stream of events, should end when
     /// [`is_shutting_down`](Self::is_shutting_down) returns true.
     ///
@@ -200,8 +205,7 @@ impl Server {
     }
 
     /// Stops the server at once: closes all listeners and connections, and ends the contexts of all requests. Does not
-    /// wait for the handlers, nor for the closing: call [`shutdown`](Self::shutdown) afterwards to wait for the latter.
-    /// Go's `Server.Close`.
+    /// wait: call [`shutdown`](Self::shutdown) afterwards to wait for the handlers. Go's `Server.Close`.
     pub fn close(&self) {
         self.refuse_listeners();
         self.caught("closing the server", || self.shared.cut.cancel());
