@@ -27,11 +27,11 @@ use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
-use sudog_net::TcpStream;
 use sudog_runtime::goroutine::{Builder, OnPanic, SleepAsync, now, sleep_async};
 use sudog_sync::context::{self, CancelFunc};
 
 use crate::exchange;
+use crate::listener::Stream;
 use crate::response::aborted;
 use crate::server::{Server, User};
 
@@ -40,7 +40,7 @@ use crate::server::{Server, User};
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(user: Arc<User>, stream: TcpStream, peer: SocketAddr) {
+pub(crate) async fn serve(user: Arc<User>, stream: impl Stream, peer: SocketAddr) {
     let server: &Arc<Server> = &user;
     let (context, cancel) = context::with_cancel(&server.shared.base);
     let (stream, activity) = (Arc::new(stream), Arc::new(Activity::default()));
@@ -91,7 +91,7 @@ pub(crate) async fn serve(user: Arc<User>, stream: TcpStream, peer: SocketAddr) 
                 polled = connection.as_mut().poll(cx);
             }
             if polled.is_pending() {
-                activity.poll_client_gone(cx, &stream, &cancel);
+                activity.poll_client_gone(cx, &*stream, &cancel);
             }
             polled
         });
@@ -153,7 +153,7 @@ struct Activity {
 
 impl Activity {
     /// During a request, watches for the end of what the client sends, and cancels the context then.
-    fn poll_client_gone(&self, cx: &mut Context<'_>, stream: &TcpStream, cancel: &CancelFunc) {
+    fn poll_client_gone(&self, cx: &mut Context<'_>, stream: &impl Stream, cancel: &CancelFunc) {
         if !self.in_request.load(Relaxed) || self.has_unread.load(Relaxed) {
             return;
         }
@@ -162,8 +162,7 @@ impl Activity {
             self.has_unread.store(true, Relaxed);
             // This poll may have ended hyper's wait for the same event, which has not woken the task yet. Poll hyper again.
             cx.waker().wake_by_ref();
-            let peeked = ready.and_then(|()| stream.with_std(|socket| socket.peek(&mut [0])));
-            if peeked.map_or_else(|error| error.kind() != io::ErrorKind::WouldBlock, |n| n == 0) {
+            if ready.is_err() || stream.is_at_end() {
                 cancel.cancel();
             }
         }
@@ -171,15 +170,15 @@ impl Activity {
 }
 
 /// The socket, for hyper.
-struct Io {
-    stream: Arc<TcpStream>,
+struct Io<S> {
+    stream: Arc<S>,
     activity: Arc<Activity>,
     write_timeout: Option<Duration>,
     /// The time limit of a write that waits.
     stalled: Option<SleepAsync>,
 }
 
-impl Io {
+impl<S> Io<S> {
     /// Fails a write that has waited for the client for too long.
     fn limit<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
@@ -194,9 +193,9 @@ impl Io {
     }
 }
 
-impl Read for Io {
+impl<S: Stream> Read for Io<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut &*self.stream).poll_read(cx, buf);
+        let read = self.stream.poll_read(cx, buf);
         self.activity.has_unread.store(false, Relaxed);
         if read.is_ready() {
             self.activity.has_read.store(true, Relaxed);
@@ -205,9 +204,9 @@ impl Read for Io {
     }
 }
 
-impl Write for Io {
+impl<S: Stream> Write for Io<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut &*self.stream).poll_write(cx, buf);
+        let written = self.stream.poll_write(cx, &[io::IoSlice::new(buf)]);
         self.limit(cx, written)
     }
 
@@ -216,7 +215,7 @@ impl Write for Io {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut &*self.stream).poll_write_vectored(cx, bufs);
+        let written = self.stream.poll_write(cx, bufs);
         self.limit(cx, written)
     }
 
@@ -229,7 +228,7 @@ impl Write for Io {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut &*self.stream).poll_shutdown(cx)
+        self.stream.poll_shutdown(cx)
     }
 }
 
@@ -314,7 +313,7 @@ mod tests {
     fn bytes_that_come_between_two_polls() {
         let _watchdog = support::Watchdog::new();
         let listener = sudog_net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut client = sudog_net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let stream = Arc::new(listener.accept().unwrap().0);
         let activity = Arc::new(Activity::default());
         activity.in_request.store(true, Relaxed);
@@ -330,11 +329,11 @@ mod tests {
         // The event has been counted, and its wake is over, so the next wake is that of `poll_client_gone`.
         support::eventually(|| wakes.0.load(Relaxed) > 0);
         wakes.0.store(0, Relaxed);
-        activity.poll_client_gone(cx, &stream, &cancel);
+        activity.poll_client_gone(cx, &*stream, &cancel);
         assert!(activity.has_unread.load(Relaxed));
         assert_eq!(wakes.0.load(Relaxed), 1);
         // No further wake, or the task would spin until hyper reads.
-        activity.poll_client_gone(cx, &stream, &cancel);
+        activity.poll_client_gone(cx, &*stream, &cancel);
         assert_eq!(wakes.0.load(Relaxed), 1);
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! | Go | here |
 //! |---|---|
-//! | `http.Serve(l, handler)` | [`serve`]`(listener, handler)` |
+//! | `http.Serve(l, handler)` | [`serve`]`(listener, handler)`: see [`Listener`] |
 //! | `http.Server{..}`, `srv.Serve(l)` | [`Server::new`]`(handler)`, with methods that set limits; [`Server::serve`] |
 //! | `http.HandlerFunc` | a closure of type `Fn(Request) -> impl IntoResponse`: see [`Handler`] |
 //! | `r.Context()` | [`Request::context`] |
@@ -21,6 +21,7 @@
 //! | `srv.ErrorLog` | [`Server::error_log`] |
 //! | `panic(http.ErrAbortHandler)` | `sudog::runtime::goexit()` |
 //! | `net/http/pprof` | [`debug::handle`] |
+//! | `httptest.NewRequest`, `httptest.NewTestServer` | [`Request::new`]; a server on a `sudog::net::PipeListener` |
 //!
 //! There is no client: the sockets of `sudog::net` are `Read` and `Write`, over which crates such as `ureq` run
 //! (`net/examples/http_client.rs`); or call a client with sockets of its own in `sudog::blocking`. There is no HTTP/2, no
@@ -59,6 +60,7 @@
 mod connection;
 pub mod debug;
 mod exchange;
+mod listener;
 mod request;
 mod response;
 mod server;
@@ -69,6 +71,7 @@ pub use hyper::body::Bytes;
 pub use hyper::{HeaderMap, Method, StatusCode, Uri, Version, header};
 
 pub use exchange::Handler;
+pub use listener::Listener;
 pub use request::{Request, RequestBody};
 pub use response::{Body, BodyWriter, IntoResponse, Response};
 pub use server::{Server, serve};

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, BufRead, ErrorKind, Read};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +17,7 @@ use sudog_runtime::goroutine::{block_on_limited, now};
 use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog_sync::context::{self, Context};
 
+use crate::listener::NO_ADDR;
 use crate::server::Settings;
 
 /// A request: that of the crate `http`, by `Deref`, with a context and the client's address.
@@ -56,7 +57,7 @@ impl Request {
     pub fn new(uri: &str, body: impl Into<Bytes>) -> Self {
         let mut inner = hyper::Request::new(RequestBody { chunk: body.into(), ..RequestBody::default() });
         *inner.uri_mut() = uri.parse().expect("a URI");
-        Self { inner, context: context::background(), remote_addr: (Ipv4Addr::UNSPECIFIED, 0).into() }
+        Self { inner, context: context::background(), remote_addr: NO_ADDR }
     }
 
     /// Returns the request's context. The context ends when the client goes away or half-closes the connection, when the
@@ -69,7 +70,7 @@ impl Request {
         &self.context
     }
 
-    /// Returns the client's address. Go's `r.RemoteAddr`.
+    /// Returns the client's address; of a client over a Unix socket or a pipe: 0.0.0.0, with port 0. Go's `r.RemoteAddr`.
     #[must_use]
     pub fn remote_addr(&self) -> SocketAddr {
         self.remote_addr

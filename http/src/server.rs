@@ -8,7 +8,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sudog_net::TcpListener;
 use sudog_runtime::goroutine::{Builder, OnPanic, go_async};
 use sudog_runtime::panics::drop_payload;
 use sudog_sync::WaitGroup;
@@ -17,6 +16,7 @@ use sudog_sync::x::Weighted;
 
 use crate::connection;
 use crate::exchange::Handler;
+use crate::listener::Listener;
 
 /// Serves the connections of a listener, with the settings of [`Server::new`]. Does not return before the listener
 /// fails. Go's `http.Serve`.
@@ -24,7 +24,7 @@ use crate::exchange::Handler;
 /// # Errors
 ///
 /// The listener's error.
-pub fn serve(listener: TcpListener, handler: impl Handler) -> io::Result<()> {
+pub fn serve(listener: impl Listener, handler: impl Handler) -> io::Result<()> {
     Server::new(handler).serve(listener)
 }
 
@@ -164,7 +164,7 @@ impl Server {
     /// # Errors
     ///
     /// The listener's error. After a shutdown or a close the result is `Ok`, also if the call begins afterwards.
-    pub fn serve(&self, listener: TcpListener) -> io::Result<()> {
+    pub fn serve(&self, listener: impl Listener) -> io::Result<()> {
         let server = Arc::new(self.clone());
         let Some(_listening) = User::listener(&server) else { return Ok(()) };
         let listener = listener; // declared after `_listening`, so closed before the listener is subtracted
@@ -174,7 +174,7 @@ impl Server {
                 return Ok(());
             }
             let user = User::connection(&server, places.clone());
-            match listener.accept_ctx(open) {
+            match listener.accept(open) {
                 Ok((stream, peer)) => go_async(connection::serve(Arc::new(user), stream, peer)),
                 Err(_) if open.err().is_some() => return Ok(()),
                 // The client has gone already.

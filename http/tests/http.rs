@@ -19,10 +19,10 @@ use sudog::context::{self, Context, Error, background};
 use sudog::http::{
     Body, BodyWriter, Bytes, IntoResponse, Request, RequestBody, Response, Server, StatusCode, Version, debug, header,
 };
-use sudog::net::TcpListener;
+use sudog::net::{PipeDialer, PipeListener, PipeStream, TcpListener, UnixListener};
 use sudog::runtime::{goexit, gosched};
-use sudog::spawn;
-use sudog::time::now;
+use sudog::time::{now, sleep};
+use sudog::{spawn, synctest};
 use support::{Watchdog, eventually};
 
 const MS: Duration = Duration::from_millis(1);
@@ -1076,6 +1076,159 @@ fn several_listeners() {
     running.server.shutdown(&background()).unwrap();
     TcpListener::bind(addr).unwrap();
     serving.join().unwrap().unwrap();
+}
+
+// ---- other listeners ------------------------------------------------------------------------------------------------
+
+/// Runs a test of a server on connections in memory, in a bubble. Go: `httptest.NewTestServer` in `synctest.Test`.
+fn in_bubble(server: fn() -> Server, test: fn(&PipeDialer)) {
+    let _watchdog = Watchdog::new();
+    synctest::test(move || {
+        let (server, listener) = (server(), PipeListener::new());
+        let (accepting, dialer) = (server.clone(), listener.dialer());
+        let serving = spawn(move || accepting.serve(listener));
+        test(&dialer);
+        server.shutdown(&background()).unwrap();
+        serving.join().unwrap().unwrap();
+        assert_eq!(dialer.dial().unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+/// Connects, sends `bytes`, and returns the connection.
+fn dial(dialer: &PipeDialer, bytes: impl AsRef<[u8]>) -> PipeStream {
+    let mut client = dialer.dial().unwrap();
+    client.write_all(bytes.as_ref()).unwrap();
+    client
+}
+
+/// Reads to the end. Returns the text and the time that has passed.
+fn rest_of(client: &mut PipeStream) -> (String, Duration) {
+    let begun = now();
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    (text, now() - begun)
+}
+
+/// The time limits are those of the bubble's clock, so each is exact, and none takes time.
+#[test]
+fn limits_in_a_bubble() {
+    const SECOND: Duration = Duration::from_secs(1);
+    in_bubble(
+        || Server::new(echo),
+        |dialer| {
+            // No byte; a part of a header.
+            assert_eq!(rest_of(&mut dial(dialer, "")), (String::new(), 10 * SECOND));
+            assert_eq!(rest_of(&mut dial(dialer, "GET / HT")), (String::new(), 10 * SECOND));
+            // Idle.
+            let (answer, passed) = rest_of(&mut dial(dialer, get("/")));
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            assert_eq!(passed, 120 * SECOND);
+            // A part of a later header.
+            let (answer, passed) = rest_of(&mut dial(dialer, get("/") + "GET"));
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            assert_eq!(passed, 120 * SECOND, "the first bytes have come with the request before");
+            let mut client = dial(dialer, get("/"));
+            sleep(119 * SECOND);
+            client.write_all(b"GET").unwrap();
+            assert_eq!(rest_of(&mut client).1, 10 * SECOND);
+            // A part of a body.
+            let half = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhello";
+            let (answer, passed) = rest_of(&mut dial(dialer, half));
+            assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+            assert_eq!(passed, 60 * SECOND);
+        },
+    );
+    in_bubble(
+        || Server::new(|_: Request| Response::new(Body::stream(|w| io::copy(&mut io::repeat(b'x'), w).map(drop)))),
+        |dialer| {
+            // The client takes nothing.
+            let mut client = dial(dialer, get("/"));
+            sleep(61 * SECOND);
+            let (answer, passed) = rest_of(&mut client);
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
+            assert_eq!(passed, Duration::ZERO);
+        },
+    );
+    in_bubble(
+        || {
+            Server::new(|mut request: Request| {
+                request.body_mut().set_deadline(Some(now() + 90 * SECOND));
+                echo(request)
+            })
+        },
+        |dialer| {
+            // The client sends steadily.
+            let mut client = dial(dialer, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n");
+            sleep(50 * SECOND);
+            client.write_all(b"x").unwrap();
+            let (answer, passed) = rest_of(&mut client);
+            assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+            assert_eq!(passed, 40 * SECOND);
+        },
+    );
+}
+
+/// The end of the client is seen over each kind of connection, and the last response lingers for 500 ms.
+#[test]
+fn ends_in_a_bubble() {
+    in_bubble(
+        || {
+            Server::new(|request: Request| {
+                assert_eq!(request.remote_addr(), ([0, 0, 0, 0], 0).into());
+                assert_eq!(request.context().wait(), Error::Canceled);
+                "late"
+            })
+        },
+        |dialer| {
+            drop(dial(dialer, get("/")));
+            let mut client = dial(dialer, get("/"));
+            client.shutdown(Shutdown::Write).unwrap();
+            let (answer, _) = rest_of(&mut client);
+            assert!(answer.ends_with("\r\n\r\nlate"), "{answer}");
+        },
+    );
+    in_bubble(
+        || Server::new(path),
+        |dialer| {
+            let mut client = dial(dialer, get("/").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+            let (answer, passed) = rest_of(&mut client);
+            assert!(answer.ends_with("\r\n\r\nGET /"), "{answer}");
+            assert_eq!(passed, Duration::ZERO);
+            sleep(499 * MS);
+            client.write_all(b"more").unwrap();
+            sleep(2 * MS);
+            assert_eq!(client.write_all(b"more").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        },
+    );
+}
+
+#[test]
+fn unix_sockets() {
+    let _watchdog = Watchdog::new();
+    let dir = std::env::temp_dir().join(format!("sudog-http-{}", std::process::id()));
+    let listener = UnixListener::bind(&dir).unwrap();
+    let (started, ended) = (Chan::new(0), Chan::new(0));
+    let (tell, end) = (started.clone(), ended.clone());
+    let server = Server::new(move |mut request: Request| {
+        let mut body = String::new();
+        request.body_mut().read_to_string(&mut body)?;
+        tell.send(());
+        end.send(request.context().wait());
+        io::Result::Ok(body)
+    });
+    let accepting = server.clone();
+    let serving = spawn(move || accepting.serve(listener));
+    let mut client = std::os::unix::net::UnixStream::connect(&dir).unwrap();
+    client.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello").unwrap();
+    started.recv();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(ended.recv(), Some(Error::Canceled));
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
+    server.shutdown(&background()).unwrap();
+    serving.join().unwrap().unwrap();
+    std::fs::remove_file(&dir).unwrap();
 }
 
 // ---- handlers that fail ---------------------------------------------------------------------------------------------

@@ -194,6 +194,14 @@ macro_rules! stream {
                 self.fd.with(|socket| socket.shutdown(how))
             }
 
+            /// Returns true if a read would find the end of the stream, or would fail, now. For the crates of this project.
+            #[doc(hidden)]
+            pub fn is_at_end(&self) -> bool {
+                let mut byte = [std::mem::MaybeUninit::uninit()];
+                let peeked = self.fd.with(|socket| socket2::SockRef::from(socket).peek(&mut byte));
+                peeked.map_or_else(|error| error.kind() != std::io::ErrorKind::WouldBlock, |n| n == 0)
+            }
+
             fn call_write(&self, buf: &[u8]) -> std::io::Result<usize> {
                 let limit = sudog_runtime::sema::WaitLimit::default();
                 self.fd.call(crate::Side::Write, &limit, |mut socket| std::io::Write::write(&mut socket, buf))
