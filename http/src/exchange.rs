@@ -18,8 +18,9 @@ use crate::server::{Server, User};
 /// A function that answers requests. Go's `http.Handler`. Closures of type `Fn(Request) -> impl IntoResponse` implement
 /// this trait.
 ///
-/// Each call runs in a goroutine of its own, and may wait. The requests of a connection are handled in turn. If a call panics, its connection is closed without an answer
-/// (a stream that has begun is cut off), the panic is reported, and the server goes on.
+/// Each call runs in a goroutine of its own, and may wait. The requests of a connection are handled in turn. If a call
+/// panics, its connection is closed without an answer (a stream that has begun is cut off), the panic is reported, and the
+/// server goes on.
 pub trait Handler: Send + Sync + 'static {
     /// Answers a request.
     fn handle(&self, request: Request) -> Response;
@@ -86,7 +87,7 @@ fn answer(handler: &dyn Handler, request: Request, rest: &Rest, method: &Method,
     let (mut head, body) = handler.handle(request).into_parts();
     // Drop extensions here: their destructors are user code, which the connection's task should not run.
     head.extensions.clear();
-    // hyper knows the client's version. Any other version than these two would be a panic in hyper.
+    // hyper knows the client's version, and panics at a version that is not of HTTP/1.
     head.version = Version::HTTP_11;
     match body.0 {
         Kind::Whole(bytes) => {

@@ -632,11 +632,12 @@ fn body_timeout() {
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
 }
 
-/// A client that sends steadily makes no pause, so the deadline alone ends the read. Go: ResponseController.SetReadDeadline.
+/// A client that sends steadily makes no pause, so the deadline alone ends the read, also if bytes are there. Go: ResponseController.SetReadDeadline.
 #[test]
 fn body_deadline() {
     let running = start(Server::new(|mut request: Request| {
-        request.body_mut().set_deadline(Some(now() + SHORT));
+        let left = if request.uri().path() == "/past" { Duration::ZERO } else { SHORT };
+        request.body_mut().set_deadline(Some(now() + left));
         echo(request)
     }));
     let mut client = running.connect();
@@ -646,6 +647,9 @@ fn body_deadline() {
     }
     let mut client = running.connect();
     client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell");
+    assert_eq!(client.answer().status, 408);
+    let mut client = running.connect();
+    client.send("POST /past HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
     assert_eq!(client.answer().status, 408);
 }
 
@@ -1168,7 +1172,7 @@ fn limits_in_a_bubble() {
     );
 }
 
-/// The end of the client is seen over each kind of connection, and the last response lingers for 500 ms.
+/// The end of the client is seen, and a connection stays half-open for 500 ms after its last response.
 #[test]
 fn ends_in_a_bubble() {
     in_bubble(
@@ -1205,8 +1209,8 @@ fn ends_in_a_bubble() {
 #[test]
 fn unix_sockets() {
     let _watchdog = Watchdog::new();
-    let dir = std::env::temp_dir().join(format!("sudog-http-{}", std::process::id()));
-    let listener = UnixListener::bind(&dir).unwrap();
+    let file = std::env::temp_dir().join(format!("sudog-http-{}", std::process::id()));
+    let listener = UnixListener::bind(&file).unwrap();
     let (started, ended) = (Chan::new(0), Chan::new(0));
     let (tell, end) = (started.clone(), ended.clone());
     let server = Server::new(move |mut request: Request| {
@@ -1218,7 +1222,7 @@ fn unix_sockets() {
     });
     let accepting = server.clone();
     let serving = spawn(move || accepting.serve(listener));
-    let mut client = std::os::unix::net::UnixStream::connect(&dir).unwrap();
+    let mut client = std::os::unix::net::UnixStream::connect(&file).unwrap();
     client.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello").unwrap();
     started.recv();
     client.shutdown(Shutdown::Write).unwrap();
@@ -1228,7 +1232,7 @@ fn unix_sockets() {
     assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
     server.shutdown(&background()).unwrap();
     serving.join().unwrap().unwrap();
-    std::fs::remove_file(&dir).unwrap();
+    std::fs::remove_file(&file).unwrap();
 }
 
 // ---- handlers that fail ---------------------------------------------------------------------------------------------
