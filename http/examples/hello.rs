@@ -25,7 +25,7 @@ static GUESTS: Mutex<u32> = Mutex::new(0);
 
 fn hello(r: Request) -> String {
     *GUESTS.lock() += 1;
-    format!("Hello, {}!\n", &r.uri().path()[1..])
+    format!("Hello, {}!\n", r.uri().path().trim_start_matches('/'))
 }
 
 /// Reads the body, which may fail: then the client is told why.

@@ -11,6 +11,7 @@
 //! | request | with the call of the service | of the body: in `request.rs`; of a write that waits: `write_timeout` |
 //! | closing | when hyper is done, unless idle | `LINGER` |
 
+use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
@@ -21,30 +22,36 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use hyper::body::Incoming;
 use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use sudog_net::TcpStream;
-use sudog_runtime::goroutine::{SleepAsync, now, sleep_async};
+use hyper::upgrade::OnUpgrade;
+use sudog_runtime::goroutine::{Builder, OnPanic, SleepAsync, now, sleep_async};
 use sudog_sync::context::{self, CancelFunc};
 
 use crate::exchange;
+use crate::listener::Stream;
 use crate::response::aborted;
-use crate::server::Server;
+use crate::server::{Server, User};
 
 /// The time for which a connection stays half-open after the last response, so that a client that still sends reads the
 /// response, and not a reset. Go waits as long (`rstAvoidanceDelay`).
 const LINGER: Duration = Duration::from_millis(500);
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAddr) {
+pub(crate) async fn serve(user: Arc<User>, stream: impl Stream, peer: SocketAddr) {
+    let server: &Arc<Server> = &user;
     let (context, cancel) = context::with_cancel(&server.shared.base);
     let (stream, activity) = (Arc::new(stream), Arc::new(Activity::default()));
     let service = {
-        let (server, activity) = (server.clone(), activity.clone());
-        service_fn(move |request| {
+        let (user, activity) = (user.clone(), activity.clone());
+        service_fn(move |mut request: hyper::Request<Incoming>| {
             activity.in_request.store(true, Relaxed);
-            let answer = exchange::start(&server, &context, peer, request);
+            if request.extensions_mut().remove::<OnUpgrade>().is_some() {
+                activity.wants_upgrade.store(true, Relaxed);
+            }
+            let answer = exchange::start(&user, &context, peer, request);
             async move { answer.recv_async().await.map_err(|_| aborted()) }
         })
     };
@@ -76,19 +83,31 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAd
         if told && Pin::new(&mut closing).poll(cx).is_ready() {
             return Poll::Ready(None);
         }
-        let polled = caught(&server, peer, || {
-            let polled = connection.as_mut().poll(cx);
+        let polled = caught(&user, peer, || {
+            let mut polled = connection.as_mut().poll(cx);
+            // If a request has asked for an upgrade, which no handler can accept, hyper is done without having flushed and
+            // shut down. The next poll does both.
+            if matches!(polled, Poll::Ready(Ok(()))) && activity.wants_upgrade.swap(false, Relaxed) {
+                polled = connection.as_mut().poll(cx);
+            }
             if polled.is_pending() {
-                activity.poll_client_gone(cx, &stream, &cancel);
+                activity.poll_client_gone(cx, &*stream, &cancel);
             }
             polled
         });
         polled.map_or(Poll::Ready(None), |polled| polled.map(Some))
     })
     .await;
-    caught(&server, peer, || drop(connection));
-    caught(&server, peer, || cancel.cancel());
+    caught(&user, peer, || drop(connection));
+    caught(&user, peer, || cancel.cancel());
 
+    if let Some(Err(error)) = &ended {
+        // hyper refuses the response. An error with a source is that of a handler or of a stream that has broken off.
+        if error.is_user() && error.source().is_none() {
+            let line = format!("http: response to {peer} not sent: {error}");
+            in_goroutine(&user, move |server| server.report(&line));
+        }
+    }
     let was_answered = match ended {
         Some(Ok(())) => activity.in_request.load(Relaxed),
         Some(Err(error)) => error.is_parse(),
@@ -102,8 +121,18 @@ pub(crate) async fn serve(server: Arc<Server>, stream: TcpStream, peer: SocketAd
 
 /// Runs `f`, and reports a panic of `f`: hyper drops bytes that handlers have made, whose destructors are user code, and
 /// the end of a context wakes tasks, whose wakers are user code.
-fn caught<T>(server: &Server, peer: SocketAddr, f: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| server.report(peer, payload)).ok()
+fn caught<T>(user: &Arc<User>, peer: SocketAddr, f: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(f))
+        .map_err(|payload| {
+            in_goroutine(user, move |server| server.report_panic(format_args!("serving {peer}"), payload));
+        })
+        .ok()
+}
+
+/// Starts a goroutine that reports: the log is user code, which may wait.
+fn in_goroutine(user: &Arc<User>, report: impl FnOnce(&Server) + Send + 'static) {
+    let user = user.clone();
+    Builder::new().on_panic(OnPanic::Unwind).go(move || report(&user));
 }
 
 /// The facts about a connection that the socket, the clock and the service tell each other.
@@ -118,19 +147,22 @@ struct Activity {
     has_read: AtomicBool,
     /// True if the socket has bytes that hyper does not read yet. The end behind these bytes cannot be seen.
     has_unread: AtomicBool,
+    /// True if a request has asked for an upgrade, until hyper is done.
+    wants_upgrade: AtomicBool,
 }
 
 impl Activity {
     /// During a request, watches for the end of what the client sends, and cancels the context then.
-    fn poll_client_gone(&self, cx: &mut Context<'_>, stream: &TcpStream, cancel: &CancelFunc) {
+    fn poll_client_gone(&self, cx: &mut Context<'_>, stream: &impl Stream, cancel: &CancelFunc) {
         if !self.in_request.load(Relaxed) || self.has_unread.load(Relaxed) {
             return;
         }
         if let Poll::Ready(ready) = stream.poll_read_ready(cx) {
             // Look no more until hyper reads: the socket stays as it is until then.
             self.has_unread.store(true, Relaxed);
-            let peeked = ready.and_then(|()| stream.with_std(|socket| socket.peek(&mut [0])));
-            if peeked.map_or_else(|error| error.kind() != io::ErrorKind::WouldBlock, |n| n == 0) {
+            // This poll may have ended hyper's wait for the same event, which has not woken the task yet. Poll hyper again.
+            cx.waker().wake_by_ref();
+            if ready.is_err() || stream.is_at_end() {
                 cancel.cancel();
             }
         }
@@ -138,15 +170,15 @@ impl Activity {
 }
 
 /// The socket, for hyper.
-struct Io {
-    stream: Arc<TcpStream>,
+struct Io<S> {
+    stream: Arc<S>,
     activity: Arc<Activity>,
     write_timeout: Option<Duration>,
     /// The time limit of a write that waits.
     stalled: Option<SleepAsync>,
 }
 
-impl Io {
+impl<S> Io<S> {
     /// Fails a write that has waited for the client for too long.
     fn limit<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
@@ -161,9 +193,9 @@ impl Io {
     }
 }
 
-impl Read for Io {
+impl<S: Stream> Read for Io<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        let read = Pin::new(&mut &*self.stream).poll_read(cx, buf);
+        let read = self.stream.poll_read(cx, buf);
         self.activity.has_unread.store(false, Relaxed);
         if read.is_ready() {
             self.activity.has_read.store(true, Relaxed);
@@ -172,9 +204,9 @@ impl Read for Io {
     }
 }
 
-impl Write for Io {
+impl<S: Stream> Write for Io<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut &*self.stream).poll_write(cx, buf);
+        let written = self.stream.poll_write(cx, &[io::IoSlice::new(buf)]);
         self.limit(cx, written)
     }
 
@@ -183,7 +215,7 @@ impl Write for Io {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut &*self.stream).poll_write_vectored(cx, bufs);
+        let written = self.stream.poll_write(cx, bufs);
         self.limit(cx, written)
     }
 
@@ -196,7 +228,7 @@ impl Write for Io {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut &*self.stream).poll_shutdown(cx)
+        self.stream.poll_shutdown(cx)
     }
 }
 
@@ -253,5 +285,55 @@ impl Future for HeaderLimit {
             Some(sleep) => Pin::new(sleep).poll(cx),
             None => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::{Wake, Waker};
+
+    use hyper::rt::ReadBuf;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// hyper waits for bytes, which come while the task is polled. `poll_client_gone` sees the bytes before the event wakes
+    /// the task, and must wake the task itself, because it has ended hyper's wait.
+    #[test]
+    fn bytes_that_come_between_two_polls() {
+        let _watchdog = support::Watchdog::new();
+        let listener = sudog_net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = sudog_net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = Arc::new(listener.accept().unwrap().0);
+        let activity = Arc::new(Activity::default());
+        activity.in_request.store(true, Relaxed);
+        let (_context, cancel) = context::with_cancel(&context::background());
+        let mut io = Io { stream: stream.clone(), activity: activity.clone(), write_timeout: None, stalled: None };
+
+        let wakes = Arc::new(Wakes::default());
+        let waker = Waker::from(wakes.clone());
+        let cx = &mut Context::from_waker(&waker);
+        let mut bytes = [0; 1];
+        assert!(Pin::new(&mut io).poll_read(cx, ReadBuf::new(&mut bytes).unfilled()).is_pending());
+        client.write_all(b"x").unwrap();
+        // The event has been counted, and its wake is over, so the next wake is that of `poll_client_gone`.
+        support::eventually(|| wakes.0.load(Relaxed) > 0);
+        wakes.0.store(0, Relaxed);
+        activity.poll_client_gone(cx, &*stream, &cancel);
+        assert!(activity.has_unread.load(Relaxed));
+        assert_eq!(wakes.0.load(Relaxed), 1);
+        // No further wake, or the task would spin until hyper reads.
+        activity.poll_client_gone(cx, &*stream, &cancel);
+        assert_eq!(wakes.0.load(Relaxed), 1);
     }
 }

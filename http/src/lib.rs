@@ -5,7 +5,7 @@
 //!
 //! | Go | here |
 //! |---|---|
-//! | `http.Serve(l, handler)` | [`serve`]`(listener, handler)` |
+//! | `http.Serve(l, handler)` | [`serve`]`(listener, handler)`: see [`Listener`] |
 //! | `http.Server{..}`, `srv.Serve(l)` | [`Server::new`]`(handler)`, with methods that set limits; [`Server::serve`] |
 //! | `http.HandlerFunc` | a closure of type `Fn(Request) -> impl IntoResponse`: see [`Handler`] |
 //! | `r.Context()` | [`Request::context`] |
@@ -15,11 +15,13 @@
 //! | `http.MaxBytesHandler` | [`Server::max_body_bytes`], 10 MiB unless set |
 //! | `ReadHeaderTimeout`, `IdleTimeout`, `MaxHeaderBytes` | methods of [`Server`]: 10 s, 120 s, 64 KiB unless set |
 //! | `ReadTimeout`, `WriteTimeout` | [`Server::body_timeout`], [`Server::write_timeout`]: bounds of a pause, not of the whole |
+//! | `ResponseController.SetReadDeadline` | [`RequestBody::set_deadline`]: a bound of the whole body |
 //! | `netutil.LimitListener` | [`Server::max_connections`] |
 //! | `srv.Shutdown(ctx)`, `srv.Close()` | [`Server::shutdown`], [`Server::close`] |
 //! | `srv.ErrorLog` | [`Server::error_log`] |
 //! | `panic(http.ErrAbortHandler)` | `sudog::runtime::goexit()` |
 //! | `net/http/pprof` | [`debug::handle`] |
+//! | `httptest.NewRequest`, `httptest.NewTestServer` | [`Request::new`]; a server on a `sudog::net::PipeListener` |
 //!
 //! There is no client: the sockets of `sudog::net` are `Read` and `Write`, over which crates such as `ureq` run
 //! (`net/examples/http_client.rs`); or call a client with sockets of its own in `sudog::blocking`. There is no HTTP/2, no
@@ -35,7 +37,7 @@
 //! use sudog::{go, run};
 //!
 //! run(|| {
-//!     let server = Server::new(|req: Request| format!("Hello, {}!", &req.uri().path()[1..]));
+//!     let server = Server::new(|req: Request| format!("Hello, {}!", req.uri().path().trim_start_matches('/')));
 //!     let listener = TcpListener::bind("127.0.0.1:0")?;
 //!     let addr = listener.local_addr()?;
 //!     go!(clone server; server.serve(listener).unwrap());
@@ -58,6 +60,7 @@
 mod connection;
 pub mod debug;
 mod exchange;
+mod listener;
 mod request;
 mod response;
 mod server;
@@ -68,6 +71,7 @@ pub use hyper::body::Bytes;
 pub use hyper::{HeaderMap, Method, StatusCode, Uri, Version, header};
 
 pub use exchange::Handler;
+pub use listener::Listener;
 pub use request::{Request, RequestBody};
 pub use response::{Body, BodyWriter, IntoResponse, Response};
 pub use server::{Server, serve};

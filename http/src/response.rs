@@ -37,8 +37,13 @@ impl Body {
     /// Creates a body that `write` writes, after the handler has returned, in the goroutine of the handler. The client
     /// gets what is written as soon as 8 KiB have come together, or at a `flush`.
     ///
-    /// If `write` returns an error or panics, the connection is cut off, so that the client does not take the part for
-    /// the whole.
+    /// If `write` returns an error or panics, the connection is cut off, so that a client of HTTP/1.1 does not take the part
+    /// for the whole. A client of HTTP/1.0 cannot tell, unless the response has a `Content-Length`: there the end of the
+    /// connection is the end of the body.
+    ///
+    /// If the response may have no body (the answer to a HEAD request, the statuses 204 and 304), `write` is dropped. If the
+    /// response has a `Content-Length`, its client gets no more bytes, and `write` may run on while the connection's next
+    /// request is handled.
     ///
     /// # Examples
     ///
@@ -165,7 +170,7 @@ impl IntoResponse for io::Error {
 const CHUNK: usize = 8 << 10;
 
 /// The writer of [`Body::stream`]. A write waits while the client takes no more. If the connection is gone, a write fails
-/// with `BrokenPipe`; so it does if the response may have no body.
+/// with `BrokenPipe`; so does a write behind the last byte that the response's `Content-Length` allows.
 #[derive(Debug)]
 pub struct BodyWriter {
     /// The channel to the connection's task. `None` is the end of the body: a channel that closes without this value

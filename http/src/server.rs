@@ -3,13 +3,12 @@
 use std::any::Any;
 use std::fmt;
 use std::io::{self, ErrorKind};
-use std::net::SocketAddr;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sudog_net::TcpListener;
-use sudog_runtime::goroutine::go_async;
+use sudog_runtime::goroutine::{Builder, OnPanic, go_async};
 use sudog_runtime::panics::drop_payload;
 use sudog_sync::WaitGroup;
 use sudog_sync::context::{self, CancelFunc, Context};
@@ -17,6 +16,7 @@ use sudog_sync::x::Weighted;
 
 use crate::connection;
 use crate::exchange::Handler;
+use crate::listener::Listener;
 
 /// Serves the connections of a listener, with the settings of [`Server::new`]. Does not return before the listener
 /// fails. Go's `http.Serve`.
@@ -24,7 +24,7 @@ use crate::exchange::Handler;
 /// # Errors
 ///
 /// The listener's error.
-pub fn serve(listener: TcpListener, handler: impl Handler) -> io::Result<()> {
+pub fn serve(listener: impl Listener, handler: impl Handler) -> io::Result<()> {
     Server::new(handler).serve(listener)
 }
 
@@ -110,7 +110,8 @@ impl Server {
         /// Sets the time after which a connection is closed on which no further request begins. Go's `IdleTimeout`.
         idle_timeout;
         /// Sets the longest wait for the next bytes of a request's body. After that time the handler's read fails with
-        /// `TimedOut`.
+        /// `TimedOut`. A body that arrives slowly but steadily has no limit but a
+        /// [deadline](crate::RequestBody::set_deadline) that the handler sets.
         body_timeout;
         /// Sets the longest wait for a client to take the next bytes of a response. After that time the connection is
         /// closed.
@@ -134,8 +135,8 @@ impl Server {
         self
     }
 
-    /// Limits the number of connections. While there are `n` connections, further ones wait in the system's queue. Go's
-    /// `netutil.LimitListener`.
+    /// Limits the number of connections. While there are `n` connections, further ones wait in the system's queue. A
+    /// connection counts until its handler has ended. Go's `netutil.LimitListener`.
     ///
     /// # Panics
     ///
@@ -148,7 +149,8 @@ impl Server {
         self
     }
 
-    /// Sets the function that gets a line for each panic of a handler. Go's `ErrorLog`.
+    /// Sets the function that gets a line for each panic of a handler, and for each response that cannot be sent because
+    /// of its status or its headers. Go's `ErrorLog`. The function runs in a goroutine.
     #[must_use]
     pub fn error_log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.settings.error_log = Arc::new(log);
@@ -162,7 +164,7 @@ impl Server {
     /// # Errors
     ///
     /// The listener's error. After a shutdown or a close the result is `Ok`, also if the call begins afterwards.
-    pub fn serve(&self, listener: TcpListener) -> io::Result<()> {
+    pub fn serve(&self, listener: impl Listener) -> io::Result<()> {
         let server = Arc::new(self.clone());
         let Some(_listening) = User::listener(&server) else { return Ok(()) };
         let listener = listener; // declared after `_listening`, so closed before the listener is subtracted
@@ -172,11 +174,8 @@ impl Server {
                 return Ok(());
             }
             let user = User::connection(&server, places.clone());
-            match listener.accept_ctx(open) {
-                Ok((stream, peer)) => go_async(async move {
-                    connection::serve(user.server.clone(), stream, peer).await;
-                    drop(user);
-                }),
+            match listener.accept(open) {
+                Ok((stream, peer)) => go_async(connection::serve(Arc::new(user), stream, peer)),
                 Err(_) if open.err().is_some() => return Ok(()),
                 // The client has gone already.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
@@ -187,6 +186,10 @@ impl Server {
 
     /// Stops the server without interrupting requests: closes all listeners, then all idle connections, and waits until
     /// the other connections have answered their current request. Go's `Server.Shutdown`.
+    ///
+    /// A connection whose first header has begun is waited for, too: up to the
+    /// [time limit of a header](Self::header_timeout), and then for the handler. A handler that calls this method waits for
+    /// itself: start a goroutine that calls the method.
     ///
     /// A handler that has no end, such as a stream of events, should end when
     /// [`is_shutting_down`](Self::is_shutting_down) returns true.
@@ -202,11 +205,10 @@ impl Server {
     }
 
     /// Stops the server at once: closes all listeners and connections, and ends the contexts of all requests. Does not
-    /// wait for the handlers, nor for the closing: call [`shutdown`](Self::shutdown) afterwards to wait for the latter.
-    /// Go's `Server.Close`.
+    /// wait: call [`shutdown`](Self::shutdown) afterwards to wait for the handlers. Go's `Server.Close`.
     pub fn close(&self) {
         self.refuse_listeners();
-        self.shared.cut.cancel();
+        self.caught("closing the server", || self.shared.cut.cancel());
     }
 
     /// Returns whether [`shutdown`](Self::shutdown) or [`close`](Self::close) has been called.
@@ -219,22 +221,32 @@ impl Server {
         *self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
     }
 
-    /// Reports a panic of a handler.
-    pub(crate) fn report(&self, peer: SocketAddr, payload: Box<dyn Any + Send>) {
+    /// Runs `f`, which runs user code, and reports a panic of `f`. `doing` says what `f` does.
+    pub(crate) fn caught<T>(&self, doing: impl fmt::Display, f: impl FnOnce() -> T) -> Option<T> {
+        catch_unwind(AssertUnwindSafe(f)).map_err(|payload| self.report_panic(doing, payload)).ok()
+    }
+
+    /// Reports a panic.
+    pub(crate) fn report_panic(&self, doing: impl fmt::Display, payload: Box<dyn Any + Send>) {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no text)");
-        let line = format!("http: panic serving {peer}: {text}");
-        // The log is user code, too, and a panic would end the connection's task, and so the process.
-        if let Err(another) = catch_unwind(AssertUnwindSafe(|| (self.settings.error_log)(&line))) {
-            drop_payload(another);
-        }
+        self.report(&format!("http: panic {doing}: {text}"));
         drop_payload(payload);
+    }
+
+    /// Hands a line to the log, which is user code, too: a panic of the log is dropped.
+    pub(crate) fn report(&self, line: &str) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| (self.settings.error_log)(line))) {
+            drop_payload(payload);
+        }
     }
 }
 
-/// A listener or a connection, which is counted in `users`. The drop subtracts it.
-struct User {
-    server: Arc<Server>,
+/// A listener or a connection, which is counted in `users`. The goroutines of a connection's requests share the
+/// connection's user, so that the connection counts until they have ended. The drop subtracts the user.
+pub(crate) struct User {
+    /// The server. None in the drop only.
+    server: Option<Arc<Server>>,
     /// The semaphore of which a connection holds a token.
     place: Option<Arc<Weighted>>,
 }
@@ -249,7 +261,15 @@ impl User {
     /// Counts a connection of a listener that is counted.
     fn connection(server: &Arc<Server>, place: Option<Arc<Weighted>>) -> Self {
         server.shared.users.add(1);
-        Self { server: server.clone(), place }
+        Self { server: Some(server.clone()), place }
+    }
+}
+
+impl Deref for User {
+    type Target = Arc<Server>;
+
+    fn deref(&self) -> &Arc<Server> {
+        self.server.as_ref().expect("only the drop takes the server")
     }
 }
 
@@ -258,7 +278,12 @@ impl Drop for User {
         if let Some(places) = &self.place {
             places.release(1);
         }
-        self.server.shared.users.done();
+        self.shared.users.done();
+        // If no other handle is left, the drop of the server runs user code: destructors of values that the handler and the
+        // log have captured. A goroutine runs them, because a task should not, and because they may panic.
+        if let Some(server) = self.server.take().and_then(Arc::into_inner) {
+            Builder::new().on_panic(OnPanic::Unwind).go(move || drop(server));
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::panic::panic_any;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{self, Wake, Waker};
@@ -17,11 +17,12 @@ use std::time::{Duration, Instant};
 use sudog::chan::Chan;
 use sudog::context::{self, Context, Error, background};
 use sudog::http::{
-    Body, BodyWriter, Bytes, IntoResponse, Request, RequestBody, Response, Server, StatusCode, debug, header,
+    Body, BodyWriter, Bytes, IntoResponse, Request, RequestBody, Response, Server, StatusCode, Version, debug, header,
 };
-use sudog::net::TcpListener;
+use sudog::net::{PipeDialer, PipeListener, PipeStream, TcpListener, UnixListener};
 use sudog::runtime::{goexit, gosched};
-use sudog::spawn;
+use sudog::time::{now, sleep};
+use sudog::{spawn, synctest};
 use support::{Watchdog, eventually};
 
 const MS: Duration = Duration::from_millis(1);
@@ -117,6 +118,14 @@ impl Client {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         }
         String::from_utf8(bytes).unwrap()
+    }
+
+    /// Returns whether the server still reads. A reset that answers a write fails the next write.
+    fn takes_more(&mut self) -> bool {
+        (0..20).all(|_| {
+            thread::sleep(MS);
+            self.0.get_mut().write_all(&[b'x'; 1000]).is_ok()
+        })
     }
 
     fn line(&mut self) -> String {
@@ -273,7 +282,8 @@ fn chunked_bodies() {
     }
 }
 
-/// Go: TestServerUnreadRequestBodyLittle. The connection goes on after a body that no handler has read.
+/// Go: TestServerUnreadRequestBodyLittle. The connection goes on after a body that no handler has read, if the body ends
+/// in the piece that hyper still reads. Otherwise the client gets the answer, and then the end, not a reset.
 #[test]
 fn unread_body() {
     let running = start(Server::new(path));
@@ -281,6 +291,18 @@ fn unread_body() {
     for _ in 0..3 {
         client.send("POST /unread HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
         assert_eq!(client.answer().body, "POST /unread");
+    }
+    let chunked = "POST /chunks HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    client.send(chunked.to_owned() + &"5\r\nhello\r\n".repeat(3) + "0\r\n\r\n");
+    assert_eq!(client.answer().body, "POST /chunks");
+    assert_eq!(client.rest(), "");
+    for (length, sent) in [(1_000_000, 0), (1_000_000, 5), (1_000_000, 10_000)] {
+        let mut client = running.connect();
+        client.send(format!("POST /part HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"));
+        client.send("x".repeat(sent));
+        assert_eq!(client.answer().body, "POST /part");
+        let mut end = [0];
+        assert_eq!(client.0.read(&mut end).unwrap(), 0, "{sent}");
     }
 }
 
@@ -302,6 +324,10 @@ fn expect_100_continue() {
     let answer = client.answer();
     assert_eq!((answer.status, &*answer.body), (200, "/unread"));
 
+    let mut client = running.connect();
+    client.send(expect("/read").replace("100-continue", "") + "hello");
+    assert_eq!(client.answer().body, "hello", "Go ignores an empty expectation");
+
     let answer = running.ask(expect("/read").replace("100-continue", "more"));
     assert!(answer.starts_with("HTTP/1.1 417 "), "{answer}");
 }
@@ -313,6 +339,10 @@ fn malformed_requests() {
     for bad in [
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: <a>\r\n\r\n",
+        "CONNECT a:1 HTTP/1.1\r\nHost: a@b\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1, 2\r\n\r\n",
@@ -324,6 +354,21 @@ fn malformed_requests() {
     ] {
         let answer = running.ask(bad);
         assert!(answer.starts_with("HTTP/1.1 400 "), "{bad:?}: {answer:?}");
+    }
+    for other in ["gzip, chunked", "gzip\r\nTransfer-Encoding: chunked", "chunked, chunked"] {
+        let answer = running.ask(format!("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {other}\r\n\r\n0\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 501 "), "{other:?}: {answer:?}");
+    }
+    for good in [
+        "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a-b_c.example%20:80\r\n\r\n",
+        "CONNECT a:1 HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+    ] {
+        let mut client = running.connect();
+        client.send(good);
+        assert_eq!(client.head().status, 200, "{good:?}");
     }
     let twice = "POST /twice HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab";
     let mut client = running.connect();
@@ -376,6 +421,38 @@ fn responses() {
     assert_eq!(client.get("/text").body, "text");
 }
 
+/// A handler's `Content-Length` is not believed, but for the answer to a HEAD request without a body, and for a stream,
+/// which the length then bounds.
+#[test]
+fn content_length_of_a_handler() {
+    let running = start(Server::new(|request: Request| {
+        let body = match request.uri().path() {
+            "/empty" => Body::default(),
+            "/stream" => Body::stream(|w| w.write_all(b"hello")),
+            _ => Body::from("hello"),
+        };
+        let mut response = Response::new(body);
+        let told = request.uri().query().unwrap_or("7");
+        response.headers_mut().insert(header::CONTENT_LENGTH, told.parse().unwrap());
+        response
+    }));
+    let mut client = running.connect();
+    for told in ["3", "5", "7", "none"] {
+        let answer = client.get(&format!("/?{told}"));
+        assert_eq!((&*answer.headers["content-length"], &*answer.body), ("5", "hello"), "{told}");
+        client.send(format!("HEAD /?{told} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        assert_eq!(client.head().headers["content-length"], "5", "{told}");
+    }
+    client.send("HEAD /empty HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(client.head().headers["content-length"], "7");
+    assert_eq!(client.get("/empty").headers["content-length"], "0");
+    assert_eq!(client.get("/stream?5").body, "hello");
+    assert_eq!(client.get("/stream?3").body, "hel");
+    client.send(get("/stream?7"));
+    let rest = client.rest();
+    assert!(rest.is_empty() || rest.ends_with("\r\n\r\nhello"), "cut off: {rest}");
+}
+
 /// Go: TestServerBufferedChunking. Flushed bytes reach the client before the handler goes on.
 #[test]
 fn streams() {
@@ -403,6 +480,55 @@ fn streams() {
     assert_eq!(client.get("/").body, "one two");
     let answer = running.ask("GET / HTTP/1.0\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\none two"), "{answer}");
+}
+
+/// A body that outlives its request does not hold the connection. Reads that wait fail, and so do later reads. Go:
+/// ErrBodyReadAfterClose.
+#[test]
+fn kept_body() {
+    let kept = Arc::new(Mutex::new(Vec::new()));
+    let (reading, keep) = (Chan::new(0), kept.clone());
+    let (tell, errors) = (reading.clone(), Chan::new(1));
+    let found = errors.clone();
+    let running = start(Server::new(move |request: Request| match request.uri().path() {
+        "/keep" => {
+            keep.lock().unwrap().push(request.into_inner());
+            "kept".into_response()
+        }
+        "/read" => {
+            let (tell, found) = (tell.clone(), found.clone());
+            let mut body = request.into_inner().into_body();
+            let go_on = Chan::new(0);
+            let begin = go_on.clone();
+            spawn(move || {
+                begin.send(());
+                found.send(body.read(&mut [0]).unwrap_err().kind());
+            });
+            go_on.recv();
+            tell.recv();
+            "read elsewhere".into_response()
+        }
+        _ => "alive".into_response(),
+    }));
+    // Half of the body is missing, so the connection cannot be used again, and is closed.
+    let half = |path: &str| format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n");
+    assert!(running.ask(half("/keep") + "hello").ends_with("kept"));
+    let mut body = kept.lock().unwrap().pop().unwrap().into_body();
+    assert_eq!(body.read(&mut [0; 10]).unwrap_err().kind(), ErrorKind::NotConnected);
+    assert_eq!(body.read(&mut [0; 10]).unwrap_err().kind(), ErrorKind::NotConnected);
+
+    let mut client = running.connect();
+    client.send(half("/read"));
+    reading.send(());
+    assert_eq!(client.answer().body, "read elsewhere");
+    assert_eq!(errors.recv(), Some(ErrorKind::NotConnected));
+    assert_eq!(client.rest(), "");
+
+    // The body has come as a whole, so the connection goes on.
+    let mut client = running.connect();
+    client.send(half("/keep") + "helloworld");
+    assert_eq!(client.answer().body, "kept");
+    assert_eq!(client.get("/").body, "alive");
 }
 
 /// More than all buffers hold, both ways, at the same time.
@@ -506,6 +632,27 @@ fn body_timeout() {
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
 }
 
+/// A client that sends steadily makes no pause, so the deadline alone ends the read, also if bytes are there. Go: ResponseController.SetReadDeadline.
+#[test]
+fn body_deadline() {
+    let running = start(Server::new(|mut request: Request| {
+        let left = if request.uri().path() == "/past" { Duration::ZERO } else { SHORT };
+        request.body_mut().set_deadline(Some(now() + left));
+        echo(request)
+    }));
+    let mut client = running.connect();
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n");
+    while client.0.get_mut().write_all(b"x").is_ok() {
+        thread::sleep(MS);
+    }
+    let mut client = running.connect();
+    client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhell");
+    assert_eq!(client.answer().status, 408);
+    let mut client = running.connect();
+    client.send("POST /past HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(client.answer().status, 408);
+}
+
 /// Go: TestOnlyWriteTimeout.
 #[test]
 fn write_timeout() {
@@ -589,11 +736,7 @@ fn last_response() {
         client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n");
         assert_eq!(client.answer().status, 413);
         assert_eq!(client.rest(), "");
-        // A reset that answers a write fails the next one.
-        (0..20).all(|_| {
-            thread::sleep(MS);
-            client.0.get_mut().write_all(&[b'x'; 1000]).is_ok()
-        })
+        client.takes_more()
     };
     // Again, if this thread has been away for longer than the server waits.
     while !is_patient(&mut client) {
@@ -699,6 +842,103 @@ fn client_gone_later() {
         drop(client);
         ctx.wait();
     }
+}
+
+/// A stream's function that runs on when its connection is gone: it still counts as a connection.
+#[test]
+fn client_gone_amid_a_stream() {
+    let (failed, go_on) = (Chan::new(0), Chan::new(0));
+    let (tell, wait) = (failed.clone(), go_on.clone());
+    let server = Server::new(move |request: Request| {
+        if request.uri().path() == "/next" {
+            return path(request).into_response();
+        }
+        let (tell, wait) = (tell.clone(), wait.clone());
+        Response::new(Body::stream(move |w| {
+            while w.write_all(&[0; 4096]).is_ok() {}
+            tell.send(());
+            wait.recv();
+            Ok(())
+        }))
+    });
+    let running = start(server.max_connections(1));
+    let mut client = running.connect();
+    client.send(get("/"));
+    client.head();
+    drop(client);
+    failed.recv();
+    let mut next = running.connect();
+    next.send(get("/next"));
+    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
+    soon.wait();
+    next.0.get_ref().set_nonblocking(true).unwrap();
+    assert_eq!(next.0.get_ref().peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "no place is free");
+    next.0.get_ref().set_nonblocking(false).unwrap();
+    go_on.send(());
+    assert_eq!(next.answer().body, "GET /next");
+
+    let mut client = running.connect();
+    drop(next);
+    client.send(get("/"));
+    client.head();
+    drop(client);
+    failed.recv();
+    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
+    assert_eq!(running.server.shutdown(&soon), Err(Error::DeadlineExceeded), "the function runs");
+    go_on.send(());
+    running.server.shutdown(&background()).unwrap();
+}
+
+/// A request for an upgrade is answered as any other request, and the end of its connection is sent at once, behind the
+/// whole response.
+#[test]
+fn upgrades_are_not_accepted() {
+    const LARGE: usize = 10_000_000;
+    let running = start(Server::new(|request: Request| match request.uri().path() {
+        "/large" => vec![b'x'; LARGE].into_response(),
+        _ => path(request).into_response(),
+    }));
+    let upgrade = |path: &str, connection: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: {connection}\r\nUpgrade: h2c\r\n\r\n")
+    };
+    for requests in [
+        vec![upgrade("/1", "close, upgrade")],
+        vec![upgrade("/1", "upgrade"), upgrade("/2", "close")],
+        vec![upgrade("/1", "upgrade"), get("/2").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")],
+    ] {
+        let is_half_open = || {
+            let mut client = running.connect();
+            for request in &requests {
+                client.send(request);
+                assert!(client.answer().body.starts_with("GET /"));
+            }
+            assert_eq!(client.rest(), "");
+            client.takes_more()
+        };
+        // Again, if this thread has been away for longer than the server waits.
+        while !is_half_open() {}
+    }
+    // The response is larger than all buffers.
+    let answer = running.ask(upgrade("/large", "close, upgrade"));
+    assert_eq!(answer.split_once("\r\n\r\n").unwrap().1.len(), LARGE);
+}
+
+/// A response that may have no body: the function that would write the body does not run.
+#[test]
+fn streams_without_a_body() {
+    let running = start(Server::new(|request: Request| {
+        let status = request.uri().path()[1..].parse().unwrap();
+        (status, Response::new(Body::stream(|_| panic!("a body"))))
+    }));
+    let mut client = running.connect();
+    for status in [204, 304] {
+        client.send(get(&format!("/{status}")));
+        assert_eq!(client.head().status, status);
+    }
+    client.send("HEAD /200 HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(client.head().status, 200);
+    running.server.shutdown(&background()).unwrap();
+    assert!(running.lines().is_empty());
 }
 
 /// A client that half-closes still gets its answers. As in Go, the contexts end.
@@ -842,6 +1082,159 @@ fn several_listeners() {
     serving.join().unwrap().unwrap();
 }
 
+// ---- other listeners ------------------------------------------------------------------------------------------------
+
+/// Runs a test of a server on connections in memory, in a bubble. Go: `httptest.NewTestServer` in `synctest.Test`.
+fn in_bubble(server: fn() -> Server, test: fn(&PipeDialer)) {
+    let _watchdog = Watchdog::new();
+    synctest::test(move || {
+        let (server, listener) = (server(), PipeListener::new());
+        let (accepting, dialer) = (server.clone(), listener.dialer());
+        let serving = spawn(move || accepting.serve(listener));
+        test(&dialer);
+        server.shutdown(&background()).unwrap();
+        serving.join().unwrap().unwrap();
+        assert_eq!(dialer.dial().unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+/// Connects, sends `bytes`, and returns the connection.
+fn dial(dialer: &PipeDialer, bytes: impl AsRef<[u8]>) -> PipeStream {
+    let mut client = dialer.dial().unwrap();
+    client.write_all(bytes.as_ref()).unwrap();
+    client
+}
+
+/// Reads to the end. Returns the text and the time that has passed.
+fn rest_of(client: &mut PipeStream) -> (String, Duration) {
+    let begun = now();
+    let mut text = String::new();
+    client.read_to_string(&mut text).unwrap();
+    (text, now() - begun)
+}
+
+/// The time limits are those of the bubble's clock, so each is exact, and none takes time.
+#[test]
+fn limits_in_a_bubble() {
+    const SECOND: Duration = Duration::from_secs(1);
+    in_bubble(
+        || Server::new(echo),
+        |dialer| {
+            // No byte; a part of a header.
+            assert_eq!(rest_of(&mut dial(dialer, "")), (String::new(), 10 * SECOND));
+            assert_eq!(rest_of(&mut dial(dialer, "GET / HT")), (String::new(), 10 * SECOND));
+            // Idle.
+            let (answer, passed) = rest_of(&mut dial(dialer, get("/")));
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            assert_eq!(passed, 120 * SECOND);
+            // A part of a later header.
+            let (answer, passed) = rest_of(&mut dial(dialer, get("/") + "GET"));
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+            assert_eq!(passed, 120 * SECOND, "the first bytes have come with the request before");
+            let mut client = dial(dialer, get("/"));
+            sleep(119 * SECOND);
+            client.write_all(b"GET").unwrap();
+            assert_eq!(rest_of(&mut client).1, 10 * SECOND);
+            // A part of a body.
+            let half = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nhello";
+            let (answer, passed) = rest_of(&mut dial(dialer, half));
+            assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+            assert_eq!(passed, 60 * SECOND);
+        },
+    );
+    in_bubble(
+        || Server::new(|_: Request| Response::new(Body::stream(|w| io::copy(&mut io::repeat(b'x'), w).map(drop)))),
+        |dialer| {
+            // The client takes nothing.
+            let mut client = dial(dialer, get("/"));
+            sleep(61 * SECOND);
+            let (answer, passed) = rest_of(&mut client);
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"));
+            assert_eq!(passed, Duration::ZERO);
+        },
+    );
+    in_bubble(
+        || {
+            Server::new(|mut request: Request| {
+                request.body_mut().set_deadline(Some(now() + 90 * SECOND));
+                echo(request)
+            })
+        },
+        |dialer| {
+            // The client sends steadily.
+            let mut client = dial(dialer, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n");
+            sleep(50 * SECOND);
+            client.write_all(b"x").unwrap();
+            let (answer, passed) = rest_of(&mut client);
+            assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+            assert_eq!(passed, 40 * SECOND);
+        },
+    );
+}
+
+/// The end of the client is seen, and a connection stays half-open for 500 ms after its last response.
+#[test]
+fn ends_in_a_bubble() {
+    in_bubble(
+        || {
+            Server::new(|request: Request| {
+                assert_eq!(request.remote_addr(), ([0, 0, 0, 0], 0).into());
+                assert_eq!(request.context().wait(), Error::Canceled);
+                "late"
+            })
+        },
+        |dialer| {
+            drop(dial(dialer, get("/")));
+            let mut client = dial(dialer, get("/"));
+            client.shutdown(Shutdown::Write).unwrap();
+            let (answer, _) = rest_of(&mut client);
+            assert!(answer.ends_with("\r\n\r\nlate"), "{answer}");
+        },
+    );
+    in_bubble(
+        || Server::new(path),
+        |dialer| {
+            let mut client = dial(dialer, get("/").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+            let (answer, passed) = rest_of(&mut client);
+            assert!(answer.ends_with("\r\n\r\nGET /"), "{answer}");
+            assert_eq!(passed, Duration::ZERO);
+            sleep(499 * MS);
+            client.write_all(b"more").unwrap();
+            sleep(2 * MS);
+            assert_eq!(client.write_all(b"more").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        },
+    );
+}
+
+#[test]
+fn unix_sockets() {
+    let _watchdog = Watchdog::new();
+    let file = std::env::temp_dir().join(format!("sudog-http-{}", std::process::id()));
+    let listener = UnixListener::bind(&file).unwrap();
+    let (started, ended) = (Chan::new(0), Chan::new(0));
+    let (tell, end) = (started.clone(), ended.clone());
+    let server = Server::new(move |mut request: Request| {
+        let mut body = String::new();
+        request.body_mut().read_to_string(&mut body)?;
+        tell.send(());
+        end.send(request.context().wait());
+        io::Result::Ok(body)
+    });
+    let accepting = server.clone();
+    let serving = spawn(move || accepting.serve(listener));
+    let mut client = std::os::unix::net::UnixStream::connect(&file).unwrap();
+    client.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello").unwrap();
+    started.recv();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(ended.recv(), Some(Error::Canceled));
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
+    server.shutdown(&background()).unwrap();
+    serving.join().unwrap().unwrap();
+    std::fs::remove_file(&file).unwrap();
+}
+
 // ---- handlers that fail ---------------------------------------------------------------------------------------------
 
 /// A value whose destructor panics.
@@ -911,27 +1304,53 @@ fn user_code_panics() {
     }
     let (waits, after) = (Chan::new(0), Chan::new(0));
     let (tell, go_on) = (waits.clone(), after.clone());
-    let server = Server::new(move |request: Request| match request.uri().path() {
-        "/log" => panic_any("log"),
-        "/waker" => {
-            let mut done = request.context().done();
-            assert!(
-                Pin::new(&mut done).poll(&mut task::Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending()
-            );
-            tell.send(request.context().clone());
-            go_on.recv();
-            "nobody reads this"
+    // The futures whose wakers panic.
+    let kept = Mutex::new(Vec::new());
+    let server = Server::new(move |request: Request| {
+        let path = request.uri().path();
+        match path {
+            "/log" => panic_any("log"),
+            "/" => return "alive",
+            _ => {}
         }
-        _ => "alive",
+        let ctx = request.context().clone();
+        let mut done = Box::pin({
+            let ctx = ctx.clone();
+            async move { ctx.done().await }
+        });
+        assert!(done.as_mut().poll(&mut task::Context::from_waker(&Waker::from(Arc::new(Panics)))).is_pending());
+        kept.lock().unwrap().push(done);
+        match path {
+            "/exits" => goexit(),
+            "/panics" => panic_any("in a handler"),
+            "/waits" => {
+                tell.send(ctx);
+                go_on.recv();
+            }
+            _ => {}
+        }
+        "nobody reads this"
     });
     let running = start(server);
+    let is_reported = |line: &str| {
+        eventually(|| running.lines().iter().any(|reported| reported.ends_with(line)));
+        running.lines.lock().unwrap().clear();
+    };
+    // The client goes away.
     let mut client = running.connect();
-    client.send(get("/waker"));
+    client.send(get("/waits"));
     let ctx = waits.recv().unwrap();
     drop(client);
     ctx.wait();
     after.send(());
-    eventually(|| running.lines().iter().any(|line| line.ends_with(": in a waker")));
+    is_reported(": in a waker");
+    // The handler ends, in each way.
+    for path in ["/returns", "/exits", "/panics"] {
+        let mut client = running.connect();
+        client.send(get(path).replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
+        client.rest();
+        is_reported(": in a waker");
+    }
 
     let (listener, addr) = listen();
     let server = running.server.clone().error_log(|_| panic_any("in a log"));
@@ -942,8 +1361,102 @@ fn user_code_panics() {
         let rest = client.rest();
         assert!(rest.ends_with(answer) && rest.is_empty() == answer.is_empty(), "{path}: {rest}");
     }
+
+    // The server is closed.
+    let mut client = running.connect();
+    client.send(get("/waits"));
+    waits.recv().unwrap();
     running.server.close();
+    is_reported("http: panic closing the server: in a waker");
+    after.send(());
     serving.join().unwrap().unwrap();
+}
+
+/// A log may wait. Meanwhile the connection ends.
+#[test]
+fn log_that_waits() {
+    let (reported, go_on) = (Chan::new(0), Chan::<()>::new(0));
+    let (tell, wait) = (reported.clone(), go_on.clone());
+    let server = Server::new(|_: Request| Response::new(Bytes::from_owner(PanicsOnDrop(b"dropped"))));
+    let server = server.error_log(move |line| {
+        tell.send(line.to_owned());
+        wait.recv();
+    });
+    let watchdog = Watchdog::new();
+    let (listener, addr) = listen();
+    let accepting = server.clone();
+    let serving = spawn(move || accepting.serve(listener));
+    let mut client = Client(BufReader::new(TcpStream::connect(addr).unwrap()));
+    client.send(get("/"));
+    assert!(reported.recv().unwrap().ends_with(": in a destructor"));
+    assert!(client.rest().ends_with("dropped"));
+    go_on.send(());
+    server.shutdown(&background()).unwrap();
+    serving.join().unwrap().unwrap();
+    drop(watchdog);
+}
+
+/// The last handle of a server is that of a connection. The values that the handler has captured are dropped with that
+/// connection, and their panics end nothing.
+#[test]
+fn last_handle() {
+    struct Last(mpsc::Sender<()>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            panic_any("in the last handle");
+        }
+    }
+    let _watchdog = Watchdog::new();
+    let (dropped, is_dropped) = mpsc::channel();
+    let captured = Last(dropped);
+    let (listener, addr) = listen();
+    let stop = listener.with_std(std::net::TcpListener::try_clone).unwrap();
+    let serving = spawn(move || {
+        Server::new(move |request: Request| {
+            let _captured = &captured;
+            path(request)
+        })
+        .serve(listener)
+    });
+    let mut client = Client(BufReader::new(TcpStream::connect(addr).unwrap()));
+    assert_eq!(client.get("/1").status, 200);
+    // End the listener by an error, without a shutdown of the server.
+    TcpStream::from(OwnedFd::from(stop)).shutdown(Shutdown::Both).unwrap();
+    assert_eq!(serving.join().unwrap().unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(client.get("/2").status, 200);
+    assert_eq!(is_dropped.try_recv(), Err(mpsc::TryRecvError::Empty));
+    drop(client);
+    is_dropped.recv().unwrap();
+    // The panic has ended no thread of the scheduler: goroutines run.
+    spawn(|| ()).join().unwrap();
+}
+
+/// A response that hyper refuses is reported.
+#[test]
+fn responses_that_cannot_be_sent() {
+    let running = start(Server::new(|request: Request| {
+        let mut response = Response::new(Body::stream(|w| w.write_all(b"sent")));
+        match request.uri().path() {
+            "/status" => *response.status_mut() = StatusCode::EARLY_HINTS,
+            "/lengths" => {
+                for length in ["1", "2"] {
+                    response.headers_mut().append(header::CONTENT_LENGTH, length.parse().unwrap());
+                }
+            }
+            _ => *response.version_mut() = Version::HTTP_3,
+        }
+        response
+    }));
+    for path in ["/status", "/lengths"] {
+        let answer = running.ask(get(path));
+        assert!(!answer.contains(" 200 ") && !answer.contains("sent"), "{path}: {answer}");
+        eventually(|| running.lines().len() == 1);
+        let line = running.lines.lock().unwrap().pop().unwrap();
+        assert!(line.starts_with("http: response to 127.") && line.contains(" not sent: "), "{path}: {line}");
+    }
+    assert_eq!(running.connect().get("/version").body, "sent");
+    assert!(running.lines().is_empty());
 }
 
 /// Handlers may wait for each other, however few workers there are.

@@ -88,6 +88,9 @@ macro_rules! waits {
             /// several tasks poll the read side, by this method or by a trait's, they wake each other in turn. Such tasks
             /// should await [`readable`](Self::readable) instead.
             ///
+            /// A poll that is ready ends the stored wait, also if an earlier poll by the same task has stored that wait: a
+            /// task that has two reasons to poll a side must then poll for the other reason, too.
+            ///
             /// # Errors
             ///
             /// The same as those of [`readable`](Self::readable).
@@ -189,6 +192,14 @@ macro_rules! stream {
             /// An error of the system, or [`Closed`](crate::Closed).
             pub fn shutdown(&self, how: std::net::Shutdown) -> std::io::Result<()> {
                 self.fd.with(|socket| socket.shutdown(how))
+            }
+
+            /// Returns true if a read would find the end of the stream, or would fail, now. For the crates of this project.
+            #[doc(hidden)]
+            pub fn is_at_end(&self) -> bool {
+                let mut byte = [std::mem::MaybeUninit::uninit()];
+                let peeked = self.fd.with(|socket| socket2::SockRef::from(socket).peek(&mut byte));
+                peeked.map_or_else(|error| error.kind() != std::io::ErrorKind::WouldBlock, |n| n == 0)
             }
 
             fn call_write(&self, buf: &[u8]) -> std::io::Result<usize> {

@@ -475,6 +475,13 @@ impl PipeStream {
         self.fd.close()
     }
 
+    /// Returns true if a read would find the end of the stream, or would fail, now. For the crates of this project.
+    #[doc(hidden)]
+    pub fn is_at_end(&self) -> bool {
+        let state = self.end.incoming().lock();
+        state.reader.is_some() || (state.writer.is_some() && !state.has_bytes())
+    }
+
     /// Makes the calls of the other end fail, and leaves the pipe.
     pub(crate) fn reset(&self, error: io::Error) {
         self.end.leave(Shutdown::Both, &Left::With(Arc::new(error)));

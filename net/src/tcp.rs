@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use sudog_runtime::goroutine::{now, spawn};
 use sudog_runtime::sema::WaitLimit;
 use sudog_sync::context::Context;
@@ -19,8 +19,8 @@ use crate::fd::NetFd;
 ///
 /// The stream implements `Read` and `Write`, and so does a reference to the stream: one goroutine may read while
 /// another writes, and a third [`close`](TcpStream::close)s the stream. Reads wait for each other, and so do writes. As
-/// in Go, the delay of small packets is off at both ends: for connected streams and for accepted streams, but not for a
-/// socket that [`from_std`](TcpStream::from_std) takes.
+/// in Go, the delay of small packets is off at both ends, and [probes](TcpStream::set_keepalive) find peers that are
+/// gone: for connected streams and for accepted streams, but not for a socket that [`from_std`](TcpStream::from_std) takes.
 ///
 /// # Examples
 ///
@@ -105,15 +105,23 @@ impl TcpStream {
     }
 
     fn connected(fd: NetFd<std::net::TcpStream>) -> io::Result<Self> {
-        fd.with(|socket| socket.set_nodelay(true))?;
+        fd.with(|socket| {
+            Self::set_options(socket);
+            Ok(())
+        })?;
         Ok(Self { fd })
     }
 
-    /// Makes a stream of a socket that a listener accepted, with the options of a connected stream. Go: `newTCPConn`.
-    /// Ignores an error of `set_nodelay`, which is no reason to lose the connection.
+    /// Makes a stream of a socket that a listener accepted, with the options of a connected stream.
     fn accepted(socket: std::net::TcpStream) -> io::Result<Self> {
-        _ = socket.set_nodelay(true);
+        Self::set_options(&socket);
         Self::from_std(socket)
+    }
+
+    /// Sets the options of a new connection. Go: `newTCPConn`. Ignores errors, which are no reason to lose the connection.
+    fn set_options(socket: &std::net::TcpStream) {
+        _ = socket.set_nodelay(true);
+        _ = SockRef::from(socket).set_tcp_keepalive(&keepalive());
     }
 
     fn connect_limited(addr: &impl ToAddrs, how: &Dial<'_>) -> io::Result<Self> {
@@ -144,6 +152,35 @@ impl TcpStream {
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
         self.fd.with(|socket| socket.set_nodelay(nodelay))
     }
+
+    /// Returns whether the system probes a peer that sends nothing.
+    ///
+    /// # Errors
+    ///
+    /// An error of the system, or [`Closed`](crate::Closed).
+    pub fn keepalive(&self) -> io::Result<bool> {
+        self.fd.with(|socket| SockRef::from(socket).keepalive())
+    }
+
+    /// Sets whether the system probes a peer that sends nothing: after 15 seconds, then every 15 seconds. After 9 probes
+    /// without an answer the connection is gone, and reads fail with `TimedOut`. For other times use the crate `socket2` in
+    /// [`with_std`](Self::with_std). Go's `SetKeepAlive`.
+    ///
+    /// # Errors
+    ///
+    /// An error of the system, or [`Closed`](crate::Closed).
+    pub fn set_keepalive(&self, keep_alive: bool) -> io::Result<()> {
+        self.fd.with(|socket| {
+            let socket = SockRef::from(socket);
+            if keep_alive { socket.set_tcp_keepalive(&keepalive()) } else { socket.set_keepalive(false) }
+        })
+    }
+}
+
+/// Returns the times of probes that Go uses unless told otherwise (`net.KeepAliveConfig`).
+fn keepalive() -> TcpKeepalive {
+    let pause = Duration::from_secs(15);
+    TcpKeepalive::new().with_time(pause).with_interval(pause).with_retries(9)
 }
 
 /// A listener, which waits for TCP connections. Go's `net.TCPListener`.

@@ -91,6 +91,32 @@ fn small_packets_are_not_delayed() {
     });
 }
 
+/// Go: `newTCPConn` for both ends, and TestTCPConnKeepAliveConfigDialer (defaults).
+#[test]
+fn peers_are_probed() {
+    fn times(stream: &TcpStream) -> (bool, [Duration; 2], u32) {
+        stream
+            .with_std(|socket| {
+                let socket = socket2::SockRef::from(socket);
+                let times = [socket.tcp_keepalive_time()?, socket.tcp_keepalive_interval()?];
+                Ok((socket.keepalive()?, times, socket.tcp_keepalive_retries()?))
+            })
+            .unwrap()
+    }
+    everywhere(|| {
+        let (accepted, connected) = pair();
+        let quarter = Duration::from_secs(15);
+        for stream in [accepted, connected] {
+            assert_eq!(times(&stream), (true, [quarter; 2], 9));
+            assert!(stream.keepalive().unwrap());
+            stream.set_keepalive(false).unwrap();
+            assert!(!stream.keepalive().unwrap());
+            stream.set_keepalive(true).unwrap();
+            assert_eq!(times(&stream), (true, [quarter; 2], 9));
+        }
+    });
+}
+
 /// Writes beside a reader: more data than the buffers hold.
 fn thread_or_goroutine(stream: &TcpStream, data: Vec<u8>) {
     let copy = stream.with_std(std::net::TcpStream::try_clone).unwrap();
