@@ -142,7 +142,7 @@ impl<T> Core<T> {
             return Err(guard);
         }
         guard.unlock();
-        Ok(reserved.then_some(Place(self)))
+        Ok(reserved.then(|| Place(self)))
     }
 
     /// Drops all values that are in the channel.
@@ -449,7 +449,7 @@ impl<'c, 'w, T> Readied<'c, 'w, T> {
     /// Returns the place that the waiter was given, if the waiter waited for a place.
     pub(super) fn place(self) -> Option<Place<'c, T>> {
         let has_place = self.waiter.dir() == Dir::Reserve && self.waiter.outcome.get() == Outcome::Done;
-        has_place.then_some(Place(self.core))
+        has_place.then(|| Place(self.core))
     }
 
     /// Finishes a receive. If the waiter is a thread or a goroutine and was given a value, or is a task and holds a value,

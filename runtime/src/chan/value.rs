@@ -131,7 +131,9 @@ impl<T> Slot<T> {
     /// Takes the value out of the slot, if the slot has a value.
     #[inline]
     pub(super) fn take(&self) -> Option<T> {
-        self.owned().map(Owned::into_inner)
+        // Without optimisation, a `map` would move the value once more.
+        let value = self.owned()?;
+        Some(value.into_inner())
     }
 
     /// Sends the value, if that is possible without waiting, or finds that the channel is closed. If the value is not

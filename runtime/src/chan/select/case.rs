@@ -245,7 +245,7 @@ impl<'a, P: RecvPort + ?Sized> RecvCase<'a, P> {
     /// Makes the case. `select!` puts this call into its list of cases.
     #[inline]
     pub fn new(port: &'a P) -> Self {
-        Self(Receiving::new(port))
+        Self(Receiving { port, slot: Slot::empty() })
     }
 }
 

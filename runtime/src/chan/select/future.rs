@@ -145,6 +145,9 @@ pub struct SelectFuture<C: Cases> {
     _pinned: PhantomPinned,
 }
 
+/// A case that has been done, and the peers that must be woken.
+type Settled = (Chosen, [Option<Peer>; 2]);
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Apart,
@@ -212,21 +215,45 @@ impl<C: Cases> SelectFuture<C> {
     /// Leaves the queues. If a peer has been faster, returns the result of the case that the peer has chosen.
     #[track_caller]
     pub(super) fn leave(&self) -> Option<C::Output> {
-        let (chosen, peers) = self.leave_by(|queued| queued.give_up(), |taken| taken.map(Taken::settle))??;
+        let (chosen, peers) = self.leave_or_settle()?;
         Some(self.over(chosen, peers))
+    }
+
+    /// Leaves the queues. If a peer has been faster, finishes the case that the peer has chosen.
+    fn leave_or_settle(&self) -> Option<Settled> {
+        self.leave_by(|queued| queued.give_up(), |taken| taken.map(Taken::settle))?
     }
 
     /// Finishes the case that a peer has chosen, if the G has been readied. If this returns `None`, the waker will be
     /// woken. The stage is `Queued`.
-    #[track_caller]
-    fn poll_ready(&self, waker: &Waker) -> Option<C::Output> {
+    fn poll_ready(&self, waker: &Waker) -> Option<Settled> {
         if !self.g.poll_ready(waker) {
             return None;
         }
         // SAFETY: the G has been readied, by the taker of the claim.
         let settled = self.leave_by(|queued| unsafe { queued.leave_all() }, |taken| taken.map(Taken::settle));
-        let (chosen, peers) = settled.flatten().expect("a case has taken the claim");
-        Some(self.over(chosen, peers))
+        Some(settled.flatten().expect("a case has taken the claim"))
+    }
+
+    /// Does a case, or queues the waiters and registers the waker.
+    fn poll_cases(self: Pin<&Self>, cx: &mut Context<'_>) -> Option<Settled> {
+        if let Stage::Queued(_) = self.stage.get() {
+            let settled = self.poll_ready(cx.waker());
+            if settled.is_some() || !C::FUTURES {
+                return settled;
+            }
+            let settled = self.leave_or_settle();
+            if settled.is_some() {
+                mark("a peer is faster than a future's wake-up");
+                return settled;
+            }
+            mark("a select queues anew");
+        }
+        assert!(self.stage.get() == Stage::Apart, "a future was polled after it was ready");
+        match self.try_all(cx).or_else(|| self.poll_or_queue()) {
+            Some(polled) => Some((polled.chosen, [polled.peer, None])),
+            None => self.poll_ready(cx.waker()),
+        }
     }
 
     /// Tries the cases in a shuffled order, channels and futures alike, and does the first case that can be done when
@@ -305,27 +332,11 @@ impl<C: Cases> Future for SelectFuture<C> {
 
     #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<C::Output> {
-        let pinned = self.as_ref();
-        let this = pinned.get_ref();
+        let this = self.as_ref();
         ready!(this.coop.poll_proceed(cx));
-        if let Stage::Queued(_) = this.stage.get() {
-            if let Some(output) = this.poll_ready(cx.waker()) {
-                return Poll::Ready(output);
-            }
-            if !C::FUTURES {
-                return Poll::Pending;
-            }
-            if let Some(output) = this.leave() {
-                mark("a peer is faster than a future's wake-up");
-                return Poll::Ready(output);
-            }
-            mark("a select queues anew");
-        }
-        assert!(this.stage.get() == Stage::Apart, "a future was polled after it was ready");
-        if let Some(polled) = pinned.try_all(cx).or_else(|| pinned.poll_or_queue()) {
-            return Poll::Ready(this.over(polled.chosen, [polled.peer, None]));
-        }
-        this.poll_ready(cx.waker()).map_or(Poll::Pending, Poll::Ready)
+        // Convert the result once, at the end: without optimisation, each conversion has room for the result.
+        let Some((chosen, peers)) = this.poll_cases(cx) else { return Poll::Pending };
+        Poll::Ready(this.over(chosen, peers))
     }
 }
 
