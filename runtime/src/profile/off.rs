@@ -4,7 +4,7 @@ use crate::sema::sudog::Sudog;
 
 /// The state of a waiter in the mutex profile.
 pub(crate) struct QueuedWait {
-    #[cfg(feature = "metrics")]
+    #[cfg(all(feature = "metrics", unix, not(sudog_loom)))]
     is_for_lock: bool,
 }
 
@@ -12,7 +12,7 @@ impl QueuedWait {
     /// Makes the state of a wait for a mutex, a readers-writer lock or a semaphore.
     pub(crate) const fn for_lock() -> Self {
         Self {
-            #[cfg(feature = "metrics")]
+            #[cfg(all(feature = "metrics", unix, not(sudog_loom)))]
             is_for_lock: true,
         }
     }
@@ -20,13 +20,13 @@ impl QueuedWait {
     /// Makes the state of any other wait.
     pub(crate) const fn for_other() -> Self {
         Self {
-            #[cfg(feature = "metrics")]
+            #[cfg(all(feature = "metrics", unix, not(sudog_loom)))]
             is_for_lock: false,
         }
     }
 
     /// Returns whether the wait is for a lock.
-    #[cfg(all(feature = "metrics", not(sudog_loom)))]
+    #[cfg(all(feature = "metrics", unix, not(sudog_loom)))]
     pub(crate) fn is_for_lock(&self) -> bool {
         self.is_for_lock
     }
