@@ -181,7 +181,7 @@ impl RequestBody {
     /// Sets the time at which reads fail, with `TimedOut` and the status 408, however steadily the client sends. None,
     /// the default: only [pauses](crate::Server::body_timeout) are limited. Go's `ResponseController.SetReadDeadline`.
     ///
-    /// Calculate the deadline from [`now`](sudog_runtime::goroutine::now).
+    /// Calculate the deadline from [`now`].
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
     }

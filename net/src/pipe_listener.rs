@@ -144,7 +144,7 @@ impl PipeListener {
 
     /// Creates a listener with a backlog of `backlog` connections, and at least of a single connection. Its connections
     /// have buffers of `capacity` bytes. If `capacity` is 0, the connections are synchronous, as those of
-    /// [`pipe`](crate::pipe) are.
+    /// [`pipe`](crate::pipe()) are.
     #[must_use]
     pub fn with_capacity(backlog: usize, capacity: usize) -> Self {
         let backlog = Backlog { pending: Mutex::default(), limit: backlog.max(1), desc: Desc::take() };
