@@ -392,6 +392,11 @@ const CHECKED_ELSEWHERE: &[&str] = &["Histogram", "Metrics", "WorkerMetrics"];
 
 /// The types that are in private modules, hidden, or part of a model.
 const NOT_PUBLIC: &[&str] = &[
+    "Access",
+    "Acquisition",
+    "LockCount",
+    "LockTag",
+    "WaiterRoom",
     "Alarm",
     "NetWait",
     "CaseRef",
