@@ -18,8 +18,9 @@ pub(super) fn frames_of_the_user(addresses: &[usize], symbols: &mut Symbols) -> 
     let frames: Vec<Frame> = addresses.iter().copied().flat_map(at).collect();
     let range = of_the_user(&frames, |frame| &frame.function);
     // The function of this project that the user called.
-    let calls =
-        frames[..range.start].iter().rposition(|frame| frame.function.trim_start_matches('<').starts_with("sudog_"));
+    let calls = frames[..range.start]
+        .iter()
+        .rposition(|frame| frame.function.trim_start_matches(['<', '&']).starts_with("sudog_"));
     frames[calls.unwrap_or(range.start)..range.end].to_vec()
 }
 

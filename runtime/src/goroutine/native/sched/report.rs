@@ -227,7 +227,8 @@ pub(crate) fn of_the_user<T>(frames: &[T], name: impl Fn(&T) -> &str) -> Range<u
     const BASE: [&str; 7] =
         ["std::panicking::", "std::panic::", "core::panic::", "core::ops::", "alloc::", "__rust_try", "sudog_"];
     let is_of = |frame: &T, list: &[&str]| {
-        let name = name(frame).trim_start_matches('<');
+        // `<&sudog_runtime::..::WaitLimit as ..>::limited` is a function of this project, too.
+        let name = name(frame).trim_start_matches(['<', '&']);
         list.iter().any(|prefix| name.starts_with(prefix))
     };
     let base = frames.iter().position(|frame| name(frame).contains("goroutine::native::fibre::job::run"));
@@ -268,7 +269,7 @@ mod tests {
     #[test]
     fn frames_of_the_runtime_are_left_out() {
         let stack = "   0: <std::backtrace::Backtrace>::force_capture\n   1: sudog_runtime::goroutine::native::sched::dump::show\n             \
-            at /src/dump.rs:1:2\n   2: sudog_sync::mutex::Mutex<T>::lock\n   3: app::serve\n             at /app.rs:3:4\n   \
+            at /src/dump.rs:1:2\n   2: <&sudog_sync::mutex::Mutex<T> as A>::lock\n   3: app::serve\n             at /app.rs:3:4\n   \
             4: core::ops::function::FnOnce::call_once\n   5: sudog_runtime::goroutine::native::fibre::job::run\n   6: corosensei::on\n";
         assert_eq!(frames_of_the_user(stack), "      app::serve\n          at /app.rs:3:4\n");
         // Without symbols, frames of the user cannot be told from others: all are printed.
