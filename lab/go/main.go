@@ -31,13 +31,16 @@ var count = flag.Int("count", 1_000_000, "goroutines of Million; no more context
 func main() {
 	minTime := flag.Duration("min-time", 200*time.Millisecond, "how long the last round must take")
 	list := flag.Bool("list", false, "print the names and stop")
-	echo := flag.Bool("echo", false, "serve echoes of TCP instead")
+	protocol := flag.String("net", "", "serve echo, http or json instead")
 	sleepers := flag.Duration("sleepers", 0, "measure sleepers beside a goroutine that computes for so long instead")
 	tail := flag.Bool("tail", false, "serve requests of tail instead")
 	flag.Parse()
 	switch {
-	case *echo:
+	case *protocol == "echo":
 		serveEcho()
+		return
+	case *protocol != "":
+		serveHTTP(*protocol)
 		return
 	case *tail:
 		serveTail()

@@ -1,8 +1,10 @@
-//! The command `netbench`: echo servers under the same load, on this library, on tokio and on Go.
+//! The command `netbench`: servers of echoes or of HTTP under the same load, on this library, on tokio and on Go.
 //!
 //! Each server is a separate process, so that its memory and its processor time can be measured. The client is this
-//! process: the client opens idle connections. Then each active connection gets a thread, which sends 64 bytes and
-//! reads them back, again and again.
+//! process: the client opens idle connections. Then each active connection gets a thread, which sends a request and
+//! reads the response, again and again.
+
+mod servers;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -16,10 +18,10 @@ use clap::{Args, ValueEnum};
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
-use sudog_runtime::goroutine::{go, run as run_goroutines};
 
+use self::servers::{serve_by_goroutines, serve_by_tasks};
 use super::versus_go::go::{Go, Program};
-use crate::measure::metrics::median;
+use crate::measure::metrics::{median, quantile};
 use crate::options::{List, MAX_RUNS, list, number, seconds};
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -38,6 +40,60 @@ pub enum Server {
     Go,
 }
 
+/// The protocol of requests and responses.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// 64 bytes, which come back
+    Echo,
+    /// HTTP/1.1, answered with a line of text: sudog's `http`, hyper on tokio, Go's `net/http`
+    Http,
+    /// HTTP/1.1, answered with an object of JSON
+    Json,
+}
+
+/// The time for which a handler of a slow request sleeps.
+const SLOW: Duration = Duration::from_millis(100);
+
+impl Protocol {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Returns a request. `is_slow`: a request whose handler sleeps before the answer.
+    fn request(self, is_slow: bool) -> &'static [u8] {
+        match self {
+            Self::Echo => &[7; 64],
+            Self::Http | Self::Json if is_slow => {
+                b"GET /slow HTTP/1.1\r\nHost: localhost\r\nUser-Agent: netbench\r\nAccept: */*\r\n\r\n"
+            }
+            Self::Http | Self::Json => {
+                b"GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: netbench\r\nAccept: */*\r\n\r\n"
+            }
+        }
+    }
+
+    /// Reads the first response, and returns its length, which is that of all responses.
+    fn first_response(self, stream: &mut impl Read) -> io::Result<usize> {
+        if self == Self::Echo {
+            stream.read_exact(&mut [0; 64])?;
+            return Ok(64);
+        }
+        let invalid = || io::Error::new(io::ErrorKind::InvalidData, "not a response of status 200 with a length");
+        let mut response = Vec::new();
+        while !response.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte)?;
+            response.push(byte[0]);
+        }
+        let header = str::from_utf8(&response).map_err(|_| invalid())?.to_ascii_lowercase();
+        let length = header.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse().ok());
+        let length: usize = length.filter(|_| header.starts_with("http/1.1 200 ok\r\n")).ok_or_else(invalid)?;
+        stream.read_exact(&mut vec![0; length])?;
+        Ok(response.len() + length)
+    }
+}
+
 /// Options of `netbench`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
@@ -45,6 +101,14 @@ pub struct NetbenchArgs {
     /// Servers
     #[arg(long, value_name = "A,B", default_value = "sudog,tokio,go", value_parser = list::<Named>)]
     pub servers: List<Named>,
+
+    /// Protocol
+    #[arg(long, value_enum, default_value_t = Protocol::Echo)]
+    pub protocol: Protocol,
+
+    /// Every N-th request of a connection is slow: its handler sleeps for 100 ms, and its time does not count. 0: none. For HTTP
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<0, 1_000_000>)]
+    pub slow: usize,
 
     /// Processors that a server may use
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = number::<1, 256>)]
@@ -85,6 +149,10 @@ pub struct ChildArgs {
     /// The server
     pub server: Server,
 
+    /// Protocol
+    #[arg(long, value_enum, default_value_t = Protocol::Echo)]
+    pub protocol: Protocol,
+
     /// Number of workers
     #[arg(long, value_parser = number::<1, 256>)]
     pub workers: usize,
@@ -94,6 +162,8 @@ pub struct ChildArgs {
 #[derive(Clone, Serialize, Debug)]
 struct Record {
     bench: &'static str,
+    protocol: Protocol,
+    slow: usize,
     server: Server,
     workers: usize,
     idle: usize,
@@ -105,6 +175,10 @@ struct Record {
     worst_throughput: f64,
     /// The server's processor time for a round trip, in nanoseconds.
     processor_time: f64,
+    /// The time that 99 of 100 round trips do not exceed, in nanoseconds.
+    p99: f64,
+    /// The time that 999 of 1000 round trips do not exceed, in nanoseconds.
+    p99_9: f64,
     /// The longest round trip, in nanoseconds.
     longest: f64,
     /// The memory of the server with all connections open, in bytes.
@@ -115,6 +189,8 @@ struct Record {
 struct Reading {
     throughput: f64,
     processor_time: f64,
+    p99: f64,
+    p99_9: f64,
     longest: f64,
     memory: f64,
 }
@@ -171,14 +247,15 @@ impl Drop for Running {
     }
 }
 
-fn command_of(server: Server, workers: usize, program: Option<&Program>) -> Result<Command, Failure> {
+fn command_of(server: Server, args: &NetbenchArgs, program: Option<&Program>) -> Result<Command, Failure> {
+    let workers = args.workers;
     if let (Server::Go, Some(program)) = (server, program) {
-        return Ok(program.echo_server(workers));
+        return Ok(program.net_server(&args.protocol.name(), workers));
     }
     let this = env::current_exe().map_err(|error| Failure::Run(format!("where is this program? {error}")))?;
     let mut command = Command::new(this);
     let name = server.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-    command.args(["netbench-child", &name, "--workers", &workers.to_string()]);
+    command.args(["netbench-child", &name, "--workers", &workers.to_string(), "--protocol", &args.protocol.name()]);
     command.env("SUDOG_MAXPROCS", workers.to_string());
     noise().ask(&mut command);
     Ok(command)
@@ -188,21 +265,23 @@ fn measure(args: &NetbenchArgs, server: &Running) -> io::Result<Reading> {
     let idle = (0..args.idle).map(|_| server.connect()).collect::<io::Result<Vec<_>>>()?;
     let active = (0..args.active).map(|_| server.connect()).collect::<io::Result<Vec<_>>>()?;
     let (over, start) = (AtomicBool::new(false), Barrier::new(args.active + 1));
-    let round_trips = |mut stream: &TcpStream| -> io::Result<(u64, Duration)> {
-        let (sent, mut buf) = ([7; 64], [0; 64]);
-        // Each connection gets an answer before the clock starts: the server has accepted all of them.
-        stream.write_all(&sent)?;
-        stream.read_exact(&mut buf)?;
+    let round_trips = |mut stream: &TcpStream| -> io::Result<(u64, Vec<u64>)> {
+        // Each connection gets a response before the clock starts: the server has accepted all of them.
+        stream.write_all(args.protocol.request(false))?;
+        let mut buf = vec![0; args.protocol.first_response(&mut stream)?];
         start.wait();
-        let (mut count, mut longest) = (0, Duration::ZERO);
+        let (mut count, mut times) = (0_u64, Vec::new());
         while !over.load(Ordering::Relaxed) {
-            let begun = Instant::now();
-            stream.write_all(&sent)?;
-            stream.read_exact(&mut buf)?;
-            longest = longest.max(begun.elapsed());
             count += 1;
+            let is_slow = args.slow > 0 && count.is_multiple_of(args.slow as u64);
+            let begun = Instant::now();
+            stream.write_all(args.protocol.request(is_slow))?;
+            stream.read_exact(&mut buf)?;
+            if !is_slow {
+                times.push(begun.elapsed().as_nanos() as u64);
+            }
         }
-        Ok((count, longest))
+        Ok((count, times))
     };
     thread::scope(|s| {
         let threads: Vec<_> = active.iter().map(|stream| s.spawn(|| round_trips(stream))).collect();
@@ -212,17 +291,21 @@ fn measure(args: &NetbenchArgs, server: &Running) -> io::Result<Reading> {
         let memory = server.memory()?;
         let (took, time) = (begun.elapsed(), server.processor_time()? - time);
         over.store(true, Ordering::Relaxed);
-        let (mut count, mut longest) = (0, Duration::ZERO);
+        let (mut count, mut times) = (0, Vec::new());
         for thread in threads {
-            let (n, wait) = thread.join().map_err(|_| io::Error::other("a client has panicked"))??;
+            let (n, of_thread) = thread.join().map_err(|_| io::Error::other("a client has panicked"))??;
             count += n;
-            longest = longest.max(wait);
+            times.extend(of_thread);
         }
         drop(idle);
+        times.sort_unstable();
+        let at = |per_mille| quantile(&times, per_mille).unwrap_or(0) as f64;
         Ok(Reading {
             throughput: count as f64 / took.as_secs_f64(),
             processor_time: time / count as f64,
-            longest: longest.as_nanos() as f64,
+            p99: at(990),
+            p99_9: at(999),
+            longest: at(1000),
             memory,
         })
     })
@@ -239,8 +322,17 @@ pub(super) fn raise_limit(connections: usize) -> Result<(), Failure> {
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(wanted), hard).map_err(fail)
 }
 
+/// Raises the limit of descriptors as far as the system allows.
+fn raise_limit_to_most() -> nix::Result<()> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+}
+
 /// Runs `netbench`: measures and prints.
 pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
+    if args.protocol == Protocol::Echo && args.slow > 0 {
+        return Err(Failure::Usage("--slow needs --protocol http or json".into()));
+    }
     raise_limit(args.idle + args.active)?;
     let servers: Vec<Server> = args.servers.0.iter().map(|named| named.0).collect();
     let program = if servers.contains(&Server::Go) { Some(Go::find()?.build()?) } else { None };
@@ -248,7 +340,7 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
     let progress = output.progress("netbench", args.runs * servers.len());
     for _ in 0..args.runs {
         for (&server, readings) in servers.iter().zip(&mut readings) {
-            let command = command_of(server, args.workers, program.as_ref())?;
+            let command = command_of(server, args, program.as_ref())?;
             // Bind the clients, and a server of Go. Our servers bind themselves.
             let one_processor = if server == Server::Go { noise().bind_what_starts() } else { None };
             let running = Running::start(command)?;
@@ -259,13 +351,27 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
         }
     }
     progress.finish_and_clear();
-    let mut table =
-        Table::new(1, ["server", "round trips/s", "worst run", "ratio", "processor us", "longest us", "memory MB"]);
+    let mut table = Table::new(
+        1,
+        [
+            "server",
+            "round trips/s",
+            "worst run",
+            "ratio",
+            "processor us",
+            "p99 us",
+            "p99.9 us",
+            "longest us",
+            "memory MB",
+        ],
+    );
     let mut first = None;
     for (&server, readings) in servers.iter().zip(&readings) {
         let middle = |of: fn(&Reading) -> f64| median(readings.iter().map(of));
         let record = Record {
             bench: "netbench",
+            protocol: args.protocol,
+            slow: args.slow,
             server,
             workers: args.workers,
             idle: args.idle,
@@ -274,6 +380,8 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
             throughput: middle(|reading| reading.throughput),
             worst_throughput: readings.iter().map(|reading| reading.throughput).fold(f64::INFINITY, f64::min),
             processor_time: middle(|reading| reading.processor_time),
+            p99: middle(|reading| reading.p99),
+            p99_9: middle(|reading| reading.p99_9),
             longest: middle(|reading| reading.longest),
             memory: middle(|reading| reading.memory),
         };
@@ -284,29 +392,34 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
             format!("{:.0}", record.worst_throughput),
             format!("{:.2}", record.throughput / first),
             format!("{:.1}", record.processor_time / 1e3),
+            format!("{:.0}", record.p99 / 1e3),
+            format!("{:.0}", record.p99_9 / 1e3),
             format!("{:.0}", record.longest / 1e3),
             format!("{:.1}", record.memory / 1e6),
         ]);
         output.record(&record)?;
     }
     output.text(format_args!(
-        "netbench: {} idle and {} active connections, {} workers; medians of {} runs of {:?}\n\n{table}\n",
-        args.idle, args.active, args.workers, args.runs, args.seconds
+        "netbench, {}: {} idle and {} active connections, {} workers; medians of {} runs of {:?}\n\n{table}\n",
+        args.protocol.name(),
+        args.idle,
+        args.active,
+        args.workers,
+        args.runs,
+        args.seconds
     ))
 }
-
-// ---- servers --------------------------------------------------------------------------------------------------------
 
 /// Runs a server until the standard input ends.
 pub fn serve(args: &ChildArgs) -> Result<(), Failure> {
     if args.server == Server::Go {
         return Err(Failure::Usage("Go's server is Go's".into()));
     }
-    raise_limit(20_000).ok();
+    raise_limit_to_most().map_err(|error| Failure::Run(format!("the limit of descriptors: {error}")))?;
     end_with_input();
     match args.server {
-        Server::Sudog => serve_by_goroutines(),
-        Server::Tokio => serve_by_tasks(args.workers),
+        Server::Sudog => serve_by_goroutines(args.protocol),
+        Server::Tokio => serve_by_tasks(args.workers, args.protocol),
         Server::Go => unreachable!("refused above"),
     }
     .map_err(|error| Failure::Run(error.to_string()))
@@ -316,42 +429,4 @@ pub(super) fn say(port: u16) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{port}")?;
     out.flush()
-}
-
-fn serve_by_goroutines() -> io::Result<()> {
-    run_goroutines(|| {
-        let listener = sudog_net::TcpListener::bind("127.0.0.1:0")?;
-        say(listener.local_addr()?.port())?;
-        for stream in listener.incoming() {
-            let mut stream = stream?;
-            go(move || {
-                let mut buf = [0; 1024];
-                while let Ok(n) = stream.read(&mut buf)
-                    && n > 0
-                    && stream.write_all(&buf[..n]).is_ok()
-                {}
-            });
-        }
-        Ok(())
-    })
-}
-
-fn serve_by_tasks(workers: usize) -> io::Result<()> {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_io().build()?;
-    runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        say(listener.local_addr()?.port())?;
-        loop {
-            let (mut stream, _) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            tokio::spawn(async move {
-                let mut buf = [0; 1024];
-                while let Ok(n) = stream.read(&mut buf).await
-                    && n > 0
-                    && stream.write_all(&buf[..n]).await.is_ok()
-                {}
-            });
-        }
-    })
 }

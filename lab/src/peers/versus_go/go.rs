@@ -16,10 +16,11 @@ use crate::run::noise::noise;
 const VARIABLE: &str = "SUDOG_GO";
 
 /// The sources of Go's side, which come with the laboratory.
-const SOURCES: [(&str, &str); 17] = [
+const SOURCES: [(&str, &str); 18] = [
     ("chan.go", include_str!("../../../go/chan.go")),
     ("context.go", include_str!("../../../go/context.go")),
     ("go.mod", include_str!("../../../go/go.mod")),
+    ("http.go", include_str!("../../../go/http.go")),
     ("load.go", include_str!("../../../go/load.go")),
     ("main.go", include_str!("../../../go/main.go")),
     ("measure.go", include_str!("../../../go/measure.go")),
@@ -154,10 +155,10 @@ pub struct Program {
 
 impl Program {
     #[cfg(not(sudog_sim))]
-    /// Returns the command for Go's side of `netbench`, on `workers` processors.
-    pub fn echo_server(&self, workers: usize) -> Command {
+    /// Returns the command for Go's server of `netbench` for a protocol, on `workers` processors.
+    pub fn net_server(&self, protocol: &str, workers: usize) -> Command {
         let mut command = Command::new(self.folder.0.join(BINARY));
-        command.arg("-echo").env("GOMAXPROCS", workers.to_string());
+        command.arg(format!("-net={protocol}")).env("GOMAXPROCS", workers.to_string());
         command
     }
 
