@@ -48,6 +48,7 @@ pub(crate) async fn serve(user: Arc<User>, stream: impl Stream, peer: SocketAddr
         let (user, activity) = (user.clone(), activity.clone());
         service_fn(move |mut request: hyper::Request<Incoming>| {
             activity.in_request.store(true, Relaxed);
+            activity.is_watched.store(false, Relaxed);
             if request.extensions_mut().remove::<OnUpgrade>().is_some() {
                 activity.wants_upgrade.store(true, Relaxed);
             }
@@ -140,6 +141,8 @@ fn in_goroutine(user: &Arc<User>, report: impl FnOnce(&Server) + Send + 'static)
 struct Activity {
     /// True from the call of the service until hyper looks for a further header.
     in_request: AtomicBool,
+    /// True once the task has been polled again since the call of the service.
+    is_watched: AtomicBool,
     /// True if hyper has looked for a header.
     has_begun: AtomicBool,
     /// True if the last successful call on the socket was a read. When hyper looks for a further header, the response has
@@ -155,6 +158,12 @@ impl Activity {
     /// During a request, watches for the end of what the client sends, and cancels the context then.
     fn poll_client_gone(&self, cx: &mut Context<'_>, stream: &impl Stream, cancel: &CancelFunc) {
         if !self.in_request.load(Relaxed) || self.has_unread.load(Relaxed) {
+            return;
+        }
+        // A look at the socket is a system call. Most handlers have ended when the scheduler comes back to this task, and then
+        // no look is needed. So put off the first look, and ask for a further poll.
+        if !self.is_watched.swap(true, Relaxed) {
+            cx.waker().wake_by_ref();
             return;
         }
         if let Poll::Ready(ready) = stream.poll_read_ready(cx) {
@@ -317,6 +326,7 @@ mod tests {
         let stream = Arc::new(listener.accept().unwrap().0);
         let activity = Arc::new(Activity::default());
         activity.in_request.store(true, Relaxed);
+        activity.is_watched.store(true, Relaxed);
         let (_context, cancel) = context::with_cancel(&context::background());
         let mut io = Io { stream: stream.clone(), activity: activity.clone(), write_timeout: None, stalled: None };
 

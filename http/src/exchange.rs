@@ -68,13 +68,12 @@ pub(crate) fn start(
         let handler = &*server.shared.handler;
         let answered = catch_unwind(AssertUnwindSafe(|| answer(handler, request, &rest, &method, sender)));
         rest.close();
-        let doing = format!("serving {peer}");
         // The end of the context runs wakers, which are user code. A panic of a waker during a `goexit` would end the
         // process, so the `goexit` goes on afterwards.
-        server.caught(&doing, || cancel.cancel());
+        server.caught(format_args!("serving {peer}"), || cancel.cancel());
         match answered {
             Err(payload) if payload.is::<Goexit>() => resume_unwind(payload),
-            Err(payload) => server.report_panic(&doing, payload),
+            Err(payload) => server.report_panic(format_args!("serving {peer}"), payload),
             Ok(()) => {}
         }
     });

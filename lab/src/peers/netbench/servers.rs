@@ -45,7 +45,9 @@ pub(super) fn serve_by_goroutines(protocol: Protocol) -> io::Result<()> {
         say(listener.local_addr()?.port())?;
         if protocol != Protocol::Echo {
             return sudog_http::serve(listener, move |request: Request| {
-                pause(request.uri().path()).map(sleep);
+                if let Some(time) = pause(request.uri().path()) {
+                    sleep(time);
+                }
                 response::<Body>(protocol)
             });
         }
