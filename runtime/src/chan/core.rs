@@ -100,6 +100,8 @@ pub(super) struct Done {
 }
 
 impl<T> Core<T> {
+    /// Creates an empty channel with one sending and one receiving end.
+    ///
     /// # Panics
     ///
     /// Panics if `capacity` is too large, or there is not enough memory.
@@ -432,6 +434,8 @@ pub(super) struct Readied<'c, 'w, T> {
 }
 
 impl<'c, 'w, T> Readied<'c, 'w, T> {
+    /// Creates the view of a waiter that a peer has readied.
+    ///
     /// # Safety
     ///
     /// - The last queue that the waiter was put into belongs to this channel. Since then, a peer has taken and readied

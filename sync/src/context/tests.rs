@@ -315,7 +315,7 @@ fn permutations(items: &mut Vec<usize>, from: usize, f: &mut impl FnMut(&[usize]
     }
 }
 
-/// The last handle of a channel is dropped while the last handle of its context is, and while the parent ends.
+/// Drops the last handle of a channel and the last handle of its context at once, while the parent ends.
 #[test]
 fn the_channel_and_its_context_are_dropped_at_once() {
     let mut closed = 0;
@@ -489,7 +489,7 @@ fn a_future_follows_from_its_first_poll_to_its_end() {
     assert_eq!(future.as_mut().poll(&mut cx), Poll::Ready(Error::Canceled));
 }
 
-/// Another follower has taken the place in the slab when the first handle stops its call again.
+/// Checks that a second stop by a handle stops no other follower that has taken the place of that handle in the slab.
 #[test]
 fn a_place_that_is_taken_again_is_not_mistaken() {
     let (ctx, _cancel) = with_cancel(&background());
