@@ -213,7 +213,7 @@ fn where_the_error_is_seen_waits_end() {
     }
 }
 
-/// A channel to which only the context refers is no reason to keep the end.
+/// Checks that a context leaves its parent if only the context refers to its channel.
 #[test]
 fn a_context_whose_channel_was_looked_at_leaves_its_parent() {
     let (root, _cancel) = with_cancel(&background());
@@ -382,7 +382,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// The last handle lets go of the parent, though the end is still needed.
+/// Checks that the last handle lets go of the parent, though a function still waits for the end of the context.
 #[test]
 fn a_function_does_not_keep_the_values_of_the_ancestors() {
     static KEY: Key<Counted<'static>> = Key::new("counted");
