@@ -61,7 +61,8 @@ pub struct Core<T> {
 // SAFETY: values are moved from thread to thread, and never shared. Only the owner of the lock reads or writes the
 // store, the queues, and the waiters and values that these refer to.
 unsafe impl<T: Send> Send for Core<T> {}
-// SAFETY: the same reason as for `Send`.
+// SAFETY: values are moved out of the channel, and never shared, so `T: Send` is enough. Only the owner of the lock
+// reads or writes the store, the queues, and the waiters and values that these refer to.
 unsafe impl<T: Send> Sync for Core<T> {}
 
 // A panic in user code leaves the channel consistent.
