@@ -76,7 +76,7 @@ unsafe extern "C" {
     fn __errno_location() -> *mut i32;
 }
 
-/// What `SUDOG_DELAYS` says; none without it.
+/// Returns the seed that `SUDOG_DELAYS` sets, if any.
 fn seed() -> Option<u64> {
     /// The seed + 1; 0: not read yet. `u64::MAX`: none.
     static SEED: AtomicU64 = AtomicU64::new(0);
