@@ -92,8 +92,8 @@ fn yield_processor() {
     });
 }
 
-/// The time for which no successor yields after a yield that has cost a slice. Ten times this time adds a sixth of
-/// throughput beside two busy programs, and doubles the longest wait where there is none: see
+/// The time for which no successor yields after a yield that has cost a slice. With 64 threads, ten times this time adds a
+/// fifth of throughput beside two busy programs, and doubles the longest wait where there is none: see
 /// `docs/journal/busy-neighbours.md`.
 const PAUSE: Duration = Duration::from_millis(1);
 
