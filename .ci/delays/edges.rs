@@ -76,17 +76,17 @@ unsafe extern "C" {
     fn __errno_location() -> *mut i32;
 }
 
-/// What `SUDOG_DELAYS` says; none without it.
+/// Returns the seed that `SUDOG_DELAYS` sets, if any.
 fn seed() -> Option<u64> {
     /// The seed + 1; 0: not read yet. `u64::MAX`: none.
     static SEED: AtomicU64 = AtomicU64::new(0);
     if SEED.load(Relaxed) == 0 {
-        // SAFETY: a C string; no thread changes the environment of these tests.
+        // SAFETY: the name is a C string, and no thread changes the environment of these tests.
         let mut digit = unsafe { getenv(c"SUDOG_DELAYS".as_ptr().cast()) };
         let mut seed = if digit.is_null() { u64::MAX } else { 1 };
-        // SAFETY: not null, and not past the end of the string, which is 0 and no digit.
+        // SAFETY: `digit` is not null, and not past the end of the string, which is 0 and no digit.
         while !digit.is_null() && unsafe { (*digit).is_ascii_digit() } {
-            // SAFETY: as above; the end is beyond this byte.
+            // SAFETY: `digit` points to a digit, so the end of the string is beyond this byte.
             unsafe {
                 seed = (seed - 1).wrapping_mul(10).wrapping_add(u64::from(*digit - b'0')) % (1 << 32) + 1;
                 digit = digit.add(1);

@@ -531,7 +531,7 @@ fn kept_body() {
     assert_eq!(client.get("/").body, "alive");
 }
 
-/// More than all buffers hold, both ways, at the same time.
+/// Sends bodies that are larger than all buffers, both ways at the same time.
 #[test]
 fn large_bodies() {
     let running = start(Server::new(|mut request: Request| {
@@ -565,8 +565,8 @@ fn header_timeout() {
     assert_eq!(client.rest(), "");
 }
 
-/// The header begins while the handler of the request before runs, so that hyper reads its first bytes before it looks
-/// for a header.
+/// Begins the header of a request while the handler of the previous request runs, so that hyper reads the first bytes
+/// of the header before it looks for a header.
 #[test]
 fn header_timeout_of_an_early_header() {
     let (started, go_on) = (Chan::new(0), Chan::new(0));
@@ -1040,7 +1040,7 @@ fn shutdown_closes_idle_connections() {
     }
 }
 
-/// A shutdown that its context ends, then a close.
+/// Ends a shutdown by its context, then closes the server.
 #[test]
 fn close_ends_contexts() {
     let started = Chan::new(0);

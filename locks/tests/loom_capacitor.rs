@@ -523,7 +523,7 @@ mod unwinding {
 mod gate {
     use super::*;
 
-    /// An inner lock that records, when a try takes it, as before the gate's second look, whether the victim had
+    /// An inner lock. A try that takes the lock, as before the gate's second look, records whether the victim had
     /// arrived.
     struct Watching {
         lock: FifoMutex<RuntimeSema>,

@@ -428,7 +428,7 @@ fn futures_io() {
     });
 }
 
-/// Of a connection that the peer has reset, the direction of writes is over.
+/// Checks that a close succeeds on a connection that the peer has reset: the reset has ended the direction of writes.
 #[cfg(feature = "futures-io")]
 #[test]
 fn futures_io_close_after_a_reset() {

@@ -687,7 +687,7 @@ fn an_offer_of_a_closed_end_is_not_read() {
     });
 }
 
-/// What is in a buffer is read after the close of the end that wrote.
+/// Checks that the bytes in a buffer can be read after the end that wrote them has been closed.
 #[test]
 fn a_buffer_is_read_to_its_end() {
     everywhere(|| {

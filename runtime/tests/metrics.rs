@@ -24,7 +24,7 @@ fn states(metrics: &Metrics) -> [usize; 4] {
     [metrics.running, metrics.runnable, metrics.blocking, metrics.waiting]
 }
 
-/// Waits until no goroutine is left of an earlier test.
+/// Waits until no goroutine of an earlier test is left.
 fn no_goroutine_is_left() {
     eventually(|| metrics().goroutines == 0);
 }
@@ -217,7 +217,7 @@ fn busy_for(time: Duration) -> bool {
     true
 }
 
-/// Many ask at once, while goroutines come and go.
+/// Reads the metrics again and again, while goroutines start and end.
 #[test]
 fn the_sum_is_right_while_all_runs() {
     let _alone = alone_with(2);

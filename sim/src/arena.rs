@@ -179,6 +179,8 @@ fn size_of_class(class: usize) -> usize {
 }
 
 impl Here {
+    /// Puts a block into the list of free blocks of its class.
+    ///
     /// # Safety
     ///
     /// `block` is a block of this class, and its owner has given it up.
@@ -190,6 +192,8 @@ impl Here {
         list.set(block);
     }
 
+    /// Poisons a freed block, and puts the block into quarantine.
+    ///
     /// # Safety
     ///
     /// `block` is a block of this layout, and its owner has given it up.

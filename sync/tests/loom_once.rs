@@ -33,7 +33,8 @@ struct World {
 // SAFETY: all fields are atomic, except for `runs` and the drop of `once`. loom checks that accesses to both do not
 // overlap.
 unsafe impl Send for World {}
-// SAFETY: the same as for `Send`.
+// SAFETY: all fields are atomic, except for `runs` and the drop of `once`. loom checks that accesses to both do not
+// overlap.
 unsafe impl Sync for World {}
 
 impl World {

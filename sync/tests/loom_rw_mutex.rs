@@ -22,7 +22,7 @@ use sudog_sync::rw_mutex::ShardedRwMutex;
 use sudog_sync::{GoRwMutex, RawLock, RawRwLock};
 use world::Checked;
 
-/// A `FifoMutex` that newcomers may pass. A mutex above it is small, and may have sole owners.
+/// A `FifoMutex` that newcomers may pass, so that a readers-writer mutex above it has sole owners.
 struct Barging<const RICH: bool>(FifoMutex<Checked<RICH>>);
 
 // SAFETY: every call is passed on to the `FifoMutex`, which keeps the contract of `RawLock`.

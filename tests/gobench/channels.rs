@@ -13,7 +13,7 @@ pub fn cockroach_2448() {
     until(|| events.waiting_senders() + callbacks.waiting_senders() == 2);
 }
 
-/// Commands wait for those before them, and those are never told that the caller has given up.
+/// Commands wait for the commands before them, which are never told that the caller has given up.
 pub fn cockroach_10790() {
     let (before, (ctx, cancel)) = (chan::<()>(0), context::with_cancel(&context::background()));
     go("command", move || _ = before.recv()); //~ command: chan receive
@@ -111,7 +111,7 @@ pub fn grpc_660() {
     until(|| results.waiting_senders() == 2);
 }
 
-/// A dial that is given up leaves the goroutine behind that waits for its context, a child of no cancelled one.
+/// A dial that is given up leaves a goroutine behind, which waits for a context that the dial's cancel does not reach.
 pub fn grpc_862() {
     let (ctx, _cancel) = context::with_cancel(&context::background());
     let (dial, cancel_dial) = context::with_cancel(&context::background());
@@ -120,7 +120,7 @@ pub fn grpc_862() {
     dial.wait();
 }
 
-/// A stream is read from, which the transport closes without a word to its readers.
+/// The transport closes a stream, and does not wake the reader of the stream.
 pub fn grpc_1275() {
     let received = chan::<u8>(0);
     let close_stream = || {}; // and no close of the channel
@@ -204,7 +204,7 @@ pub fn kubernetes_70277() {
     ticks.recv();
 }
 
-/// A call in the background sends its error, and the caller does not want it.
+/// A call in the background sends its error to a caller that does not receive.
 pub fn moby_4395() {
     fn in_the_background(f: impl FnOnce() -> u32 + Send + 'static) -> &'static Chan<u32> {
         let errors = chan(0);

@@ -31,7 +31,7 @@ pub fn cockroach_3710() {
     mu.lock(); //~ test: sync.RWMutex.Lock
 }
 
-/// To print a cache takes the lock that the caller has for reading. Others look up meanwhile.
+/// A lookup reads the cache, and locks the cache for reading again to print it, while a writer waits.
 pub fn cockroach_6181() {
     let cache = new::<RwMutex<Vec<u32>>>();
     let print = || _ = format!("{:?}", *cache.read()); //~ lookup: sync.RWMutex.RLock
@@ -58,7 +58,7 @@ pub fn cockroach_7504() {
     let _lease = lease.lock(); //~ test: sync.Mutex.Lock, held by release
 }
 
-/// The log exits on an error, and to exit takes the log's own lock.
+/// The log ends the process on an error, under its lock, and the end takes that lock.
 pub fn cockroach_9935() {
     let log = new::<Mutex<Vec<&str>>>();
     let exit = || log.lock().push("exit"); //~ test: sync.Mutex.Lock, held by test
@@ -121,7 +121,7 @@ pub fn etcd_6708() {
     endpoints.extend(leader());
 }
 
-/// A checkpoint is taken under the lock that it takes.
+/// A checkpoint locks a mutex that the caller of the checkpoint holds.
 pub fn etcd_10492() {
     let lessor = new::<Mutex<u32>>();
     let checkpoint = || *lessor.lock() += 1; //~ test: sync.Mutex.Lock, held by test
@@ -129,7 +129,7 @@ pub fn etcd_10492() {
     checkpoint();
 }
 
-/// To stop, a server locks a mutex again in place of the unlock.
+/// A server that stops locks its mutex a second time, where it should unlock.
 pub fn grpc_795() {
     let server = new::<GoMutex>();
     server.lock();
@@ -147,7 +147,7 @@ pub fn grpc_3017() {
     cache.lock(); //~ test: sync.Mutex.Lock, held by a goroutine that has ended
 }
 
-/// A lock for each URL, which is awaited under the lock of their table; to unlock one reads the table.
+/// A goroutine holds the table's lock while it waits for a URL's lock, whose owner needs the table to unlock.
 pub fn hugo_3251() {
     let (table, url) = (new::<GoRwMutex>(), new::<GoMutex>());
     go("first", move || {
@@ -176,7 +176,7 @@ pub fn hugo_5379() {
     content(new());
 }
 
-/// The cacher locks its cache, which calls the cacher under its own lock.
+/// The cacher calls its cache under the cacher's lock, and the cache calls the cacher under the cache's lock.
 pub fn kubernetes_13135() {
     let (cacher, cache) = (new::<GoMutex>(), new::<GoMutex>());
     go("watch", move || {
@@ -209,7 +209,7 @@ pub fn kubernetes_30872() {
     go("store", lock(&store, &federated));
 }
 
-/// Two getters of a processors' set, one of which calls the other, both reading.
+/// A getter of a set of processors reads, and calls another getter, which reads, too; a writer comes between the reads.
 pub fn kubernetes_62464() {
     let state = new::<RwMutex<u64>>();
     let default_set = || *state.read(); //~ reconcile: sync.RWMutex.RLock
@@ -222,7 +222,7 @@ pub fn kubernetes_62464() {
     *state.write() = 1; //~ test: sync.RWMutex.Lock
 }
 
-/// The set of devices and a device, in two orders.
+/// The locks of a set of devices and of a device are taken in two orders.
 pub fn moby_4951() {
     let (set, device) = (new::<GoMutex>(), new::<GoMutex>());
     go("remove", move || {
@@ -247,7 +247,7 @@ pub fn moby_7559() {
     }
 }
 
-/// A device that is not there any more is no error, and the early return keeps the lock.
+/// For a device that is gone, a function returns early without an error, and without unlocking.
 pub fn moby_17176() {
     let devices = new::<GoMutex>();
     go("deactivate", move || {
@@ -262,7 +262,7 @@ pub fn moby_17176() {
     devices.lock(); //~ test: sync.Mutex.Lock, held by a goroutine that has ended
 }
 
-/// To clean up after an error calls a public function, which locks.
+/// The clean-up after an error, under a lock, calls a public function that takes the same lock.
 pub fn moby_36114() {
     let machine = new::<Mutex<Vec<u32>>>();
     let hot_remove = || machine.lock().clear(); //~ test: sync.Mutex.Lock, held by test

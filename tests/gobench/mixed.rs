@@ -30,7 +30,7 @@ pub fn cockroach_1462() {
     workers.wait(); //~ test: sync.WaitGroup.Wait
 }
 
-/// Stop holds the lock while it waits for a loop that needs it.
+/// Stop holds the lock while it waits for a loop that needs the lock.
 pub fn etcd_6873() {
     let (mu, updates, done) = (new::<GoMutex>(), chan(1), chan::<()>(0));
     go("broadcasts", move || {
@@ -62,7 +62,7 @@ pub fn etcd_7443() {
     });
 }
 
-/// A new token is sent under the lock to the keeper, which takes the lock to delete one.
+/// A new token is sent under the lock to the keeper, which takes the lock to delete a token.
 pub fn etcd_7492() {
     let (tokens, add, delete) = (new::<GoMutex>(), chan(0), chan::<()>(1));
     delete.send(());
@@ -84,7 +84,7 @@ pub fn etcd_7492() {
     });
 }
 
-/// Rounds of an election: one waits under the lock for the next round, which the others can only begin with the lock.
+/// A member of an election waits under the lock for the next round, which other members can begin only with the lock.
 pub fn etcd_7902() {
     let (mu, next) = (new::<GoMutex>(), chan::<()>(0));
     go("leader", move || {
@@ -102,7 +102,7 @@ pub fn etcd_7902() {
     until(|| mu.waiters() == 2);
 }
 
-/// A round robin opens an address under its lock, for a watcher that takes the lock to close another.
+/// A round robin opens an address under its lock, for a watcher that takes the lock to close another address.
 pub fn grpc_1353() {
     let (robin, addresses) = (new::<Mutex<u32>>(), chan(0));
     go("updates", move || {
@@ -115,7 +115,7 @@ pub fn grpc_1353() {
     addresses.recv();
 }
 
-/// A transport without streams sleeps with its lock until a new stream wakes it, which needs the lock.
+/// A transport without streams holds its lock while it sleeps, until a new stream wakes it; the stream needs the lock.
 pub fn grpc_1460() {
     let (transport, awaken) = (new::<GoMutex>(), chan::<()>(0));
     go("keepalive", move || {
@@ -128,7 +128,7 @@ pub fn grpc_1460() {
     awaken.send(());
 }
 
-/// A test awaits with the lock an event whose handler takes the lock.
+/// A test holds a lock while it waits for an event whose handler takes the lock.
 pub fn istio_16224() {
     let (mu, events) = (new::<GoMutex>(), chan(0));
     go("handler", move || {
@@ -140,7 +140,7 @@ pub fn istio_16224() {
     events.recv(); //~ test: chan receive
 }
 
-/// Events are distributed under the lock, and a watcher that stops takes the lock in place of the event.
+/// Events are distributed under the lock, and a watcher that stops takes the lock instead of receiving the event.
 pub fn kubernetes_1321() {
     let (mux, result) = (new::<GoMutex>(), chan(0));
     go("distribute", move || {
@@ -193,7 +193,7 @@ pub fn kubernetes_11298() {
     watching.close();
 }
 
-/// Notifications are passed on under the lock that the next notification needs, and a receiver that has stopped.
+/// Notifications are passed on under the lock, to a receiver that first takes the lock to add another notification.
 pub fn kubernetes_26980() {
     let (pending, next) = (new::<Mutex<Vec<u32>>>(), chan(0));
     pending.lock().push(1);
@@ -246,7 +246,7 @@ pub fn moby_27782() {
     });
 }
 
-/// A state is changed under the container's lock, and stops a monitor that takes this lock for a result.
+/// A change of state, under the container's lock, stops a monitor that needs this lock before it can stop.
 pub fn moby_28462() {
     let (container, stop) = (new::<GoMutex>(), chan(0));
     go("monitor", move || {
@@ -276,7 +276,7 @@ pub fn moby_29733() {
     }
 }
 
-/// A plugin is active, and the broadcast is missing.
+/// A plugin becomes active without a broadcast to those that wait for it.
 pub fn moby_30408() {
     let (active, changed) = (new::<Mutex<bool>>(), new::<Cond>());
     for _waiter in 0..2 {

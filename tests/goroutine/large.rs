@@ -164,7 +164,8 @@ macro_rules! passes {
 mod values {
     use super::*;
 
-    /// Half of a default stack with debug assertions. Without debug assertions stacks are an eighth as large.
+    /// The size of a value. A stack of the default size (2 MiB with debug assertions, else 256 KiB) has room for a few
+    /// copies of the value only.
     const SIZE: usize = if cfg!(debug_assertions) { 64 << 10 } else { 16 << 10 };
 
     type Value = Large<SIZE>;

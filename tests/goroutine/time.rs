@@ -570,8 +570,8 @@ fn end_of_time() -> Instant {
     at
 }
 
-/// An alarm at the end of time does not delay the other alarms: an alarm whose waker waits, and the alarm that ends
-/// this wait.
+/// Checks that an alarm at the end of time does not delay two other alarms. The waker of the first of these waits, and
+/// the second ends that wait.
 #[test]
 fn an_alarm_at_the_end_of_time() {
     /// A waker that runs a closure.

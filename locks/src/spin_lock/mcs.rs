@@ -75,6 +75,8 @@ impl Spare {
         Some(node)
     }
 
+    /// Puts a node into this thread's list of spare nodes.
+    ///
     /// # Safety
     ///
     /// The node came from [`Node::take`], is in no queue, and no thread uses the node after this.
@@ -113,6 +115,8 @@ impl Node {
         NonNull::from(Box::leak(node))
     }
 
+    /// Puts a node into the list of this thread's spare nodes, or frees the node if the thread's list is gone.
+    ///
     /// # Safety
     ///
     /// The contract of [`Spare::push`].

@@ -150,6 +150,8 @@ impl<P: WaitPolicy> Reciprocating<P> {
         }
     }
 
+    /// Gives the lock to the owner of `e`, and tells that owner the end of its segment, `eos`.
+    ///
     /// # Safety
     ///
     /// The caller holds the lock, and gives the lock away by this call; `e` is the successor, or is the top of a

@@ -427,6 +427,8 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
         unsafe { Self::give(self, n) };
     }
 
+    /// Gives `n` permits, and wakes the holders of the tickets that are granted.
+    ///
     /// # Safety
     ///
     /// The contract of [`TicketSema::post_raw`].
@@ -461,6 +463,8 @@ unsafe impl<W: TicketWait, D: Doorway> Semaphore for TicketSema<W, D> {
         Self { doorway, queue: TicketQueue::granting(granted) }
     }
 
+    /// Takes a permit, waiting in the order of tickets.
+    ///
     /// # Panics
     ///
     /// Panics if the semaphore is closed: [`TicketSema::acquire_many`] returns an error instead.

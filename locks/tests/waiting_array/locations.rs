@@ -143,7 +143,7 @@ const WAITS: &str = "the waiter waits";
 const LEAVES: &str = "the waiter leaves when its element is in";
 const IS_IN: &str = "the waiter is woken by its element";
 
-/// Listing 5's chain with one element, which ends with its waiter, in the chain or out of the chain.
+/// Listing 5's chain with one element. The memory of the element ends with its waiter, even if the chain still has it.
 struct Printed {
     ready: AtomicBool,
     top: AtomicPtr<Element>,

@@ -61,7 +61,8 @@ pub struct Core<T> {
 // SAFETY: values are moved from thread to thread, and never shared. Only the owner of the lock reads or writes the
 // store, the queues, and the waiters and values that these refer to.
 unsafe impl<T: Send> Send for Core<T> {}
-// SAFETY: the same reason as for `Send`.
+// SAFETY: values are moved out of the channel, and never shared, so `T: Send` is enough. Only the owner of the lock
+// reads or writes the store, the queues, and the waiters and values that these refer to.
 unsafe impl<T: Send> Sync for Core<T> {}
 
 // A panic in user code leaves the channel consistent.
@@ -100,6 +101,8 @@ pub(super) struct Done {
 }
 
 impl<T> Core<T> {
+    /// Creates an empty channel with one sending and one receiving end.
+    ///
     /// # Panics
     ///
     /// Panics if `capacity` is too large, or there is not enough memory.
@@ -432,6 +435,8 @@ pub(super) struct Readied<'c, 'w, T> {
 }
 
 impl<'c, 'w, T> Readied<'c, 'w, T> {
+    /// Creates the view of a waiter that a peer has readied.
+    ///
     /// # Safety
     ///
     /// - The last queue that the waiter was put into belongs to this channel. Since then, a peer has taken and readied

@@ -30,6 +30,8 @@ impl<T> SystemBox<T> {
         std::mem::ManuallyDrop::new(self).0
     }
 
+    /// Takes back a box that was leaked.
+    ///
     /// # Safety
     ///
     /// `place` comes from [`SystemBox::leak`], and nothing else uses the value.

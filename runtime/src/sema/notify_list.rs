@@ -219,6 +219,8 @@ impl NotifyList {
     }
 }
 
+/// Marks a node as notified, and readies the G of its holder if that G has parked.
+///
 /// # Safety
 ///
 /// - The caller has unlinked `node`, which is in the list no more, and does not use it after this call.
@@ -250,6 +252,8 @@ impl List {
         node.listed.get() && node.broadcasts.get() == self.broadcasts
     }
 
+    /// Appends a node to this list.
+    ///
     /// # Safety
     ///
     /// - `node` is in no list.
@@ -267,6 +271,8 @@ impl List {
         }
     }
 
+    /// Takes a node out of this list.
+    ///
     /// # Safety
     ///
     /// `node` is in this list.

@@ -79,6 +79,8 @@ impl Sudog {
         self.wait.end(self.addr, matches!(self.outcome.get(), WaitOutcome::Woken | WaitOutcome::Granted));
     }
 
+    /// Returns a pointer to this sudog, by which a queue links the sudog.
+    ///
     /// # Safety
     ///
     /// - The sudog stays in place and alive for as long as the result, or a copy of it, is dereferenced.

@@ -203,6 +203,8 @@ impl Parker {
         true
     }
 
+    /// Wakes the thread that parks here, or lets its next `park` return at once.
+    ///
     /// # Safety
     /// `this` is alive, and a `park` has consumed each earlier `unpark` of `this`.
     pub unsafe fn unpark(this: *const Self) {

@@ -237,6 +237,8 @@ mod parker {
             true
         }
 
+        /// Wakes the thread that parks here, or lets its next `park` return at once.
+        ///
         /// # Safety
         /// `this` is alive, and a `park` has consumed each earlier `unpark` of `this`.
         pub unsafe fn unpark(this: *const Self) {

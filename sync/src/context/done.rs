@@ -419,8 +419,8 @@ impl Done {
         panics.resume();
     }
 
-    /// Returns the parent, and the place among the parent's followers, if the end of this `Done` can no longer be
-    /// noticed. Calls the alarm off in that case.
+    /// Returns the parent, and the place among the parent's followers, if nothing can notice the end of this `Done` any
+    /// more. Calls the alarm off in that case.
     fn take_link(&self, mut state: MutexGuard<'_, State>) -> Option<(Arc<Self>, Place)> {
         // If the handles of the channel are gone, no new handles come. If the last handle is dropped after this look,
         // that drop calls `leave`, which waits for the lock.

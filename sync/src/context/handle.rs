@@ -111,6 +111,8 @@ impl Handle {
         unsafe { this.remove() }
     }
 
+    /// Counts this handle off. For the last handle, drops what the handles keep, and returns the parent.
+    ///
     /// # Safety
     ///
     /// This function is called once for each handle. The handle is not used afterwards.

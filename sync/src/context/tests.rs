@@ -213,7 +213,7 @@ fn where_the_error_is_seen_waits_end() {
     }
 }
 
-/// A channel to which only the context refers is no reason to keep the end.
+/// Checks that a context leaves its parent if only the context refers to its channel.
 #[test]
 fn a_context_whose_channel_was_looked_at_leaves_its_parent() {
     let (root, _cancel) = with_cancel(&background());
@@ -315,7 +315,7 @@ fn permutations(items: &mut Vec<usize>, from: usize, f: &mut impl FnMut(&[usize]
     }
 }
 
-/// The last handle of a channel is dropped while the last handle of its context is, and while the parent ends.
+/// Drops the last handle of a channel and the last handle of its context at once, while the parent ends.
 #[test]
 fn the_channel_and_its_context_are_dropped_at_once() {
     let mut closed = 0;
@@ -382,7 +382,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// The last handle lets go of the parent, though the end is still needed.
+/// Checks that the last handle lets go of the parent, though a function still waits for the end of the context.
 #[test]
 fn a_function_does_not_keep_the_values_of_the_ancestors() {
     static KEY: Key<Counted<'static>> = Key::new("counted");
@@ -489,7 +489,7 @@ fn a_future_follows_from_its_first_poll_to_its_end() {
     assert_eq!(future.as_mut().poll(&mut cx), Poll::Ready(Error::Canceled));
 }
 
-/// Another follower has taken the place in the slab when the first handle stops its call again.
+/// Checks that a second stop by a handle stops no other follower that has taken the place of that handle in the slab.
 #[test]
 fn a_place_that_is_taken_again_is_not_mistaken() {
     let (ctx, _cancel) = with_cancel(&background());

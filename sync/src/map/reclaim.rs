@@ -37,6 +37,8 @@ pub(super) use stub::{Collector, is_registered, slowly};
 
 /// An object that can be freed given only its address.
 pub trait Free {
+    /// Frees the object.
+    ///
     /// # Safety
     /// `this` came from a box. No operation can reach the object any more. The object is freed once.
     unsafe fn free(this: *mut Self);

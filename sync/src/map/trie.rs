@@ -196,6 +196,8 @@ pub(super) struct Unseen<K, V>(NonNull<Entry<K, V>>);
 pub(super) struct Share<K, V>(NonNull<Entry<K, V>>);
 
 impl<'g, K, V> Child<'g, K, V> {
+    /// Returns the child that a slot's word means: by its tag a node, a list or an entry.
+    ///
     /// # Safety
     /// The word was loaded from a slot of a map of these types, under a guard that lasts for `'g`.
     #[inline(always)]
@@ -555,6 +557,8 @@ impl<K, V> Node<K, V> {
         Box::into_raw(Box::new(Self { taken: AtomicUsize::new(taken), parent, slots, owns: PhantomData }))
     }
 
+    /// Returns a slot of a node.
+    ///
     /// # Safety
     /// The node exists for `'a`.
     unsafe fn slot<'a>(this: *mut Self, slot: usize) -> &'a AtomicPtr<()> {
@@ -665,6 +669,8 @@ impl<K, V> List<K, V> {
         }
     }
 
+    /// Frees the list that `word` made, if the word is a list.
+    ///
     /// # Safety
     /// The word was returned by `word`, and no other caller has seen the word.
     #[cold]

@@ -9,7 +9,7 @@
 //! | `future.rs` | an async task as a contender |
 //! | `policy.rs` | the parameters, and Go's versions |
 //! | `spin.rs`, `successor.rs` | the two strategies before a sleep: Go's, and the strategy for threads |
-//! | `contention_hint.rs`, `yielding.rs` | for speed: what a contender expects, and when an owner yields |
+//! | `contention_hint.rs`, `yielding.rs` | for speed: what a contender expects, and when an owner or a successor yields |
 //! | `fifo.rs` | another mutex: first come, first served |
 //! | `stages/` | the Go mutex in eight stages, to be read in turn |
 

@@ -16,7 +16,7 @@ use sudog_runtime::event::Kind;
 use sudog_runtime::sema::lock_counts::STARVATIONS;
 use sudog_runtime::shim::mark;
 use sudog_runtime::shim::system;
-use sudog_runtime::{G, Instant, spin};
+use sudog_runtime::{Instant, spin};
 
 use super::contender::Patience;
 use super::contention_hint::{TurnsHint, note_waiting};
@@ -25,6 +25,7 @@ use super::policy::Policy;
 #[cfg(doc)]
 use super::policy::SpinStrategy;
 use super::state::State;
+use super::yielding::yield_as_successor;
 use crate::raw::Semaphore;
 
 /// The least number of pauses between two looks at the state word: each look takes the cache line of the word away from
@@ -147,7 +148,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             if pauses < MAX_PAUSES {
                 pauses *= 2;
             } else if successor.claimed_at.is_none() {
-                G::yield_now();
+                yield_as_successor(system::now());
             }
             now = system::now();
             state = self.state.load(Relaxed);

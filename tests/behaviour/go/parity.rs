@@ -1,7 +1,15 @@
 //! Checks that each of Go's tests, benchmarks and examples has a counterpart in this workspace, or a reason for having
 //! none.
 //!
-//! `tests/go/parity.tsv` is the list. Its columns: the package in Go; the names in Go; the counterparts, separated by
+//! `tests/go/parity.tsv` is the list: the tests of `sync`, `internal/sync`, `sync/atomic`, `context`, `os/signal`,
+//! `golang.org/x/sync` and `x/time/rate`; of `net` about deadlines, closing and pipes, of `io` about pipes, of
+//! `internal/poll` about its mutex, of `internal/synctest`, of `runtime` about semaphores and channels, and of the race
+//! detector about channels. The trees are those of 1.28 in development, of x/sync of 2026-02, and, for `os/signal` and
+//! the race detector, of 1.27.3. A test over threads and over goroutines stands there once for each. The tests of Go's
+//! hash trie run over three hashes. Go tests each operation of an atomic as a function and as a method, which are the
+//! same here.
+//!
+//! The columns of the list: the package in Go; the names in Go; the counterparts, separated by
 //! commas; a note. A counterpart is `SUITE MODULE::TEST`, in the words of `cargo test --test SUITE MODULE::TEST` (or of
 //! `cargo test -p sudog-sync --lib MODULE::TEST`); or a row of `cargo lab-peers syncbench` (`bench NAME`) or of `cargo lab
 //! versus-go` (`versus-go NAME`); or a benchmark of `benches/FILE.rs` (`criterion FILE: NAME`).

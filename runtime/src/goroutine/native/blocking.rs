@@ -183,6 +183,8 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, f: F) -> T {
     }
 }
 
+/// Runs the call of a frame, and stores the result, or the panic, in the frame.
+///
 /// # Safety
 ///
 /// `frame` points to a live `Frame<F, T>`, and no other thread uses it meanwhile.

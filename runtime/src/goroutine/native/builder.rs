@@ -242,6 +242,8 @@ enum Place {
 }
 
 impl Place {
+    /// Returns the place that `placement` means for the calling goroutine or thread.
+    ///
     /// # Panics
     ///
     /// If `placement` names a worker that does not exist.

@@ -108,6 +108,8 @@ impl Inbox {
         }
     }
 
+    /// Pushes a chain of links, from `lowest` to `highest`, as one push.
+    ///
     /// # Safety
     ///
     /// The two links are the ends of one chain. For each link of that chain the caller keeps the contract of

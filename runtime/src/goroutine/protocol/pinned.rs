@@ -1,5 +1,5 @@
-//! Goroutines that have not begun and that must begin on one worker: those that other threads have placed by
-//! [`Placement::Worker`](crate::goroutine::Placement), and goroutines of a family that is spread.
+//! Goroutines that have not begun and that must begin on one worker: other threads have placed them there by
+//! [`Placement::Worker`](crate::goroutine::Placement), or to spread a family (`sched/spread.rs`).
 //!
 //! | step | by | |
 //! |---|---|---|

@@ -34,7 +34,7 @@ unsafe impl Send for Treap {}
 unsafe impl RingIndex for Treap {
     const NONE: Self = Self { root: None };
 
-    /// The parent that the new node would have as a leaf.
+    /// The parent of the new node, if the new node becomes a leaf.
     type Place = Link;
 
     fn find(&self, addr: usize) -> Result<SudogPtr, Link> {

@@ -33,6 +33,8 @@ impl Held<'_> {
 }
 
 impl Drop for Held<'_> {
+    /// Gives the tokens back.
+    ///
     /// # Panics
     ///
     /// Panics as [`Weighted::release`] does, if another caller has released these tokens meanwhile.

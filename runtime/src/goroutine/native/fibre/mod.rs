@@ -107,7 +107,7 @@ pub(crate) struct Fibre {
     /// The vtable of the closure that the goroutine runs; while no goroutine runs, that of a task.
     pub(crate) vtable: Cell<&'static job::Vtable>,
     pub(crate) wait: Cell<Wait>,
-    /// The call that started the goroutine, if switches were observed then.
+    /// The call that started the goroutine, if stalls were reported or switch hooks were set at that time.
     pub(crate) created_at: Cell<Option<&'static Location<'static>>>,
     /// The goroutine's locals, which this fibre owns.
     pub(crate) locals: Cell<Option<NonNull<Locals>>>,

@@ -37,7 +37,7 @@ const fn lower(bucket: usize) -> u64 {
 /// The counts of a histogram that a single thread records, while others read.
 pub(super) struct Recorded {
     counts: [AtomicU64; BUCKETS],
-    /// The number of times until the next sample.
+    /// The number of times to leave out until the next sample.
     pause: Cell<u32>,
 }
 
@@ -88,7 +88,7 @@ impl Histogram {
         Self(sum)
     }
 
-    /// Returns the number of times.
+    /// Returns the number of recorded times.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.iter().sum()

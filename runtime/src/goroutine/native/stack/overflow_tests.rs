@@ -14,7 +14,7 @@ use crate::goroutine::native::stack::{self, PooledStack};
 const NAME: &[u8] = b"the one that recurs";
 
 thread_local! {
-    /// The begin of the guard, the size of the stack, and the length of the name.
+    /// The beginning of the guard, the size of the stack, and the length of the name.
     static RUNNING: Cell<Option<(usize, usize, usize)>> = const { Cell::new(None) };
 }
 
