@@ -60,6 +60,7 @@
 //! | `csp` | `csp` |
 //! | `event` | all locks report what they do: [`low_level::event`] |
 //! | `http` | `http`, over the crate `hyper` |
+//! | `lock_api_0_4` | the traits of `lock_api` 0.4 for the locks, beside those of 0.5 |
 //! | `locks` | `locks`, parts of which are covered by US patents: see NOTICE |
 //! | `net` | `net` |
 //! | `parking_lot_core` | `study::ParkingLotSema` |
@@ -70,7 +71,7 @@
 //! | `signal` | `signal` |
 //! | `stream` | `chan::RecvStream` |
 //! | `tracing` | `runtime::PerGoroutine` |
-//! | `full` | all of these but `event`, `futures-io`, `http` and `hyper` |
+//! | `full` | all of these but `event`, `futures-io`, `http`, `hyper` and `lock_api_0_4` |
 //!
 //! No feature is on by default. Without features a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`,
 //! `seize` and, on Unix, `async-task`, `corosensei` and `libc`.

@@ -49,7 +49,8 @@ pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, ApiLock<GoMutex>, T>;
 /// ```
 pub type MutexWith<R, T> = lock_api::Mutex<ApiLock<R>, T>;
 
-/// An adapter that gives a [`RawLock`](crate::RawLock) the interface of `lock_api`.
+/// An adapter that gives a [`RawLock`](crate::RawLock) the interface of `lock_api` 0.5, and, with the feature
+/// `lock_api_0_4`, that of `lock_api` 0.4: `lock_api::Mutex<ApiLock<GoMutex>, T>` of either version.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct ApiLock<R>(R);

@@ -45,6 +45,9 @@ mod cond;
 pub mod context;
 mod deadlock_owner;
 #[cfg(not(sudog_loom))]
+#[cfg(feature = "lock_api_0_4")]
+mod lock_api_0_4;
+#[cfg(not(sudog_loom))]
 mod lock_async;
 mod locker;
 mod map;
