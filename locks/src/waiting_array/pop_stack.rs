@@ -17,8 +17,8 @@
 //! element lives. Consequences:
 //!
 //! * no waiter waits for ever: if a flush comes before a push in the order of the chain's exchanges, the push reads
-//!   from the flush's release sequence, and the waiter's test of its condition sees the signaller's writes before the
-//!   flush;
+//!   from the flush's release sequence, the fence after the push acquires, and the waiter's test of its condition sees
+//!   the signaller's writes before the flush;
 //! * an element is not in the chain once its gate is open, nor after its own push has been undone; then the element
 //!   dies;
 //! * undoing a push by `CAS(&e → prv)` has no ABA problem: only the owner of `e` can put `&e` there.
