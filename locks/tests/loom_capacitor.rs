@@ -734,6 +734,36 @@ mod gate {
         );
     }
 
+    /// Lets one contender arrive before another departs, so one of the two is present at each moment.
+    fn is_never_idle<C: ArriveDepart + 'static>(preemptions: usize) {
+        const BEFORE: &str = "the gate is looked at before a departure";
+        const AFTER: &str = "the gate is looked at after a departure";
+        explore(preemptions, &[BEFORE, AFTER], || {
+            let w = World::<C>::new(2);
+            let arrive = |w: &World<C>| {
+                w.capacitor.announce();
+                w.capacitor.arrive()
+            };
+            let first = arrive(&w);
+            // Recording the departure is no step of the model.
+            let departed = Arc::new(std::sync::atomic::AtomicBool::new(false));
+            let looks = {
+                let departed = departed.clone();
+                w.spawn(move |w| {
+                    let after = departed.load(Relaxed);
+                    assert!(!w.capacitor.is_idle(), "one is always present");
+                    mark(if after { AFTER } else { BEFORE });
+                })
+            };
+            let second = arrive(&w);
+            w.capacitor.depart_and_retract(first);
+            departed.store(true, Relaxed);
+            looks.join().unwrap();
+            w.capacitor.depart_and_retract(second);
+            assert!(w.capacitor.is_idle(), "an announcement without an arrival");
+        });
+    }
+
     fn three<C: ArriveDepart + 'static>(preemptions: usize, limit: u32) {
         explore(preemptions, &[PAST, THROUGH, THROUGH_AFTER_A_WAIT, TWO_SLEEP], move || {
             let l = Locked::<C>::new(limit);
@@ -764,6 +794,8 @@ mod gate {
         of_the_platoon_beside_another:
             no_newcomer_overtakes_beside_another::<Platoon<Benaphore>>(2, 1),
             no_newcomer_overtakes_beside_another::<Platoon<Benaphore>>(2, 2);
+        of_the_window_is_never_idle: is_never_idle::<SlidingWindow>(4);
+        of_the_platoon_is_never_idle: is_never_idle::<Platoon<Benaphore>>(4);
         of_the_window_for_three: three::<SlidingWindow>(1, 1), three::<SlidingWindow>(1, 2);
         of_the_platoon_for_three: three::<Platoon<Benaphore>>(1, 1), three::<Platoon<Benaphore>>(1, 2);
         of_the_window_at_a_deadline: one_gives_up::<SlidingWindow>(1);

@@ -135,9 +135,9 @@ impl Direction {
 
     /// Makes the blocked user of this direction try again. Returns true if tasks must be woken, too.
     fn nudge_blocked(&self) -> bool {
-        // This makes the fence that stands before the look at the permits.
         let tasks_wait = self.awaited.event();
-        if self.permits.load(Ordering::SeqCst) == 0 {
+        // Relaxed: `event` has made the sequentially consistent fence that stands before this look at the permits.
+        if self.permits.load(Ordering::Relaxed) == 0 {
             semrelease(&self.permits, Wake::Normal);
         }
         tasks_wait

@@ -17,8 +17,8 @@
 //! element lives. Consequences:
 //!
 //! * no waiter waits for ever: if a flush comes before a push in the order of the chain's exchanges, the push reads
-//!   from the flush's release sequence, and the waiter's test of its condition sees the signaller's writes before the
-//!   flush;
+//!   from the flush's release sequence, the fence after the push acquires, and the waiter's test of its condition sees
+//!   the signaller's writes before the flush;
 //! * an element is not in the chain once its gate is open, nor after its own push has been undone; then the element
 //!   dies;
 //! * undoing a push by `CAS(&e → prv)` has no ABA problem: only the owner of `e` can put `&e` there.
@@ -98,7 +98,9 @@ impl PopStack {
     #[cold]
     pub(super) fn wait<P: WaitPolicy>(&self, satisfied: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
         let e = Element { gate: OneShotParker::new(), below: AtomicPtr::new(UNLINKED) };
-        let prv = self.top.swap((&raw const e).cast_mut(), Ordering::AcqRel);
+        // Release: the flusher sees the element. The fence below acquires: if a flush comes before this push, `satisfied`
+        // sees the flusher's earlier writes.
+        let prv = self.top.swap((&raw const e).cast_mut(), Ordering::Release);
         // The drop of `pushed` aborts the wait on every way out of this function.
         let pushed = PushedElement { stack: self, e: &e, prv };
         pushed.link();
@@ -128,9 +130,11 @@ impl PopStack {
 /// element that is not linked: its owner opens the rest. The opened elements may be freed afterwards.
 fn open_all(mut e: *mut Element) {
     while !e.is_null() {
-        // Acquire: this thread sees the link that the owner wrote. Release: a later link of the owner sees TAKEN.
+        // Release: an owner whose link fails sees what this thread has seen, opens the elements below, and passes on this
+        // thread's earlier writes. No Acquire: the flush has acquired the pushes of all elements of the chain, as each
+        // change of the top is an RMW.
         // SAFETY: `e` is alive until its gate is open; by the rule of the chain, only this thread may open that gate.
-        let below = unsafe { (*e).below.swap(TAKEN, Ordering::AcqRel) };
+        let below = unsafe { (*e).below.swap(TAKEN, Ordering::Release) };
         debug_assert_ne!(below, TAKEN, "a gate was opened twice");
         // SAFETY: `e` is alive until its gate is open; by the rule of the chain, only this thread may open that gate.
         unsafe { OneShotParker::open(&raw const (*e).gate) };
@@ -151,9 +155,9 @@ struct PushedElement<'a> {
 impl PushedElement<'_> {
     #[inline]
     fn link(&self) {
-        // Release, although Relaxed would be enough: an opener sees the element at `below` through the pushes that its
-        // flush has acquired.
-        let linked = self.e.below.compare_exchange(UNLINKED, self.prv, Ordering::Release, Ordering::Acquire);
+        // Relaxed: no other memory depends on the link, see `open_all`. Acquire if the link comes too late: this thread
+        // sees the elements below, as the flusher does, and opens them in its place.
+        let linked = self.e.below.compare_exchange(UNLINKED, self.prv, Ordering::Relaxed, Ordering::Acquire);
         if linked.is_err() {
             open_all(self.prv);
         }

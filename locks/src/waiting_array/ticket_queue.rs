@@ -411,8 +411,9 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         self.grant.fetch_or(CLOSED, Ordering::Release);
         drop(locked);
         // Use an RMW without a change. If a draw comes before this RMW, this thread wakes the holder of that ticket. If
-        // a draw comes after this RMW, the draw reads from it, so the taker sees CLOSED.
-        let drawn = self.next.fetch_add(0, Ordering::AcqRel);
+        // a draw comes after this RMW, the draw reads from it, so the taker sees CLOSED. Release, without Acquire: this
+        // thread takes nothing from the draws but their number.
+        let drawn = self.next.fetch_add(0, Ordering::Release);
         let first = granted(self.grant.load(Ordering::Relaxed));
         if drawn.wrapping_sub(first) as i64 > 0 {
             wake::<W>(self.sema(), first, drawn);
