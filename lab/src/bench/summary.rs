@@ -219,21 +219,21 @@ impl Summaries {
         self.verdict().into_iter().chain(price).chain(solitude).chain(disturbance(self.other_cpus))
     }
 
-    /// Returns the numbers of contenders, if any, at which a peer is better than `go` in both throughput and p99.9.
-    /// Returns `None` unless `go` and a peer were measured.
+    /// Returns the numbers of contenders, if any, at which a peer is better than `sudog` in both throughput and p99.9.
+    /// Returns `None` unless `sudog` and a peer were measured.
     fn verdict(&self) -> Option<String> {
-        const GO: Target = Target::Lock(LockName::Go);
+        const SUDOG: Target = Target::Lock(LockName::Sudog);
         let is_peer = |target: Target| matches!(target, Target::Lock(lock) if lock.is_peer());
-        if !self.targets.contains(&GO) || !self.targets.iter().any(|&target| is_peer(target)) {
+        if !self.targets.contains(&SUDOG) || !self.targets.iter().any(|&target| is_peer(target)) {
             return None;
         }
-        let mut text = "Better than go in both throughput and p99.9 wait:".to_owned();
+        let mut text = "Better than sudog in both throughput and p99.9 wait:".to_owned();
         let mut nobody = true;
         for &threads in &self.threads {
-            let go = self.get(GO, threads);
+            let sudog = self.get(SUDOG, threads);
             let better = |target: &&Target| {
                 let peer = self.get(**target, threads);
-                is_peer(**target) && peer.throughput > go.throughput && peer.p999 < go.p999
+                is_peer(**target) && peer.throughput > sudog.throughput && peer.p999 < sudog.p999
             };
             let names: Vec<_> = self.targets.iter().filter(better).map(|target| target.name()).collect();
             if !names.is_empty() {

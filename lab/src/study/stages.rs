@@ -60,7 +60,7 @@ registry! {
     V5 = "v5": V5<Counted>, "+ the woken bit: one waiter awake is enough";
     V6 = "v6": V6<Counted>, "+ LIFO: who is beaten goes back to the head of the line";
     V7 = "v7": V7<Counted>, "+ starvation mode: nobody waits for long after a millisecond";
-    V8 = "v8": V8<Counted>, "+ fast and slow paths apart, and checks: go-1.14";
+    V8 = "v8": V8<Counted>, "+ fast and slow paths apart, and checks: sudog/go-1.14";
 }
 
 /// [`RuntimeSema`], with counts of the slow events: sleeps, and handoffs. The counts are global, so only one run may be
@@ -145,7 +145,7 @@ impl StageName {
             Self::V5 => LockName::V5,
             Self::V6 => LockName::V6,
             Self::V7 => LockName::V7,
-            Self::V8 => LockName::Go114,
+            Self::V8 => LockName::SudogGo114,
         }
     }
 }

@@ -195,7 +195,7 @@ mod tests {
         for bad in ["", "0", "10", "1,1", "1,,2", "x", "-1"] {
             assert!(numbers::<1, 9>(bad).is_err(), "{bad}");
         }
-        assert_eq!(list::<LockName>("std,go").unwrap().0, [LockName::Std, LockName::Go]);
+        assert_eq!(list::<LockName>("std,sudog").unwrap().0, [LockName::Std, LockName::Sudog]);
         assert_eq!(list::<LockName>("std,std").unwrap_err(), "'std' is there twice");
         assert_eq!(list::<QueueName>("treap,one-level").unwrap().0, [QueueName::Treap, QueueName::OneLevel]);
         let unknown = "unknown queue 'heap'; known: one-level, two-level, treap, treap-go";

@@ -80,7 +80,7 @@ const NOT_OF_THE_SWEEP: [&str; 2] = ["b", "rounds"];
 /// Parses inner locks. Composed locks are refused, as these commands compose by themselves.
 pub fn inner_locks(text: &str) -> Result<List<LockName>, String> {
     match items(text).into_iter().find(|item| item.contains(['(', ')'])) {
-        Some(item) => Err(format!("'{item}' is composed; what is asked for here are inner locks, as 'go'")),
+        Some(item) => Err(format!("'{item}' is composed; what is asked for here are inner locks, as 'sudog'")),
         None => list(text),
     }
 }

@@ -217,16 +217,16 @@ mod tests {
 
     #[test]
     fn lines_of_one_plot_differ() {
-        let composed = (1..16).map(|b| format!("sliding(go,b={b})"));
-        let names: Vec<_> = composed.chain(["go", "std"].map(str::to_owned)).collect();
+        let composed = (1..16).map(|b| format!("sliding(sudog,b={b})"));
+        let names: Vec<_> = composed.chain(["sudog", "std"].map(str::to_owned)).collect();
         let colours = colours(&targets(&names));
         assert!((0..colours.len()).all(|n| !colours[..n].contains(&colours[n])), "{colours:?}");
-        assert_eq!(colours[15], self::colours(&[LockName::Go.into()])[0], "a lock keeps its own");
+        assert_eq!(colours[15], self::colours(&[LockName::Sudog.into()])[0], "a lock keeps its own");
     }
 
     #[test]
     fn there_is_a_colour_for_any_number() {
-        let composed: Vec<_> = (1..=31).map(|b| format!("sliding(go,b={b})")).collect();
+        let composed: Vec<_> = (1..=31).map(|b| format!("sliding(sudog,b={b})")).collect();
         assert_eq!(colours(&targets(&composed)).len(), 31);
         let all: Vec<Target> = LockName::ALL.iter().map(|&lock| lock.into()).chain(targets(&composed[..1])).collect();
         assert_eq!(colours(&all).len(), LockName::ALL.len() + 1);

@@ -26,7 +26,7 @@ registry! {
     fn with_rw_lock;
     unknown "readers-writer lock";
 
-    Go = "go": GoRwMutex,
+    Sudog = "sudog": GoRwMutex,
         "Go's RWMutex";
     PhaseFair = "phase-fair": PhaseFairRwMutex,
         "Go's RWMutex, whose writers go first come, first served";
