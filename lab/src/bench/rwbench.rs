@@ -315,7 +315,7 @@ fn crossover_table(crossovers: &[Crossover]) -> Table {
 pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
     if args.effort.ungathered {
         return Err(Failure::Usage(
-            "readers are let in together, as they come: '--ungathered' is for where one is let in at a time".into(),
+            "readers enter together, so contenders never start together here: '--ungathered' has no effect".into(),
         ));
     }
     let mut plan = Plan::new(NAME, RwLockName::ALL, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
@@ -327,16 +327,17 @@ pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
         output.text(format_args!("{logged}\n"))?;
     }
     let mut remarks = String::from(
-        "writes in 1000: of so many visits; who visits draws. same writer: of all writes, those of the same contender as the \
-         write before; 1/T if all of them are active. min/max: the visits of the contender that made the fewest \
-         over those of the one that made the most.\n\
-         WaitHistogram: of two milliseconds and more all, and a sample of the others; those of readers and of writers apart.",
+        "writes in 1000: the writes in 1000 visits, drawn at random. same writer: the part of the writes that follow a write of \
+         the same contender; 1/T if all contenders are active. min/max: the fewest visits of a contender over the most visits \
+         of a contender.\n\
+         Waits: all of two milliseconds and more, and a sample of the others; those of readers and of writers apart.",
     );
     let crossovers = crossovers(&plan, shares, &records);
     crossovers.iter().try_for_each(|crossover| output.record(crossover))?;
     if !crossovers.is_empty() {
         let table = crossover_table(&crossovers);
-        let _ = write!(remarks, "\n\nThroughput of sharded, as a ratio to that of sudog, by writes in 1000:\n{table}\n");
+        let _ =
+            write!(remarks, "\n\nThroughput of sharded, as a ratio to that of sudog, by writes in 1000:\n{table}\n");
     }
     output.text(remarks)?;
     let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();

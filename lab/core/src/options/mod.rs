@@ -22,9 +22,9 @@ use crate::targets::compose::items;
 /// Options that mutexbench, rwbench, semabench and stages have in common: the effort, and the workload.
 #[derive(Args, Clone, Debug)]
 pub struct EffortArgs {
-    /// Seconds of a run
-    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
-    pub seconds: Duration,
+    /// Seconds of a run [default: 1; capacitor 0.2]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<Duration>,
 
     /// Runs of each target with each number of contenders, taking turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]

@@ -170,8 +170,8 @@ impl FromStr for LockSpec {
 pub fn remark_on_price(targets: impl IntoIterator<Item = Target>) -> Option<String> {
     let composed = targets.into_iter().any(|target| matches!(target, Target::Composed(_)));
     composed.then(|| {
-        "What is composed goes through jumps, and most inner locks are in a box, unlike bare locks, so alone, at T=1, it \
-         looks dearer than it is: see `cargo lab capacitor --tax` for the price alone."
+        "Composed locks are called through jumps, and most inner locks are in a box, so the time of a composed lock \
+         at T=1 is too long: see `cargo lab capacitor --tax` for the price alone."
             .to_owned()
     })
 }

@@ -155,8 +155,8 @@ A lock can also be composed: an inner lock, any of those above, in a capacitor.
   multilane(INNER,count=separate[,lanes=N][,b=N][,sema=NAME][,deal=in-turn|by-thread|at-random])
                                                    each for itself: 2, 4, benaphore, in-turn
 HOW: always, gated, or fractional:P, for a part P of the acquisitions. NAME: a semaphore that is FIFO with handoff.
-It goes through jumps, and most inner locks are in a box, unlike bare locks: so alone it looks dearer than it is, and the
-price alone is told by 'capacitor --tax'.
+Composed locks are called through jumps, and most inner locks are in a box, so their times without contention are too
+long; 'capacitor --tax' measures the price of a capacitor alone.
 For example: capacitor(tts)  sliding(sudog,b=8)  capacitor(lifo,sema=twa,admit=fractional:0.01)  multilane(mcs,lanes=4)";
 
 /// The most lanes. More lanes would never be filled.
@@ -294,7 +294,8 @@ pub fn sema(value: &str) -> Result<SemaphoreName, String> {
     }
     let able: Vec<_> = serving_in_order().map(SemaphoreName::name).collect();
     Err(format!(
-        "a newcomer can take a permit of {value} past those who wait, so nobody would be bounded; in a capacitor: {}",
+        "a newcomer can take a permit of {value} before the waiters, so there would be no bound; a capacitor can \
+         have: {}",
         able.join(", ")
     ))
 }
@@ -548,7 +549,10 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (text, because) in [
-            ("condenser(sudog)", "'condenser' is nothing that goes around a lock; known: capacitor, sliding, multilane"),
+            (
+                "condenser(sudog)",
+                "'condenser' is nothing that goes around a lock; known: capacitor, sliding, multilane",
+            ),
             ("(sudog)", "'' is nothing that goes around a lock"),
             ("sudog", "'sudog' is not composed"),
             ("capacitor(sudog", "a ')' is missing in 'capacitor(sudog'"),

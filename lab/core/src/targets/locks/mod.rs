@@ -67,7 +67,7 @@ registry! {
     Pthread = "pthread": Pthread,
         "pthread_mutex_t of the C library, default attributes";
     SudogGo19 = "sudog/go-1.9": GoMutex<RuntimeSema, policy::Go1_9>,
-        "the Go mutex of 1.9 to 1.13: a handoff does not give way";
+        "the Go mutex of 1.9 to 1.13: a handoff does not yield the processor";
     SudogGo18 = "sudog/go-1.8": GoMutex<RuntimeSema, policy::Go1_8>,
         "the Go mutex of 1.8: no starvation mode";
     SudogFifo = "sudog/fifo": GoMutex<RuntimeSema, policy::Fifo>,
@@ -79,7 +79,7 @@ registry! {
     V3 = "v3": stages::V3<RuntimeSema>,
         "the Go mutex, stage 3: spins before it sleeps";
     V4 = "v4": stages::V4<RuntimeSema>,
-        "the Go mutex, stage 4: counts those who sleep";
+        "the Go mutex, stage 4: counts its sleepers";
     V5 = "v5": stages::V5<RuntimeSema>,
         "the Go mutex, stage 5: wakes one at a time";
     V6 = "v6": stages::V6<RuntimeSema>,

@@ -33,7 +33,7 @@ registry! {
     Sharded = "sharded": ShardedRwMutex,
         "readers count themselves in eight shards, and writers visit them all";
     Mutex = "mutex": Exclusive<GoMutex>,
-        "the Go mutex, for readers as well: what a readers-writer lock has to beat";
+        "the Go mutex, for readers as well: a readers-writer lock should be faster";
     Std = "std": StdRwLock,
         "std::sync::RwLock, poisoning included";
     ParkingLot012 = "parking_lot_0_12": RwParkingLot012,
