@@ -77,6 +77,8 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
             gathered: true,
         },
     };
+    let alone = uncontended::ROUND * (scale.rounds * plan.targets.len()) as u32;
+    output.estimate("compare", alone + plan.time(plan.total()));
     let steps =
         scale.rounds * plan.targets.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
     let progress = output.progress("compare", steps);
@@ -92,9 +94,7 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
          of a\ncontender over the most. p99.9: the wait that 999 acquisitions in 1000 do not exceed.\n{}",
         plan.headline()
     ))?;
-    for remark in summaries.remarks() {
-        output.text(remark)?;
-    }
+    summaries.remarks().try_for_each(|remark| output.text(remark))?;
     output.text(semtable::growth(&queue))?;
     output.text(left_out(on))?;
     Report { contended: &summaries, overview: None, uncontended: &alone, semtable: &queue }.write(file, output)

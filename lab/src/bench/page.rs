@@ -77,9 +77,12 @@ const COLUMNS: [(&str, &str); 11] = [
     ),
 ];
 
+/// The number of columns of semabench that need an order of entries: the last ones.
+pub const OF_THE_ORDER: usize = 2;
+
 /// The meanings of the columns of semabench.
-const OVERVIEW: [(&str, &str); 7] = [
-    ("x floor", "the time alone, over that of two-rmws"),
+pub const OVERVIEW: [(&str, &str); 7] = [
+    ("x floor", "the time of acquire and release by one contender alone, over that of two-rmws"),
     (FloorName::TwoRmws.name(), FloorName::TwoRmws.about()),
     (
         FloorName::Handover.name(),
@@ -102,15 +105,17 @@ const OVERVIEW: [(&str, &str); 7] = [
     ),
 ];
 
+/// The throughput.
+pub const THROUGHPUT: Quantity =
+    Quantity { axis: "acquisitions per second", of: |s| s.throughput, label: units::rate, logarithmic: true };
+
+/// The fewest acquisitions of a contender over the most.
+pub const FAIRNESS: Quantity =
+    Quantity { axis: "min/max", of: |s| s.min_max, label: |share| format!("{share:.1}"), logarithmic: false };
+
 const PLOTS: [(&str, Quantity); 4] = [
-    (
-        "Throughput",
-        Quantity { axis: "acquisitions per second", of: |s| s.throughput, label: units::rate, logarithmic: true },
-    ),
-    (
-        "Fairness",
-        Quantity { axis: "min/max", of: |s| s.min_max, label: |share| format!("{share:.1}"), logarithmic: false },
-    ),
+    ("Throughput", THROUGHPUT),
+    ("Fairness", FAIRNESS),
     ("Long waits", Quantity { axis: "p99.9 wait", of: |s| s.p999, label: units::time, logarithmic: true }),
     ("The longest wait", Quantity { axis: "max wait", of: |s| s.max, label: units::time, logarithmic: true }),
 ];
@@ -225,7 +230,7 @@ pub fn throughput_and_fairness(summaries: &Summaries, targets: impl Iterator<Ite
     };
     Plot {
         x: "contenders",
-        y: "acquisitions per second",
+        y: THROUGHPUT.axis,
         label: units::rate,
         logarithmic: true,
         right: Some("min/max"),

@@ -254,17 +254,16 @@ impl Plan {
         }
     }
 
-    /// Returns the text about the logged runs, if there were any. `kind` is the word for the targets: lock, semaphore
-    /// ..
-    #[must_use]
-    pub fn logged_runs(&self, kind: &str, records: &[RunRecord]) -> Option<String> {
+    /// Prints the text about the logged runs, if there were any. `kind` is the word for the targets: lock, semaphore ..
+    pub fn print_logged_runs(&self, kind: &str, records: &[RunRecord], output: Output) -> Result<(), Failure> {
         let row = |target: Target, threads: usize| {
             let ours = records.iter().filter(|r| r.target == target && r.threads == threads);
             let labels = vec![target.name().to_owned(), threads.to_string()];
             logged::Row { labels, runs: ours.filter_map(|r| r.metrics.as_ref()).collect() }
         };
         let rows = self.threads.iter().flat_map(|&threads| self.targets.iter().map(move |&s| row(s, threads)));
-        logged::text(&[kind, "T"], &rows.collect::<Vec<_>>())
+        let text = logged::text(&[kind, "T"], &rows.collect::<Vec<_>>());
+        text.map_or(Ok(()), |text| output.text(format_args!("{text}\n")))
     }
 
     /// Returns the targets that run with this number of contenders.
@@ -278,11 +277,17 @@ impl Plan {
         self.runs * self.threads.iter().map(|&threads| self.targets_for(threads).count()).sum::<usize>()
     }
 
-    /// Returns a progress bar for the runs, and prints how long the runs will take.
-    pub fn progress(&self, output: Output) -> ProgressBar {
-        let runs = self.total() * if self.logging.is_some() { 2 } else { 1 };
-        output.estimate(self.bench, self.workload.duration * runs as u32);
-        output.progress(self.bench, self.total())
+    /// Returns the time that so many runs take, with the logged runs that follow them.
+    #[must_use]
+    pub fn time(&self, runs: usize) -> Duration {
+        self.workload.duration * runs as u32 * if self.logging.is_some() { 2 } else { 1 }
+    }
+
+    /// Returns a progress bar for so many runs, and prints how long the runs take.
+    #[must_use]
+    pub fn progress(&self, output: Output, runs: usize) -> ProgressBar {
+        output.estimate(self.bench, self.time(runs));
+        output.progress(self.bench, runs)
     }
 
     /// Makes a run.

@@ -219,7 +219,7 @@ impl Summary {
 
 /// Makes the runs. The locks take turns, so that changes on the machine in the meantime affect all locks alike.
 fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<RwRecord>, Failure> {
-    let progress = output.progress(NAME, shares.len() * plan.total());
+    let progress = plan.progress(output, shares.len() * plan.total());
     let mut records = Vec::with_capacity(shares.len() * plan.total());
     for run in 1..=plan.runs {
         for &threads in &plan.threads {

@@ -229,7 +229,7 @@ fn logged_runs(plan: &Plan, stages: &[StageName], records: &[StageRecord]) -> Op
 pub fn run(args: &StagesArgs, output: Output) -> Result<(), Failure> {
     let plan = Plan::new("stages", LockName::ALL, None, &args.threads, &args.effort, 0)?;
     let stages = args.stages.as_ref().map_or(StageName::ALL, |list| &list.0);
-    let progress = output.progress(plan.bench, plan.runs * plan.threads.len() * stages.len());
+    let progress = plan.progress(output, plan.runs * plan.threads.len() * stages.len());
     let records = measure(&plan, stages, output, &progress)?;
     progress.finish_and_clear();
     output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&plan, stages, &records)))?;

@@ -448,7 +448,7 @@ mod tests {
     use crate::targets::rw_locks::RwLockName;
     use crate::targets::semaphores::SemaphoreName;
 
-    const WORKLOAD: Workload = Workload {
+    pub(super) const WORKLOAD: Workload = Workload {
         duration: Duration::from_millis(20),
         permits: 1,
         writes: 100,
@@ -460,7 +460,7 @@ mod tests {
     };
 
     /// Returns threads, and goroutines on fewer workers than there are goroutines.
-    fn kinds() -> impl Iterator<Item = Contenders> {
+    pub(super) fn kinds() -> impl Iterator<Item = Contenders> {
         [Ok(Contenders::Threads), Contenders::goroutines(Some(TEST_WORKERS))].into_iter().flatten()
     }
 

@@ -61,7 +61,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, o
     let specs = families.iter().flat_map(|family| family.variants).collect();
     let plan = plan("capacitor", args, locks, specs, &CONTENDERS)?;
     output.text(format_args!("{}; B = {}\n", plan.headline(), args.b))?;
-    let progress = plan.progress(output);
+    let progress = plan.progress(output, plan.total());
     let mut records = Vec::new();
     for family in &families {
         let inner = family.inner;
@@ -73,15 +73,11 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, o
     }
     progress.finish_and_clear();
     let summaries = Summaries::new(&plan, &records);
-    if let Some(logged) = plan.logged_runs(summaries.kind(), &records) {
-        output.text(format_args!("{logged}\n"))?;
-    }
+    plan.print_logged_runs(summaries.kind(), &records, output)?;
     for Variant { name, about, .. } in &VARIANTS {
         output.text(format_args!("{name}: {about}."))?;
     }
-    for remark in summaries.remarks() {
-        output.text(remark)?;
-    }
+    summaries.remarks().try_for_each(|remark| output.text(remark))?;
     match file {
         None => Ok(()),
         Some(file) => write(args, &families, &summaries, file, output),

@@ -26,7 +26,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
     let specs = all.iter().flatten().flatten().copied().collect();
     let plan = plan("capacitor-sweep", args, locks, specs, &[16])?;
     output.text(format_args!("{}\n", plan.headline()))?;
-    let progress = plan.progress(output);
+    let progress = plan.progress(output, plan.total());
     let records = plan.measure(output, &progress)?;
     progress.finish_and_clear();
     let summaries = Summaries::new(&plan, &records);
@@ -44,12 +44,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
             output.text(format_args!("{}, T={threads}: {}\n{table}\n", inner.name(), inner.about()))?;
         }
     }
-    if let Some(logged) = plan.logged_runs(summaries.kind(), &records) {
-        output.text(format_args!("{logged}\n"))?;
-    }
+    plan.print_logged_runs(summaries.kind(), &records, output)?;
     output.text("min/max: the smallest share over the largest. p99.9: the wait that 999 in 1000 do not exceed.")?;
-    for remark in summaries.remarks() {
-        output.text(remark)?;
-    }
-    Ok(())
+    summaries.remarks().try_for_each(|remark| output.text(remark))
 }

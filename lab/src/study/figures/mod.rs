@@ -21,7 +21,7 @@ use sudog_runtime::shim::system::thread;
 
 use self::claims::{Claim, Verdict};
 use super::capacitor;
-use crate::bench::page::{self, Quantity};
+use crate::bench::page::{self, FAIRNESS, Quantity, THROUGHPUT};
 use crate::bench::plan::{Plan, choose};
 use crate::bench::summary::Summaries;
 use crate::measure::usage::disturbance;
@@ -231,6 +231,7 @@ pub fn run(args: &FiguresArgs, report: Option<&Path>, output: Output) -> Result<
     let file = ReportFile::create(&path)?;
     let asked = Figure::ALL.into_iter().filter(|&figure| args.only.is_none_or(|only| only == figure));
     let plans = asked.map(|figure| Ok((figure, figure.plan(args)?))).collect::<Result<Vec<_>, Failure>>()?;
+    output.estimate("figures", plans.iter().map(|(_, plan)| plan.time(plan.total())).sum());
     let progress = output.progress("figures", plans.iter().map(|(_, plan)| plan.total()).sum());
     let mut all = Vec::new();
     for (figure, plan) in plans {
@@ -323,15 +324,9 @@ fn list(verdicts: &[(&Claim, Verdict)]) -> String {
     html + "</ul>\n"
 }
 
-const THROUGHPUT: Quantity =
-    Quantity { axis: "acquisitions per second", of: |s| s.throughput, label: units::rate, logarithmic: true };
-
 const OF_THE_WINDOW: [(&str, Quantity); 3] = [
     ("throughput", THROUGHPUT),
-    (
-        "min/max",
-        Quantity { axis: "min/max", of: |s| s.min_max, label: |share| format!("{share:.1}"), logarithmic: false },
-    ),
+    ("min/max", FAIRNESS),
     (
         "longest bypass",
         Quantity { axis: "longest bypass", of: |s| s.logged_bypass, label: units::count, logarithmic: false },

@@ -289,7 +289,7 @@ impl Plot {
 mod tests {
     use super::*;
 
-    fn plot(logarithmic: bool, lines: &[&[(f64, f64)]]) -> String {
+    fn plot(logarithmic: bool, right: Option<&'static str>, lines: &[&[(f64, f64)]]) -> String {
         let line = |(n, points): (usize, &&[(f64, f64)])| Line {
             name: format!("line {n}"),
             style: Style::nth(n),
@@ -297,7 +297,7 @@ mod tests {
             right: points.iter().map(|&(x, _)| (x, 0.5)).collect(),
         };
         let lines = lines.iter().enumerate().map(line).collect();
-        Plot { x: "over", y: "value", label: |v| format!("<{v}>"), logarithmic, right: None, lines }.svg()
+        Plot { x: "over", y: "value", label: |v| format!("<{v}>"), logarithmic, right, lines }.svg()
     }
 
     #[test]
@@ -309,18 +309,21 @@ mod tests {
 
     #[test]
     fn the_axis_is_logarithmic_where_that_helps() {
-        let near = plot(true, &[&[(1.0, 10.0), (2.0, 100.0)]]);
+        let near = plot(true, None, &[&[(1.0, 10.0), (2.0, 100.0)]]);
         assert!(near.contains("&lt;0&gt;") && near.contains("&lt;100&gt;"), "{near}");
-        let far = plot(true, &[&[(1.0, 1.0), (2.0, 1000.0)]]);
+        let far = plot(true, None, &[&[(1.0, 1.0), (2.0, 1000.0)]]);
         assert!(!far.contains("&lt;0&gt;") && far.contains("&lt;1&gt;") && far.contains("&lt;1000&gt;"), "{far}");
-        let share = plot(false, &[&[(1.0, 0.0), (2.0, 0.9)]]);
+        let share = plot(false, None, &[&[(1.0, 0.0), (2.0, 0.9)]]);
         assert!(share.contains("&lt;0&gt;") && share.contains("&lt;1&gt;"), "{share}");
     }
 
     #[test]
     fn names_do_not_overlap() {
-        let svg =
-            plot(true, &[&[(1.0, 1.0), (4.0, 5.0)], &[(1.0, 2.0), (2.0, 5.0)], &[(1.0, 5.0)], &[(2.0, f64::NAN)]]);
+        let svg = plot(
+            true,
+            None,
+            &[&[(1.0, 1.0), (4.0, 5.0)], &[(1.0, 2.0), (2.0, 5.0)], &[(1.0, 5.0)], &[(2.0, f64::NAN)]],
+        );
         assert!(!svg.contains("line 3"), "a line without points is not drawn: {svg}");
         let mut places: Vec<f64> = (0..3)
             .map(|n| {
@@ -335,14 +338,11 @@ mod tests {
 
     #[test]
     fn both_scales_are_there() {
-        for points in [vec![(1.0, 10.0)], vec![(1.0, 10.0), (32.0, 1e7)]] {
-            let right = points.iter().map(|&(x, _)| (x, 0.5)).collect();
-            let lines = vec![Line { name: "a".to_owned(), style: Style::nth(0), points, right }];
-            let label = |v| format!("{v}");
-            let svg = Plot { x: "x", y: "solid", label, logarithmic: true, right: Some("dotted"), lines }.svg();
-            assert!(svg.starts_with("<svg") && svg.contains("solid") && svg.contains("dotted"), "{svg}");
+        for points in [&[(1.0, 10.0)][..], &[(1.0, 10.0), (32.0, 1e7)]] {
+            let svg = plot(true, Some("dotted"), &[points]);
+            assert!(svg.starts_with("<svg") && svg.contains(">value<") && svg.contains(">dotted<"), "{svg}");
             assert_eq!(svg.matches("<polyline").count(), 2, "{svg}");
         }
-        assert_eq!(plot(true, &[&[(1.0, f64::NAN), (2.0, 0.0)]]), "<p>Nothing was measured.</p>");
+        assert_eq!(plot(true, None, &[&[(1.0, f64::NAN), (2.0, 0.0)]]), "<p>Nothing was measured.</p>");
     }
 }

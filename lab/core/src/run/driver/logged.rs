@@ -116,29 +116,14 @@ mod tests {
 
     use super::*;
     use crate::measure::admissions::Metrics;
-    use crate::run::contenders::{Contenders, TEST_WORKERS};
+    use crate::run::contenders::Contenders;
     use crate::run::driver::Workload;
-    use crate::run::sections::CriticalSections;
+    use crate::run::driver::tests::{WORKLOAD, kinds};
     use crate::targets::floors::FloorName;
     use crate::targets::locks::LockName;
     use crate::targets::rw_locks::RwLockName;
     use crate::targets::semaphores::SemaphoreName;
     use crate::targets::target::Target;
-
-    const WORKLOAD: Workload = Workload {
-        duration: Duration::from_millis(20),
-        permits: 1,
-        writes: 100,
-        cs: CriticalSections::all(1),
-        ncs: 3,
-        seed: 1,
-        sample: 0,
-        gathered: false,
-    };
-
-    fn kinds() -> impl Iterator<Item = Contenders> {
-        [Ok(Contenders::Threads), Contenders::goroutines(Some(TEST_WORKERS))].into_iter().flatten()
-    }
 
     fn log(target: impl Into<Target>, on: Contenders, threads: usize, permits: u32) -> Logged {
         let workload = Workload { permits, ..WORKLOAD };
