@@ -41,14 +41,19 @@ pub fn print_at_failure() {
             }
         }
 
-        extern "C" fn aborts(_: c_int) {
+        extern "C" fn aborts(signal: c_int) {
             print();
+            // SAFETY: both calls may be made in a handler. The signal ends the process when this handler has returned.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                libc::raise(signal);
+            }
         }
 
         // SAFETY: `exits` ignores its pointer, and does not unwind.
         unsafe { on_exit(exits, std::ptr::null_mut()) };
         // SAFETY: `abort` raises SIGABRT on the thread that calls it, so `aborts` runs as a function of that thread, and
-        // may lock and write. `aborts` does not unwind, and `abort` ends the process when it has returned.
+        // may lock and write. `aborts` does not unwind.
         unsafe { libc::signal(libc::SIGABRT, aborts as extern "C" fn(c_int) as libc::sighandler_t) };
     }
 }
