@@ -176,9 +176,11 @@ impl Plot {
     /// Draws the plot.
     #[must_use]
     pub fn svg(mut self) -> String {
-        for points in self.lines.iter_mut().flat_map(|line| [&mut line.points, &mut line.right]) {
-            points.retain(|&(x, y)| x > 0.0 && y.is_finite() && (!self.logarithmic || y > 0.0));
+        for Line { points, right, .. } in &mut self.lines {
+            points.retain(|&(_, y)| y.is_finite() && (!self.logarithmic || y > 0.0));
+            right.retain(|&(_, share)| share.is_finite());
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            right.sort_by(|a, b| a.0.total_cmp(&b.0));
         }
         self.lines.retain(|line| !line.points.is_empty());
         let points = || self.lines.iter().flat_map(|line| line.points.iter().copied());
@@ -294,7 +296,7 @@ mod tests {
             name: format!("line {n}"),
             style: Style::nth(n),
             points: points.to_vec(),
-            right: points.iter().map(|&(x, _)| (x, 0.5)).collect(),
+            right: points.iter().map(|&(x, _)| (x, 0.0)).collect(),
         };
         let lines = lines.iter().enumerate().map(line).collect();
         Plot { x: "over", y: "value", label: |v| format!("<{v}>"), logarithmic, right, lines }.svg()
@@ -342,6 +344,7 @@ mod tests {
             let svg = plot(true, Some("dotted"), &[points]);
             assert!(svg.starts_with("<svg") && svg.contains(">value<") && svg.contains(">dotted<"), "{svg}");
             assert_eq!(svg.matches("<polyline").count(), 2, "{svg}");
+            assert_eq!(svg.matches(&format!(",{BOTTOM:.1}")).count(), points.len(), "shares of 0 are shown: {svg}");
         }
         assert_eq!(plot(true, None, &[&[(1.0, f64::NAN), (2.0, 0.0)]]), "<p>Nothing was measured.</p>");
     }

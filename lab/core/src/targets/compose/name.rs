@@ -562,7 +562,7 @@ mod tests {
             ("sliding(sudog) , (b=2)", "' , (b=2)' is behind the end of 'sliding(sudog)'"),
             ("capacitor()", "no lock in 'capacitor()': as in 'capacitor(sudog)'"),
             ("capacitor(,b=4)", "no lock in"),
-            ("capacitor(nope)", "unknown lock 'nope'; known: go, "),
+            ("capacitor(nope)", "unknown lock 'nope'; known: sudog, "),
             ("capacitor(b=4)", "unknown lock 'b=4'; known: go, "),
             ("capacitor(sliding(sudog))", "'sliding(sudog)' is composed, and cannot be composed again"),
             ("capacitor((sudog))", "'(sudog)' is no lock: as in 'capacitor(sudog)'"),
@@ -603,7 +603,7 @@ mod tests {
         #[cfg(target_os = "linux")]
         for sema in ["futex", "sem_t"] {
             let why = format!("capacitor(sudog,sema={sema})").parse::<Recipe>().unwrap_err();
-            assert!(why.contains("past those who wait") && why.contains("benaphore"), "{why}");
+            assert!(why.contains("before the waiters") && why.contains("benaphore"), "{why}");
         }
     }
 
