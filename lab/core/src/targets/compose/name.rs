@@ -563,7 +563,7 @@ mod tests {
             ("capacitor()", "no lock in 'capacitor()': as in 'capacitor(sudog)'"),
             ("capacitor(,b=4)", "no lock in"),
             ("capacitor(nope)", "unknown lock 'nope'; known: sudog, "),
-            ("capacitor(b=4)", "unknown lock 'b=4'; known: go, "),
+            ("capacitor(b=4)", "unknown lock 'b=4'; known: sudog, "),
             ("capacitor(sliding(sudog))", "'sliding(sudog)' is composed, and cannot be composed again"),
             ("capacitor((sudog))", "'(sudog)' is no lock: as in 'capacitor(sudog)'"),
             ("capacitor(nope(sudog))", "'nope(sudog)' is no lock: as in 'capacitor(sudog)'"),
