@@ -22,3 +22,20 @@ mod together;
 mod user_code;
 mod waiting_array;
 mod yields;
+
+/// Sets the time after which a goroutine that keeps others from its worker is reported. The time is longer than any test
+/// runs: some tests keep others out on purpose, and others do so while the machine is busy.
+#[cfg(target_os = "linux")]
+mod stall_reports {
+    extern "C" fn postpone() {
+        if std::env::var_os("SUDOG_STALLS").is_none() {
+            // SAFETY: the loader calls this function before `main`, while the process has one thread.
+            unsafe { std::env::set_var("SUDOG_STALLS", "60000ms") };
+        }
+    }
+
+    // SAFETY: the loader calls each function in this section, and `postpone` takes none of the arguments.
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static POSTPONE: extern "C" fn() = postpone;
+}

@@ -77,6 +77,8 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
             gathered: true,
         },
     };
+    let alone = uncontended::ROUND * (scale.rounds * plan.targets.len()) as u32;
+    output.estimate("compare", alone + plan.time(plan.total()));
     let steps =
         scale.rounds * plan.targets.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
     let progress = output.progress("compare", steps);
@@ -88,13 +90,11 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
     let summaries = Summaries::new(&plan, &records);
     output.text(table(&alone, &summaries))?;
     output.text(format_args!(
-        "\nT: {on} that contend; throughput in acquisitions; min/max: the smallest share over the largest;\n\
-         p99.9: the wait that 999 acquisitions in 1000 do not exceed.\n{}",
+        "\nT: the number of contenders ({on}). Throughput: acquisitions per second. min/max: the fewest acquisitions \
+         of a\ncontender over the most. p99.9: the wait that 999 acquisitions in 1000 do not exceed.\n{}",
         plan.headline()
     ))?;
-    for remark in summaries.remarks() {
-        output.text(remark)?;
-    }
+    summaries.remarks().try_for_each(|remark| output.text(remark))?;
     output.text(semtable::growth(&queue))?;
     output.text(left_out(on))?;
     Report { contended: &summaries, overview: None, uncontended: &alone, semtable: &queue }.write(file, output)
@@ -124,5 +124,5 @@ fn left_out(on: Contenders) -> String {
         .filter(|&lock| !LockName::COMPARED.contains(&lock) && on.may_contend_for(lock.into()))
         .map(|lock| lock.name())
         .collect();
-    format!("For lack of time without {}: see mutexbench.", names.join(", "))
+    format!("Not measured, to save time: {}. See mutexbench.", names.join(", "))
 }

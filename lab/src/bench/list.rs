@@ -7,69 +7,49 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::targets::compose::name::{GRAMMAR, KINDS, OptionFacts};
 use crate::targets::locks::{LockFacts, LockName};
-use crate::targets::rw_locks::{RwLockFacts, RwLockName};
+use crate::targets::rw_locks::RwLockName;
 use crate::targets::semaphores::{SemaphoreFacts, SemaphoreName};
 
 #[derive(Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum ListRecord {
-    Lock {
-        name: LockName,
-        about: &'static str,
-        #[serde(flatten)]
-        facts: LockFacts,
-    },
-    /// A kind of composed locks.
-    Composition { name: &'static str, about: &'static str, options: Vec<OptionFacts> },
-    RwLock {
-        name: RwLockName,
-        about: &'static str,
-        #[serde(flatten)]
-        facts: RwLockFacts,
-    },
-    Semaphore {
-        name: SemaphoreName,
-        about: &'static str,
-        #[serde(flatten)]
-        facts: SemaphoreFacts,
-    },
+struct ListRecord<F> {
+    kind: &'static str,
+    name: &'static str,
+    about: &'static str,
+    #[serde(flatten)]
+    facts: F,
+}
+
+/// The facts of a kind of composed locks.
+#[derive(Serialize)]
+struct CompositionFacts {
+    options: Vec<OptionFacts>,
 }
 
 /// Runs `list`: prints the locks and semaphores.
 pub fn run(output: Output) -> Result<(), Failure> {
-    let mut locks = Table::new(4, ["lock", "", "deadlines", "blocks", "bytes"]);
-    for &name in LockName::ALL {
-        let facts = LockFacts::of(name);
-        locks.row([
-            name.name(),
-            name.about(),
-            wait(facts.deadlines),
-            blocks(facts.blocks_threads),
-            &facts.bytes.to_string(),
-        ]);
-        output.record(&ListRecord::Lock { name, about: name.about(), facts })?;
-    }
+    let record_locks = |kind, title, all: Vec<(&'static str, &'static str, LockFacts)>| -> Result<Table, Failure> {
+        let mut table = Table::new(4, [title, "", "deadlines", "blocks", "bytes"]);
+        for (name, about, facts) in all {
+            let LockFacts { bytes, deadlines, blocks_threads } = facts;
+            table.row([name, about, wait(deadlines), blocks(blocks_threads), &bytes.to_string()]);
+            output.record(&ListRecord { kind, name, about, facts })?;
+        }
+        Ok(table)
+    };
+    let all = LockName::ALL.iter().map(|lock| (lock.name(), lock.about(), lock.facts()));
+    let locks = record_locks("lock", "lock", all.collect())?;
     for kind in &KINDS {
-        output.record(&ListRecord::Composition { name: kind.name, about: kind.about, options: kind.options() })?;
+        let facts = CompositionFacts { options: kind.options() };
+        output.record(&ListRecord { kind: "composition", name: kind.name, about: kind.about, facts })?;
     }
-    let mut rw_locks = Table::new(4, ["readers-writer lock", "", "deadlines", "blocks", "bytes"]);
-    for &name in RwLockName::ALL {
-        let facts = RwLockFacts::of(name);
-        rw_locks.row([
-            name.name(),
-            name.about(),
-            wait(facts.deadlines),
-            blocks(facts.blocks_threads),
-            &facts.bytes.to_string(),
-        ]);
-        output.record(&ListRecord::RwLock { name, about: name.about(), facts })?;
-    }
+    let all = RwLockName::ALL.iter().map(|lock| (lock.name(), lock.about(), lock.facts()));
+    let rw_locks = record_locks("rwlock", "readers-writer lock", all.collect())?;
     let mut semaphores = Table::new(7, ["semaphore", "", "deadlines", "blocks", "LIFO", "FIFO", "handoff", "bytes"]);
-    for &name in SemaphoreName::ALL {
-        let facts = SemaphoreFacts::of(name);
+    for &semaphore in SemaphoreName::ALL {
+        let (name, about, facts) = (semaphore.name(), semaphore.about(), SemaphoreFacts::of(semaphore));
         semaphores.row([
-            name.name(),
-            name.about(),
+            name,
+            about,
             wait(facts.deadlines),
             blocks(facts.blocks_threads),
             yes(facts.lifo),
@@ -77,15 +57,17 @@ pub fn run(output: Output) -> Result<(), Failure> {
             yes(facts.handoff),
             &facts.bytes.to_string(),
         ]);
-        output.record(&ListRecord::Semaphore { name, about: name.about(), facts })?;
+        output.record(&ListRecord { kind: "semaphore", name, about, facts })?;
     }
     output.text(format_args!("{locks}\n\n{GRAMMAR}\n\n{rw_locks}\n\n{semaphores}\n"))?;
-    output.text("deadlines: a wait with a deadline stands in line with the others, or polls.")?;
-    output
-        .text("blocks: what of a goroutine that waits: itself, or the thread of its worker with all that it runs.")?;
-    output.text("LIFO: a waiter may join the line in front. FIFO: first in, first out.")?;
-    output.text("handoff: a release may give its permit to a waiter past all newcomers.")?;
-    output.text("bytes: of the object itself; what it keeps elsewhere is not counted.")
+    output.text("deadlines: whether a waiter with a deadline is queued like the others; otherwise it polls.")?;
+    output.text(
+        "blocks: what a waiting goroutine blocks: only itself, or the thread of its worker, and so the worker's \
+               other goroutines.",
+    )?;
+    output.text("LIFO: a waiter can be queued at the head. FIFO: first in, first out.")?;
+    output.text("handoff: a release can hand its permit to a waiter, so that newcomers cannot take it.")?;
+    output.text("bytes: the size of the object itself, without memory that it has elsewhere.")
 }
 
 fn wait(in_line: bool) -> &'static str {

@@ -36,7 +36,7 @@ pub fn run(args: &MutexbenchArgs, report: Option<&Path>, output: Output) -> Resu
     let usual: Vec<_> = LockName::usual().into_iter().map(LockSpec::Name).collect();
     let plan = Plan::new("mutexbench", &usual, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
     let report = report.map(ReportFile::create).transpose()?;
-    let progress = output.progress(plan.bench, plan.total());
+    let progress = plan.progress(output, plan.total());
     let records = plan.measure(output, &progress)?;
     progress.finish_and_clear();
     let summaries = Summaries::new(&plan, &records);
@@ -44,12 +44,8 @@ pub fn run(args: &MutexbenchArgs, report: Option<&Path>, output: Output) -> Resu
     if let Some((title, ratios)) = summaries.ratios() {
         output.text(format_args!("{title}\n{ratios}\n"))?;
     }
-    if let Some(logged) = plan.logged_runs(summaries.kind(), &records) {
-        output.text(format_args!("{logged}\n"))?;
-    }
-    for remark in summaries.remarks() {
-        output.text(remark)?;
-    }
+    plan.print_logged_runs(summaries.kind(), &records, output)?;
+    summaries.remarks().try_for_each(|remark| output.text(remark))?;
     match report {
         None => Ok(()),
         Some(file) => {

@@ -3,6 +3,7 @@
 
 use crate::options::{EffortArgs, List, Logging};
 use std::io;
+use std::time::Duration;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -119,7 +120,10 @@ pub fn choose<N: Into<Target> + Copy>(
     let Some(List(asked)) = asked else { return Ok(able) };
     let asked: Vec<Target> = asked.iter().map(|&name| name.into()).collect();
     if let Some(foreign) = asked.iter().find(|target| !target.runs_here()) {
-        return Err(Failure::Usage(format!("{} is not ours, and runs on real machines only", foreign.name())));
+        return Err(Failure::Usage(format!(
+            "{} is not a lock of this project, and runs on real machines only",
+            foreign.name()
+        )));
     }
     match asked.iter().find(|&&target| !on.may_contend_for(target)) {
         None => Ok(asked),
@@ -133,7 +137,8 @@ pub fn keeps_others_out(target: Target, rest: &str, able: &[Target]) -> Failure 
     let able: Vec<_> = able.iter().map(|able| able.name()).collect();
     let rest = if able.is_empty() { String::new() } else { format!("; {rest}: {}", able.join(", ")) };
     Failure::Usage(format!(
-        "who waits for {} blocks a thread, so the first goroutine of each worker would keep the others out to the end{rest}",
+        "a goroutine that waits for {} blocks the thread of its worker, so each worker would run its first goroutine \
+         only{rest}",
         target.name()
     ))
 }
@@ -158,7 +163,7 @@ impl Plan {
             on,
             logging: effort.logging()?,
             workload: Workload {
-                duration: effort.seconds,
+                duration: effort.seconds.unwrap_or(Duration::from_secs(1)),
                 permits: 1,
                 writes: 1000,
                 cs: effort.cs,
@@ -249,17 +254,16 @@ impl Plan {
         }
     }
 
-    /// Returns the text about the logged runs, if there were any. `kind` is the word for the targets: lock, semaphore
-    /// ..
-    #[must_use]
-    pub fn logged_runs(&self, kind: &str, records: &[RunRecord]) -> Option<String> {
+    /// Prints the text about the logged runs, if there were any. `kind` is the word for the targets: lock, semaphore ..
+    pub fn print_logged_runs(&self, kind: &str, records: &[RunRecord], output: Output) -> Result<(), Failure> {
         let row = |target: Target, threads: usize| {
             let ours = records.iter().filter(|r| r.target == target && r.threads == threads);
             let labels = vec![target.name().to_owned(), threads.to_string()];
             logged::Row { labels, runs: ours.filter_map(|r| r.metrics.as_ref()).collect() }
         };
         let rows = self.threads.iter().flat_map(|&threads| self.targets.iter().map(move |&s| row(s, threads)));
-        logged::text(&[kind, "T"], &rows.collect::<Vec<_>>())
+        let text = logged::text(&[kind, "T"], &rows.collect::<Vec<_>>());
+        text.map_or(Ok(()), |text| output.text(format_args!("{text}\n")))
     }
 
     /// Returns the targets that run with this number of contenders.
@@ -271,6 +275,19 @@ impl Plan {
     #[must_use]
     pub fn total(&self) -> usize {
         self.runs * self.threads.iter().map(|&threads| self.targets_for(threads).count()).sum::<usize>()
+    }
+
+    /// Returns the time that so many runs take, with the logged runs that follow them.
+    #[must_use]
+    pub fn time(&self, runs: usize) -> Duration {
+        self.workload.duration * runs as u32 * if self.logging.is_some() { 2 } else { 1 }
+    }
+
+    /// Returns a progress bar for so many runs, and prints how long the runs take.
+    #[must_use]
+    pub fn progress(&self, output: Output, runs: usize) -> ProgressBar {
+        output.estimate(self.bench, self.time(runs));
+        output.progress(self.bench, runs)
     }
 
     /// Makes a run.

@@ -5,20 +5,18 @@
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers, permits};
 use clap::Args;
 use std::path::Path;
-use sudog_runtime::shim::system::thread;
 
 use super::plan::Plan;
 use super::summary::Summaries;
 use super::uncontended;
 
-use super::page::Report;
+use super::page::{OF_THE_ORDER, OVERVIEW, Report};
 use crate::measure::metrics::geometric_mean;
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::report::ReportFile;
 use crate::output::table::Table;
 use crate::output::units;
-use crate::run::contenders::Contenders;
 use crate::targets::floors::FloorName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
@@ -59,6 +57,7 @@ pub fn run(args: &SemabenchArgs, report: Option<&Path>, output: Output) -> Resul
     let rounds = ROUNDS * plan.runs;
     let alone: Vec<Target> = [TWO_RMWS].into_iter().chain(plan.targets.iter().copied()).collect();
     plan.targets.insert(0, HANDOVER);
+    output.estimate(plan.bench, plan.time(plan.total()) + uncontended::ROUND * (rounds * alone.len()) as u32);
     let progress = output.progress(plan.bench, rounds * alone.len() + plan.total());
     let alone = uncontended::measure(plan.on, &alone, &[TWO_RMWS], rounds, output, &progress)?;
     let records = plan.measure(output, &progress)?;
@@ -67,9 +66,7 @@ pub fn run(args: &SemabenchArgs, report: Option<&Path>, output: Output) -> Resul
     let summaries = Summaries::new(&plan, &records);
     let overview = overview(&alone, &summaries);
     output.text(format_args!("{}\n\n{overview}\n", plan.headline()))?;
-    if let Some(logged) = plan.logged_runs(summaries.kind(), &records) {
-        output.text(format_args!("{logged}\n"))?;
-    }
+    plan.print_logged_runs(summaries.kind(), &records, output)?;
     for remark in remarks(&plan).into_iter().chain(summaries.remarks()) {
         output.text(remark)?;
     }
@@ -124,39 +121,13 @@ fn mean(summaries: &Summaries, target: Target) -> f64 {
 /// Returns the meanings of the rows and columns.
 fn remarks(plan: &Plan) -> Vec<String> {
     let permits = plan.workload.permits;
-    let mut remarks = vec![
-        format!("alone: acquire and release by one contender alone. x floor: over {}.", TWO_RMWS.name()),
-        format!("{}: {}.", TWO_RMWS.name(), TWO_RMWS.about()),
-        format!(
-            "{}: {}. A floor for what is first come, first served, with more than the {} that can run.",
-            HANDOVER.name(),
-            HANDOVER.about(),
-            can_run(plan.on)
-        ),
-        "geomean: of the throughputs with T > 1. FIFO: those who wait are served in order; who does not wait may come \
-         first."
-            .to_owned(),
-    ];
-    remarks.push(if permits == 1 {
-        "max bypass waiting: the most acquisitions by others between a request and its entry, of all waits of two milliseconds and \
-         more, and of a sample of the others. First come, first served allows T-1; more than that came while the contender \
-         was on its way to its place in line and without a processor. overtaken: of all acquisitions by others during \
-         waits, the part beyond T-1 in one."
-            .to_owned()
-    } else {
-        format!(
-            "With {permits} permits several are inside at once: they advance generators of their own there, and in what order \
-             they got in is not counted."
-        )
-    });
-    remarks
-}
-
-/// Returns the number of contenders that can run at a time.
-fn can_run(on: Contenders) -> usize {
-    match on {
-        Contenders::Threads | Contenders::PinnedThreads => thread::available_parallelism().map_or(1, |n| n.get()),
-        #[cfg(unix)]
-        Contenders::Goroutines { workers } => workers,
+    let meanings = if permits == 1 { &OVERVIEW[..] } else { &OVERVIEW[..OVERVIEW.len() - OF_THE_ORDER] };
+    let mut remarks: Vec<_> = meanings.iter().map(|(term, text)| format!("{term}: {text}.")).collect();
+    if permits > 1 {
+        remarks.push(format!(
+            "With {permits} permits several contenders are inside at once: each advances a generator of its own, and \
+             the order of entries is not recorded."
+        ));
     }
+    remarks
 }

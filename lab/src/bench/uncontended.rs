@@ -103,6 +103,7 @@ pub fn run(args: &UncontendedArgs, output: Output) -> Result<(), Failure> {
         None => LockName::usual().into_iter().map(Target::from).collect(),
         Some(List(specs)) => specs.iter().map(|&spec| spec.into()).collect(),
     };
+    output.estimate("uncontended", ROUND * (args.rounds * locks.len()) as u32);
     let progress = output.progress("uncontended", args.rounds * locks.len());
     let records = measure(on, &locks, &PEERS, args.rounds, output, &progress)?;
     progress.finish_and_clear();

@@ -40,7 +40,10 @@ trait Channel: 'static {
 }
 
 macro_rules! channel {
-    ($Name:ident, $Tx:ty, $Rx:ty, $bounded:expr, $send:expr, $recv:expr, $another:expr $(, $select:item)*) => {
+    (
+        $Name:ident, $Tx:ty, $Rx:ty, $bounded:expr, $send:expr, $recv:expr, $another:expr
+        $(; |$rxs:ident| $select_recv:expr, |$txs:ident, $value:ident| $select_send:expr)?
+    ) => {
         struct $Name;
 
         impl Channel for $Name {
@@ -65,12 +68,29 @@ macro_rules! channel {
                 ($another)(rx)
             }
 
-            $($select)*
+            $(
+                const SELECTS: bool = true;
+
+                fn select_recv($rxs: &[Self::Rx]) -> Option<u64> {
+                    Some($select_recv)
+                }
+
+                fn select_send($txs: &[Self::Tx], $value: u64) -> Option<()> {
+                    Some($select_send)
+                }
+            )?
         }
     };
 }
 
 const OPEN: &str = "the channel is open while it is measured";
+
+/// Waits for one of the cases that `add` adds to a select, for each of the ends.
+fn select<'a, E, R>(ends: &'a [E], add: impl Fn(&mut Select<'a, R>, &'a E)) -> R {
+    let mut select = Select::new();
+    ends.iter().for_each(|end| add(&mut select, end));
+    select.wait()
+}
 
 channel!(
     Ours,
@@ -82,23 +102,9 @@ channel!(
     },
     |tx: &Chan<u64>, v| tx.send(v),
     |rx: &Chan<u64>| rx.recv().expect(OPEN),
-    |rx: &Chan<u64>| Some(rx.clone()),
-    const SELECTS: bool = true;,
-    fn select_recv(all: &[Self::Rx]) -> Option<u64> {
-        let mut select = Select::new();
-        all.iter().for_each(|rx| {
-            select.recv(rx, |v| v.expect(OPEN));
-        });
-        Some(select.wait())
-    },
-    fn select_send(all: &[Self::Tx], value: u64) -> Option<()> {
-        let mut select = Select::new();
-        all.iter().for_each(|tx| {
-            select.send(tx, value, |()| ());
-        });
-        select.wait();
-        Some(())
-    }
+    |rx: &Chan<u64>| Some(rx.clone());
+    |rxs| select(rxs, |select, rx| _ = select.recv(rx, |v| v.expect(OPEN))),
+    |txs, value| select(txs, |select, tx| _ = select.send(tx, value, |()| ()))
 );
 
 channel!(
@@ -108,23 +114,9 @@ channel!(
     chan::channel,
     |tx: &chan::Sender<u64>, v| tx.send(v).expect(OPEN),
     |rx: &chan::Receiver<u64>| rx.recv().expect(OPEN),
-    |rx: &chan::Receiver<u64>| Some(rx.clone()),
-    const SELECTS: bool = true;,
-    fn select_recv(all: &[Self::Rx]) -> Option<u64> {
-        let mut select = Select::new();
-        all.iter().for_each(|rx| {
-            select.recv(rx, |v| v.expect(OPEN));
-        });
-        Some(select.wait())
-    },
-    fn select_send(all: &[Self::Tx], value: u64) -> Option<()> {
-        let mut select = Select::new();
-        all.iter().for_each(|tx| {
-            select.send(tx, value, |sent| sent.expect(OPEN));
-        });
-        select.wait();
-        Some(())
-    }
+    |rx: &chan::Receiver<u64>| Some(rx.clone());
+    |rxs| select(rxs, |select, rx| _ = select.recv(rx, |v| v.expect(OPEN))),
+    |txs, value| select(txs, |select, tx| _ = select.send(tx, value, |sent| sent.expect(OPEN)))
 );
 
 channel!(
@@ -134,26 +126,20 @@ channel!(
     crossbeam_channel::bounded,
     |tx: &crossbeam_channel::Sender<u64>, v| tx.send(v).expect(OPEN),
     |rx: &crossbeam_channel::Receiver<u64>| rx.recv().expect(OPEN),
-    |rx: &crossbeam_channel::Receiver<u64>| Some(rx.clone()),
-    const SELECTS: bool = true;,
-    fn select_recv(all: &[Self::Rx]) -> Option<u64> {
+    |rx: &crossbeam_channel::Receiver<u64>| Some(rx.clone());
+    |rxs| {
         let mut select = crossbeam_channel::Select::new();
-        all.iter().for_each(|rx| {
-            select.recv(rx);
-        });
+        rxs.iter().for_each(|rx| _ = select.recv(rx));
         let case = select.select();
-        let rx = &all[case.index()];
-        Some(case.recv(rx).expect(OPEN))
+        let rx = &rxs[case.index()];
+        case.recv(rx).expect(OPEN)
     },
-    fn select_send(all: &[Self::Tx], value: u64) -> Option<()> {
+    |txs, value| {
         let mut select = crossbeam_channel::Select::new();
-        all.iter().for_each(|tx| {
-            select.send(tx);
-        });
+        txs.iter().for_each(|tx| _ = select.send(tx));
         let case = select.select();
-        let tx = &all[case.index()];
-        case.send(tx, value).expect(OPEN);
-        Some(())
+        let tx = &txs[case.index()];
+        case.send(tx, value).expect(OPEN)
     }
 );
 
@@ -164,17 +150,9 @@ channel!(
     flume::bounded,
     |tx: &flume::Sender<u64>, v| tx.send(v).expect(OPEN),
     |rx: &flume::Receiver<u64>| rx.recv().expect(OPEN),
-    |rx: &flume::Receiver<u64>| Some(rx.clone()),
-    const SELECTS: bool = true;,
-    fn select_recv(all: &[Self::Rx]) -> Option<u64> {
-        let select = all.iter().fold(flume::Selector::new(), |s, rx| s.recv(rx, |v| v.expect(OPEN)));
-        Some(select.wait())
-    },
-    fn select_send(all: &[Self::Tx], value: u64) -> Option<()> {
-        let select = all.iter().fold(flume::Selector::new(), |s, tx| s.send(tx, value, |sent| sent.expect(OPEN)));
-        select.wait();
-        Some(())
-    }
+    |rx: &flume::Receiver<u64>| Some(rx.clone());
+    |rxs| rxs.iter().fold(flume::Selector::new(), |s, rx| s.recv(rx, |v| v.expect(OPEN))).wait(),
+    |txs, value| txs.iter().fold(flume::Selector::new(), |s, tx| s.send(tx, value, |sent| sent.expect(OPEN))).wait()
 );
 
 channel!(

@@ -116,29 +116,14 @@ mod tests {
 
     use super::*;
     use crate::measure::admissions::Metrics;
-    use crate::run::contenders::{Contenders, TEST_WORKERS};
+    use crate::run::contenders::Contenders;
     use crate::run::driver::Workload;
-    use crate::run::sections::CriticalSections;
+    use crate::run::driver::tests::{WORKLOAD, kinds};
     use crate::targets::floors::FloorName;
     use crate::targets::locks::LockName;
     use crate::targets::rw_locks::RwLockName;
     use crate::targets::semaphores::SemaphoreName;
     use crate::targets::target::Target;
-
-    const WORKLOAD: Workload = Workload {
-        duration: Duration::from_millis(20),
-        permits: 1,
-        writes: 100,
-        cs: CriticalSections::all(1),
-        ncs: 3,
-        seed: 1,
-        sample: 0,
-        gathered: false,
-    };
-
-    fn kinds() -> impl Iterator<Item = Contenders> {
-        [Ok(Contenders::Threads), Contenders::goroutines(Some(TEST_WORKERS))].into_iter().flatten()
-    }
 
     fn log(target: impl Into<Target>, on: Contenders, threads: usize, permits: u32) -> Logged {
         let workload = Workload { permits, ..WORKLOAD };
@@ -148,7 +133,7 @@ mod tests {
     #[test]
     fn of_each_contender_the_log_is_in_the_order_of_time() {
         for on in kinds() {
-            for target in [Target::from(LockName::Go), SemaphoreName::Ticket.into(), RwLockName::Go.into()] {
+            for target in [Target::from(LockName::Sudog), SemaphoreName::Ticket.into(), RwLockName::Sudog.into()] {
                 let Logged { history, .. } = log(target, on, 5, 1);
                 assert_eq!((history.contenders, history.in_order), (5, target.kind() != "rwlock"));
                 for contender in 0..5 {
@@ -185,7 +170,7 @@ mod tests {
     #[test]
     fn a_lone_contender_is_never_bypassed() {
         for on in kinds() {
-            let metrics = Metrics::new(log(LockName::Go, on, 1, 1), None);
+            let metrics = Metrics::new(log(LockName::Sudog, on, 1, 1), None);
             assert!(metrics.bypass.is_none_or(|bypass| bypass.max == 0));
             assert_eq!(metrics.short_term.unwrap().longest_run, metrics.acquisitions);
             assert_eq!(metrics.handover.unwrap().handover_max_ns, None);
@@ -222,7 +207,7 @@ mod tests {
         let workload = Workload { duration: Duration::from_secs(60), ..WORKLOAD };
         let run = Run { on: Contenders::Threads, threads: 3, workload };
         let pool = Pool::new(3, Duration::ZERO);
-        let logged = Target::from(LockName::Go).with(run).log_into(pool).unwrap();
+        let logged = Target::from(LockName::Sudog).with(run).log_into(pool).unwrap();
         assert!(logged.log_full);
         let of = |n| logged.history.admissions.iter().filter(|admission| admission.contender == n).count();
         assert!([0, 1, 2].map(of).contains(&1024), "one has filled its chunk");

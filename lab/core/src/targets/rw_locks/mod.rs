@@ -12,10 +12,10 @@ pub use std_rw_lock::StdRwLock;
 
 use std::sync::{TryLockError, TryLockResult};
 
-use serde::Serialize;
 use sudog_sync::rw_mutex::{PhaseFairRwMutex, ShardedRwMutex};
 use sudog_sync::{GoMutex, GoRwMutex, RawRwLock};
 
+use crate::targets::locks::LockFacts;
 use crate::targets::registry::registry;
 
 registry! {
@@ -26,14 +26,14 @@ registry! {
     fn with_rw_lock;
     unknown "readers-writer lock";
 
-    Go = "go": GoRwMutex,
+    Sudog = "sudog": GoRwMutex,
         "Go's RWMutex";
     PhaseFair = "phase-fair": PhaseFairRwMutex,
         "Go's RWMutex, whose writers go first come, first served";
     Sharded = "sharded": ShardedRwMutex,
         "readers count themselves in eight shards, and writers visit them all";
     Mutex = "mutex": Exclusive<GoMutex>,
-        "the Go mutex, for readers as well: what a readers-writer lock has to beat";
+        "the Go mutex, for readers as well: a readers-writer lock should be faster";
     Std = "std": StdRwLock,
         "std::sync::RwLock, poisoning included";
     ParkingLot012 = "parking_lot_0_12": RwParkingLot012,
@@ -58,31 +58,18 @@ impl RwLockName {
         // A waiter of a lock over a semaphore of this project waits as a goroutine.
         self.is_peer()
     }
-}
 
-/// The abilities and limits of a readers-writer lock.
-#[derive(Clone, Copy, Serialize, Debug)]
-pub struct RwLockFacts {
-    /// The size of the lock. Memory that the lock keeps elsewhere is not counted.
-    pub bytes: usize,
-    /// The value of [`RawRwLock::DEADLINES`].
-    pub deadlines: bool,
-    /// See [`RwLockName::blocks_threads`].
-    pub blocks_threads: bool,
-}
-
-impl RwLockFacts {
-    /// Returns the facts of a lock.
+    /// Returns the abilities and limits of the lock.
     #[must_use]
-    pub fn of(name: RwLockName) -> Self {
+    pub fn facts(self) -> LockFacts {
         struct Ask(RwLockName);
         impl RwJob for Ask {
-            type Out = RwLockFacts;
-            fn run<L: RawRwLock>(self) -> RwLockFacts {
-                RwLockFacts { bytes: size_of::<L>(), deadlines: L::DEADLINES, blocks_threads: self.0.blocks_threads() }
+            type Out = LockFacts;
+            fn run<L: RawRwLock>(self) -> LockFacts {
+                LockFacts { bytes: size_of::<L>(), deadlines: L::DEADLINES, blocks_threads: self.0.blocks_threads() }
             }
         }
-        with_rw_lock(name, Ask(name))
+        with_rw_lock(self, Ask(self))
     }
 }
 
