@@ -956,7 +956,7 @@ mod bounded {
         futex_behind_the_window_keeps_the_bound: keeps_the_bound::<FutexSema, SlidingWindow>(3, in_the_window);
         futex_behind_the_platoon_keeps_the_bound: keeps_the_bound::<FutexSema, Platoons>(3, in_the_platoon);
         lifo_behind_the_window_keeps_the_bound: keeps_the_bound::<RuntimeSema, SlidingWindow>(2, in_the_window);
-        three_behind_the_window: three::<FutexSema, SlidingWindow, 1>(2), three::<RuntimeSema, SlidingWindow, 2>(1);
+        three_behind_the_window: three::<FutexSema, SlidingWindow, 1>(1), three::<RuntimeSema, SlidingWindow, 2>(1);
         three_behind_the_platoon: three::<FutexSema, Platoons, 1>(2), three::<RuntimeSema, Platoons, 2>(2);
         a_try_behind_the_window: one_tries::<FutexSema, SlidingWindow>(3);
         a_try_behind_the_platoon: one_tries::<FutexSema, Platoons>(3);

@@ -39,6 +39,7 @@ over_every_lock! {
         go_twa_chain = GoTwaChain;
         go_twa_channel = GoTwaChannel;
         go_twa_location = GoTwaLocation;
+        #[cfg(target_os = "linux")] go_bounded_futex = GoBoundedFutex;
         v1 = V1;
         v2 = V2;
         v3 = V3;

@@ -6,8 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rand_mt::Mt64;
-use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_locks::waiting_array::{BucketWait, MixedHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield};
+use sudog_locks::capacitor::Bounded;
+#[cfg(target_os = "linux")]
+use sudog_locks::capacitor::{ArriveDepart, Platoon, SlidingWindow};
+use sudog_locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{
+    BucketWait, Conservative, GrayHash, MixedHash, OrbitHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield,
+};
 use sudog_runtime::shim::system::{
     Mutex,
     atomic::{AtomicBool, AtomicU32},
@@ -20,6 +25,7 @@ use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog_sync::{Order, Semaphore, Wake};
 
 use super::{Check, eventually, far, real_or_simulated, scope};
+use crate::targets::semaphores::RuntimeLifo;
 #[cfg(target_os = "linux")]
 use crate::targets::semaphores::SemT;
 
@@ -64,13 +70,34 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     // number.
     #[cfg(target_os = "linux")]
     if let Some(sema) = any.downcast_ref::<FutexSema>() {
-        let shown = format!("{sema:?}");
-        let waiters = shown.split("waiters: ").nth(1).and_then(|rest| rest.split(' ').next());
-        return waiters.and_then(|n| n.parse().ok()).expect("it shows how many wait");
+        return number_in(sema, "waiters: ");
     }
     #[cfg(target_os = "linux")]
     if let Some(sema) = any.downcast_ref::<SemT>() {
         return sema.waiters();
+    }
+    if let Some(sema) = any.downcast_ref::<RuntimeLifo>() {
+        return queued(&sema.0);
+    }
+    // Acquirers that have arrived and not departed: those that wait, at the capacitor or inside.
+    macro_rules! behind_a_window {
+        ($($Sema:ty),+) => {
+            $(if let Some(sema) = any.downcast_ref::<$Sema>() {
+                return sema.capacitor().present() as usize;
+            })+
+        };
+    }
+    behind_a_window!(Bounded<RuntimeSema>, Bounded<RuntimeLifo>);
+    #[cfg(target_os = "linux")]
+    behind_a_window!(Bounded<FutexSema>, Bounded<FutexSema, SlidingWindow, 1>);
+    #[cfg(target_os = "linux")]
+    behind_a_window!(Bounded<FutexSema, SlidingWindow, 2>, Bounded<FutexSema, SlidingWindow, 16>);
+    #[cfg(target_os = "linux")]
+    if let Some(sema) = any.downcast_ref::<Bounded<FutexSema, Platoon>>() {
+        let platoon = sema.capacitor();
+        let departed = number_in(platoon, "departed_of_platoon: ") as u64;
+        let (credits, waiters) = (platoon.semaphore().available(), platoon.semaphore().wanted());
+        return (u64::from(platoon.limit()) + waiters).saturating_sub(credits + departed) as usize;
     }
     macro_rules! of_the_waiting_arrays {
         ($($Sema:ty),+) => {
@@ -85,7 +112,21 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     of_the_waiting_arrays!(Twa<Spin, 0, PlainHash>, Twa<Spin, 2, PlainHash>, Twa<Spin, 4, PlainHash>);
     of_the_waiting_arrays!(Twa<Spin, 8, PlainHash>, Twa<SpinThenPark, 2>, Twa<SpinThenPark, 4>, Twa<SpinThenPark, 8>);
     of_the_waiting_arrays!(Twa<Spin, 1, PairedHash>, Twa<Spin, 1, MixedHash>, Twa<SpinThenPark, 1, PairedHash>);
+    of_the_waiting_arrays!(TwaChain<SpinThenPark, 0, PlainHash<4096>, true>, TwaChain<Spin, 0, PlainHash<4096>, true>);
+    of_the_waiting_arrays!(TwaChannel<SpinThenPark, 0, PlainHash<4096>, true>);
+    of_the_waiting_arrays!(TwaChannel<Spin, 0, PlainHash<4096>, true>, TwaLocation<Spin, 0, PlainHash<4096>>);
+    of_the_waiting_arrays!(TicketSema<Conservative<BucketWait>>);
+    of_the_waiting_arrays!(TicketSema<Conservative<BucketWait<Spin, 1, PlainHash>>>, Ticket<Spin, true>);
+    of_the_waiting_arrays!(Twa<SpinThenPark, 1, MixedHash<4096>>, Twa<Spin, 1, OrbitHash>, Twa<Spin, 1, GrayHash>);
     panic!("{}: how does one count its waiters?", type_name::<S>())
+}
+
+/// Returns the number that follows `field` in the debug output of `value`.
+#[cfg(target_os = "linux")]
+fn number_in(value: &impl std::fmt::Debug, field: &str) -> usize {
+    let shown = format!("{value:?}");
+    let digits = shown.split(field).nth(1).and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    digits.and_then(|n| n.parse().ok()).expect("the field is shown")
 }
 
 /// Takes a permit, waiting for as long as it takes, with or without a deadline.
