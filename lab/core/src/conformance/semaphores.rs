@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rand_mt::Mt64;
-use sudog_locks::capacitor::Bounded;
+use sudog_locks::capacitor::{ArriveDepart, Bounded};
 #[cfg(target_os = "linux")]
-use sudog_locks::capacitor::{ArriveDepart, Platoon, SlidingWindow};
+use sudog_locks::capacitor::{Platoon, SlidingWindow};
 use sudog_locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_locks::waiting_array::{
     BucketWait, Conservative, GrayHash, MixedHash, OrbitHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield,
@@ -70,7 +70,9 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     // number.
     #[cfg(target_os = "linux")]
     if let Some(sema) = any.downcast_ref::<FutexSema>() {
-        return number_in(sema, "waiters: ");
+        let shown = format!("{sema:?}");
+        let waiters = shown.split("waiters: ").nth(1).and_then(|rest| rest.split(' ').next());
+        return waiters.and_then(|n| n.parse().ok()).expect("it shows how many wait");
     }
     #[cfg(target_os = "linux")]
     if let Some(sema) = any.downcast_ref::<SemT>() {
@@ -79,11 +81,12 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     if let Some(sema) = any.downcast_ref::<RuntimeLifo>() {
         return queued(&sema.0);
     }
-    // Acquirers that have arrived and not departed: those that wait, at the capacitor or inside.
+    // Count the acquirers that wait at the capacitor, and those that wait inside.
     macro_rules! behind_a_window {
         ($($Sema:ty),+) => {
             $(if let Some(sema) = any.downcast_ref::<$Sema>() {
-                return sema.capacitor().present() as usize;
+                let window = sema.capacitor();
+                return window.present().saturating_sub(window.limit()) as usize + queued(sema.inner());
             })+
         };
     }
@@ -94,10 +97,7 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     behind_a_window!(Bounded<FutexSema, SlidingWindow, 2>, Bounded<FutexSema, SlidingWindow, 16>);
     #[cfg(target_os = "linux")]
     if let Some(sema) = any.downcast_ref::<Bounded<FutexSema, Platoon>>() {
-        let platoon = sema.capacitor();
-        let departed = number_in(platoon, "departed_of_platoon: ") as u64;
-        let (credits, waiters) = (platoon.semaphore().available(), platoon.semaphore().wanted());
-        return (u64::from(platoon.limit()) + waiters).saturating_sub(credits + departed) as usize;
+        return sema.capacitor().semaphore().wanted() as usize + queued(sema.inner());
     }
     macro_rules! of_the_waiting_arrays {
         ($($Sema:ty),+) => {
@@ -119,14 +119,6 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     of_the_waiting_arrays!(TicketSema<Conservative<BucketWait<Spin, 1, PlainHash>>>, Ticket<Spin, true>);
     of_the_waiting_arrays!(Twa<SpinThenPark, 1, MixedHash<4096>>, Twa<Spin, 1, OrbitHash>, Twa<Spin, 1, GrayHash>);
     panic!("{}: how does one count its waiters?", type_name::<S>())
-}
-
-/// Returns the number that follows `field` in the debug output of `value`.
-#[cfg(target_os = "linux")]
-fn number_in(value: &impl std::fmt::Debug, field: &str) -> usize {
-    let shown = format!("{value:?}");
-    let digits = shown.split(field).nth(1).and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
-    digits.and_then(|n| n.parse().ok()).expect("the field is shown")
 }
 
 /// Takes a permit, waiting for as long as it takes, with or without a deadline.
