@@ -19,8 +19,8 @@
 //! A permit may lie idle until an acquirer that has its permit, or is about to take a permit, departs: if that acquirer
 //! is preempted, the acquirers behind it wait. The bound is not on time.
 //!
-//! No handoff: if more acquirers wait than the capacitor admits, a granted permit may find no waiter at the inner
-//! semaphore, and is free then.
+//! There is no handoff: if more permits are granted than acquirers are admitted, some of these permits find no waiter at
+//! the inner semaphore, and are free for each acquirer that is admitted next.
 //!
 //! Source: this project's own. `locks/tests/explicit_state/bounded.rs` is the protocol as a model.
 
@@ -43,7 +43,8 @@ use super::sliding::SlidingWindow;
 /// # Limits
 ///
 /// The limits of the capacitor and of `S`. If `S` blocks the threads that wait, an admitted goroutine cannot run while
-/// another goroutine blocks its worker, and the acquirers behind the admitted goroutine wait.
+/// another goroutine blocks its worker, and the acquirers behind the admitted goroutine wait. A wait that a `Cancel` may
+/// end arrives anew every millisecond, and the bound counts from the last arrival.
 ///
 /// # Examples
 ///
