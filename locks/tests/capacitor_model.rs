@@ -16,6 +16,7 @@ mod explicit_state;
 
 use std::fmt::Display;
 
+use explicit_state::bounded::{self, Bounded};
 use explicit_state::checker::{Kind, Model, explore};
 use explicit_state::crowd::Count;
 use explicit_state::gate::{self, Gate, Over};
@@ -187,6 +188,66 @@ fn gate_large() {
     (1..=4).for_each(|b| gates::<4>(b, true));
     (1..=4).for_each(|b| gates::<5>(b, false));
     (2..=3).for_each(|b| gates::<5>(b, true));
+}
+
+/// The semaphore behind a capacitor: for permits, whoever releases.
+fn bounded<const N: usize>(model: &Bounded<N>) {
+    let Bounded { b, over, permits, tries, deadlines, .. } = *model;
+    let also = format!("{}{}", if tries { ", try" } else { "" }, if deadlines { ", deadlines" } else { "" });
+    let name = format!("semaphore of {permits} behind {over:?}{also}, T {N}, B {b}");
+    exact(name, model, usize::from(b) - 1);
+}
+
+#[test]
+fn bounded_semaphore_passes_b_less_1() {
+    for over in [Over::Window, Over::Platoon] {
+        for permits in 1..=2 {
+            (1..=3).for_each(|b| bounded(&Bounded::<2>::new(b, over, permits)));
+            (1..=3).for_each(|b| bounded(&Bounded::<3>::new(b, over, permits)));
+            (1..=3).for_each(|b| bounded(&Bounded { tries: true, ..Bounded::<3>::new(b, over, permits) }));
+        }
+        (1..=4).for_each(|b| bounded(&Bounded { tries: true, ..Bounded::<5>::new(b, over, 2) }));
+        (1..=3).for_each(|b| {
+            bounded(&Bounded { tries: true, deadlines: true, most: 8, ..Bounded::<4>::new(b, over, 2) });
+        });
+    }
+}
+
+#[test]
+fn bounded_semaphore_has_no_step_to_spare() {
+    use bounded::Fault;
+    for over in [Over::Window, Over::Platoon] {
+        let model = |fault| Bounded::<3> {
+            tries: fault == Fault::TriesPast,
+            deadlines: fault == Fault::ForgetsToDepart,
+            most: 6,
+            fault,
+            ..Bounded::new(2, over, 1)
+        };
+        let row =
+            |what, fault, kind| fails(format!("semaphore behind {over:?}: {what}"), &model(fault), far(3, 2), kind);
+        row("departs before it has its permit", Fault::DepartsFirst, Kind::Unbounded);
+        row("tries past the capacitor", Fault::TriesPast, Kind::Unbounded);
+        row("does not depart", Fault::NeverDeparts, PERMITS_LOST);
+        row("gives up without departing", Fault::ForgetsToDepart, PERMITS_LOST);
+        let wider = Bounded::<3>::new(3, over, 1);
+        fails(format!("semaphore behind {over:?}: B is 3, not 2"), &wider, 1, Kind::Above);
+    }
+}
+
+#[test]
+fn bounded_semaphore_is_full_and_held_up() {
+    let reached = Kind::Broken("the state is reached");
+    for over in [Over::Window, Over::Platoon] {
+        let model = |seek| Bounded::<3> { seek: Some(seek), ..Bounded::new(1, over, 2) };
+        fails(
+            format!("semaphore behind {over:?}: full"),
+            &Bounded { permits: 1, ..model(bounded::State::is_full) },
+            1,
+            reached,
+        );
+        fails(format!("semaphore behind {over:?}: held up"), &model(bounded::State::is_held_up), 1, reached);
+    }
 }
 
 fn other_gates<const N: usize>(b: u8) {

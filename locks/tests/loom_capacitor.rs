@@ -830,3 +830,169 @@ mod gate {
         });
     }
 }
+
+/// A semaphore behind a capacitor. The threads that release have not acquired.
+mod bounded {
+    use super::*;
+    use sudog_locks::capacitor::Bounded;
+    use sudog_sync::semaphore::FutexSema;
+    use sudog_sync::{Order, Semaphore, Wake};
+
+    const COMES_LATER: &str = "an acquirer comes after the victim's arrival";
+    const COMES_EARLIER: &str = "an acquirer comes before the victim's arrival";
+    const PERMIT_AT_ONCE: &str = "an acquirer does not wait";
+    const PERMIT_AFTER_A_WAIT: &str = "an acquirer waits";
+
+    /// A semaphore of one permit, used as a lock, and the data of its owners.
+    struct Permit<S, C, const B: u32> {
+        sema: Bounded<S, C, B>,
+        data: UnsafeCell<u32>,
+        /// True if the victim has had the permit.
+        entered: AtomicBool,
+    }
+
+    // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
+    unsafe impl<S: Sync, C: Sync, const B: u32> Sync for Permit<S, C, B> {}
+
+    impl<S: Semaphore + 'static, C: ArriveDepart + 'static, const B: u32> Permit<S, C, B> {
+        /// Returns a semaphore without permits.
+        fn new() -> Arc<Self> {
+            let sema = Bounded::<S, C, B>::new(0);
+            // Make the tables first, as `World::of` does. A futex has no table, and no deadline in a model.
+            if S::FIFO {
+                set_clock(1);
+                unmarked(|| assert!(!sema.acquire_until(Order::Fifo, Instant::now() + Duration::from_nanos(2))));
+                set_clock(step());
+            }
+            Arc::new(Self { sema, data: UnsafeCell::new(0), entered: AtomicBool::new(false) })
+        }
+
+        fn spawn<T: 'static>(self: &Arc<Self>, f: impl FnOnce(&Self) -> T + 'static) -> thread::JoinHandle<T> {
+            let this = self.clone();
+            thread::spawn(move || f(&this))
+        }
+
+        fn acquire(&self) {
+            let ((), waits) = waiting(|| self.sema.acquire(Order::Lifo));
+            mark(if waits { PERMIT_AFTER_A_WAIT } else { PERMIT_AT_ONCE });
+            // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
+            self.data.with_mut(|data| unsafe { *data += 1 });
+        }
+
+        fn release(&self) {
+            self.sema.release(Wake::Normal);
+        }
+
+        fn turn(&self) {
+            self.acquire();
+            self.release();
+        }
+
+        fn tries(&self) {
+            let got = self.sema.try_acquire();
+            mark(if got { TRY } else { TRY_FAILS });
+            if got {
+                self.release();
+            }
+        }
+
+        fn hasty_turn(&self) {
+            let (got, _) = waiting(|| self.sema.acquire_until(Order::Fifo, Instant::now() + Duration::from_nanos(2)));
+            mark(if got { IN_TIME } else { GIVES_UP });
+            if got {
+                self.release();
+            }
+        }
+
+        fn victim(&self) {
+            self.acquire();
+            self.entered.store(true, Relaxed);
+            self.release();
+        }
+
+        /// Checks that the permit is there, and that all threads have departed.
+        fn finish(&self) {
+            assert!(self.sema.try_acquire(), "the permit is lost");
+            assert!(!self.sema.try_acquire(), "a permit too many");
+            for _ in 0..2 * B {
+                self.sema.capacitor().depart(self.sema.capacitor().try_arrive().expect("a place is lost"));
+            }
+        }
+    }
+
+    fn three<S: Semaphore + 'static, C: ArriveDepart + 'static, const B: u32>(preemptions: usize) {
+        explore(preemptions, &[PERMIT_AT_ONCE, PERMIT_AFTER_A_WAIT, TWO_SLEEP], || {
+            let p = Permit::<S, C, B>::new();
+            let others = [p.spawn(Permit::turn), p.spawn(Permit::turn)];
+            p.release();
+            p.acquire();
+            p.release();
+            others.into_iter().for_each(|t| t.join().unwrap());
+            p.finish();
+        });
+    }
+
+    fn one_tries<S: Semaphore + 'static, C: ArriveDepart + 'static>(preemptions: usize) {
+        explore(preemptions, &[PERMIT_AT_ONCE, PERMIT_AFTER_A_WAIT, TRY, TRY_FAILS], || {
+            let p = Permit::<S, C, 1>::new();
+            let others = [p.spawn(Permit::turn), p.spawn(Permit::tries)];
+            p.release();
+            others.into_iter().for_each(|t| t.join().unwrap());
+            p.finish();
+        });
+    }
+
+    fn one_gives_up<S: Semaphore + 'static, C: ArriveDepart + 'static>(preemptions: usize) {
+        explore_in_time(preemptions, 1, &[PERMIT_AT_ONCE, PERMIT_AFTER_A_WAIT, IN_TIME, GIVES_UP], || {
+            let p = Permit::<S, C, 1>::new();
+            let others = [p.spawn(Permit::turn), p.spawn(Permit::hasty_turn)];
+            p.release();
+            others.into_iter().for_each(|t| t.join().unwrap());
+            p.finish();
+        });
+    }
+
+    /// Checks that with B = 1 no acquirer that comes after the victim's arrival gets a permit before the victim.
+    /// `has_arrived` returns whether a contender has arrived at the capacitor.
+    fn keeps_the_bound<S: Semaphore + 'static, C: ArriveDepart + 'static>(
+        preemptions: usize,
+        has_arrived: fn(&C) -> bool,
+    ) {
+        explore(preemptions, &[COMES_LATER, COMES_EARLIER, PERMIT_AT_ONCE, PERMIT_AFTER_A_WAIT], move || {
+            let p = Permit::<S, C, 1>::new();
+            let victim = p.spawn(Permit::victim);
+            let overtaker = p.spawn(move |p| {
+                let later = has_arrived(p.sema.capacitor());
+                mark(if later { COMES_LATER } else { COMES_EARLIER });
+                p.acquire();
+                assert!(!later || p.entered.load(Relaxed), "overtaken");
+                p.release();
+            });
+            p.release();
+            [victim, overtaker].into_iter().for_each(|t| t.join().unwrap());
+            p.finish();
+        });
+    }
+
+    type Platoons = Platoon<Benaphore>;
+
+    fn in_the_window(window: &SlidingWindow) -> bool {
+        window.present() > 0
+    }
+
+    fn in_the_platoon(platoon: &Platoons) -> bool {
+        platoon.semaphore().available() == 0
+    }
+
+    models! {
+        futex_behind_the_window_keeps_the_bound: keeps_the_bound::<FutexSema, SlidingWindow>(3, in_the_window);
+        futex_behind_the_platoon_keeps_the_bound: keeps_the_bound::<FutexSema, Platoons>(3, in_the_platoon);
+        lifo_behind_the_window_keeps_the_bound: keeps_the_bound::<RuntimeSema, SlidingWindow>(2, in_the_window);
+        three_behind_the_window: three::<FutexSema, SlidingWindow, 1>(1), three::<RuntimeSema, SlidingWindow, 2>(1);
+        three_behind_the_platoon: three::<FutexSema, Platoons, 1>(2), three::<RuntimeSema, Platoons, 2>(2);
+        a_try_behind_the_window: one_tries::<FutexSema, SlidingWindow>(3);
+        a_try_behind_the_platoon: one_tries::<FutexSema, Platoons>(3);
+        a_deadline_behind_the_window: one_gives_up::<RuntimeSema, SlidingWindow>(2);
+        a_deadline_behind_the_platoon: one_gives_up::<RuntimeSema, Platoons>(2);
+    }
+}

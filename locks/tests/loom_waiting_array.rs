@@ -25,8 +25,8 @@ use explore::{explore, explore_in_time, must_fail};
 use loom::thread;
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_locks::waiting_array::{
-    BucketWait, ChainWait, Doorway, LocationWait, MixedHash, SpinThenPark, SpinThenYield, TicketSema, TicketWait,
-    Tickets,
+    BucketWait, ChainWait, Conservative, Doorway, LocationWait, MixedHash, SpinThenPark, SpinThenYield, TicketSema,
+    TicketWait, Tickets,
 };
 use sudog_runtime::model::{be_goroutine, each_site};
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, waiting};
@@ -377,6 +377,7 @@ macro_rules! asleep {
 asleep! {
     twa: Twa<SpinThenPark, 1, MixedHash<1>>, 4, 2, 2, 1;
     chain: TwaChain<SpinThenPark, 1, MixedHash<1>>, 4, 3, 2, 1;
+    chain_systolic: TwaChain<SpinThenPark, 0, MixedHash<1>, true>, 4, 3, 2, 1;
     channel: TwaChannel<SpinThenPark, 1, MixedHash<1>>, 3, 2, 1, 0;
     location: TwaLocation<SpinThenPark, 1, MixedHash<1>>, 4, 3, 2, 1;
     benaphore: Benaphore<ChainWait<SpinThenPark, 1, MixedHash<1>>>, 5, 3, 2, 2;
@@ -411,6 +412,23 @@ apart! {
     benaphore_apart: Benaphore<ChainWait<SpinThenPark, 1, MixedHash<2>>>;
 }
 
+mod channel_systolic {
+    of!(TwaChannel<SpinThenPark, 0, MixedHash<1>, true>);
+    models! {
+        two_turns_each(3);
+        three_threads(2);
+        a_deadline(1, 0);
+    }
+}
+
+mod twa_conservative {
+    of!(TicketSema<Conservative<BucketWait<SpinThenPark, 1, MixedHash<2>>>>);
+    models! {
+        a_taker_and_a_poster(3);
+        three_threads(1);
+    }
+}
+
 /// The models of policies that never sleep, with one waiter at a time: loom does not end where two waiters yield to
 /// each other.
 macro_rules! awake {
@@ -430,6 +448,7 @@ awake! {
     twa_awake: Twa<SpinThenYield, 1, MixedHash<1>>;
     twa_0_awake: Twa<SpinThenYield, 0, MixedHash<1>>;
     chain_awake: TwaChain<SpinThenYield, 1, MixedHash<1>>;
+    chain_systolic_awake: TwaChain<SpinThenYield, 0, MixedHash<1>, true>;
     channel_awake: TwaChannel<SpinThenYield, 1, MixedHash<1>>;
     location_awake: TwaLocation<SpinThenYield, 1, MixedHash<1>>;
 }
@@ -455,6 +474,7 @@ mortal! {
     mortal_benaphore_on_bucket: Benaphore<BucketWait>;
     mortal_chain: TwaChain;
     mortal_channel: TwaChannel;
+    mortal_location: TicketSema<Conservative<LocationWait>>;
 }
 
 #[test]

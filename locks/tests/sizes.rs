@@ -1,7 +1,7 @@
 //! Checks that the documents `locks/docs/waiting-array.md` and `locks/docs/capacitor.md` give the sizes of the types.
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(sudog_loom)))]
 
-use sudog_locks::capacitor::{Capacitor, Multilane, Platoon, SeparateLanes, Sliding, SlidingWindow};
+use sudog_locks::capacitor::{Bounded, Capacitor, Multilane, Platoon, SeparateLanes, Sliding, SlidingWindow};
 use sudog_locks::spin_lock::Tts;
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_sync::semaphore::{FutexSema, RuntimeSema};
@@ -38,6 +38,7 @@ fn capacitors_have_the_sizes_of_their_table() {
         SeparateLanes<Benaphore>,
         Capacitor<Tts>,
         Sliding<Tts>,
+        Bounded<FutexSema>,
     ];
     assert_eq!(table(include_str!("../docs/capacitor.md")), sizes);
 }

@@ -279,6 +279,7 @@ table! {
     ChannelWait => true, true;
     BucketWait => true, true;
     LocationWait => true, true;
+    Conservative<BucketWait> => true, true;
     LocationWaiter => true, true;
     EventKey => true, true;
     Closed => true, true;
@@ -287,6 +288,7 @@ table! {
     MixedHash => true, true;
     PairedHash => true, true;
     OrbitHash => true, true;
+    GrayHash => true, true;
     // ---- spin locks ----
     Spin => true, true;
     SpinThenYield => true, true;
@@ -314,6 +316,7 @@ table! {
     <Sliding<GoMutex> as RawLock>::Guard => true, true;
     Platoon => true, true;
     SlidingWindow => true, true;
+    Bounded<FutexSema> => true, true;
     WindowTicket => true, true;
     Multilane => true, true;
     LaneChoice => true, true;

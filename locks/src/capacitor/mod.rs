@@ -23,6 +23,9 @@
 //! aliases: [`Capacitor`]`<L, S>` has platoons, [`Sliding`]`<L>` the window and the gate. If you use a capacitor, use
 //! `Sliding`. Use platoons only where 36 or more waiters spin (`locks/docs/capacitor.md`, "Where waiters spin").
 //!
+//! [`Bounded`] makes a [`Semaphore`](sudog_sync::Semaphore) of an unfair semaphore and a primitive: the same bound, for
+//! permits.
+//!
 //! # Cost
 //!
 //! Uncontended, and with the gate, a capacitor costs 1.0 to 1.15 times the bare lock (`Clh`: 1.4 to 1.5). Under
@@ -48,6 +51,7 @@
 
 mod admission;
 mod arrival;
+mod bounded;
 mod multilane;
 mod overflow;
 mod platoon;
@@ -56,6 +60,7 @@ mod wrapped;
 
 pub use admission::{Admission, Always, ConstAdmission, Fractional, Gated, Path};
 pub use arrival::{Arrival, ArriveDepart, ConstArriveDepart};
+pub use bounded::Bounded;
 pub use multilane::{LaneChoice, Multilane, SeparateLanes};
 pub use platoon::Platoon;
 pub use sliding::{SlidingWindow, WindowTicket};

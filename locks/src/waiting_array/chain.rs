@@ -104,7 +104,7 @@ pub(super) fn signal_and_go_on(address: usize) {
 
 /// Waits once in the chain of an address, without spinning, unless the condition is true.
 pub(super) fn wait_once(address: usize, condition: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
-    CHAINS[fibonacci(address, MAX_BUCKETS)].wait::<Far<SpinThenPark>>(condition, deadline)
+    CHAINS[fibonacci(address, MAX_BUCKETS)].wait::<Far<SpinThenPark>, false>(condition, deadline)
 }
 
 /// Waits for a ticket of the lock at this address, without spinning: until `condition` returns true (true), or until
@@ -139,7 +139,7 @@ pub(super) fn wait<P: WaitPolicy>(
         if condition() {
             return true;
         }
-        match chain.wait::<P>(&mut condition, deadline) {
+        match chain.wait::<P, false>(&mut condition, deadline) {
             Waited::Satisfied => return true,
             Waited::Woken => {}
             Waited::TimedOut => return condition(),
@@ -149,11 +149,14 @@ pub(super) fn wait<P: WaitPolicy>(
 
 /// The protocol of listing 3: waiters sleep in chains. See [`TwaChain`].
 #[derive(Debug)]
-pub struct ChainWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
+pub struct ChainWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash, const SYSTOLIC: bool = false>(
+    PhantomData<(P, H)>,
+);
 
 /// The semaphore with waiting chains, listing 3.
 ///
 /// `NEAR` is the number of waiters at the front of the queue that poll the grant before they sleep; the listing has 0.
+/// With `SYSTOLIC`, as in the listing, each woken waiter wakes the waiter below; otherwise the poster wakes all.
 ///
 /// A post is two RMWs or more, all but one in the waiting array, with or without waiters. The
 /// [`Benaphore`](super::Benaphore) over the same chains needs one RMW without waiters.
@@ -167,11 +170,14 @@ pub struct ChainWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(Phant
 /// static M: MutexWith<GoMutex<TwaChain>, u32> = MutexWith::new(1);
 /// assert_eq!(*M.lock(), 1);
 /// ```
-pub type TwaChain<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash> = TicketSema<ChainWait<P, NEAR, H>>;
+pub type TwaChain<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash, const SYSTOLIC: bool = false> =
+    TicketSema<ChainWait<P, NEAR, H, SYSTOLIC>>;
 
 // SAFETY: `wait` returns true only when the turn has come. A wake flushes the ticket's chain, and `pop_stack.rs` argues
 // that a waiter which missed the turn before its push is in the chain by then. The semaphore's address is only hashed.
-unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for ChainWait<P, NEAR, H> {
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash, const SYSTOLIC: bool> TicketWait
+    for ChainWait<P, NEAR, H, SYSTOLIC>
+{
     const NEAR: u32 = NEAR;
 
     const LOOKS_AT_TICKETS: Option<u64> = None;
@@ -180,7 +186,7 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for ChainW
         let chain = &CHAINS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
         // If the policy never sleeps, a waiter near its turn must leave the chain, to watch the grant.
         let leaves = || turn.distance().is_none_or(|ahead| !P::PARKS && ahead < u64::from(NEAR));
-        near::wait::<P, NEAR, _>(turn, deadline, || (), |()| chain.wait::<Far<P>>(leaves, deadline))
+        near::wait::<P, NEAR, _>(turn, deadline, || (), |()| chain.wait::<Far<P>, SYSTOLIC>(leaves, deadline))
     }
 
     #[inline]

@@ -58,6 +58,11 @@ pub struct PairedHash<const BUCKETS: usize = 2048>;
 #[derive(Clone, Copy, Debug)]
 pub struct OrbitHash<const BUCKETS: usize = 2048>;
 
+/// A hash like [`MixedHash`] that walks through the buckets in the order of a Gray code: two consecutive buckets differ
+/// in a single bit of their numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct GrayHash<const BUCKETS: usize = 2048>;
+
 impl<const BUCKETS: usize> TicketHash for PlainHash<BUCKETS> {
     const BUCKETS: usize = checked(BUCKETS);
 
@@ -95,6 +100,17 @@ impl<const BUCKETS: usize> TicketHash for OrbitHash<BUCKETS> {
         let in_page = (start + walk(ticket)) % PAGE;
         let page = start / PAGE + (ticket / PAGE as u64) as usize % MAX_BUCKETS;
         in_page + page * PAGE
+    }
+}
+
+impl<const BUCKETS: usize> TicketHash for GrayHash<BUCKETS> {
+    const BUCKETS: usize = checked(BUCKETS);
+
+    #[inline]
+    fn bucket(sema: usize, ticket: u64) -> usize {
+        // Reduce the ticket first: the code is a cycle of this length, and in a longer cycle two tickets would meet.
+        let ticket = ticket % Self::BUCKETS as u64;
+        fibonacci(sema, BUCKETS) ^ (ticket ^ ticket >> 1) as usize
     }
 }
 
@@ -140,6 +156,9 @@ mod tests {
             assert_eq!(walk_of::<MixedHash<64>>(sema, 64), 64);
             assert_eq!(walk_of::<PairedHash>(sema, 2 * 2048), 2048);
             assert_eq!(walk_of::<OrbitHash>(sema, 2048), 2048);
+            assert_eq!(walk_of::<GrayHash>(sema, 2048), 2048);
+            let gray = |ticket| GrayHash::<2048>::bucket(sema, ticket);
+            assert!((0..4096).all(|ticket| (gray(ticket) ^ gray(ticket + 1)).is_power_of_two()), "one bit at a time");
             let pages: HashSet<_> = (0..512).map(|t| OrbitHash::<2048>::bucket(sema, t) % 2048 / 512).collect();
             assert_eq!(pages.len(), 1, "one page at a time");
         }

@@ -20,7 +20,10 @@
 //! [`key_monitor`], [`key_wait`] and [`key_signal`], an eventcount; [`LocationWaiter`] and [`location_wake_all`].
 //!
 //! A type parameter determines how waiters wait ([`Spin`], [`SpinThenYield`], [`SpinThenPark`]), and another is the
-//! hash ([`MixedHash`], [`PlainHash`], [`PairedHash`], [`OrbitHash`]).
+//! hash ([`MixedHash`], [`PlainHash`], [`PairedHash`], [`OrbitHash`], [`GrayHash`]).
+//!
+//! For study, chains and channels may wake systolically, [`Conservative`] posts do not read the tickets, and the waiters
+//! of [`Ticket`] may pause longer the farther they are from their turn.
 //!
 //! The errors in the printed listings, and the differences from the listings, are in `locks/docs/waiting-array.md`.
 //!
@@ -31,6 +34,7 @@
 mod benaphore;
 pub(crate) mod chain;
 mod channel;
+mod conservative;
 mod gaps;
 mod hash;
 mod location;
@@ -51,7 +55,8 @@ pub use channel::{
     ChannelWait, EventKey, TwaChannel, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy,
     key_wait_until,
 };
-pub use hash::{MAX_BUCKETS, MixedHash, OrbitHash, PairedHash, PlainHash, TicketHash};
+pub use conservative::Conservative;
+pub use hash::{GrayHash, MAX_BUCKETS, MixedHash, OrbitHash, PairedHash, PlainHash, TicketHash};
 pub use location::{LocationWait, LocationWaiter, TwaLocation, location_wait, location_wake_all};
 pub use ticket::{GrantWait, Ticket};
 pub use ticket_queue::{TicketWait, Turn};

@@ -29,6 +29,10 @@
 //! and deadlines depend only on the waker, and on an owner between its push and its link, which are a few instructions
 //! apart. The waker's time grows with the chain; a length above 1 means collisions, which the hash makes rare.
 //!
+//! **Systolic waiters**, for study, wake as in the paper: such a waiter links its element only after the wait. The link
+//! then fails, so the opener of the element has stopped there, and the waiter opens the elements below. Both kinds may
+//! be in one chain. The opener still swaps `below`, which the paper has not.
+//!
 //! Source: `AddressWaitUntil`, `AddressSignal` and `Poke` of listing 3.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -94,16 +98,22 @@ impl PopStack {
         }
     }
 
-    /// Waits in the chain once, unless `satisfied` returns true after the push.
+    /// Waits in the chain once, unless `satisfied` returns true after the push. With `SYSTOLIC`, as a systolic waiter.
     #[cold]
-    pub(super) fn wait<P: WaitPolicy>(&self, satisfied: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
+    pub(super) fn wait<P: WaitPolicy, const SYSTOLIC: bool>(
+        &self,
+        satisfied: impl FnOnce() -> bool,
+        deadline: Option<Instant>,
+    ) -> Waited {
         let e = Element { gate: OneShotParker::new(), below: AtomicPtr::new(UNLINKED) };
         // Release: the flusher sees the element. The fence below acquires: if a flush comes before this push, `satisfied`
         // sees the flusher's earlier writes.
         let prv = self.top.swap((&raw const e).cast_mut(), Ordering::Release);
         // The drop of `pushed` aborts the wait on every way out of this function.
-        let pushed = PushedElement { stack: self, e: &e, prv };
-        pushed.link();
+        let pushed = PushedElement::<SYSTOLIC> { stack: self, e: &e, prv };
+        if !SYSTOLIC {
+            pushed.link();
+        }
         // This fence is between the push and the test of the condition. `flush_politely` relies on this fence, and so
         // do the windows of `capacitor/sliding.rs`.
         full_fence();
@@ -112,6 +122,9 @@ impl PopStack {
         let satisfied = catch_unwind(AssertUnwindSafe(satisfied));
         if matches!(satisfied, Ok(false)) {
             if e.gate.wait::<P>(deadline) {
+                if SYSTOLIC {
+                    pushed.link();
+                }
                 std::mem::forget(pushed);
                 return Waited::Woken;
             }
@@ -146,13 +159,14 @@ fn open_all(mut e: *mut Element) {
 }
 
 /// An element that may be in the chain. The drop takes the element out.
-struct PushedElement<'a> {
+struct PushedElement<'a, const SYSTOLIC: bool> {
     stack: &'a PopStack,
     e: &'a Element,
     prv: *mut Element,
 }
 
-impl PushedElement<'_> {
+impl<const SYSTOLIC: bool> PushedElement<'_, SYSTOLIC> {
+    /// Links the element, once. If an opener has been here, opens the elements below instead.
     #[inline]
     fn link(&self) {
         // Relaxed: no other memory depends on the link, see `open_all`. Acquire if the link comes too late: this thread
@@ -179,6 +193,9 @@ impl PushedElement<'_> {
             Ok(_) => return,
             Err(top) => top,
         };
+        if SYSTOLIC {
+            self.link();
+        }
         if !top.is_null() && !self.e.gate.is_open() {
             // Flush the chain. The top may be `e` itself by now, if the waiters above have undone their pushes.
             self.stack.flush();
@@ -187,7 +204,7 @@ impl PushedElement<'_> {
     }
 }
 
-impl Drop for PushedElement<'_> {
+impl<const SYSTOLIC: bool> Drop for PushedElement<'_, SYSTOLIC> {
     fn drop(&mut self) {
         self.abort();
     }

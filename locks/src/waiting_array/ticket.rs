@@ -14,7 +14,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use sudog_runtime::Instant;
+use sudog_runtime::{Instant, spin};
 
 use super::ticket_queue::{TicketWait, Turn};
 use super::ticket_sema::TicketSema;
@@ -23,9 +23,13 @@ use crate::waiting::policy::{SpinThenYield, WaitPolicy};
 
 /// The protocol of listing 1: all waiters poll the grant. See [`Ticket`].
 ///
-/// A policy that would sleep yields instead.
+/// A policy that would sleep yields instead. With `PROPORTIONAL`, a waiter first pauses once for each ticket ahead, as a
+/// comment of the listing proposes.
 #[derive(Debug)]
-pub struct GrantWait<P = SpinThenYield>(PhantomData<P>);
+pub struct GrantWait<P = SpinThenYield, const PROPORTIONAL: bool = false>(PhantomData<P>);
+
+/// The most pauses of a proportional delay, so that a waiter does not miss its deadline by far.
+const MOST_PAUSES: u64 = 256;
 
 /// The ticket semaphore, listing 1: a ticket lock with a count.
 ///
@@ -39,19 +43,22 @@ pub struct GrantWait<P = SpinThenYield>(PhantomData<P>);
 /// SLOTS.acquire_many(2).unwrap();
 /// assert!(!SLOTS.try_acquire_many(1));
 /// ```
-pub type Ticket<P = SpinThenYield> = TicketSema<GrantWait<P>>;
+pub type Ticket<P = SpinThenYield, const PROPORTIONAL: bool = false> = TicketSema<GrantWait<P, PROPORTIONAL>>;
 
 // SAFETY: `wait` returns true only when the turn has come; `wait` polls, so no wake is needed.
-unsafe impl<P: WaitPolicy> TicketWait for GrantWait<P> {
+unsafe impl<P: WaitPolicy, const PROPORTIONAL: bool> TicketWait for GrantWait<P, PROPORTIONAL> {
     const NEAR: u32 = 0;
 
     const LOOKS_AT_TICKETS: Option<u64> = None;
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let mut iter = 0;
-        while !turn.has_come() {
+        while let Some(ahead) = turn.distance() {
             if is_over(deadline, iter) {
                 return false;
+            }
+            if PROPORTIONAL {
+                spin::do_spin(ahead.min(MOST_PAUSES) as u32);
             }
             if !P::pass_time(iter) {
                 SpinThenYield::pass_time(iter);

@@ -1,5 +1,6 @@
 //! The capacitor protocols as finite models, and the checker that explores the models.
 
+pub mod bounded;
 pub mod checker;
 pub mod crowd;
 pub mod gate;

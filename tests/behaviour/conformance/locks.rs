@@ -39,6 +39,7 @@ over_every_lock! {
         sudog_twa_chain = SudogTwaChain;
         sudog_twa_channel = SudogTwaChannel;
         sudog_twa_location = SudogTwaLocation;
+        #[cfg(target_os = "linux")] sudog_bounded_futex = SudogBoundedFutex;
         v1 = V1;
         v2 = V2;
         v3 = V3;

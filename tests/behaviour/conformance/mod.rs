@@ -2,6 +2,7 @@
 //! on real threads, compiled for every backend in its registries, both the project's and others'.
 #![cfg(all(feature = "locks", not(sudog_loom)))]
 
+mod bounded;
 mod locks;
 mod rw_locks;
 mod semaphores;

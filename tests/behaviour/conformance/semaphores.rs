@@ -34,6 +34,25 @@ crate::conformance::over_every_backend! {
         twa_spin_paired = TwaSpinPaired;
         twa_spin_mixed = TwaSpinMixed;
         twa_paired = TwaPaired;
+        bounded_runtime = BoundedRuntime;
+        #[cfg(target_os = "linux")] bounded_futex = BoundedFutex;
+        #[cfg(target_os = "linux")] platoon_futex = PlatoonFutex;
+        #[cfg(target_os = "linux")] bounded_futex_1 = BoundedFutex1;
+        #[cfg(target_os = "linux")] bounded_futex_2 = BoundedFutex2;
+        #[cfg(target_os = "linux")] bounded_futex_16 = BoundedFutex16;
+        lifo = Lifo;
+        bounded_lifo = BoundedLifo;
+        twa_chain_printed = TwaChainPrinted;
+        twa_chain_printed_spin = TwaChainPrintedSpin;
+        twa_channel_printed = TwaChannelPrinted;
+        twa_channel_printed_spin = TwaChannelPrintedSpin;
+        twa_location_printed = TwaLocationPrinted;
+        twa_conservative = TwaConservative;
+        twa_spin_conservative = TwaSpinConservative;
+        ticket_spin_proportional = TicketSpinProportional;
+        twa_4096 = Twa4096;
+        twa_spin_orbit = TwaSpinOrbit;
+        twa_spin_gray = TwaSpinGray;
     }
     checks {
         permits_are_counted

@@ -6,8 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use rand_mt::Mt64;
-use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_locks::waiting_array::{BucketWait, MixedHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield};
+use sudog_locks::capacitor::{ArriveDepart, Bounded};
+#[cfg(target_os = "linux")]
+use sudog_locks::capacitor::{Platoon, SlidingWindow};
+use sudog_locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{
+    BucketWait, Conservative, GrayHash, MixedHash, OrbitHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield,
+};
 use sudog_runtime::shim::system::{
     Mutex,
     atomic::{AtomicBool, AtomicU32},
@@ -20,6 +25,7 @@ use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog_sync::{Order, Semaphore, Wake};
 
 use super::{Check, eventually, far, real_or_simulated, scope};
+use crate::targets::semaphores::RuntimeLifo;
 #[cfg(target_os = "linux")]
 use crate::targets::semaphores::SemT;
 
@@ -72,6 +78,27 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     if let Some(sema) = any.downcast_ref::<SemT>() {
         return sema.waiters();
     }
+    if let Some(sema) = any.downcast_ref::<RuntimeLifo>() {
+        return queued(&sema.0);
+    }
+    // Count the acquirers that wait at the capacitor, and those that wait inside.
+    macro_rules! behind_a_window {
+        ($($Sema:ty),+) => {
+            $(if let Some(sema) = any.downcast_ref::<$Sema>() {
+                let window = sema.capacitor();
+                return window.present().saturating_sub(window.limit()) as usize + queued(sema.inner());
+            })+
+        };
+    }
+    behind_a_window!(Bounded<RuntimeSema>, Bounded<RuntimeLifo>);
+    #[cfg(target_os = "linux")]
+    behind_a_window!(Bounded<FutexSema>, Bounded<FutexSema, SlidingWindow, 1>);
+    #[cfg(target_os = "linux")]
+    behind_a_window!(Bounded<FutexSema, SlidingWindow, 2>, Bounded<FutexSema, SlidingWindow, 16>);
+    #[cfg(target_os = "linux")]
+    if let Some(sema) = any.downcast_ref::<Bounded<FutexSema, Platoon>>() {
+        return sema.capacitor().semaphore().wanted() as usize + queued(sema.inner());
+    }
     macro_rules! of_the_waiting_arrays {
         ($($Sema:ty),+) => {
             $(if let Some(sema) = any.downcast_ref::<$Sema>() {
@@ -85,6 +112,12 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     of_the_waiting_arrays!(Twa<Spin, 0, PlainHash>, Twa<Spin, 2, PlainHash>, Twa<Spin, 4, PlainHash>);
     of_the_waiting_arrays!(Twa<Spin, 8, PlainHash>, Twa<SpinThenPark, 2>, Twa<SpinThenPark, 4>, Twa<SpinThenPark, 8>);
     of_the_waiting_arrays!(Twa<Spin, 1, PairedHash>, Twa<Spin, 1, MixedHash>, Twa<SpinThenPark, 1, PairedHash>);
+    of_the_waiting_arrays!(TwaChain<SpinThenPark, 0, PlainHash<4096>, true>, TwaChain<Spin, 0, PlainHash<4096>, true>);
+    of_the_waiting_arrays!(TwaChannel<SpinThenPark, 0, PlainHash<4096>, true>);
+    of_the_waiting_arrays!(TwaChannel<Spin, 0, PlainHash<4096>, true>, TwaLocation<Spin, 0, PlainHash<4096>>);
+    of_the_waiting_arrays!(TicketSema<Conservative<BucketWait>>);
+    of_the_waiting_arrays!(TicketSema<Conservative<BucketWait<Spin, 1, PlainHash>>>, Ticket<Spin, true>);
+    of_the_waiting_arrays!(Twa<SpinThenPark, 1, MixedHash<4096>>, Twa<Spin, 1, OrbitHash>, Twa<Spin, 1, GrayHash>);
     panic!("{}: how does one count its waiters?", type_name::<S>())
 }
 

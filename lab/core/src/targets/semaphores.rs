@@ -1,14 +1,21 @@
 //! The semaphores that locks are built on, by name.
 
+mod lifo;
 #[cfg(target_os = "linux")]
 mod sem_t;
 
+pub use lifo::RuntimeLifo;
 #[cfg(target_os = "linux")]
 pub use sem_t::SemT;
 
 use serde::Serialize;
-use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_locks::waiting_array::{BucketWait, MixedHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield};
+use sudog_locks::capacitor::Bounded;
+#[cfg(target_os = "linux")]
+use sudog_locks::capacitor::{Platoon, SlidingWindow};
+use sudog_locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{
+    BucketWait, Conservative, GrayHash, MixedHash, OrbitHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield,
+};
 use sudog_sync::Semaphore;
 #[cfg(target_os = "linux")]
 use sudog_sync::semaphore::FutexSema;
@@ -80,11 +87,54 @@ registry! {
         "the same with a bucket for each";
     TwaPaired = "twa-paired": Twa<SpinThenPark, 1, PairedHash>,
         "listing 2 with two consecutive tickets to a bucket";
+    BoundedRuntime = "bounded-runtime": Bounded<RuntimeSema>,
+        "runtime behind a window: at most 3 later acquirers overtake";
+    #[cfg(target_os = "linux")]
+    BoundedFutex = "bounded-futex": Bounded<FutexSema>,
+        "futex behind a window: at most 3 later acquirers overtake";
+    #[cfg(target_os = "linux")]
+    PlatoonFutex = "platoon-futex": Bounded<FutexSema, Platoon>,
+        "futex behind platoons of 4: at most 3 later acquirers overtake";
+    #[cfg(target_os = "linux")]
+    BoundedFutex1 = "bounded-futex-1": Bounded<FutexSema, SlidingWindow, 1>,
+        "the same with a window of 1: first come, first served";
+    #[cfg(target_os = "linux")]
+    BoundedFutex2 = "bounded-futex-2": Bounded<FutexSema, SlidingWindow, 2>,
+        "with a window of 2";
+    #[cfg(target_os = "linux")]
+    BoundedFutex16 = "bounded-futex-16": Bounded<FutexSema, SlidingWindow, 16>,
+        "with a window of 16";
+    Lifo = "lifo": RuntimeLifo,
+        "runtime, last come, first served";
+    BoundedLifo = "bounded-lifo": Bounded<RuntimeLifo>,
+        "the same behind a window: at most 3 later acquirers overtake";
+    TwaChainPrinted = "twa-chain-printed": TwaChain<SpinThenPark, 0, PlainHash<4096>, true>,
+        "listing 3 as printed: all sleep, and each wakes the next in its chain";
+    TwaChainPrintedSpin = "twa-chain-printed-spin": TwaChain<Spin, 0, PlainHash<4096>, true>,
+        "the same, spinning";
+    TwaChannelPrinted = "twa-channel-printed": TwaChannel<SpinThenPark, 0, PlainHash<4096>, true>,
+        "listing 4 as printed: all sleep, and each wakes the next in its chain";
+    TwaChannelPrintedSpin = "twa-channel-printed-spin": TwaChannel<Spin, 0, PlainHash<4096>, true>,
+        "the same, spinning";
+    TwaLocationPrinted = "twa-location-printed": TwaLocation<Spin, 0, PlainHash<4096>>,
+        "listing 5 as printed: all spin at their locations";
+    TwaConservative = "twa-conservative": TicketSema<Conservative<BucketWait>>,
+        "listing 2 with posts that do not read the tickets";
+    TwaSpinConservative = "twa-spin-conservative": TicketSema<Conservative<BucketWait<Spin, 1, PlainHash>>>,
+        "the same, spinning";
+    TicketSpinProportional = "ticket-spin-proportional": Ticket<Spin, true>,
+        "listing 1: all watch the grant, and pause longer the farther they are from their turn";
+    Twa4096 = "twa-4096": Twa<SpinThenPark, 1, MixedHash<4096>>,
+        "listing 2 with 4096 buckets";
+    TwaSpinOrbit = "twa-spin-orbit": Twa<Spin, 1, OrbitHash>,
+        "listing 2, spinning, page by page through the buckets";
+    TwaSpinGray = "twa-spin-gray": Twa<Spin, 1, GrayHash>,
+        "listing 2, spinning, through the buckets by a Gray code";
 }
 
 impl SemaphoreName {
-    /// The semaphores of Listing 2 with thresholds and hashes that are for study.
-    pub const STUDY: [Self; 10] = [
+    /// The semaphores of the listings with thresholds, hashes and other parts that are for study, and bounds for study.
+    pub const STUDY: &[Self] = &[
         Self::TwaSpin0,
         Self::TwaSpin2,
         Self::TwaSpin4,
@@ -95,6 +145,25 @@ impl SemaphoreName {
         Self::TwaSpinPaired,
         Self::TwaSpinMixed,
         Self::TwaPaired,
+        #[cfg(target_os = "linux")]
+        Self::BoundedFutex1,
+        #[cfg(target_os = "linux")]
+        Self::BoundedFutex2,
+        #[cfg(target_os = "linux")]
+        Self::BoundedFutex16,
+        Self::Lifo,
+        Self::BoundedLifo,
+        Self::TwaChainPrinted,
+        Self::TwaChainPrintedSpin,
+        Self::TwaChannelPrinted,
+        Self::TwaChannelPrintedSpin,
+        Self::TwaLocationPrinted,
+        Self::TwaConservative,
+        Self::TwaSpinConservative,
+        Self::TicketSpinProportional,
+        Self::Twa4096,
+        Self::TwaSpinOrbit,
+        Self::TwaSpinGray,
     ];
 
     /// Returns all semaphores except those for study.
@@ -113,6 +182,10 @@ impl SemaphoreName {
             Self::ParkingLotCore => true,
             #[cfg(target_os = "linux")]
             Self::Futex | Self::SemT => true,
+            #[cfg(target_os = "linux")]
+            Self::BoundedFutex | Self::BoundedFutex1 | Self::BoundedFutex2 | Self::BoundedFutex16 => true,
+            #[cfg(target_os = "linux")]
+            Self::PlatoonFutex => true,
             _ => false,
         }
     }

@@ -32,7 +32,8 @@ use crossbeam_utils::CachePadded;
 use serde::Serialize;
 use sudog_locks::waiting_array::Benaphore;
 use sudog_locks::waiting_array::{
-    BucketWait, ChainWait, ChannelWait, LocationWait, MixedHash, PairedHash, PlainHash, TicketHash, TicketWait,
+    BucketWait, ChainWait, ChannelWait, GrayHash, LocationWait, MixedHash, OrbitHash, PairedHash, PlainHash,
+    TicketHash, TicketWait,
 };
 
 use self::counting::{AtOnce, Counting, waits_begun};
@@ -86,6 +87,9 @@ registry! {
     Plain2048 = "plain-2048": PlainHash<2048>, "the address as it is; 2048 buckets";
     Mixed2048 = "mixed-2048": MixedHash<2048>, "the address mixed; 2048 buckets";
     Paired2048 = "paired-2048": PairedHash<2048>, "mixed, two tickets to a bucket; 2048 buckets";
+    Orbit2048 = "orbit-2048": OrbitHash<2048>, "mixed, page by page; 2048 buckets";
+    Gray2048 = "gray-2048": GrayHash<2048>, "mixed, by a Gray code; 2048 buckets";
+    Mixed4096 = "mixed-4096": MixedHash<4096>, "the address mixed; 4096 buckets";
 }
 
 /// A way to wait, for any hash.

@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use sudog_locks::capacitor::{Capacitor, Sliding};
+use sudog_locks::capacitor::{Bounded, Capacitor, Sliding};
 use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, SpinThenYield, TicketLock, Tts};
-use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{Benaphore, MixedHash, SpinThenPark};
+use sudog_locks::waiting_array::{Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_runtime::chan::{Chan, channel as channel_of, select, select_async};
 use sudog_runtime::goroutine::{Builder, OnPanic, block_on, go, goexit, gosched, run, sleep, spawn};
 use sudog_runtime::goroutine_local;
@@ -64,9 +65,11 @@ programs! {
     "sliding-window-mcs": lock::<Sliding<Mcs>>,
     "sema-runtime": semaphore::<RuntimeSema>,
     "sema-benaphore": semaphore::<Benaphore>,
+    "sema-bounded": semaphore::<Bounded<RuntimeSema>>,
     "sema-ticket": semaphore::<Ticket>,
     "sema-twa": semaphore::<Twa>,
     "sema-twa-chain": semaphore::<TwaChain>,
+    "sema-twa-chain-systolic": semaphore::<TwaChain<SpinThenPark, 0, MixedHash<1>, true>>,
     "sema-twa-channel": semaphore::<TwaChannel>,
     "sema-twa-location": semaphore::<TwaLocation>,
     "rwmutex": rw_mutex,

@@ -10,8 +10,10 @@ use sudog_locks::capacitor::{
     Admission, Always, ArriveDepart, Fractional, Gated, Multilane, Path, Platoon, SeparateLanes, SlidingWindow,
     WindowTicket,
 };
-use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_locks::waiting_array::{BucketWait, MixedHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield};
+use sudog_locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{
+    BucketWait, Conservative, GrayHash, MixedHash, OrbitHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield,
+};
 use sudog_sync::Semaphore;
 use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 
@@ -192,6 +194,17 @@ any_over! { $
     TwaSpinPaired: Twa<Spin, 1, PairedHash>;
     TwaSpinMixed: Twa<Spin, 1, MixedHash>;
     TwaPaired: Twa<SpinThenPark, 1, PairedHash>;
+    TwaChainPrinted: TwaChain<SpinThenPark, 0, PlainHash<4096>, true>;
+    TwaChainPrintedSpin: TwaChain<Spin, 0, PlainHash<4096>, true>;
+    TwaChannelPrinted: TwaChannel<SpinThenPark, 0, PlainHash<4096>, true>;
+    TwaChannelPrintedSpin: TwaChannel<Spin, 0, PlainHash<4096>, true>;
+    TwaLocationPrinted: TwaLocation<Spin, 0, PlainHash<4096>>;
+    TwaConservative: TicketSema<Conservative<BucketWait>>;
+    TwaSpinConservative: TicketSema<Conservative<BucketWait<Spin, 1, PlainHash>>>;
+    TicketSpinProportional: Ticket<Spin, true>;
+    Twa4096: Twa<SpinThenPark, 1, MixedHash<4096>>;
+    TwaSpinOrbit: Twa<Spin, 1, OrbitHash>;
+    TwaSpinGray: Twa<Spin, 1, GrayHash>;
 }
 
 impl ArriveDepart for AnyOver {

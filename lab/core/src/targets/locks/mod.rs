@@ -11,6 +11,8 @@ pub use pthread::Pthread;
 pub use std_mutex::StdMutex;
 
 use serde::Serialize;
+#[cfg(target_os = "linux")]
+use sudog_locks::capacitor::Bounded;
 use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, Spin, SpinThenYield, TicketLock, Tts};
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 #[cfg(target_os = "linux")]
@@ -53,6 +55,9 @@ registry! {
         "the Go mutex with the default policy, over waiting channels";
     SudogTwaLocation = "sudog+twa-location": GoMutex<TwaLocation>,
         "the Go mutex with the default policy, over waiting locations";
+    #[cfg(target_os = "linux")]
+    SudogBoundedFutex = "sudog+bounded-futex": GoMutex<Bounded<FutexSema>>,
+        "the Go mutex with the default policy, over futex behind a window";
     Std = "std": StdMutex,
         "std::sync::Mutex, poisoning included";
     ParkingLot012 = "parking_lot_0_12": ParkingLot012<false>,
@@ -138,8 +143,14 @@ impl LockName {
     /// The stages of the Go mutex that are only stages, and not also locks of another name.
     pub const STAGES: &[Self] = &[Self::V1, Self::V2, Self::V3, Self::V4, Self::V5, Self::V6, Self::V7];
 
-    /// The Go mutex with the policies that are for study.
-    pub const POLICIES: &[Self] = &[Self::SudogGo19, Self::SudogGo18, Self::SudogFifo];
+    /// The Go mutex with the policies, and over the semaphore, that are for study.
+    pub const POLICIES: &[Self] = &[
+        Self::SudogGo19,
+        Self::SudogGo18,
+        Self::SudogFifo,
+        #[cfg(target_os = "linux")]
+        Self::SudogBoundedFutex,
+    ];
 
     /// The queue and spin locks, with each way to wait.
     pub const SPIN: &[Self] = &[
