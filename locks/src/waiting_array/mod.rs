@@ -32,6 +32,7 @@ mod benaphore;
 pub(crate) mod chain;
 mod channel;
 mod gaps;
+mod grant;
 mod hash;
 mod location;
 mod near;
