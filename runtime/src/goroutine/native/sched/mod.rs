@@ -7,6 +7,7 @@ pub(crate) mod cycle;
 pub(crate) mod deadlock;
 pub(crate) mod dump;
 pub(crate) mod ids;
+pub(crate) mod pace;
 pub(crate) mod preempt;
 pub(crate) mod processor;
 pub(crate) mod procs;
