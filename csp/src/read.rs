@@ -33,8 +33,9 @@ impl<T> End<T> {
         self.read_within(&WaitLimit::default()).map_err(Failed::without_limit)
     }
 
-    /// Reads as [`read`](End::read) does, but gives up at a limit: see [`IntoLimit`]. Until then the reader's end counts as
-    /// an end that may serve others, because the reader will come back. So a hanging writer is not reclaimed meanwhile.
+    /// Reads as [`read`](End::read) does, but gives up at a limit: see [`IntoLimit`]. Until then the reader's end counts
+    /// as an end that may serve others, because the reader will come back. So a hanging writer is not reclaimed
+    /// meanwhile.
     ///
     /// # Errors
     ///

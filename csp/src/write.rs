@@ -32,8 +32,8 @@ impl<T> End<T> {
             .map_err(|Unwritten { value, why }| Unwritten { value, why: why.without_limit() })
     }
 
-    /// Writes as [`write`](End::write) does, but gives up at a limit: see [`IntoLimit`]. Until then the writer's end counts
-    /// as an end that may serve others, as in [`read_limited`](End::read_limited).
+    /// Writes as [`write`](End::write) does, but gives up at a limit: see [`IntoLimit`]. Until then the writer's end
+    /// counts as an end that may serve others, as in [`read_limited`](End::read_limited).
     ///
     /// # Errors
     ///

@@ -640,8 +640,8 @@ impl PipeReader {
 }
 
 impl PipeWriter {
-    /// Writes as `Write::write` does, but gives up at a limit: see [`IntoLimit`]. Returns the number of bytes that have been
-    /// read, which may be fewer than those of `buf` then.
+    /// Writes as `Write::write` does, but gives up at a limit: see [`IntoLimit`]. Returns the number of bytes that have
+    /// been read, which may be fewer than those of `buf` then.
     ///
     /// # Errors
     ///

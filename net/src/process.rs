@@ -163,8 +163,9 @@ impl<'a> OnDone<'a> {
         Self { cancel: Some(Box::new(cancel)), ..self }
     }
 
-    /// Kills the process if the process has not ended this long after the limit of the wait. Also bounds the time between the end
-    /// of the process and the end of its output, which a child of the process may keep open. Go's `cmd.WaitDelay`.
+    /// Kills the process if the process has not ended this long after the limit of the wait. Also bounds the time between
+    /// the end of the process and the end of its output, which a child of the process may keep open. Go's
+    /// `cmd.WaitDelay`.
     #[must_use]
     pub fn wait_delay(self, delay: Duration) -> Self {
         Self { wait_delay: Some(delay), ..self }

@@ -419,6 +419,8 @@ impl Fibre {
 }
 
 /// Lets the caller of [`run`](fn@crate::goroutine::run) go on. Called by the fibre of the main goroutine.
+#[cold]
+#[inline(never)]
 fn release_caller(done: NonNull<AtomicU32>) {
     MAINS.count_off();
     // SAFETY: `done` is alive until the permit is there; from then on the release uses `done` as an address only.
