@@ -145,7 +145,7 @@ fn main() {
         let served = spawn(move || serve(&server));
         let background = context::background();
         let minute = Duration::from_secs(60);
-        let pool = Pool::new(2, 2, minute, Box::new(move |ctx| dialer.dial_ctx(ctx)));
+        let pool = Pool::new(2, 2, minute, Box::new(move |ctx| dialer.dial_limited(ctx)));
 
         // Ten queries of a second each over two connections.
         let begun = now();

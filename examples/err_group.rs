@@ -42,7 +42,7 @@ fn pipeline() {
     let (squares, output) = channel::<u64>(0);
     group.go(move || {
         for n in 1..=100 {
-            numbers.send_ctx(n, &ctx).map_err(|_| "the context is done")?.map_err(|_| "no receiver")?;
+            numbers.send_limited(n, &ctx).map_err(|_| "the context is done, or no receiver is left")?;
         }
         Ok::<_, &str>(())
     });

@@ -89,7 +89,7 @@ impl Store {
 fn listen_and_serve(ctx: &Context, listener: &TcpListener) -> io::Result<()> {
     let (store, open) = (Arc::new(Store::default()), Arc::new(WaitGroup::new()));
     loop {
-        match listener.accept_ctx(ctx) {
+        match listener.accept_limited(ctx) {
             Ok((stream, _)) => {
                 let store = store.clone();
                 open.go(move || {

@@ -191,7 +191,7 @@ pub mod prelude {
     pub use crate::chan::{Chan, channel, select};
     #[cfg(unix)]
     #[doc(no_inline)]
-    pub use crate::context::{self, Context, RecvCtx as _, SendCtx as _};
+    pub use crate::context::{self, Context};
     #[doc(no_inline)]
     pub use crate::sync::{
         Cond, GoMutex, LockAsync, Map, Mutex, MutexGuard, MutexWith, Once, Pool, RwMutex, WaitGroup,

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sudog_runtime::sema::{IntoLimit, WaitError, WaitLimit};
+
 /// The error of a read or a write for which no partner can come: no end is left through which a partner could come, or
 /// the caller's [`ActiveSet`](crate::ActiveSet) has been dropped.
 ///
@@ -37,28 +39,45 @@ impl fmt::Display for Reclaimed {
 
 impl std::error::Error for Reclaimed {}
 
-/// The reason why a read or a write with a limit has failed.
+/// The reason why a read or a write with a limit has failed. `E` is the error of the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Failed {
+pub enum Failed<E = WaitError> {
     /// No partner can come: see [`Reclaimed`].
     Reclaimed,
-    /// The deadline has come before a partner.
-    TimedOut,
-    /// The cancel has come before a partner.
-    Cancelled,
+    /// The limit has come before a partner.
+    GaveUp(E),
 }
 
-impl fmt::Display for Failed {
+impl<E: fmt::Display> fmt::Display for Failed<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reclaimed => Reclaimed.fmt(f),
-            Self::TimedOut => f.write_str("the deadline has come before a partner"),
-            Self::Cancelled => f.write_str("the cancel has come before a partner"),
+            Self::GaveUp(why) => why.fmt(f),
         }
     }
 }
 
-impl std::error::Error for Failed {}
+impl<E: std::error::Error + 'static> std::error::Error for Failed<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Reclaimed => None,
+            Self::GaveUp(why) => Some(why),
+        }
+    }
+}
+
+/// Runs a read or a write, whose step gets the limit. Turns the error of a step that gave up into the limit's error.
+pub(crate) fn limited<T, L: IntoLimit>(
+    limit: L,
+    step: impl FnOnce(&WaitLimit<'_>) -> Result<T, Failed>,
+) -> Result<T, Failed<L::Error>> {
+    let over = limit.limited(|limit| match step(limit) {
+        Ok(done) => Ok(Ok(done)),
+        Err(Failed::Reclaimed) => Ok(Err(Failed::Reclaimed)),
+        Err(Failed::GaveUp(why)) => Err(why),
+    });
+    over.unwrap_or_else(|why| Err(Failed::GaveUp(why)))
+}
 
 impl Failed {
     /// Converts to the error of a read or a write without a limit.
@@ -68,7 +87,7 @@ impl Failed {
     }
 }
 
-impl From<Reclaimed> for Failed {
+impl<E> From<Reclaimed> for Failed<E> {
     fn from(_: Reclaimed) -> Self {
         Self::Reclaimed
     }
@@ -95,7 +114,11 @@ impl<T, W: fmt::Display> fmt::Display for Unwritten<T, W> {
     }
 }
 
-impl<T, W: std::error::Error> std::error::Error for Unwritten<T, W> {}
+impl<T, W: std::error::Error> std::error::Error for Unwritten<T, W> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.why.source()
+    }
+}
 
 /// Drops the value.
 impl<T> From<Unwritten<T>> for Reclaimed {
@@ -105,7 +128,7 @@ impl<T> From<Unwritten<T>> for Reclaimed {
 }
 
 /// Drops the value.
-impl<T> From<Unwritten<T, Self>> for Failed {
+impl<T, E> From<Unwritten<T, Self>> for Failed<E> {
     fn from(unwritten: Unwritten<T, Self>) -> Self {
         unwritten.why
     }

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use sudog_runtime::sema::{CancelledWait, WaitLimit};
+use sudog_runtime::sema::{CancelledWait, WaitError, WaitLimit};
 use sudog_runtime::shim::mark;
 use sudog_runtime::{G, ParkResult};
 
@@ -74,7 +74,7 @@ fn park(channel: &Channel, waiter: &Waiter, g: &G, limit: &WaitLimit<'_>, listed
     };
     match g.park_queued_spinning(limit.deadline, || listed.unlock(), leave) {
         ParkResult::Unparked => None,
-        ParkResult::TimedOut => Some(Failed::TimedOut),
+        ParkResult::TimedOut => Some(Failed::GaveUp(WaitError::TimedOut)),
     }
 }
 
@@ -103,7 +103,7 @@ fn park_cancellable(
         // SAFETY: `waiter` is alive, and was put into this channel's list.
         if unsafe { channel.leave(waiter) } {
             mark("a cancel comes before the wait");
-            return Some(Failed::Cancelled);
+            return Some(Failed::GaveUp(WaitError::Cancelled));
         }
         mark("a fibre is met when the cancel has come");
         g.park(None, || ());
@@ -114,13 +114,13 @@ fn park_cancellable(
     // SAFETY: `waiter` is alive, and was put into this channel's list.
     let leave = || unsafe { channel.leave(waiter) };
     if g.park_queued_spinning(limit.deadline, || (), leave) == ParkResult::TimedOut {
-        return Some(Failed::TimedOut);
+        return Some(Failed::GaveUp(WaitError::TimedOut));
     }
     // The waiter was met by a partner, or reclaimed with its set, or taken out by the cancel. A dead channel has no
     // waiter with a limit.
     if waiter.place.get() == Place::Nowhere {
         mark("a cancel ends a wait");
-        return Some(Failed::Cancelled);
+        return Some(Failed::GaveUp(WaitError::Cancelled));
     }
     None
 }

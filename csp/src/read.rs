@@ -2,12 +2,11 @@
 
 use std::mem::MaybeUninit;
 
-use sudog_runtime::Instant;
-use sudog_runtime::sema::WaitLimit;
+use sudog_runtime::sema::{IntoLimit, WaitLimit};
 
 use crate::channel::Met;
 use crate::end::End;
-use crate::error::{Failed, Reclaimed};
+use crate::error::{Failed, Reclaimed, limited};
 use crate::hang::hang;
 use crate::list::Dir;
 
@@ -31,32 +30,12 @@ impl<T> End<T> {
     /// assert_eq!(ours.read(), Err(Reclaimed)); // no other end is left; and this is a thread
     /// ```
     pub fn read(&mut self) -> Result<T, Reclaimed> {
-        self.read_limited(&WaitLimit::default()).map_err(Failed::without_limit)
+        self.read_within(&WaitLimit::default()).map_err(Failed::without_limit)
     }
 
-    /// Reads as [`read`](End::read) does, but gives up at a deadline. Until then the reader's end counts as an end that
-    /// may serve others, because the reader will come back. So a hanging writer is not reclaimed meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// If the deadline comes first, and in the cases of [`read`](End::read).
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use sudog::csp::{Failed, make_channel};
-    ///
-    /// let [mut end, _another] = make_channel::<u32, 2>();
-    /// let soon = Instant::now() + Duration::from_millis(1);
-    /// assert_eq!(end.read_until(soon), Err(Failed::TimedOut));
-    /// ```
-    pub fn read_until(&mut self, deadline: Instant) -> Result<T, Failed> {
-        self.read_limited(&WaitLimit::until(deadline))
-    }
-
-    /// Reads as [`read`](End::read) does, but gives up at a [`WaitLimit`], as [`read_until`](End::read_until) does at a
-    /// deadline.
+    /// Reads as [`read`](End::read) does, but gives up at a limit: see [`IntoLimit`]. Until then the reader's end counts
+    /// as an end that may serve others, because the reader will come back. So a hanging writer is not reclaimed
+    /// meanwhile.
     ///
     /// # Errors
     ///
@@ -65,19 +44,25 @@ impl<T> End<T> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::{Cancel, WaitLimit};
+    /// use std::time::Duration;
     /// use sudog::csp::{Failed, make_channel};
+    /// use sudog::{Cancel, WaitError};
     ///
     /// let [mut end, _another] = make_channel::<u32, 2>();
+    /// let late = end.read_limited(Duration::from_millis(1));
+    /// assert_eq!(late, Err(Failed::GaveUp(WaitError::TimedOut)));
     /// let stop = Cancel::new();
     /// std::thread::scope(|s| {
     ///     s.spawn(|| stop.cancel());
-    ///     let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
-    ///     assert_eq!(end.read_limited(&limit), Err(Failed::Cancelled));
+    ///     assert_eq!(end.read_limited(&stop), Err(Failed::GaveUp(WaitError::Cancelled)));
     /// });
     /// ```
+    pub fn read_limited<L: IntoLimit>(&mut self, limit: L) -> Result<T, Failed<L::Error>> {
+        limited(limit, |limit| self.read_within(limit))
+    }
+
     #[inline]
-    pub fn read_limited(&mut self, limit: &WaitLimit<'_>) -> Result<T, Failed> {
+    fn read_within(&mut self, limit: &WaitLimit<'_>) -> Result<T, Failed> {
         sudog_runtime::safepoint();
         let mut slot = MaybeUninit::<T>::uninit();
         match self.channel.meet(Dir::Read) {

@@ -2,12 +2,11 @@
 
 use std::mem::ManuallyDrop;
 
-use sudog_runtime::Instant;
-use sudog_runtime::sema::WaitLimit;
+use sudog_runtime::sema::{IntoLimit, WaitLimit};
 
 use crate::channel::Met;
 use crate::end::End;
-use crate::error::{Failed, Unwritten};
+use crate::error::{Failed, Unwritten, limited};
 use crate::hang::hang;
 use crate::list::Dir;
 
@@ -29,32 +28,12 @@ impl<T> End<T> {
     /// assert_eq!(ours.write(7).unwrap_err().value, 7);
     /// ```
     pub fn write(&mut self, value: T) -> Result<(), Unwritten<T>> {
-        self.write_limited(value, &WaitLimit::default())
+        self.write_within(value, &WaitLimit::default())
             .map_err(|Unwritten { value, why }| Unwritten { value, why: why.without_limit() })
     }
 
-    /// Writes as [`write`](End::write) does, but gives up at a deadline. Until then the writer's end counts as an end
-    /// that may serve others, as in [`read_until`](End::read_until).
-    ///
-    /// # Errors
-    ///
-    /// If the deadline comes first, and in the cases of [`write`](End::write). The error contains the value.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    /// use sudog::csp::{Failed, make_channel};
-    ///
-    /// let [mut end, _another] = make_channel::<u32, 2>();
-    /// let soon = Instant::now() + Duration::from_millis(1);
-    /// assert_eq!(end.write_until(7, soon).unwrap_err().why, Failed::TimedOut);
-    /// ```
-    pub fn write_until(&mut self, value: T, deadline: Instant) -> Result<(), Unwritten<T, Failed>> {
-        self.write_limited(value, &WaitLimit::until(deadline))
-    }
-
-    /// Writes as [`write`](End::write) does, but gives up at a [`WaitLimit`]: see [`read_limited`](End::read_limited).
+    /// Writes as [`write`](End::write) does, but gives up at a limit: see [`IntoLimit`]. Until then the writer's end
+    /// counts as an end that may serve others, as in [`read_limited`](End::read_limited).
     ///
     /// # Errors
     ///
@@ -63,17 +42,34 @@ impl<T> End<T> {
     /// # Examples
     ///
     /// ```
-    /// use sudog::{Cancel, WaitLimit};
+    /// use std::time::Duration;
     /// use sudog::csp::{Failed, make_channel};
+    /// use sudog::{Cancel, WaitError};
     ///
     /// let [mut end, _another] = make_channel::<u32, 2>();
+    /// let late = end.write_limited(7, Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!((late.value, late.why), (7, Failed::GaveUp(WaitError::TimedOut)));
     /// let stop = Cancel::new();
     /// stop.cancel();
-    /// let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
-    /// assert_eq!(end.write_limited(1, &limit).unwrap_err().why, Failed::Cancelled);
+    /// assert_eq!(end.write_limited(7, &stop).unwrap_err().why, Failed::GaveUp(WaitError::Cancelled));
     /// ```
+    pub fn write_limited<L: IntoLimit>(&mut self, value: T, limit: L) -> Result<(), Unwritten<T, Failed<L::Error>>> {
+        let mut unwritten = Some(value);
+        let over = limited(limit, |limit| {
+            let value = unwritten.take().expect("a value is written once");
+            self.write_within(value, limit).map_err(|Unwritten { value, why }| {
+                unwritten = Some(value);
+                why
+            })
+        });
+        match (over, unwritten) {
+            (Err(why), Some(value)) => Err(Unwritten { value, why }),
+            _ => Ok(()), // the value has been written
+        }
+    }
+
     #[inline]
-    pub fn write_limited(&mut self, value: T, limit: &WaitLimit<'_>) -> Result<(), Unwritten<T, Failed>> {
+    fn write_within(&mut self, value: T, limit: &WaitLimit<'_>) -> Result<(), Unwritten<T, Failed>> {
         sudog_runtime::safepoint();
         match self.channel.meet(Dir::Write) {
             Met::Partner(reader) => {

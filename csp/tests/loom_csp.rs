@@ -20,7 +20,7 @@ use loom::thread;
 use sudog_csp::{ActiveSet, End, Failed, Reclaimed, make_channel};
 use sudog_runtime::Instant;
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, WOKEN_BEFORE, mark, waiting};
-use sudog_runtime::sema::{Cancel, WaitLimit};
+use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 
 const DEAD: &str = "a call finds the channel dead";
 const DROPPED_DEAD: &str = "an end of a dead channel is dropped";
@@ -142,7 +142,7 @@ fn a_reader_with_a_deadline() {
                 }
             }
         });
-        let (read, _) = waiting(|| ours.read_until(Instant::now()));
+        let (read, _) = waiting(|| ours.read_limited(Instant::now()));
         drop(ours);
         let read = match read {
             Ok(value) => {
@@ -151,7 +151,7 @@ fn a_reader_with_a_deadline() {
                 true
             }
             Err(why) => {
-                assert_eq!(why, Failed::TimedOut);
+                assert_eq!(why, Failed::GaveUp(WaitError::TimedOut));
                 mark(NOT_READ);
                 false
             }
@@ -165,7 +165,7 @@ fn a_writer_with_a_deadline() {
     explore(4, &[SLEEPS, LEAVES, MET_LATE, RECLAIMED, READ, NOT_READ], |w| {
         let [mut ours, mut theirs] = make_channel();
         let reader = thread::spawn(move || read(&mut theirs).is_ok());
-        let (written, _) = waiting(|| ours.write_until(w.value(3), Instant::now()));
+        let (written, _) = waiting(|| ours.write_limited(w.value(3), Instant::now()));
         drop(ours);
         let written = match written {
             Ok(()) => {
@@ -173,7 +173,7 @@ fn a_writer_with_a_deadline() {
                 true
             }
             Err(failed) => {
-                assert_eq!(failed.why, Failed::TimedOut);
+                assert_eq!(failed.why, Failed::GaveUp(WaitError::TimedOut));
                 assert_eq!(failed.value.read(), 3);
                 mark(NOT_READ);
                 false
@@ -190,7 +190,11 @@ fn an_end_that_waits_with_a_deadline_counts() {
         let [mut ours, mut theirs] = make_channel();
         let reader = thread::spawn(move || read(&mut theirs));
         mark(if ours.readers() == 1 { HANGS_BEFORE } else { HANGS_AFTER });
-        assert!(waiting(|| ours.read_until(Instant::now())).0.is_err_and(|why| why == Failed::TimedOut));
+        assert!(
+            waiting(|| ours.read_limited(Instant::now()))
+                .0
+                .is_err_and(|why| why == Failed::GaveUp(WaitError::TimedOut))
+        );
         waiting(|| ours.write(w.value(4))).0.unwrap();
         assert_eq!(reader.join().unwrap(), Ok(4));
     });
@@ -220,7 +224,7 @@ fn a_reader_that_is_cancelled() {
                 true
             }
             Err(why) => {
-                assert_eq!(why, Failed::Cancelled);
+                assert_eq!(why, Failed::GaveUp(WaitError::Cancelled));
                 false
             }
         };
@@ -251,8 +255,8 @@ fn a_writer_with_a_deadline_that_is_cancelled() {
             Err(failed) => {
                 assert_eq!(failed.value.read(), 3);
                 match failed.why {
-                    Failed::TimedOut => mark(TIMED_OUT),
-                    Failed::Cancelled => {}
+                    Failed::GaveUp(WaitError::TimedOut) => mark(TIMED_OUT),
+                    Failed::GaveUp(WaitError::Cancelled) => {}
                     Failed::Reclaimed => unreachable!("its end counts"),
                 }
                 false
@@ -447,8 +451,8 @@ fn a_deadline_and_the_drop_of_the_set() {
         let ended = Arc::new(AtomicU32::new(0));
         let ends = ended.clone();
         let reader = fibre(&set, move || {
-            match waiting(|| inside.read_until(Instant::now())).0.err() {
-                Some(Failed::TimedOut) => mark(TIMED_OUT),
+            match waiting(|| inside.read_limited(Instant::now())).0.err() {
+                Some(Failed::GaveUp(WaitError::TimedOut)) => mark(TIMED_OUT),
                 why => assert_eq!(why, Some(Failed::Reclaimed)),
             }
             ends.fetch_add(1, Relaxed);
@@ -471,7 +475,7 @@ fn a_cancel_and_the_drop_of_the_set() {
         let reader = fibre(&set, move || {
             let limit = WaitLimit { cancel: Some(&of_fibre), ..WaitLimit::default() };
             let why = waiting(|| inside.read_limited(&limit)).0.err();
-            assert!(matches!(why, Some(Failed::Cancelled | Failed::Reclaimed)), "{why:?}");
+            assert!(matches!(why, Some(Failed::GaveUp(WaitError::Cancelled) | Failed::Reclaimed)), "{why:?}");
             ends.fetch_add(1, Relaxed);
         });
         let canceller = thread::spawn(move || stop.cancel());
@@ -492,7 +496,7 @@ fn a_deadline_keeps_a_set_awake() {
         let came_back = Arc::new(AtomicU32::new(0));
         let comes = came_back.clone();
         let reader = fibre(&set, move || {
-            assert!(waiting(|| inside.read_until(Instant::now())).0.is_err());
+            assert!(waiting(|| inside.read_limited(Instant::now())).0.is_err());
             comes.store(1, Relaxed);
         });
         set.wait_for_rest();

@@ -76,7 +76,7 @@ macro_rules! listener {
             type Stream = $Stream;
 
             fn accept(&self, ctx: &Context) -> io::Result<($Stream, SocketAddr)> {
-                self.accept_ctx(ctx).map(|(stream, addr)| (stream, $addr(addr)))
+                self.accept_limited(ctx).map(|(stream, addr)| (stream, $addr(addr)))
             }
         }
 

@@ -25,7 +25,7 @@ fn by_a_context(stream: &Arc<TcpStream>) -> Duration {
         let (ctx, cancel) = context::with_cancel(&context::background());
         let reader = stream.clone();
         let read = spawn(move || {
-            reader.read_ctx(&ctx, &mut [0]).expect_err("nothing is sent");
+            reader.read_limited(&mut [0], &ctx).expect_err("nothing is sent");
             Instant::now()
         });
         until_it_waits(stream);

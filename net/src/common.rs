@@ -202,46 +202,50 @@ macro_rules! stream {
                 peeked.map_or_else(|error| error.kind() != std::io::ErrorKind::WouldBlock, |n| n == 0)
             }
 
-            fn call_write(&self, buf: &[u8]) -> std::io::Result<usize> {
-                let limit = sudog_runtime::sema::WaitLimit::default();
-                self.fd.call(crate::Side::Write, &limit, |mut socket| std::io::Write::write(&mut socket, buf))
+            fn call_write(&self, buf: &[u8], limit: &sudog_runtime::sema::WaitLimit<'_>) -> std::io::Result<usize> {
+                self.fd.call(crate::Side::Write, limit, |mut socket| std::io::Write::write(&mut socket, buf))
             }
 
             fn call_write_vectored(&self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
                 let limit = sudog_runtime::sema::WaitLimit::default();
                 self.fd.call(crate::Side::Write, &limit, |mut socket| std::io::Write::write_vectored(&mut socket, bufs))
             }
-
-            fn call_write_ctx(&self, ctx: &sudog_sync::context::Context, buf: &[u8]) -> std::io::Result<usize> {
-                self.fd.call_ctx(ctx, crate::Side::Write, |mut socket| std::io::Write::write(&mut socket, buf))
-            }
         }
     };
 }
 
-/// Generates the reads and writes of a stream. Writes that wait are the stream's own methods `call_write`,
-/// `call_write_vectored` and `call_write_ctx`.
+/// Generates the reads and writes of a stream. Writes that wait are the stream's own methods `call_write` and
+/// `call_write_vectored`.
 macro_rules! reads_and_writes {
     ($Stream:ident, $Source:ty) => {
         impl $Stream {
-            /// Reads as `Read::read` does, but gives up when the context is done.
+            /// Reads as `Read::read` does, but gives up at a limit: see [`IntoLimit`](sudog_runtime::sema::IntoLimit).
             ///
             /// # Errors
             ///
-            /// An error of the system, [`Closed`](crate::Closed), or the context's error: of kind `TimedOut` after the
-            /// context's deadline, else `Other`.
-            pub fn read_ctx(&self, ctx: &sudog_sync::context::Context, buf: &mut [u8]) -> std::io::Result<usize> {
-                self.fd.call_ctx(ctx, crate::Side::Read, |socket| crate::common::read(socket, buf))
+            /// An error of the system, [`Closed`](crate::Closed), or the limit's error: of kind `TimedOut` after a
+            /// deadline, else `Other`.
+            pub fn read_limited<L: sudog_runtime::sema::IntoLimit<Error: Into<std::io::Error>>>(
+                &self,
+                buf: &mut [u8],
+                limit: L,
+            ) -> std::io::Result<usize> {
+                crate::fd::limited(limit, |limit| {
+                    self.fd.call(crate::Side::Read, limit, |socket| crate::common::read(socket, buf))
+                })
             }
 
-            /// Writes as `Write::write` does, but gives up when the context is done. Returns the number of bytes that
-            /// were written.
+            /// Writes as `Write::write` does, but gives up at a limit. Returns the number of bytes that were written.
             ///
             /// # Errors
             ///
-            /// The same as those of [`read_ctx`](Self::read_ctx).
-            pub fn write_ctx(&self, ctx: &sudog_sync::context::Context, buf: &[u8]) -> std::io::Result<usize> {
-                self.call_write_ctx(ctx, buf)
+            /// The same as those of [`read_limited`](Self::read_limited).
+            pub fn write_limited<L: sudog_runtime::sema::IntoLimit<Error: Into<std::io::Error>>>(
+                &self,
+                buf: &[u8],
+                limit: L,
+            ) -> std::io::Result<usize> {
+                crate::fd::limited(limit, |limit| self.call_write(buf, limit))
             }
 
             /// Reads as `Read::read` does, but never waits.
@@ -320,7 +324,7 @@ macro_rules! reads_and_writes {
 
         impl std::io::Write for &$Stream {
             fn write(&mut self, buf: &[u8]) -> std::io::Result<usize> {
-                self.call_write(buf)
+                self.call_write(buf, &sudog_runtime::sema::WaitLimit::default())
             }
 
             fn write_vectored(&mut self, bufs: &[std::io::IoSlice<'_>]) -> std::io::Result<usize> {
@@ -460,21 +464,22 @@ macro_rules! accepts {
             ///
             /// An error of the system, `TimedOut` at the deadline, or [`Closed`](crate::Closed).
             pub fn accept(&self) -> std::io::Result<($Stream, $Addr)> {
-                let limit = sudog_runtime::sema::WaitLimit::default();
-                let (socket, addr) =
-                    self.fd.call(crate::Side::Read, &limit, |socket| crate::common::once(socket.accept()))?;
-                Ok(($Stream::accepted(socket)?, addr))
+                self.accept_limited(&sudog_runtime::sema::WaitLimit::default())
             }
 
-            /// Waits as [`accept`](Self::accept) does, but ends when a context is done.
+            /// Waits as [`accept`](Self::accept) does, but gives up at a limit: see
+            /// [`IntoLimit`](sudog_runtime::sema::IntoLimit).
             ///
             /// # Errors
             ///
-            /// The same as those of `accept`, or the context's error: of kind `TimedOut` after the context's deadline,
-            /// else `Other`.
-            pub fn accept_ctx(&self, ctx: &sudog_sync::context::Context) -> std::io::Result<($Stream, $Addr)> {
+            /// The same as those of `accept`, or the limit's error: of kind `TimedOut` after a deadline, else `Other`.
+            pub fn accept_limited<L: sudog_runtime::sema::IntoLimit<Error: Into<std::io::Error>>>(
+                &self,
+                limit: L,
+            ) -> std::io::Result<($Stream, $Addr)> {
                 let call = |socket: &$Source| crate::common::once(socket.accept());
-                let (socket, addr) = self.fd.call_ctx(ctx, crate::Side::Read, call)?;
+                let accept = |limit: &sudog_runtime::sema::WaitLimit<'_>| self.fd.call(crate::Side::Read, limit, call);
+                let (socket, addr) = crate::fd::limited(limit, accept)?;
                 Ok(($Stream::accepted(socket)?, addr))
             }
 

@@ -6,16 +6,9 @@ use std::os::fd::AsFd;
 
 use socket2::{SockAddr, SockRef, Socket};
 use sudog_runtime::sema::WaitLimit;
-use sudog_sync::context::Context;
 
 use crate::Side;
-use crate::fd::{NetFd, of_context};
-
-/// The limit of a connect.
-pub(crate) enum Dial<'a> {
-    Limited(WaitLimit<'a>),
-    Context(&'a Context),
-}
+use crate::fd::NetFd;
 
 /// Begins to connect a non-blocking socket.
 fn begin<S: AsFd + From<Socket>>(socket: Socket, addr: &SockAddr) -> io::Result<NetFd<S>> {
@@ -46,16 +39,12 @@ pub(crate) async fn dial_async<S: AsFd + From<Socket>>(socket: Socket, addr: &So
 }
 
 /// Connects a non-blocking socket.
-pub(crate) fn dial<S: AsFd + From<Socket>>(socket: Socket, addr: &SockAddr, how: &Dial<'_>) -> io::Result<NetFd<S>> {
-    if let Dial::Context(ctx) = how
-        && let Some(error) = ctx.err()
-    {
-        return Err(of_context(error));
-    }
+pub(crate) fn dial<S: AsFd + From<Socket>>(
+    socket: Socket,
+    addr: &SockAddr,
+    limit: &WaitLimit<'_>,
+) -> io::Result<NetFd<S>> {
     let fd = begin(socket, addr)?;
-    match how {
-        Dial::Limited(limit) => fd.call(Side::Write, limit, is_connected::<S>)?,
-        Dial::Context(ctx) => fd.call_ctx(ctx, Side::Write, is_connected::<S>)?,
-    }
+    fd.call(Side::Write, limit, is_connected::<S>)?;
     Ok(fd)
 }

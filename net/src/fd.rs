@@ -12,9 +12,8 @@ use std::time::{Duration, Instant};
 
 use sudog_runtime::goroutine::{NetWait, SleepAsync, now, sleep_async};
 use sudog_runtime::panics::Panics;
-use sudog_runtime::sema::{Order, WaitError, WaitLimit, semacquire_limited, waiters};
+use sudog_runtime::sema::{IntoLimit, Order, WaitError, WaitLimit, semacquire_limited, waiters};
 use sudog_runtime::{note_wait, safepoint};
-use sudog_sync::context::{self, Context};
 
 use crate::awaited::Wait;
 use crate::fd_mutex::{FdMutex, FdRef, LockError, Side};
@@ -66,7 +65,7 @@ impl<S: Source> NetFd<S> {
         safepoint(); // a socket that is always ready must not starve the other goroutines of this worker
         let guard = self.mutex.lock_limited(side, limit).map_err(|why| match why {
             LockError::Closed => closed(),
-            LockError::GaveUp(why) => gave_up(why),
+            LockError::GaveUp(why) => why.into(),
         })?;
         let direction = self.desc.direction(side);
         let mut back_off = None;
@@ -95,35 +94,14 @@ impl<S: Source> NetFd<S> {
             let over = semacquire_limited(&direction.permits, Order::Fifo, &WaitLimit { deadline, ..*limit });
             drop(wait);
             match over {
-                Err(WaitError::Cancelled) => return Err(gave_up(WaitError::Cancelled)),
-                Err(WaitError::TimedOut) if limit.deadline.is_some_and(|deadline| deadline <= now()) => {
-                    return Err(gave_up(WaitError::TimedOut));
+                Err(why @ WaitError::Cancelled) => return Err(why.into()),
+                Err(why @ WaitError::TimedOut) if limit.deadline.is_some_and(|deadline| deadline <= now()) => {
+                    return Err(why.into());
                 }
                 Ok(()) => direction.took(),
                 // The next iteration checks the direction's deadline before the next try.
                 Err(_) => {}
             }
-        }
-    }
-
-    /// Runs `call` as [`call`](Self::call) does, but gives up when a context is done.
-    pub(crate) fn call_ctx<T>(
-        &self,
-        ctx: &Context,
-        side: Side,
-        call: impl FnMut(&S) -> io::Result<T>,
-    ) -> io::Result<T> {
-        let mut result = None;
-        let over = ctx.limited(|limit| match self.call(side, limit, call) {
-            Err(error) if let Some(why) = why_gave_up(&error) => Err(why),
-            other => {
-                result = Some(other);
-                Ok(())
-            }
-        });
-        match over {
-            Ok(()) => result.unwrap_or_else(|| Err(closed())),
-            Err(error) => Err(of_context(error)),
         }
     }
 
@@ -369,18 +347,6 @@ pub fn is_closed(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|error| error.is::<Closed>())
 }
 
-/// The error of a call that reached its own limit, as opposed to the socket's deadline.
-#[derive(Debug)]
-struct GaveUp(WaitError);
-
-impl fmt::Display for GaveUp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for GaveUp {}
-
 pub(crate) fn closed() -> io::Error {
     io::Error::new(io::ErrorKind::NotConnected, Closed)
 }
@@ -389,16 +355,26 @@ pub(crate) fn timed_out() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "i/o timeout")
 }
 
-fn gave_up(why: WaitError) -> io::Error {
-    let kind = if why == WaitError::TimedOut { io::ErrorKind::TimedOut } else { io::ErrorKind::Other };
-    io::Error::new(kind, GaveUp(why))
+/// Returns the reason, if an error says that a call reached its own limit, as opposed to the socket's deadline.
+pub(crate) fn why_gave_up(error: &io::Error) -> Option<WaitError> {
+    error.get_ref()?.downcast_ref().copied()
 }
 
-fn why_gave_up(error: &io::Error) -> Option<WaitError> {
-    error.get_ref()?.downcast_ref::<GaveUp>().map(|gave_up| gave_up.0)
+/// Runs `call` under a limit. The outer result is an error if the limit ended the call, or if the limit had come before.
+pub(crate) fn run_limited<T, L: IntoLimit>(
+    limit: L,
+    call: impl FnOnce(&WaitLimit<'_>) -> io::Result<T>,
+) -> Result<io::Result<T>, L::Error> {
+    limit.limited(|limit| match call(limit) {
+        Err(error) if let Some(why) = why_gave_up(&error) => Err(why),
+        result => Ok(result),
+    })
 }
 
-pub(crate) fn of_context(error: context::Error) -> io::Error {
-    let kind = if error.timeout() { io::ErrorKind::TimedOut } else { io::ErrorKind::Other };
-    io::Error::new(kind, error)
+/// Runs `call` under a limit. The error of a call that the limit ended is the limit's error.
+pub(crate) fn limited<T, L: IntoLimit<Error: Into<io::Error>>>(
+    limit: L,
+    call: impl FnOnce(&WaitLimit<'_>) -> io::Result<T>,
+) -> io::Result<T> {
+    run_limited(limit, call).unwrap_or_else(|error| Err(error.into()))
 }

@@ -6,7 +6,8 @@
 //!
 //! | Go | here |
 //! |---|---|
-//! | `net.Dial("tcp", addr)`, `net.DialTimeout`, `DialContext` | [`TcpStream::connect`], [`connect_timeout`](TcpStream::connect_timeout), [`connect_ctx`](TcpStream::connect_ctx) |
+//! | `net.Dial("tcp", addr)`, `net.DialTimeout`, `DialContext` | [`TcpStream::connect`], [`connect_limited`](TcpStream::connect_limited) |
+//! | a call that ends with a context | `x_limited` for each call `x` that waits: see [`IntoLimit`](sudog_runtime::sema::IntoLimit) |
 //! | `net.Listen`, `l.Accept()` | [`TcpListener::bind`], [`accept`](TcpListener::accept), [`incoming`](TcpListener::incoming) |
 //! | `c.SetDeadline(t)` | [`set_deadline`](TcpStream::set_deadline)`(Some(t))`: pending calls, too |
 //! | `c.Close()`, which ends pending calls; `net.ErrClosed` | [`close`](TcpStream::close); [`is_closed`] |

@@ -27,8 +27,7 @@ use std::io;
 use std::net::Shutdown;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sudog_runtime::sema::WaitLimit;
-use sudog_sync::context::Context;
+use sudog_runtime::sema::{IntoLimit, WaitLimit};
 
 use crate::Side;
 use crate::common::{reads_and_writes, waits, write_waits};
@@ -521,17 +520,14 @@ impl PipeStream {
         Ok(stream)
     }
 
-    fn call_write(&self, buf: &[u8]) -> io::Result<usize> {
-        self.write_by(buf, |step| self.fd.call(Side::Write, &WaitLimit::default(), step))
+    fn call_write(&self, buf: &[u8], limit: &WaitLimit<'_>) -> io::Result<usize> {
+        self.write_by(buf, |step| self.fd.call(Side::Write, limit, step))
     }
 
     /// Writes the first slice that is not empty.
     fn call_write_vectored(&self, bufs: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.call_write(bufs.iter().find(|buf| !buf.is_empty()).map_or(&[], |buf| buf))
-    }
-
-    fn call_write_ctx(&self, ctx: &Context, buf: &[u8]) -> io::Result<usize> {
-        self.write_by(buf, |step| self.fd.call_ctx(ctx, Side::Write, step))
+        let first = bufs.iter().find(|buf| !buf.is_empty());
+        self.call_write(first.map_or(&[], |buf| buf), &WaitLimit::default())
     }
 
     /// Writes `buf` by `call`, which runs the step that `call` receives until that step's result is known.
@@ -628,13 +624,13 @@ closes!(PipeReader, "Writes");
 closes!(PipeWriter, "Reads");
 
 impl PipeReader {
-    /// Reads as `Read::read` does, but gives up when the context is done.
+    /// Reads as `Read::read` does, but gives up at a limit: see [`IntoLimit`].
     ///
     /// # Errors
     ///
-    /// The error of the writer's close, [`Closed`](crate::Closed), or the context's error.
-    pub fn read_ctx(&self, ctx: &Context, buf: &mut [u8]) -> io::Result<usize> {
-        self.0.read_ctx(ctx, buf)
+    /// The error of the writer's close, [`Closed`](crate::Closed), or the limit's error.
+    pub fn read_limited<L: IntoLimit<Error: Into<io::Error>>>(&self, buf: &mut [u8], limit: L) -> io::Result<usize> {
+        self.0.read_limited(buf, limit)
     }
 
     /// Returns the number of reads that wait. For tests.
@@ -644,14 +640,14 @@ impl PipeReader {
 }
 
 impl PipeWriter {
-    /// Writes as `Write::write` does, but gives up when the context is done. Returns the number of bytes that have been
-    /// read, which may be fewer than those of `buf` then.
+    /// Writes as `Write::write` does, but gives up at a limit: see [`IntoLimit`]. Returns the number of bytes that have
+    /// been read, which may be fewer than those of `buf` then.
     ///
     /// # Errors
     ///
-    /// The error of the reader's close, [`Closed`](crate::Closed), or the context's error.
-    pub fn write_ctx(&self, ctx: &Context, buf: &[u8]) -> io::Result<usize> {
-        self.0.write_ctx(ctx, buf)
+    /// The error of the reader's close, [`Closed`](crate::Closed), or the limit's error.
+    pub fn write_limited<L: IntoLimit<Error: Into<io::Error>>>(&self, buf: &[u8], limit: L) -> io::Result<usize> {
+        self.0.write_limited(buf, limit)
     }
 
     /// Returns the number of writes that wait. For tests.

@@ -8,11 +8,10 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sudog_runtime::sema::WaitLimit;
-use sudog_sync::context::Context;
+use sudog_runtime::sema::{IntoLimit, WaitLimit};
 
 use crate::common::{accepts, waits};
-use crate::fd::{NetFd, Source};
+use crate::fd::{NetFd, Source, limited};
 use crate::poller::Desc;
 use crate::{PipeAddr, PipeStream, Side, buffered_pipe, is_closed, pipe};
 
@@ -204,22 +203,19 @@ impl PipeDialer {
     ///
     /// `ConnectionRefused`, if the listener is closed.
     pub fn dial(&self) -> io::Result<PipeStream> {
-        let (here, there) = self.connection();
-        let mut there = Some(there);
-        let limit = WaitLimit::default();
-        self.fd.call(Side::Write, &limit, |backlog| backlog.add(&mut there)).map_err(refused)?;
-        Ok(here)
+        self.dial_limited(&WaitLimit::default())
     }
 
-    /// Connects as [`dial`](Self::dial) does, but gives up when a context is done.
+    /// Connects as [`dial`](Self::dial) does, but gives up at a limit: see [`IntoLimit`].
     ///
     /// # Errors
     ///
-    /// The same as those of `dial`, or the context's error: of kind `TimedOut` after the context's deadline, else `Other`.
-    pub fn dial_ctx(&self, ctx: &Context) -> io::Result<PipeStream> {
+    /// The same as those of `dial`, or the limit's error: of kind `TimedOut` after a deadline, else `Other`.
+    pub fn dial_limited<L: IntoLimit<Error: Into<io::Error>>>(&self, limit: L) -> io::Result<PipeStream> {
         let (here, there) = self.connection();
         let mut there = Some(there);
-        self.fd.call_ctx(ctx, Side::Write, |backlog| backlog.add(&mut there)).map_err(refused)?;
+        let dial = |limit: &WaitLimit<'_>| self.fd.call(Side::Write, limit, |backlog| backlog.add(&mut there));
+        limited(limit, dial).map_err(refused)?;
         Ok(here)
     }
 

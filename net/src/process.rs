@@ -1,10 +1,10 @@
-//! Waits for processes that block a goroutine, not its worker, and that end with a context: Go's `os/exec`, over `std`'s
+//! Waits for processes that block a goroutine, not its worker, and that end at a limit: Go's `os/exec`, over `std`'s
 //! [`Child`].
 //!
 //! | Go | here |
 //! |---|---|
 //! | `cmd.Wait()` | [`wait`] |
-//! | `exec.CommandContext(ctx, ..)`, then `cmd.Wait()`; `cmd.Output()` | [`wait_ctx`]; [`output_ctx`] |
+//! | `exec.CommandContext(ctx, ..)`, then `cmd.Wait()`; `cmd.Output()` | [`wait_limited`]; [`output_limited`] |
 //! | `cmd.Cancel`, `cmd.WaitDelay` | [`OnDone::cancel`], [`OnDone::wait_delay`] |
 //! | `cmd.StdoutPipe()` | `child.stdout`, in a [`BlockingIo`](crate::BlockingIo) |
 //!
@@ -25,11 +25,10 @@ use std::time::{Duration, Instant};
 
 use sudog_runtime::chan::Chan;
 use sudog_runtime::goroutine::{blocking, go, now, scope};
-use sudog_runtime::sema::WaitLimit;
-use sudog_sync::context::{self, Context, RecvCtx, background};
+use sudog_runtime::sema::{IntoLimit, WaitLimit};
 
 use crate::Side;
-use crate::fd::{NetFd, of_context};
+use crate::fd::{NetFd, limited, run_limited};
 
 /// Waits as [`Child::wait`] does, but blocks only the calling goroutine.
 ///
@@ -52,17 +51,17 @@ pub fn wait(child: &mut Child) -> io::Result<ExitStatus> {
     drop(child.stdin.take()); // as `Child::wait` does: the process may read its input to the end before it ends
     match Exit::of(child)? {
         Exit::Ended(status) => Ok(status),
-        exit => exit.wait_ctx(&background(), child),
+        exit => exit.wait(child, &WaitLimit::default()),
     }
 }
 
-/// Waits as [`wait`] does. If the context is done before the process has ended, kills the process, and waits for its end.
-/// Go's `exec.CommandContext`. [`OnDone`] ends a process in other ways.
+/// Waits as [`wait`] does. If the limit comes before the process has ended, kills the process, and waits for its end. See
+/// [`IntoLimit`]. Go's `exec.CommandContext`. [`OnDone`] ends a process in other ways.
 ///
 /// # Errors
 ///
-/// An error of the system, or the context's error: of kind `TimedOut` after the context's deadline, else `Other`. The
-/// process has ended then, and [`Child::try_wait`] returns its status.
+/// An error of the system, or the limit's error: of kind `TimedOut` after a deadline, else `Other`. The process has ended
+/// then, and [`Child::try_wait`] returns its status.
 ///
 /// # Examples
 ///
@@ -76,47 +75,47 @@ pub fn wait(child: &mut Child) -> io::Result<ExitStatus> {
 /// run(|| {
 ///     let (ctx, _cancel) = context::with_timeout(&context::background(), Duration::from_millis(10));
 ///     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-///     let error = process::wait_ctx(&ctx, &mut child).unwrap_err();
+///     let error = process::wait_limited(&mut child, &ctx).unwrap_err();
 ///     assert_eq!(error.kind(), ErrorKind::TimedOut);
 /// });
 /// ```
-pub fn wait_ctx(ctx: &Context, child: &mut Child) -> io::Result<ExitStatus> {
-    OnDone::new().wait(ctx, child)
+pub fn wait_limited<L: IntoLimit<Error: Into<io::Error>>>(child: &mut Child, limit: L) -> io::Result<ExitStatus> {
+    OnDone::new().wait(child, limit)
 }
 
-/// Runs a command, and returns its output. If the context is done before the process has ended, kills the process. Go's
-/// `cmd.Output()`, after `exec.CommandContext`.
+/// Runs a command, and returns its output. If the limit comes before the process has ended, kills the process. See
+/// [`IntoLimit`]. Go's `cmd.Output()`, after `exec.CommandContext`.
 ///
 /// The command's standard input is empty, whatever `command` says. For other settings, start the process, and call
 /// [`OnDone::wait_with_output`].
 ///
 /// # Errors
 ///
-/// The same as those of [`OnDone::wait_with_output`], and an error of the start. If the context is done already, the
-/// process is not started.
+/// The same as those of [`OnDone::wait_with_output`], and an error of the start. If the limit is a context that is done
+/// already, the process is not started.
 ///
 /// # Examples
 ///
 /// ```
 /// use std::process::Command;
+/// use std::time::Duration;
 /// use sudog::net::process;
-/// use sudog::{context, run};
+/// use sudog::run;
 ///
-/// let output = run(|| process::output_ctx(&context::background(), Command::new("echo").arg("hello")))?;
+/// let output = run(|| process::output_limited(Command::new("echo").arg("hello"), Duration::from_secs(60)))?;
 /// assert_eq!(output.stdout, b"hello\n");
 /// # Ok::<_, std::io::Error>(())
 /// ```
-pub fn output_ctx(ctx: &Context, command: &mut Command) -> io::Result<Output> {
-    if let Some(error) = ctx.err() {
-        return Err(of_context(error));
-    }
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    OnDone::new().wait_with_output(ctx, &mut child)
+pub fn output_limited<L: IntoLimit<Error: Into<io::Error>>>(command: &mut Command, limit: L) -> io::Result<Output> {
+    limited(limit, |limit| {
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        OnDone::new().wait_with_output(&mut child, limit)
+    })
 }
 
-type Cancel<'a> = Box<dyn FnOnce(&mut Child) -> io::Result<()> + Send + 'a>;
+type CancelFn<'a> = Box<dyn FnOnce(&mut Child) -> io::Result<()> + Send + 'a>;
 
-/// The way in which a process is ended if its context is done first. Go's `Cancel` and `WaitDelay` of `exec.Cmd`.
+/// The way in which a process is ended if the limit of the wait comes first. Go's `Cancel` and `WaitDelay` of `exec.Cmd`.
 ///
 /// # Examples
 ///
@@ -139,14 +138,14 @@ type Cancel<'a> = Box<dyn FnOnce(&mut Child) -> io::Result<()> + Send + 'a>;
 ///         }
 ///     };
 ///     let on_done = OnDone::new().cancel(ask).wait_delay(Duration::from_secs(5));
-///     on_done.wait(&ctx, &mut child).unwrap_err();
+///     on_done.wait(&mut child, &ctx).unwrap_err();
 ///     assert!(!child.try_wait().unwrap().unwrap().success());
 /// });
 /// ```
 #[derive(Default)]
 pub struct OnDone<'a> {
     /// None: kills the process.
-    cancel: Option<Cancel<'a>>,
+    cancel: Option<CancelFn<'a>>,
     wait_delay: Option<Duration>,
 }
 
@@ -164,28 +163,29 @@ impl<'a> OnDone<'a> {
         Self { cancel: Some(Box::new(cancel)), ..self }
     }
 
-    /// Kills the process if it has not ended this long after its context was done. Also bounds the time between the end
-    /// of the process and the end of its output, which a child of the process may keep open. Go's `cmd.WaitDelay`.
+    /// Kills the process if the process has not ended this long after the limit of the wait. Also bounds the time between
+    /// the end of the process and the end of its output, which a child of the process may keep open. Go's
+    /// `cmd.WaitDelay`.
     #[must_use]
     pub fn wait_delay(self, delay: Duration) -> Self {
         Self { wait_delay: Some(delay), ..self }
     }
 
-    /// Waits as [`wait_ctx`] does.
+    /// Waits as [`wait_limited`] does.
     ///
     /// # Errors
     ///
-    /// The same as those of [`wait_ctx`]; or the error of the function given to [`cancel`](Self::cancel), in place of the
-    /// context's error.
-    pub fn wait(self, ctx: &Context, child: &mut Child) -> io::Result<ExitStatus> {
+    /// The same as those of [`wait_limited`]; or the error of the function given to [`cancel`](Self::cancel), in place of
+    /// the limit's error.
+    pub fn wait<L: IntoLimit<Error: Into<io::Error>>>(self, child: &mut Child, limit: L) -> io::Result<ExitStatus> {
         drop(child.stdin.take()); // as in `wait`
         let exit = match Exit::of(child)? {
             Exit::Ended(status) => return Ok(status),
             exit => exit,
         };
-        let error = match exit.wait_ctx(ctx, child) {
-            Err(error) if is_of_context(&error) => error,
-            result => return result,
+        let error = match run_limited(limit, |limit| exit.wait(child, limit)) {
+            Ok(result) => return result,
+            Err(error) => error.into(),
         };
         if let Some(status) = child.try_wait()? {
             return Ok(status); // ended by itself
@@ -195,24 +195,27 @@ impl<'a> OnDone<'a> {
             None => child.kill(),
         };
         if let Some(delay) = self.wait_delay {
-            let (delayed, _cancel) = context::with_timeout(&background(), delay);
-            match exit.wait_ctx(&delayed, child) {
-                Err(error) if is_of_context(&error) => child.kill()?,
-                result => _ = result?,
+            match run_limited(delay, |limit| exit.wait(child, limit)) {
+                Err(_) => child.kill()?,
+                Ok(result) => _ = result?,
             }
         }
-        exit.wait_ctx(&background(), child)?;
+        exit.wait(child, &WaitLimit::default())?;
         Err(canceled.err().unwrap_or(error))
     }
 
-    /// Waits as [`wait_ctx`] does, and collects what the process writes to its standard output and standard error, if
+    /// Waits as [`wait_limited`] does, and collects what the process writes to its standard output and standard error, if
     /// these are pipes. Like [`Child::wait_with_output`].
     ///
     /// # Errors
     ///
     /// The same as those of [`wait`](Self::wait): what the process has written is lost then. `TimedOut`, if the output has
     /// not ended within the [`wait_delay`](Self::wait_delay) of the end of the process.
-    pub fn wait_with_output(self, ctx: &Context, child: &mut Child) -> io::Result<Output> {
+    pub fn wait_with_output<L: IntoLimit<Error: Into<io::Error>>>(
+        self,
+        child: &mut Child,
+        limit: L,
+    ) -> io::Result<Output> {
         let stdout = child.stdout.take().map(|pipe| OutputPipe::new(pipe.into())).transpose()?;
         let stderr = child.stderr.take().map(|pipe| OutputPipe::new(pipe.into())).transpose()?;
         let pipes = [stdout, stderr];
@@ -223,7 +226,7 @@ impl<'a> OnDone<'a> {
             // After an error, or a panic of `cancel`, the output is of no use. So do not wait for other processes that keep
             // the pipes open.
             let _end = EndReads(&pipes);
-            let status = self.wait(ctx, child)?;
+            let status = self.wait(child, limit)?;
             if let Some(deadline) = wait_delay.and_then(|delay| now().checked_add(delay)) {
                 set_deadline(&pipes, deadline);
             }
@@ -294,24 +297,19 @@ impl Exit {
         Self::Blocking(ended)
     }
 
-    /// Waits for the end of the process, and returns its status. Gives up when the context is done.
-    fn wait_ctx(&self, ctx: &Context, child: &mut Child) -> io::Result<ExitStatus> {
+    /// Waits for the end of the process, and returns its status. Gives up at the limit.
+    fn wait(&self, child: &mut Child, limit: &WaitLimit<'_>) -> io::Result<ExitStatus> {
         match self {
             Self::Ended(status) => Ok(*status),
-            Self::Polled(fd) => fd.call_ctx(ctx, Side::Read, |_| {
+            Self::Polled(fd) => fd.call(Side::Read, limit, |_| {
                 child.try_wait()?.ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))
             }),
             Self::Blocking(ended) => {
-                ended.recv_ctx(ctx).map_err(of_context)?;
+                ended.recv_limited(limit)?;
                 child.wait() // does not wait any more
             }
         }
     }
-}
-
-/// Returns whether an error says that a context was done. (The context itself may tell its waits before it has an error.)
-fn is_of_context(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|error| error.is::<context::Error>())
 }
 
 /// Waits until a child of this process has ended, and leaves its status for [`Child::wait`].
@@ -362,6 +360,8 @@ impl Read for &OutputPipe {
 
 #[cfg(test)]
 mod tests {
+    use sudog_runtime::sema::Cancel;
+
     use super::*;
 
     /// Tests the wait on a system that has no pidfd.
@@ -369,14 +369,15 @@ mod tests {
     fn without_a_pidfd() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let exit = Exit::blocking(&child);
-        let (ctx, cancel) = context::with_cancel(&background());
+        let cancel = Cancel::new();
         cancel.cancel();
-        exit.wait_ctx(&ctx, &mut child).unwrap_err();
+        let limit = WaitLimit { cancel: Some(&cancel), ..WaitLimit::default() };
+        exit.wait(&mut child, &limit).unwrap_err();
         assert!(child.try_wait().unwrap().is_none());
         child.kill().unwrap();
-        assert!(!exit.wait_ctx(&background(), &mut child).unwrap().success());
+        assert!(!exit.wait(&mut child, &WaitLimit::default()).unwrap().success());
 
         let mut child = Command::new("true").spawn().unwrap();
-        assert!(Exit::blocking(&child).wait_ctx(&background(), &mut child).unwrap().success());
+        assert!(Exit::blocking(&child).wait(&mut child, &WaitLimit::default()).unwrap().success());
     }
 }

@@ -6,14 +6,13 @@ use std::panic::resume_unwind;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
-use sudog_runtime::goroutine::{now, spawn};
-use sudog_runtime::sema::WaitLimit;
-use sudog_sync::context::Context;
+use sudog_runtime::goroutine::spawn;
+use sudog_runtime::sema::{IntoLimit, WaitLimit};
 
 use crate::addrs::ToAddrs;
 use crate::common::{listener, socket, stream, writes};
-use crate::dial::{Dial, dial, dial_async};
-use crate::fd::NetFd;
+use crate::dial::{dial, dial_async};
+use crate::fd::{NetFd, limited, why_gave_up};
 
 /// A TCP connection. Go's `net.TCPConn`.
 ///
@@ -59,28 +58,17 @@ impl TcpStream {
     ///
     /// The system's error for the last address; `InvalidInput` for a text that is no address.
     pub fn connect(addr: impl ToAddrs) -> io::Result<Self> {
-        Self::connect_limited(&addr, &Dial::Limited(WaitLimit::default()))
+        Self::connect_within(&addr, &WaitLimit::default())
     }
 
-    /// Connects as [`connect`](TcpStream::connect) does, but gives up after `timeout`, with `TimedOut`. Go's
-    /// `net.DialTimeout`.
+    /// Connects as [`connect`](TcpStream::connect) does, but gives up at a limit: see [`IntoLimit`]. The limit is that of
+    /// all addresses together. Go's `net.DialTimeout` and `Dialer.DialContext`.
     ///
     /// # Errors
     ///
-    /// The same as those of `connect`.
-    pub fn connect_timeout(addr: impl ToAddrs, timeout: Duration) -> io::Result<Self> {
-        let limit = WaitLimit { deadline: now().checked_add(timeout), cancel: None };
-        Self::connect_limited(&addr, &Dial::Limited(limit))
-    }
-
-    /// Connects as [`connect`](TcpStream::connect) does, but ends when a context is done. Go's `Dialer.DialContext`.
-    ///
-    /// # Errors
-    ///
-    /// The same as those of `connect`, or the context's error: of kind `TimedOut` after the context's deadline, else
-    /// `Other`.
-    pub fn connect_ctx(ctx: &Context, addr: impl ToAddrs) -> io::Result<Self> {
-        Self::connect_limited(&addr, &Dial::Context(ctx))
+    /// The same as those of `connect`, or the limit's error: of kind `TimedOut` after a deadline, else `Other`.
+    pub fn connect_limited<L: IntoLimit<Error: Into<io::Error>>>(addr: impl ToAddrs, limit: L) -> io::Result<Self> {
+        limited(limit, |limit| Self::connect_within(&addr, limit))
     }
 
     /// Connects as [`connect`](TcpStream::connect) does, for a task. A goroutine looks up names, and so owns `addr`.
@@ -124,11 +112,12 @@ impl TcpStream {
         _ = SockRef::from(socket).set_tcp_keepalive(&keepalive());
     }
 
-    fn connect_limited(addr: &impl ToAddrs, how: &Dial<'_>) -> io::Result<Self> {
+    fn connect_within(addr: &impl ToAddrs, limit: &WaitLimit<'_>) -> io::Result<Self> {
         let mut last = None;
         for addr in addr.to_addrs()? {
-            match dial(Self::socket(addr)?, &SockAddr::from(addr), how) {
+            match dial(Self::socket(addr)?, &SockAddr::from(addr), limit) {
                 Ok(fd) => return Self::connected(fd),
+                Err(error) if why_gave_up(&error).is_some() => return Err(error),
                 Err(error) => last = Some(error),
             }
         }

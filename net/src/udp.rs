@@ -3,13 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 
-use sudog_runtime::sema::WaitLimit;
-use sudog_sync::context::Context;
+use sudog_runtime::sema::{IntoLimit, WaitLimit};
 
 use crate::Side;
 use crate::addrs::ToAddrs;
 use crate::common::{datagrams, socket, writes};
-use crate::fd::NetFd;
+use crate::fd::{NetFd, limited};
 
 /// A UDP socket. Go's `net.UDPConn`.
 ///
@@ -73,14 +72,17 @@ impl UdpSocket {
         self.fd.call(Side::Read, &WaitLimit::default(), |socket| socket.recv_from(buf))
     }
 
-    /// Waits as [`recv_from`](UdpSocket::recv_from) does, but ends when a context is done.
+    /// Waits as [`recv_from`](UdpSocket::recv_from) does, but gives up at a limit: see [`IntoLimit`].
     ///
     /// # Errors
     ///
-    /// The same as those of `recv_from`, or the context's error: of kind `TimedOut` after the context's deadline, else
-    /// `Other`.
-    pub fn recv_from_ctx(&self, ctx: &Context, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.fd.call_ctx(ctx, Side::Read, |socket| socket.recv_from(buf))
+    /// The same as those of `recv_from`, or the limit's error: of kind `TimedOut` after a deadline, else `Other`.
+    pub fn recv_from_limited<L: IntoLimit<Error: Into<io::Error>>>(
+        &self,
+        buf: &mut [u8],
+        limit: L,
+    ) -> io::Result<(usize, SocketAddr)> {
+        limited(limit, |limit| self.fd.call(Side::Read, limit, |socket| socket.recv_from(buf)))
     }
 
     /// Sends a packet to the address that the socket is connected to.

@@ -5,13 +5,12 @@ use std::os::unix::net::SocketAddr;
 use std::path::Path;
 
 use socket2::{Domain, SockAddr, Socket, Type};
-use sudog_runtime::sema::WaitLimit;
-use sudog_sync::context::Context;
+use sudog_runtime::sema::{IntoLimit, WaitLimit};
 
 use crate::Side;
 use crate::common::{datagrams, listener, socket, stream, writes};
-use crate::dial::{Dial, dial, dial_async};
-use crate::fd::NetFd;
+use crate::dial::{dial, dial_async};
+use crate::fd::{NetFd, limited};
 
 /// A connection of Unix sockets, used like a [`TcpStream`](crate::TcpStream). Go's `net.UnixConn`, of network `unix`.
 ///
@@ -42,16 +41,16 @@ impl UnixStream {
     ///
     /// An error of the system. `WouldBlock` means that the listener has a full queue.
     pub fn connect(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::connect_limited(path.as_ref(), &Dial::Limited(WaitLimit::default()))
+        Self::connect_within(path.as_ref(), &WaitLimit::default())
     }
 
-    /// Connects as [`connect`](UnixStream::connect) does, but fails if a context is done.
+    /// Connects as [`connect`](UnixStream::connect) does, but gives up at a limit: see [`IntoLimit`].
     ///
     /// # Errors
     ///
-    /// The same as those of `connect`, or the context's error.
-    pub fn connect_ctx(ctx: &Context, path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::connect_limited(path.as_ref(), &Dial::Context(ctx))
+    /// The same as those of `connect`, or the limit's error: of kind `TimedOut` after a deadline, else `Other`.
+    pub fn connect_limited<L: IntoLimit<Error: Into<io::Error>>>(path: impl AsRef<Path>, limit: L) -> io::Result<Self> {
+        limited(limit, |limit| Self::connect_within(path.as_ref(), limit))
     }
 
     /// Connects as [`connect`](UnixStream::connect) does, for a task.
@@ -68,9 +67,9 @@ impl UnixStream {
         Self::from_std(socket)
     }
 
-    fn connect_limited(path: &Path, how: &Dial<'_>) -> io::Result<Self> {
+    fn connect_within(path: &Path, limit: &WaitLimit<'_>) -> io::Result<Self> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
-        Ok(Self { fd: dial(socket, &SockAddr::unix(path)?, how)? })
+        Ok(Self { fd: dial(socket, &SockAddr::unix(path)?, limit)? })
     }
 
     /// Creates two streams that are connected to each other. Go's `net.Pipe`, with a buffer.

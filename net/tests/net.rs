@@ -86,7 +86,7 @@ fn small_packets_are_not_delayed() {
         let (accepted, _) = listener.accept().unwrap();
         assert!(accepted.nodelay().unwrap());
         let _another = TcpStream::connect(addr).unwrap();
-        let (accepted, _) = listener.accept_ctx(&background()).unwrap();
+        let (accepted, _) = listener.accept_limited(&background()).unwrap();
         assert!(accepted.nodelay().unwrap());
     });
 }
@@ -395,7 +395,7 @@ fn connect_timeout() {
     run(|| {
         let mut streams = Vec::new();
         let error = loop {
-            match TcpStream::connect_timeout(addr, 20 * MS) {
+            match TcpStream::connect_limited(addr, 20 * MS) {
                 Ok(stream) => streams.push(stream),
                 Err(error) => break error,
             }
@@ -403,7 +403,7 @@ fn connect_timeout() {
         };
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         let (ctx, cancel) = context::with_cancel(&background());
-        let dial = spawn(move || TcpStream::connect_ctx(&ctx, addr));
+        let dial = spawn(move || TcpStream::connect_limited(addr, &ctx));
         sleep(MS);
         cancel.cancel();
         let error = dial.join().unwrap().unwrap_err();
@@ -422,24 +422,24 @@ fn contexts_end_calls() {
         let here = Arc::new(here);
         let (ctx, cancel) = context::with_cancel(&background());
         let reader = (here.clone(), ctx.clone());
-        let read = spawn(move || reader.0.read_ctx(&reader.1, &mut [0]));
+        let read = spawn(move || reader.0.read_limited(&mut [0], &reader.1));
         let acceptor = (listener.clone(), ctx.clone());
-        let accept = spawn(move || acceptor.0.accept_ctx(&acceptor.1).map(drop));
+        let accept = spawn(move || acceptor.0.accept_limited(&acceptor.1).map(drop));
         until_waiting(2, || here.waiters(Side::Read) + listener.waiters(Side::Read));
         cancel.cancel();
         for error in [read.join().unwrap().unwrap_err(), accept.join().unwrap().unwrap_err()] {
             assert_eq!(error.get_ref().and_then(|error| error.downcast_ref()), Some(&context::Error::Canceled));
         }
         let (ctx, _cancel) = context::with_timeout(&background(), MS);
-        assert_eq!(kind(here.read_ctx(&ctx, &mut [0])), ErrorKind::TimedOut);
-        assert_eq!(kind(here.write_ctx(&ctx, &[0])), ErrorKind::TimedOut, "before it tries");
-        assert_eq!(here.write_ctx(&background(), b"x").unwrap(), 1, "the stream is as it was");
+        assert_eq!(kind(here.read_limited(&mut [0], &ctx)), ErrorKind::TimedOut);
+        assert_eq!(kind(here.write_limited(&[0], &ctx)), ErrorKind::TimedOut, "before it tries");
+        assert_eq!(here.write_limited(b"x", &background()).unwrap(), 1, "the stream is as it was");
         // A deadline of the stream also ends a call with a context.
         here.set_read_deadline(Some(now() + MS)).unwrap();
-        let error = here.read_ctx(&background(), &mut [0]).unwrap_err();
+        let error = here.read_limited(&mut [0], &background()).unwrap_err();
         assert_eq!(error.to_string(), "i/o timeout");
         here.close().unwrap();
-        assert!(is_closed(&here.read_ctx(&background(), &mut [0]).unwrap_err()));
+        assert!(is_closed(&here.read_limited(&mut [0], &background()).unwrap_err()));
     });
 }
 
@@ -468,7 +468,7 @@ fn udp() {
         assert_eq!(kind(here.recv(&mut buf)), ErrorKind::TimedOut);
         let (ctx, _cancel) = context::with_timeout(&background(), MS);
         here.set_read_deadline(None).unwrap();
-        assert_eq!(kind(here.recv_from_ctx(&ctx, &mut buf)), ErrorKind::TimedOut);
+        assert_eq!(kind(here.recv_from_limited(&mut buf, &ctx)), ErrorKind::TimedOut);
         here.close().unwrap();
         assert!(is_closed(&here.send(b"x").unwrap_err()));
     });

@@ -727,12 +727,12 @@ fn shutdown() {
 fn contexts_end_calls() {
     each_pipe(|one, other| {
         let (ctx, _cancel) = context::with_timeout(&background(), 10 * MS);
-        assert_eq!(kind(one.read_ctx(&ctx, &mut [0])), ErrorKind::TimedOut);
+        assert_eq!(kind(one.read_limited(&mut [0], &ctx)), ErrorKind::TimedOut);
         let (ctx, cancel) = context::with_cancel(&background());
         let writer = one.clone();
         let write = spawn(move || {
             loop {
-                if let Err(error) = writer.write_ctx(&ctx, &[1; 1024]) {
+                if let Err(error) = writer.write_limited(&[1; 1024], &ctx) {
                     return error;
                 }
             }
@@ -935,7 +935,7 @@ fn a_rest_that_is_taken_back_makes_room() {
         let one = Arc::new(one);
         let (ctx, cancel) = context::with_cancel(&background());
         let writer = one.clone();
-        let write = spawn(move || writer.write_ctx(&ctx, b"given up"));
+        let write = spawn(move || writer.write_limited(b"given up", &ctx));
         until_waiting(&one, Side::Write);
         let writer = one.clone();
         let task = spawn_async(async move { writer.write_async(b"written").await });
@@ -1001,7 +1001,7 @@ fn a_full_backlog() {
         let dialer = listener.dialer();
         let first = dialer.dial().unwrap();
         let (ctx, _cancel) = context::with_timeout(&background(), 10 * MS);
-        assert_eq!(kind(dialer.dial_ctx(&ctx)), ErrorKind::TimedOut);
+        assert_eq!(kind(dialer.dial_limited(&ctx)), ErrorKind::TimedOut);
         let dial = spawn(move || dialer.dial());
         until_listener_waits(&listener, Side::Write);
         let (mut accepted, _) = listener.accept().unwrap();
@@ -1093,7 +1093,7 @@ fn what_is_counted_is_read() {
                 for n in 0..300_u32 {
                     let len = [1, 10, 1000, 100_000][n as usize % 4];
                     let (ctx, _cancel) = context::with_timeout(&background(), Duration::from_micros(u64::from(n) % 70));
-                    match one.write_ctx(&ctx, &vec![0; len]) {
+                    match one.write_limited(&vec![0; len], &ctx) {
                         Ok(n) => counted += n,
                         Err(error) => assert_eq!(error.kind(), ErrorKind::TimedOut),
                     }
@@ -1109,7 +1109,7 @@ fn what_is_counted_is_read() {
                 let mut buf = [0; 3000];
                 loop {
                     let (ctx, _cancel) = context::with_timeout(&background(), Duration::from_micros(31));
-                    match other.read_ctx(&ctx, &mut buf) {
+                    match other.read_limited(&mut buf, &ctx) {
                         Ok(0) => return read,
                         Ok(n) => read += n,
                         Err(error) => assert_eq!(error.kind(), ErrorKind::TimedOut),

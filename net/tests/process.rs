@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use sudog_net::process::{OnDone, output_ctx, wait, wait_ctx};
+use sudog_net::process::{OnDone, output_limited, wait, wait_limited};
 use sudog_runtime::goroutine::{go, gosched, run, set_max_procs, spawn, synctest};
 use sudog_sync::WaitGroup;
 use sudog_sync::context::{self, Context, background};
@@ -70,10 +70,10 @@ fn status() {
             assert_eq!(wait(&mut child).unwrap().code(), Some(code));
             // The status stays.
             assert_eq!(wait(&mut child).unwrap().code(), Some(code));
-            assert_eq!(wait_ctx(&canceled(), &mut child).unwrap().code(), Some(code));
+            assert_eq!(wait_limited(&mut child, &canceled()).unwrap().code(), Some(code));
         }
         let mut child = shell("kill -9 $$").spawn().unwrap();
-        assert_eq!(wait_ctx(&background(), &mut child).unwrap().signal(), Some(libc::SIGKILL));
+        assert_eq!(wait_limited(&mut child, &background()).unwrap().signal(), Some(libc::SIGKILL));
     });
 }
 
@@ -82,7 +82,7 @@ fn status() {
 fn a_wait_closes_the_input() {
     everywhere(|| {
         assert!(wait(&mut cat()).unwrap().success());
-        assert!(wait_ctx(&background(), &mut cat()).unwrap().success());
+        assert!(wait_limited(&mut cat(), &background()).unwrap().success());
     });
 }
 
@@ -103,7 +103,7 @@ fn a_wait_blocks_no_worker() {
 
         let mut child = cat();
         let mut input = child.stdin.take().unwrap();
-        let output = spawn(move || OnDone::new().wait_with_output(&background(), &mut child).unwrap());
+        let output = spawn(move || OnDone::new().wait_with_output(&mut child, &background()).unwrap());
         for _ in 0..10 {
             gosched();
         }
@@ -122,20 +122,20 @@ fn a_context_kills() {
         let input = child.stdin.take();
         let (ctx, cancel) = context::with_cancel(&background());
         go(move || cancel.cancel());
-        assert_canceled(wait_ctx(&ctx, &mut child));
+        assert_canceled(wait_limited(&mut child, &ctx));
         assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(libc::SIGKILL));
         drop(input);
 
         let mut child = cat();
         let input = child.stdin.take();
-        assert_canceled(wait_ctx(&canceled(), &mut child));
+        assert_canceled(wait_limited(&mut child, &canceled()));
         assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(libc::SIGKILL));
         drop(input);
 
         let mut child = cat();
         let input = child.stdin.take();
         let (ctx, _cancel) = context::with_timeout(&background(), 10 * MS);
-        assert_eq!(wait_ctx(&ctx, &mut child).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(wait_limited(&mut child, &ctx).unwrap_err().kind(), ErrorKind::TimedOut);
         assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(libc::SIGKILL));
         drop(input);
     });
@@ -152,7 +152,7 @@ fn a_process_that_is_asked_to_end() {
             calls.fetch_add(1, Relaxed);
             send(child, libc::SIGTERM)
         };
-        assert_canceled(OnDone::new().cancel(ask).wait_delay(HOUR).wait(&canceled(), &mut child));
+        assert_canceled(OnDone::new().cancel(ask).wait_delay(HOUR).wait(&mut child, &canceled()));
         assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(3));
         assert_eq!(calls.load(Relaxed), 1);
     });
@@ -166,7 +166,7 @@ fn a_process_that_is_killed_after_the_delay() {
         let input = child.stdin.take();
         until_ready(&mut child);
         let on_done = OnDone::new().cancel(|child| send(child, libc::SIGTERM)).wait_delay(10 * MS);
-        assert_canceled(on_done.wait(&canceled(), &mut child));
+        assert_canceled(on_done.wait(&mut child, &canceled()));
         assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(libc::SIGKILL));
         drop(input);
     });
@@ -179,7 +179,7 @@ fn cancel_errors() {
         let mut child = cat();
         let input = child.stdin.take();
         let fail = |_: &mut Child| Err(io::Error::other("no"));
-        let error = OnDone::new().cancel(fail).wait_delay(MS).wait(&canceled(), &mut child).unwrap_err();
+        let error = OnDone::new().cancel(fail).wait_delay(MS).wait(&mut child, &canceled()).unwrap_err();
         assert_eq!(error.to_string(), "no");
         assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(libc::SIGKILL));
         drop(input);
@@ -187,7 +187,7 @@ fn cancel_errors() {
         let mut child = cat();
         wait(&mut child).unwrap();
         let never = |_: &mut Child| unreachable!("the process has ended");
-        assert!(OnDone::new().cancel(never).wait(&canceled(), &mut child).unwrap().success());
+        assert!(OnDone::new().cancel(never).wait(&mut child, &canceled()).unwrap().success());
     });
 }
 
@@ -198,7 +198,7 @@ fn a_cancel_that_panics() {
         let mut child = cat();
         let input = child.stdin.take();
         let on_done = OnDone::new().cancel(|_| panic!("out of the cancel"));
-        let call = AssertUnwindSafe(|| on_done.wait_with_output(&canceled(), &mut child).map(drop));
+        let call = AssertUnwindSafe(|| on_done.wait_with_output(&mut child, &canceled()).map(drop));
         let payload = catch_unwind(call).expect_err("a panic");
         assert_eq!(payload.downcast_ref(), Some(&"out of the cancel"));
         drop(input);
@@ -211,17 +211,17 @@ fn output() {
     everywhere(|| {
         // More than the pipes hold, to both, one after the other.
         let script = "head -c 300000 /dev/zero >&2; head -c 200000 /dev/zero; exit 5";
-        let output = output_ctx(&background(), &mut shell(script)).unwrap();
+        let output = output_limited(&mut shell(script), &background()).unwrap();
         assert_eq!(output.status.code(), Some(5));
         assert!(output.stdout == vec![0; 200_000] && output.stderr == vec![0; 300_000]);
 
         // The input is empty.
-        assert!(output_ctx(&background(), &mut shell("cat")).unwrap().stdout.is_empty());
+        assert!(output_limited(&mut shell("cat"), &background()).unwrap().stdout.is_empty());
 
         // Only the pipes that there are.
         let mut child = shell("cat; echo error >&2").stderr(Stdio::null()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(b"input").unwrap();
-        let output = OnDone::new().wait_with_output(&background(), &mut child).unwrap();
+        let output = OnDone::new().wait_with_output(&mut child, &background()).unwrap();
         assert_eq!(output.stdout, b"input");
         assert!(output.stderr.is_empty());
     });
@@ -231,8 +231,8 @@ fn output() {
 #[test]
 fn a_command_is_not_started_after_its_context() {
     everywhere(|| {
-        assert_canceled(output_ctx(&canceled(), &mut Command::new("/no/such/command")));
-        let error = output_ctx(&background(), &mut Command::new("/no/such/command")).unwrap_err();
+        assert_canceled(output_limited(&mut Command::new("/no/such/command"), &canceled()));
+        let error = output_limited(&mut Command::new("/no/such/command"), &background()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound);
     });
 }
@@ -246,14 +246,14 @@ fn output_that_another_process_keeps_open() {
         let mut child = shell(&format!("{ANOTHER}; exec cat <&3")).stderr(Stdio::piped()).spawn().unwrap();
         let input = child.stdin.take();
         until_ready(&mut child);
-        assert_canceled(OnDone::new().wait_with_output(&canceled(), &mut child));
+        assert_canceled(OnDone::new().wait_with_output(&mut child, &canceled()));
         assert_eq!(child.try_wait().unwrap().unwrap().signal(), Some(libc::SIGKILL));
         drop(input); // ends the other process
 
         // The process ends by itself.
         let mut child = shell(&format!("{ANOTHER}; exit 0")).spawn().unwrap();
         let input = child.stdin.take();
-        let error = OnDone::new().wait_delay(10 * MS).wait_with_output(&background(), &mut child).unwrap_err();
+        let error = OnDone::new().wait_delay(10 * MS).wait_with_output(&mut child, &background()).unwrap_err();
         assert_eq!(error.to_string(), "the output did not end within the wait delay");
         assert!(child.try_wait().unwrap().unwrap().success());
         drop(input);
@@ -263,7 +263,7 @@ fn output_that_another_process_keeps_open() {
         let mut input = child.stdin.take().unwrap();
         until_ready(&mut child);
         go(move || input.write_all(b"late").unwrap());
-        let output = OnDone::new().wait_with_output(&background(), &mut child).unwrap();
+        let output = OnDone::new().wait_with_output(&mut child, &background()).unwrap();
         assert_eq!(output.stdout, b"late");
     });
 }
@@ -276,7 +276,7 @@ fn many_processes() {
         for n in 0..40_i32 {
             group.go(move || {
                 let script = format!("echo {n}; exit {n}");
-                let output = output_ctx(&background(), &mut shell(&script)).unwrap();
+                let output = output_limited(&mut shell(&script), &background()).unwrap();
                 assert_eq!(output.status.code(), Some(n));
                 assert_eq!(output.stdout, format!("{n}\n").as_bytes());
             });
@@ -291,7 +291,7 @@ fn a_bubble_waits_for_a_process() {
     let _watchdog = Watchdog::new();
     synctest::test(|| {
         let (ctx, _cancel) = context::with_timeout(&background(), MS);
-        let output = output_ctx(&ctx, &mut shell("sleep 0.05; echo late")).unwrap();
+        let output = output_limited(&mut shell("sleep 0.05; echo late"), &ctx).unwrap();
         assert_eq!(output.stdout, b"late\n");
         assert!(ctx.err().is_none());
     });

@@ -40,7 +40,7 @@ fn values_go_from_thread_to_thread() {
                                 send(tx, payload) -> sent => sent.is_ok(),
                                 send(other, Box::new([n; 4])) -> sent => sent.is_ok(),
                             },
-                            2 => tx.send_timeout(payload, Duration::from_micros(n as u64 % 30)).is_ok(),
+                            2 => tx.send_limited(payload, Duration::from_micros(n as u64 % 30)).is_ok(),
                             _ => {
                                 let limit = WaitLimit { deadline: None, cancel: Some(&stops[n * 8 / N]) };
                                 other.send_limited(payload, &limit).is_ok()
@@ -72,7 +72,7 @@ fn values_go_from_thread_to_thread() {
                                 Poll::Ready(payload) => payload.map_err(|_| true),
                                 Poll::Pending => Err(false),
                             },
-                            _ => other.recv_until(soon).map_err(|_| other.is_closed() && other.is_empty()),
+                            _ => other.recv_limited(soon).map_err(|_| other.is_closed() && other.is_empty()),
                         };
                         match received {
                             Ok(payload) => keep(payload),

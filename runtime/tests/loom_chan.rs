@@ -222,7 +222,7 @@ fn a_receive_that_times_out_takes_nothing() {
                 let w = w.clone();
                 move || waiting(|| tx.send(w.value(1))).0.unwrap()
             });
-            let value = match waiting(|| rx.recv_until(Instant::now())).0 {
+            let value = match waiting(|| rx.recv_limited(Instant::now())).0 {
                 Ok(value) => {
                     mark(RECEIVED);
                     value
@@ -243,7 +243,7 @@ fn a_send_that_times_out_keeps_its_value() {
     explore(4, &[TIME_IS_UP, TOO_LATE_AND_WOKEN, SENT, AT_ONCE], |w| {
         let (tx, rx) = channel::<Value>(0);
         let receiver = thread::spawn(move || waiting(|| rx.recv()).0.unwrap().read());
-        match waiting(|| tx.send_until(w.value(1), Instant::now())).0 {
+        match waiting(|| tx.send_limited(w.value(1), Instant::now())).0 {
             Ok(()) => mark(SENT),
             Err(SendLimitedError::Closed(_)) => unreachable!(),
             Err(error) => waiting(|| tx.send(error.into_inner())).0.unwrap(),
@@ -327,7 +327,7 @@ fn a_cancelled_send_serves_no_later_receive() {
             }
         });
         stop.cancel();
-        let (received, _) = waiting(|| rx.recv_until(Instant::now()));
+        let (received, _) = waiting(|| rx.recv_limited(Instant::now()));
         assert_eq!(received.map(|_| ()), Err(RecvLimitedError::GaveUp(WaitError::TimedOut)));
         drop(sender.join().unwrap());
     });

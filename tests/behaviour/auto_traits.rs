@@ -13,7 +13,7 @@ use std::rc::Rc as StdRc;
 use std::{fs, io};
 
 use sudog::chan::*;
-use sudog::context::{self, CancelCauseFunc, CancelFunc, CancelOnDrop, Cause, Context, DoneFuture, Key, NotSent};
+use sudog::context::{self, CancelCauseFunc, CancelFunc, CancelOnDrop, Cause, Context, DoneFuture, Key};
 use sudog::csp::{ActiveSet, End, Failed, Reclaimed, Unwritten};
 use sudog::locks::capacitor::*;
 use sudog::locks::spin_lock::*;
@@ -188,7 +188,9 @@ table! {
     RecvError => true, true;
     TryRecvError => true, true;
     RecvLimitedError => true, true;
-    NotSent<Cell> => true, false;
+    GaveUp<Cell, context::Error> => true, false;
+    SendLimitedError<Rc, context::Error> => false, false;
+    RecvLimitedError<context::Error> => true, true;
     // ---- dumps ----
     Dump => true, true;
     GoroutineInfo => true, true;

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::error::Error as _;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -645,7 +646,7 @@ fn a_closed_channel_is_not_at_its_end_while_a_task_has_a_value() {
     type Form = fn(&Chan<u32>) -> Option<u32>;
     let forms: &[Form] = &[
         Chan::recv,
-        |ch| ch.recv_timeout(Duration::from_secs(60)).unwrap(),
+        |ch| ch.recv_limited(Duration::from_secs(60)).unwrap(),
         |ch| ch.try_recv().ok(),
         |ch| ch.iter().next(),
         |ch| ch.try_iter().next(),
@@ -923,7 +924,7 @@ fn each_value_is_dropped_once() {
                         let sent = match form {
                             0 => tx.send(value).is_ok(),
                             1 => tx.try_send(value).is_ok(),
-                            2 => tx.send_until(value, soon()).is_ok(),
+                            2 => tx.send_limited(value, soon()).is_ok(),
                             3 => tx.send_limited(value, &WaitLimit { deadline: None, cancel: Some(stop) }).is_ok(),
                             4 => {
                                 let mut value = Some(value);
@@ -1134,7 +1135,7 @@ fn the_last_receiver_closes_and_drops() {
     assert_eq!(waiting.join().unwrap(), 2);
     assert_eq!(count.alive(), 0);
     assert!(matches!(tx.try_send(count.make(3)), Err(TrySendError::Closed(_))));
-    assert!(matches!(tx.send_timeout(count.make(3), Duration::MAX), Err(SendLimitedError::Closed(_))));
+    assert!(matches!(tx.send_limited(count.make(3), Duration::MAX), Err(SendLimitedError::Closed(_))));
 }
 
 #[test]
@@ -1164,10 +1165,10 @@ fn a_channel_of_its_own_ends() {
 fn limits() {
     let _watchdog = Watchdog::new();
     let ch = Chan::new(1);
-    assert_eq!(ch.recv_until(Instant::now()), Err(WaitError::TimedOut));
-    assert_eq!(ch.send_until(1, Instant::now()), Ok(()), "a deadline limits waiting");
-    assert_eq!(ch.send_timeout(2, Duration::ZERO), Err(GaveUp { value: 2, why: WaitError::TimedOut }));
-    assert_eq!(ch.recv_timeout(Duration::MAX), Ok(Some(1)));
+    assert_eq!(ch.recv_limited(Instant::now()), Err(WaitError::TimedOut));
+    assert_eq!(ch.send_limited(1, Instant::now()), Ok(()), "a deadline limits waiting");
+    assert_eq!(ch.send_limited(2, Duration::ZERO), Err(GaveUp { value: 2, why: WaitError::TimedOut }));
+    assert_eq!(ch.recv_limited(Duration::MAX), Ok(Some(1)));
     let stop = Cancel::new();
     let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
     thread::scope(|s| {
@@ -1181,7 +1182,7 @@ fn limits() {
     assert_eq!(ch.send_limited(2, &limit).unwrap_err().value, 2);
     assert_eq!(Chan::<()>::nil().recv_limited(&limit), Err(WaitError::Cancelled));
     ch.close();
-    assert_eq!((ch.recv_timeout(Duration::ZERO), ch.recv_timeout(Duration::ZERO)), (Ok(Some(1)), Ok(None)));
+    assert_eq!((ch.recv_limited(Duration::ZERO), ch.recv_limited(Duration::ZERO)), (Ok(Some(1)), Ok(None)));
 }
 
 #[test]
@@ -1204,6 +1205,26 @@ fn a_context_ends_a_wait() {
             default(ctx.limit()) -> why => why,
         };
         assert_eq!(why, WaitError::Cancelled);
+        // A select with a context that is done does not look at its cases, and keeps none.
+        let ready = Chan::new(1);
+        ready.send(1);
+        let why = select! {
+            recv(ready) => unreachable!(),
+            default(&ctx) -> why => why,
+        };
+        assert_eq!(why, context::Error::Canceled);
+        let mut value = Some(2);
+        select! {
+            send_from(ch, &mut value) => unreachable!(),
+            recv(sudog::time::after(Duration::ZERO)) => unreachable!(),
+            future(std::future::ready(())) => unreachable!(),
+            default(&ctx) => {},
+        }
+        assert_eq!(value, Some(2));
+        let mut several = Select::new();
+        several.recv(&ready, |_| unreachable!());
+        assert_eq!(several.wait_limited(&ctx), Err::<(), _>(context::Error::Canceled));
+        assert!(several.is_empty());
     });
 }
 
@@ -1517,44 +1538,57 @@ fn a_goroutine_that_panics_in_a_select() {
 /// close.
 #[test]
 fn with_a_context() {
-    use sudog::context::{self, Error, RecvCtx, SendCtx};
+    use sudog::context::{self, Error};
     let _watchdog = Watchdog::new();
     let test = || {
         let (ctx, cancel) = context::with_cancel(&context::background());
         let ch = Chan::new(1);
         let (tx, rx) = channel(1);
-        ch.send_only().send_ctx(1, &ctx).unwrap();
-        assert_eq!(ch.recv_only().recv_ctx(&ctx), Ok(Some(1)));
-        assert_eq!(tx.send_ctx(1, &ctx), Ok(Ok(())));
-        assert_eq!(rx.recv_ctx(&ctx), Ok(Ok(1)));
+        ch.send_only().send_limited(1, &ctx).unwrap();
+        assert_eq!(ch.recv_only().recv_limited(&ctx), Ok(Some(1)));
+        assert_eq!(tx.send_limited(1, &ctx), Ok(()));
+        assert_eq!(rx.recv_limited(&ctx), Ok(1));
         // Waits end by the cancel, and the full channel keeps its value.
         ch.send(1);
         let waits = [
             spawn({
                 let (ch, ctx) = (ch.clone(), ctx.clone());
-                move || ch.send_ctx(2, &ctx).map_err(|error| (error.value, error.error))
+                move || ch.send_limited(2, &ctx).map_err(|error| (error.value, error.why))
             }),
             spawn({
                 let (ch, ctx) = (Chan::<()>::new(0), ctx.clone());
-                move || ch.recv_ctx(&ctx).map(|_| ()).map_err(|error| (0, error))
+                move || ch.recv_limited(&ctx).map(|_| ()).map_err(|error| (0, error))
+            }),
+            spawn({
+                let (nil, ctx) = (Chan::nil(), ctx.clone());
+                move || nil.send_limited(3, &ctx).map_err(|error| (error.value, error.why))
             }),
             spawn({
                 let (nil, ctx) = (Chan::<()>::nil(), ctx.clone());
-                move || nil.recv_ctx(&ctx).map(|_| ()).map_err(|error| (0, error))
+                move || nil.recv_limited(&ctx).map(|_| ()).map_err(|error| (0, error))
             }),
         ];
         gosched();
         cancel.cancel();
         let over = waits.map(|wait| wait.join().unwrap());
-        assert_eq!(over, [Err((2, Error::Canceled)), Err((0, Error::Canceled)), Err((0, Error::Canceled))]);
-        assert_eq!(ch.recv_ctx(&ctx), Err(Error::Canceled), "at once, though there is a value");
+        assert_eq!(over, [2, 0, 3, 0].map(|value| Err((value, Error::Canceled))));
+        assert_eq!(ch.recv_limited(&ctx), Err(Error::Canceled), "at once, though there is a value");
         assert_eq!(ch.len(), 1);
+        let why = RecvLimitedError::GaveUp(Error::Canceled);
+        assert_eq!(rx.recv_limited(&ctx), Err(why));
+        assert_eq!(why.source().unwrap().downcast_ref(), Some(&Error::Canceled));
+        let late = tx.send_limited(3, &ctx).unwrap_err();
+        assert_eq!(late.to_string(), "context canceled");
+        assert_eq!(late.source().unwrap().downcast_ref(), Some(&Error::Canceled));
+        assert_eq!(late.into_inner(), 3);
+        let late: Error = ch.send_limited(3, &ctx).unwrap_err().into();
+        assert_eq!(late, Error::Canceled);
         let ctx = context::background();
         ch.close();
-        assert_eq!((ch.recv_ctx(&ctx), ch.recv_ctx(&ctx)), (Ok(Some(1)), Ok(None)));
+        assert_eq!((ch.recv_limited(&ctx), ch.recv_limited(&ctx)), (Ok(Some(1)), Ok(None)));
         drop(rx);
-        assert_eq!(tx.send_ctx(3, &ctx), Ok(Err(SendError(3))));
-        let error = catch_unwind(AssertUnwindSafe(|| ch.send_ctx(4, &ctx))).unwrap_err();
+        assert_eq!(tx.send_limited(3, &ctx), Err(SendLimitedError::Closed(3)));
+        let error = catch_unwind(AssertUnwindSafe(|| ch.send_limited(4, &ctx))).unwrap_err();
         assert_eq!(text(&*error), "send on closed channel");
     };
     run(test);

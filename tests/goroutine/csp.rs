@@ -9,13 +9,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
+use sudog::context;
 use sudog::csp::{
     self, ActiveSet, End, Failed, Reclaimed, Unwritten, make_channel, make_ends, spawn_fibre, spawn_fibre_on,
 };
 use sudog::low_level::sema::{Wake, semacquire, semrelease};
 use sudog::runtime::{Goexit, goexit, gosched, max_procs};
 use sudog::time::sleep;
-use sudog::{Cancel, JoinHandle, Placement, WaitLimit, blocking, go, run, spawn, without_switching};
+use sudog::{Cancel, JoinHandle, Placement, WaitError, WaitLimit, blocking, go, run, spawn, without_switching};
 use support::eventually;
 use support::goroutine::{Dropped, alone, here, until};
 
@@ -396,9 +397,12 @@ fn an_only_end_that_is_used() {
         assert_eq!(make_channel::<u32, 1>()[0].write(1).unwrap_err().value, 1);
         // An end that waits with a limit is not discounted, and the wait ends.
         let [mut end] = make_channel::<u32, 1>();
-        assert_eq!(end.read_until(Instant::now() + Duration::from_millis(1)), Err(Failed::TimedOut));
+        assert_eq!(
+            end.read_limited(Instant::now() + Duration::from_millis(1)),
+            Err(Failed::GaveUp(WaitError::TimedOut))
+        );
         assert!(!end.is_dead());
-        assert_eq!(end.write_until(3, Instant::now()).unwrap_err().value, 3);
+        assert_eq!(end.write_limited(3, Instant::now()).unwrap_err().value, 3);
     });
 }
 
@@ -521,8 +525,8 @@ fn threads_are_told() {
     assert_eq!(failed.unwrap_err().value, "value");
     assert!(theirs.is_dead() && theirs.dup().is_dead());
     assert_eq!(theirs.read(), Err(Reclaimed));
-    assert_eq!(theirs.read_until(Instant::now()), Err(Failed::Reclaimed));
-    let failed = theirs.write_until("again".into(), Instant::now()).unwrap_err();
+    assert_eq!(theirs.read_limited(Instant::now()), Err(Failed::Reclaimed));
+    let failed = theirs.write_limited("again".into(), Instant::now()).unwrap_err();
     assert_eq!((failed.value.as_str(), failed.why), ("again", Failed::Reclaimed));
 }
 
@@ -618,7 +622,7 @@ fn a_wait_with_a_deadline_is_not_discounted() {
         until(|| b.readers() == 1);
         // Both fibres want to read. Without a deadline the second read would end both.
         let soon = Instant::now() + Duration::from_millis(2);
-        assert_eq!(b.read_until(soon), Err(Failed::TimedOut));
+        assert_eq!(b.read_limited(soon), Err(Failed::GaveUp(WaitError::TimedOut)));
         b.write(5).unwrap();
         assert_eq!(reader.join().unwrap(), Ok(5));
     });
@@ -642,8 +646,8 @@ fn a_wait_that_is_cancelled() {
         });
         until(|| (probe.readers(), other.writers()) == (1, 1));
         stop.cancel();
-        assert_eq!(reader.join().unwrap(), Err(Failed::Cancelled));
-        assert_eq!(writer.join().unwrap(), (5, Failed::Cancelled));
+        assert_eq!(reader.join().unwrap(), Err(Failed::GaveUp(WaitError::Cancelled)));
+        assert_eq!(writer.join().unwrap(), (5, Failed::GaveUp(WaitError::Cancelled)));
 
         // After a cancel, a read still meets a partner that is waiting.
         let [mut ours, mut theirs] = make_channel::<u32, 2>();
@@ -655,20 +659,45 @@ fn a_wait_that_is_cancelled() {
     });
 }
 
+#[test]
+fn a_wait_with_a_context() {
+    let _alone = alone();
+    csp::run(|| {
+        let (ctx, cancel) = context::with_cancel(&context::background());
+        let [probe, mut reader] = make_channel::<u32, 2>();
+        let [mut ours, mut theirs] = make_channel::<u32, 2>();
+        let (of_reader, of_writer) = (ctx.clone(), ctx.clone());
+        let reader = queued(move || reader.read_limited(&of_reader));
+        let writer = queued(move || (theirs.write_limited(5, &of_writer), theirs.write_limited(6, &of_writer)));
+        assert_eq!(ours.read_limited(&ctx), Ok(5));
+        until(|| (probe.readers(), ours.writers()) == (1, 1));
+        cancel.cancel();
+        let why = Failed::GaveUp(context::Error::Canceled);
+        assert_eq!(reader.join().unwrap(), Err(why));
+        assert_eq!(writer.join().unwrap(), (Ok(()), Err(Unwritten { value: 6, why })));
+        assert_eq!(why.to_string(), "context canceled");
+        // With a context that is done already, neither call begins, though the channel is dead.
+        drop(probe);
+        let [mut alone] = make_channel::<u32, 1>();
+        assert_eq!((alone.read(), alone.read_limited(&ctx)), (Err(Reclaimed), Err(why)));
+        assert_eq!(alone.write_limited(7, &ctx), Err(Unwritten { value: 7, why }));
+    });
+}
+
 /// The two conversions of errors by which a fibre ends.
 #[test]
 fn errors_convert() {
     fn both(from: &mut End<u32>, to: &mut End<u32>) -> Result<(), Failed> {
-        let n = from.read_until(Instant::now() + Duration::from_secs(60))?;
-        Ok(to.write_until(n, Instant::now())?)
+        let n = from.read_limited(Instant::now() + Duration::from_secs(60))?;
+        Ok(to.write_limited(n, Instant::now())?)
     }
     let _alone = alone();
     let [mut from, mut to] = make_channel::<u32, 2>();
     let [mut out, spare] = make_channel::<u32, 2>();
     let writer = thread::spawn(move || to.write(1).is_ok());
-    assert_eq!(both(&mut from, &mut out), Err(Failed::TimedOut));
+    assert_eq!(both(&mut from, &mut out), Err(Failed::GaveUp(WaitError::TimedOut)));
     assert!(writer.join().unwrap());
-    assert_eq!(Failed::from(Reclaimed), Failed::Reclaimed);
+    assert_eq!(Failed::<WaitError>::from(Reclaimed), Failed::Reclaimed);
     drop(spare);
     assert_eq!(Reclaimed::from(out.write(1).unwrap_err()), Reclaimed);
 }
@@ -779,7 +808,10 @@ fn what_keeps_a_set_awake() {
         ("waits for a goroutine", || spawn(|| sleep(Duration::from_millis(1))).join().unwrap()),
         ("reads with a deadline", || {
             let [mut end, _other] = make_channel::<u32, 2>();
-            assert_eq!(end.read_until(Instant::now() + Duration::from_millis(1)), Err(Failed::TimedOut));
+            assert_eq!(
+                end.read_limited(Instant::now() + Duration::from_millis(1)),
+                Err(Failed::GaveUp(WaitError::TimedOut))
+            );
         }),
     ];
     for (n, (what, wait)) in waits.into_iter().enumerate() {
@@ -830,7 +862,7 @@ fn a_swallowed_end_in_a_closed_set() {
     set.run(move || {
         assert_eq!(reads.read(), Err(Reclaimed)); // the fibre hangs
         assert_eq!(reads.read(), Err(Reclaimed));
-        assert_eq!(reads.read_until(Instant::now() + Duration::from_secs(3600)), Err(Failed::Reclaimed));
+        assert_eq!(reads.read_limited(Instant::now() + Duration::from_secs(3600)), Err(Failed::Reclaimed));
         assert_eq!(met.read(), Ok(7), "a partner that is there is met");
         // A child belongs to the closed set, too.
         let [mut a, _b] = make_channel::<u32, 2>();
@@ -886,14 +918,14 @@ fn a_match_against_the_drop_of_a_set() {
             let far = Instant::now() + Duration::from_millis(1);
             // Write with a limit every third time, because the fibre's end may be dropped earlier.
             if round % 3 == 0 {
-                writer.write_until(Dropped(&DROPS), far).is_ok()
+                writer.write_limited(Dropped(&DROPS), far).is_ok()
             } else {
                 writer.write(Dropped(&DROPS)).is_ok()
             }
         });
         let received = csp::run(move || {
             let soon = Instant::now() + Duration::from_micros(round);
-            reader.read_until(soon).is_ok() || reader.read().is_ok()
+            reader.read_limited(soon).is_ok() || reader.read().is_ok()
         });
         assert_eq!(thread.join().unwrap(), received);
         assert_eq!(DROPS.load(Relaxed), round as usize, "dropped once, met or not");
@@ -925,7 +957,7 @@ fn a_limited_wait_and_the_drop_of_a_set() {
             });
             let times_out = spawn_fibre(move || {
                 let far = Instant::now() + Duration::from_millis(50);
-                with_deadline.read_until(far).map(drop).unwrap_err()
+                with_deadline.read_limited(far).map(drop).unwrap_err()
             });
             handles.lock().unwrap().extend([cancelled, times_out]);
             from.read()
@@ -938,7 +970,7 @@ fn a_limited_wait_and_the_drop_of_a_set() {
     stop.cancel();
     drop(runner.join().unwrap());
     let whys = fibres.lock().unwrap().drain(..).map(|fibre| fibre.join().unwrap()).collect::<Vec<_>>();
-    assert_eq!(whys, [Failed::Cancelled, Failed::TimedOut]);
+    assert_eq!(whys, [Failed::GaveUp(WaitError::Cancelled), Failed::GaveUp(WaitError::TimedOut)]);
     assert_eq!(DROPS.load(Relaxed), 1);
 
     // A fibre of the set drops the set, while others wait with limits.
@@ -954,7 +986,7 @@ fn a_limited_wait_and_the_drop_of_a_set() {
             let limit = WaitLimit { cancel: Some(&never), ..WaitLimit::default() };
             inside.read_limited(&limit)
         });
-        let times_out = spawn_fibre(move || with_deadline.read_until(Instant::now() + Duration::from_secs(3600)));
+        let times_out = spawn_fibre(move || with_deadline.read_limited(Instant::now() + Duration::from_secs(3600)));
         until(|| (outside.readers(), other.readers()) == (1, 1));
         drop(set);
         assert_eq!(cancelled.join().unwrap(), Err(Failed::Reclaimed));
@@ -1151,8 +1183,8 @@ proptest! {
                 match act {
                     Act::Read(i) => drop(hand[i].as_mut().map(|end| end.read())),
                     Act::Write(i) => drop(hand[i].as_mut().map(|end| end.write(cargo(None)))),
-                    Act::ReadUntil(i, t) => drop(hand[i].as_mut().map(|end| end.read_until(at(t)))),
-                    Act::WriteUntil(i, t) => drop(hand[i].as_mut().map(|end| end.write_until(cargo(None), at(t)))),
+                    Act::ReadUntil(i, t) => drop(hand[i].as_mut().map(|end| end.read_limited(at(t)))),
+                    Act::WriteUntil(i, t) => drop(hand[i].as_mut().map(|end| end.write_limited(cargo(None), at(t)))),
                     Act::Drop(i) => drop(hand[i].take()),
                     Act::Dup(i) => {
                         let dup = hand[i].as_ref().map(End::dup);

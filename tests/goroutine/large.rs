@@ -222,19 +222,21 @@ mod values {
             awaited().send_limited(value(), &WaitLimit::until(in_an_hour())).unwrap();
             awaited().send_limited(value(), &WaitLimit { cancel: Some(&cancel), deadline: None }).unwrap();
         }
-        send_until { awaited().send_until(value(), in_an_hour()).unwrap() }
-        send_timeout { awaited().send_timeout(value(), HOUR).unwrap() }
-        send_timeout_that_is_over {
+        send_until { awaited().send_limited(value(), in_an_hour()).unwrap() }
+        send_within { awaited().send_limited(value(), HOUR).unwrap() }
+        send_with_a_context { awaited().send_limited(value(), &context::background()).unwrap() }
+        send_that_gives_up {
             let (tx, _rx) = full();
-            tx.send_timeout(value(), Duration::from_millis(1)).unwrap_err().into_inner().check();
+            tx.send_limited(value(), Duration::from_millis(1)).unwrap_err().into_inner().check();
         }
         recv_limited {
             let cancel = Cancel::new();
             waiting().recv_limited(&WaitLimit::until(in_an_hour())).unwrap().check();
             waiting().recv_limited(&WaitLimit { cancel: Some(&cancel), deadline: None }).unwrap().check();
         }
-        recv_until { waiting().recv_until(in_an_hour()).unwrap().check() }
-        recv_timeout { waiting().recv_timeout(HOUR).unwrap().check() }
+        recv_until { waiting().recv_limited(in_an_hour()).unwrap().check() }
+        recv_within { waiting().recv_limited(HOUR).unwrap().check() }
+        recv_with_a_context { waiting().recv_limited(&context::background()).unwrap().check() }
         iter { waiting().iter().for_each(|value| value.check()) }
         try_iter { full().1.try_iter().for_each(|value| value.check()) }
         into_iter { for value in waiting() { value.check() } }
@@ -253,11 +255,11 @@ mod values {
         }
         chan_limited {
             let ch = Chan::new(1);
-            ch.send_timeout(value(), HOUR).unwrap();
-            ch.send_timeout(value(), Duration::from_millis(1)).unwrap_err().value.check();
-            ch.recv_timeout(HOUR).unwrap().unwrap().check();
-            ch.send_until(value(), in_an_hour()).unwrap();
-            ch.recv_until(in_an_hour()).unwrap().unwrap().check();
+            ch.send_limited(value(), HOUR).unwrap();
+            ch.send_limited(value(), Duration::from_millis(1)).unwrap_err().value.check();
+            ch.recv_limited(HOUR).unwrap().unwrap().check();
+            ch.send_limited(value(), in_an_hour()).unwrap();
+            ch.recv_limited(in_an_hour()).unwrap().unwrap().check();
         }
         chan_async {
             let ch = Chan::new(1);

@@ -119,7 +119,7 @@ fn rendezvous(side: &Beside) {
     hog(
         side,
         move || {
-            from.recv_timeout(WAIT).is_ok().then(|| to.send(()));
+            from.recv_limited(WAIT).is_ok().then(|| to.send(()));
         },
         || (),
     );
@@ -278,8 +278,8 @@ const WAITS: [(&str, Wait); 18] = [
     ("Timer", |_| _ = Timer::new(WAIT).recv()),
     ("Ticker", |_| _ = Ticker::new(WAIT).recv()),
     ("time::after", |_| _ = time::after(WAIT).recv()),
-    ("recv_timeout", |_| assert!(Chan::<()>::new(0).recv_timeout(WAIT).is_err())),
-    ("send_timeout", |_| assert!(Chan::new(0).send_timeout((), WAIT).is_err())),
+    ("recv_limited", |_| assert!(Chan::<()>::new(0).recv_limited(WAIT).is_err())),
+    ("send_limited", |_| assert!(Chan::new(0).send_limited((), WAIT).is_err())),
     ("select", |_| select! { recv(Chan::<()>::new(0)) => unreachable!(), default(WAIT) => () }),
     ("semacquire_limited", |when| assert!(semacquire_limited(&AtomicU32::new(0), Order::Fifo, when).is_err())),
     ("Mutex", |when| {

@@ -56,6 +56,7 @@ mod multilane;
 mod overflow;
 mod platoon;
 mod sliding;
+mod window;
 mod wrapped;
 
 pub use admission::{Admission, Always, ConstAdmission, Fractional, Gated, Path};

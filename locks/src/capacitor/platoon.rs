@@ -36,9 +36,9 @@
 use std::fmt;
 
 use crossbeam_utils::CachePadded;
-use sudog_runtime::shim::Ordering::{Acquire, Relaxed, Release};
+use sudog_runtime::shim::Ordering::{self, Acquire, Relaxed, Release};
 use sudog_runtime::shim::{AtomicU32, AtomicU64, mark};
-use sudog_runtime::{Instant, fatal};
+use sudog_runtime::{Instant, const_unless_model, fatal};
 
 #[cfg(not(sudog_loom))]
 use super::DEFAULT_LIMIT;
@@ -53,8 +53,71 @@ use sudog_sync::{Order, Semaphore};
 /// The largest bypass limit.
 const MOST: u32 = 1 << 20;
 
-/// The number 1 in the upper half of `departed`.
-const ONE: u64 = 1 << 32;
+const DEPARTURE: u64 = 1;
+const ENDED: u64 = 1 << 32;
+
+/// The value of `departed`.
+#[derive(Clone, Copy)]
+struct State(u64);
+
+impl State {
+    /// Returns the number of departures from the current platoon.
+    #[inline]
+    const fn of_platoon(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// Returns the number of announcements that have ended, modulo 2^32.
+    #[inline]
+    const fn ended(self) -> u32 {
+        (self.0 / ENDED) as u32
+    }
+}
+
+/// The word `departed`. The caller of a method gives the ordering. The methods that return a state return the state
+/// before.
+struct AtomicState(AtomicU64);
+
+impl AtomicState {
+    const_unless_model! {
+        const fn new() -> Self {
+            Self(AtomicU64::new(0))
+        }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn load(&self, order: Ordering) -> State {
+        State(self.0.load(order))
+    }
+
+    /// An admitted contender departs.
+    #[inline(always)]
+    #[track_caller]
+    fn depart(&self, order: Ordering) -> State {
+        State(self.0.fetch_add(DEPARTURE, order))
+    }
+
+    /// An admitted contender departs, and ends its announcement.
+    #[inline(always)]
+    #[track_caller]
+    fn depart_and_retract(&self, order: Ordering) -> State {
+        State(self.0.fetch_add(DEPARTURE + ENDED, order))
+    }
+
+    /// An announced contender ends its announcement.
+    #[inline(always)]
+    #[track_caller]
+    fn retract(&self, order: Ordering) {
+        self.0.fetch_add(ENDED, order);
+    }
+
+    /// The last departure of a platoon ends the platoon, which had `limit` contenders.
+    #[track_caller]
+    fn end_platoon(&self, limit: u32, order: Ordering) {
+        self.0.fetch_sub(u64::from(limit) * DEPARTURE, order);
+    }
+}
 
 /// The capacitor of the paper, over any semaphore that is first come, first served.
 ///
@@ -85,7 +148,7 @@ pub struct Platoon<S = Benaphore> {
 
 /// The counts that departures and announcements write.
 struct Tally {
-    departed: AtomicU64,
+    departed: AtomicState,
     announced: AtomicU32,
     limit: u32,
 }
@@ -113,7 +176,7 @@ impl<S: Semaphore> Platoon<S> {
     {
         let () = Self::FIRST_COME_FIRST_SERVED;
         let limit = checked(N, MOST);
-        let tally = Tally { departed: AtomicU64::new(0), announced: AtomicU32::new(0), limit };
+        let tally = Tally { departed: AtomicState::new(), announced: AtomicU32::new(0), limit };
         Self { sema: CachePadded::new(S::WITH_PERMITS), tally: CachePadded::new(tally) }
     }
 
@@ -124,10 +187,10 @@ impl<S: Semaphore> Platoon<S> {
         &self.sema
     }
 
+    /// Counts a departure, whose step found `before`.
     #[inline]
-    fn count_off(&self, departure: u64) {
-        // Release: for the gate. The lower half does not overflow: there are no more departures than credits.
-        let before = self.tally.departed.fetch_add(departure, Release) as u32;
+    fn count_off(&self, before: State) {
+        let before = before.of_platoon();
         if before + 1 >= self.tally.limit {
             self.complete(before);
         }
@@ -143,7 +206,7 @@ impl<S: Semaphore> Platoon<S> {
         }
         mark("a platoon is complete");
         // Relaxed: the grant below releases this subtraction.
-        self.tally.departed.fetch_sub(u64::from(limit), Relaxed);
+        self.tally.departed.end_platoon(limit, Relaxed);
         self.sema.grant_many(limit);
     }
 }
@@ -157,7 +220,7 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
     fn with_limit(limit: u32) -> Self {
         let () = Self::FIRST_COME_FIRST_SERVED;
         let limit = checked(limit, MOST);
-        let tally = Tally { departed: AtomicU64::new(0), announced: AtomicU32::new(0), limit };
+        let tally = Tally { departed: AtomicState::new(), announced: AtomicU32::new(0), limit };
         Self { sema: CachePadded::new(S::new(limit)), tally: CachePadded::new(tally) }
     }
 
@@ -186,12 +249,13 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
 
     #[inline]
     fn depart(&self, (): ()) {
-        self.count_off(1);
+        // Release: for the gate. The lower half does not overflow: there are no more departures than credits.
+        self.count_off(self.tally.departed.depart(Release));
     }
 
     #[inline]
     fn depart_and_retract(&self, (): ()) {
-        self.count_off(ONE + 1);
+        self.count_off(self.tally.departed.depart_and_retract(Release));
     }
 
     #[inline]
@@ -202,15 +266,15 @@ impl<S: Semaphore> ArriveDepart for Platoon<S> {
 
     #[inline]
     fn retract(&self) {
-        self.tally.departed.fetch_add(ONE, Release);
+        self.tally.departed.retract(Release);
     }
 
     #[inline]
     fn is_idle(&self) -> bool {
         // Load `departed` first: in the other order a contender could be announced, and another contender depart,
         // between the two loads. We assume that fewer than 2^32 contenders are announced between the two loads.
-        let departed = (self.tally.departed.load(Acquire) / ONE) as u32;
-        self.tally.announced.load(Relaxed) == departed
+        let ended = self.tally.departed.load(Acquire).ended();
+        self.tally.announced.load(Relaxed) == ended
     }
 }
 
@@ -223,7 +287,7 @@ impl<S: fmt::Debug> fmt::Debug for Platoon<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Platoon")
             .field("limit", &self.tally.limit)
-            .field("departed_of_platoon", &(self.tally.departed.load(Relaxed) as u32))
+            .field("departed_of_platoon", &self.tally.departed.load(Relaxed).of_platoon())
             .field("semaphore", &*self.sema)
             .finish()
     }

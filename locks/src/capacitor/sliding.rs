@@ -3,7 +3,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | `next` | the next ticket; to arrive is to draw a ticket |
-//! | `window` | upper half, *base*: the first ticket that has not departed. Bit 31: OVERFLOW, the list `overflow` is not empty. Bits 0 to 30: bit `i` says that ticket `base + i` has departed; bit 0 is never set |
+//! | `window` | *base*: the first ticket that has not departed. OVERFLOW: the list `overflow` is not empty. A bit for each of the 31 tickets from the base on: has the ticket departed? See `window.rs` |
 //! | `overflow` | tickets that gave up when they were too far from the base for a bit |
 //!
 //! | step | by | action |
@@ -62,15 +62,12 @@ use super::DEFAULT_LIMIT;
 use super::arrival::ConstArriveDepart;
 use super::arrival::{ArriveDepart, checked};
 use super::overflow::Overflow;
+use super::window::{AtomicWindow, SPAN, Window};
 use crate::waiting::parker::is_over;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use crate::waiting_array::chain;
 use sudog_sync::internal::poll_until;
 
-/// The number of bits of the window for departed tickets. A model has two bits, so that a ticket can be too far from
-/// the base for a bit.
-const SPAN: u32 = if cfg!(sudog_loom) { 2 } else { 31 };
-const OVERFLOW: u64 = 1 << 31;
 /// The limit of the number of tickets from the base to `next`. Above this limit, arrivals with a deadline poll, and
 /// draw no ticket.
 const CROWDED: u32 = 1 << 30;
@@ -78,7 +75,6 @@ const CROWDED: u32 = 1 << 30;
 /// at which tickets could not be compared any more. Arrivals without a deadline are at most as many as there are
 /// threads and goroutines.
 const MOST: u32 = CROWDED + (1 << 29);
-const BITS: u64 = (1 << SPAN) - 1;
 
 /// A capacitor that never drains: the window moves when its first ticket departs, whereas a platoon waits for its last
 /// departure.
@@ -110,7 +106,7 @@ const BITS: u64 = (1 << SPAN) - 1;
 /// ```
 pub struct SlidingWindow<P = SpinThenPark> {
     next: CachePadded<AtomicU64>,
-    window: CachePadded<AtomicU64>,
+    window: CachePadded<AtomicWindow>,
     overflow: Mutex<Overflow>,
     limit: u32,
     policy: std::marker::PhantomData<fn() -> P>,
@@ -141,31 +137,6 @@ impl fmt::Debug for WindowTicket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("WindowTicket").field(&self.number()).finish()
     }
-}
-
-/// Returns the base of a window.
-#[inline]
-fn base(window: u64) -> u32 {
-    (window >> 32) as u32
-}
-
-/// Moves the window with this base and these bits past the departed tickets at the base. Returns the new window, and
-/// the distance of the move. `bits` may have more bits than fit into a window.
-#[inline]
-fn moved(base: u32, bits: u64) -> (u64, u32) {
-    let by = bits.trailing_ones();
-    (u64::from(base.wrapping_add(by)) << 32 | bits.checked_shr(by).unwrap_or(0), by)
-}
-
-/// Returns the window after the departure of `n` tickets from `ticket` on, and the distance by which the window has
-/// moved. The tickets must have bits.
-#[inline]
-fn without(window: u64, ticket: u32, n: u32) -> (u64, u32) {
-    let at = ticket.wrapping_sub(base(window));
-    debug_assert!(window & OVERFLOW == 0 && at + n <= SPAN);
-    let bits = ((1 << n) - 1) << at;
-    debug_assert!(window & bits == 0, "a ticket departs once");
-    moved(base(window), window & BITS | bits)
 }
 
 impl SlidingWindow {
@@ -201,7 +172,7 @@ impl<P> SlidingWindow<P> {
         const fn beginning(at: u32, limit: u32) -> Self {
             Self {
                 next: CachePadded::new(AtomicU64::new(at as u64)),
-                window: CachePadded::new(AtomicU64::new((at as u64) << 32)),
+                window: CachePadded::new(AtomicWindow::beginning(at)),
                 overflow: Mutex::new(Overflow::NONE),
                 limit: checked(limit, SPAN),
                 policy: std::marker::PhantomData,
@@ -221,7 +192,7 @@ impl<P> SlidingWindow<P> {
     #[must_use]
     pub fn present(&self) -> u32 {
         let window = self.window.load(Acquire);
-        (self.next.load(Relaxed) as u32).wrapping_sub(base(window))
+        window.distance(self.next.load(Relaxed) as u32)
     }
 
     /// Returns the number of tickets that have been drawn. For tests and diagnostics.
@@ -239,9 +210,8 @@ impl<P> SlidingWindow<P> {
 
     /// Returns the number of tickets that must be admitted before this ticket; `None` if this ticket is admitted.
     #[inline]
-    fn ahead(&self, window: u64, ticket: u32) -> Option<u32> {
-        let ahead = ticket.wrapping_sub(base(window).wrapping_add(self.limit));
-        (ahead as i32 >= 0).then_some(ahead)
+    fn ahead(&self, window: Window, ticket: u32) -> Option<u32> {
+        window.ahead_of(ticket, self.limit)
     }
 
     /// Wakes the tickets that become admitted when a window at `base` moves by `by`. Skips the tickets in `passed`,
@@ -276,14 +246,13 @@ impl<P> SlidingWindow<P> {
     fn leave(&self, ticket: u32) {
         let mut old = self.window.load(Relaxed);
         loop {
-            let at = ticket.wrapping_sub(base(old));
-            if old & OVERFLOW != 0 || at >= SPAN || old & 1 << at != 0 {
+            if !old.departs_by_bit(ticket) {
                 return self.leave_under_lock(ticket);
             }
-            let (new, by) = without(old, ticket, 1);
+            let (new, by) = old.depart(ticket, 1);
             match self.window.compare_exchange_weak(old, new, SeqCst, Relaxed) {
                 Ok(_) if by == 0 => return,
-                Ok(_) => return self.wake(base(old), by, &[]),
+                Ok(_) => return self.wake(old.base(), by, &[]),
                 Err(now) => old = now,
             }
         }
@@ -298,13 +267,13 @@ impl<P> SlidingWindow<P> {
         let (old, by) = loop {
             let old = self.window.load(Relaxed);
             let next = self.next.load(Relaxed);
-            let (at, of) = (ticket.wrapping_sub(base(old)), (next as u32).wrapping_sub(base(old)));
-            if at >= of || (at < SPAN && old & 1 << at != 0) {
+            let at = old.distance(ticket);
+            if at >= old.distance(next as u32) || old.has_departed(ticket) {
                 fatal("sync: departure without an arrival");
             }
-            let (mut new, mut by) = (old & !OVERFLOW, 0);
+            let (mut new, mut by) = (old.with_overflow(false), 0);
             if at < SPAN {
-                (new, by) = without(new, ticket, 1);
+                (new, by) = new.depart(ticket, 1);
             } else {
                 // Compute the full ticket number: `ticket` has been drawn recently, so it is less than 2^32 behind
                 // `next`.
@@ -315,42 +284,34 @@ impl<P> SlidingWindow<P> {
             // Remove the recorded tickets in ascending order: an earlier ticket may move the base so far that a later
             // ticket gets a bit.
             while let Some(first) = overflow.first().map(|first| first as u32) {
-                let step = match first.wrapping_sub(base(new)) {
+                let (further, step) = match new.distance(first) {
                     0 => {
                         // Take the whole range, however long: its tickets are recorded in `overflow`, so their bits are
                         // not set.
                         let n = overflow.take_first(u32::MAX);
                         passed.push((first, n));
-                        let bits = (new & BITS).checked_shr(n).unwrap_or(0);
-                        let (further, step) = moved(base(new).wrapping_add(n), bits);
-                        new = further;
-                        n + step
+                        new.depart_at_base(n)
                     }
-                    at if at < SPAN => {
-                        let (further, step) = without(new, first, overflow.take_first(SPAN - at));
-                        new = further;
-                        step
-                    }
+                    at if at < SPAN => new.depart(first, overflow.take_first(SPAN - at)),
                     _ => break,
                 };
+                new = further;
                 by += step;
             }
-            if !overflow.is_empty() {
-                new |= OVERFLOW;
-            }
+            new = new.with_overflow(!overflow.is_empty());
             match self.window.compare_exchange(old, new, SeqCst, Relaxed) {
                 Ok(_) => break (old, by),
                 // The exchange can fail only if OVERFLOW was not set in `old`. So the list was empty before this call,
                 // and can be cleared.
                 Err(_) => {
                     mark("another ticket departs while one is recorded");
-                    debug_assert!(old & OVERFLOW == 0, "with OVERFLOW set the window is changed under the lock only");
+                    debug_assert!(!old.has_overflow(), "with OVERFLOW set the window is changed under the lock only");
                     overflow.clear();
                 }
             }
         };
         drop(overflow);
-        self.wake(base(old), by, &passed);
+        self.wake(old.base(), by, &passed);
     }
 }
 
@@ -457,7 +418,7 @@ impl<P: WaitPolicy> ArriveDepart for SlidingWindow<P> {
     #[inline]
     fn is_idle(&self) -> bool {
         let window = self.window.load(Acquire);
-        self.next.load(Relaxed) as u32 == base(window)
+        self.next.load(Relaxed) as u32 == window.base()
     }
 }
 

@@ -39,15 +39,15 @@ proptest! {
                 window.leave(departs as u32);
             }
             let word = window.window.load(Relaxed);
-            prop_assert_eq!(base(word), naive.base() as u32);
+            prop_assert_eq!(word.base(), naive.base() as u32);
             prop_assert_eq!(u64::from(window.present()), naive.next - naive.base());
             prop_assert_eq!(window.is_idle(), naive.present.is_empty());
-            prop_assert_eq!(word & OVERFLOW != 0, !window.overflow.lock().is_empty());
+            prop_assert_eq!(word.has_overflow(), !window.overflow.lock().is_empty());
             for ticket in naive.base()..naive.next {
                 let behind = (ticket - naive.base()).checked_sub(u64::from(limit)).map(|n| n as u32);
                 prop_assert_eq!(window.ahead(word, ticket as u32), behind);
                 let noted = if ticket - naive.base() < u64::from(SPAN) {
-                    word & 1 << (ticket - naive.base()) != 0
+                    word.has_departed(ticket as u32)
                 } else {
                     window.overflow.lock().contains(ticket)
                 };
@@ -65,7 +65,7 @@ fn all_at_once() {
     assert!(window.try_arrive().is_none());
     tickets.into_iter().rev().for_each(|ticket| window.depart(ticket));
     assert!(window.is_idle());
-    assert_eq!(base(window.window.load(Relaxed)), SPAN);
+    assert_eq!(window.window.load(Relaxed).base(), SPAN);
 }
 
 #[test]

@@ -28,15 +28,82 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicU32, futex};
 
 use super::without_unwinding;
 use crate::waiting::policy::{SpinThenPark, WaitPolicy};
 use sudog_sync::RawLock;
 
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-const SLEEPERS: u32 = 2;
+/// The value of the word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State(u32);
+
+impl State {
+    const FREE: Self = Self(0);
+    const HELD: Self = Self(1);
+    const SLEEPERS: Self = Self(2);
+
+    #[inline]
+    const fn is_locked(self) -> bool {
+        self.0 != Self::FREE.0
+    }
+
+    /// Returns whether threads may sleep: an unlock must wake a thread, and a thread may sleep without marking the word.
+    #[inline]
+    const fn has_sleepers(self) -> bool {
+        self.0 == Self::SLEEPERS.0
+    }
+}
+
+/// The word. Each method is a step of the table.
+struct AtomicState(AtomicU32);
+
+impl AtomicState {
+    const_unless_model! {
+        const fn new() -> Self {
+            Self(AtomicU32::new(State::FREE.0))
+        }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn load(&self) -> State {
+        State(self.0.load(Relaxed))
+    }
+
+    /// Locks: writes `held`, which is HELD, or SLEEPERS after a sleep. Returns whether the lock was free.
+    #[inline(always)]
+    #[track_caller]
+    fn lock(&self, held: State) -> bool {
+        self.0.compare_exchange(State::FREE.0, held.0, Acquire, Relaxed).is_ok()
+    }
+
+    /// Marks, before a sleep. Returns whether the word was HELD.
+    #[track_caller]
+    fn mark(&self) -> bool {
+        self.0.compare_exchange(State::HELD.0, State::SLEEPERS.0, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Sleeps, unless the word has changed since the mark.
+    fn sleep(&self) {
+        futex::wait(&self.0, State::SLEEPERS.0, None);
+    }
+
+    /// Unlocks, if no thread sleeps under this policy.
+    #[inline(always)]
+    #[track_caller]
+    fn unlock(&self) {
+        self.0.store(State::FREE.0, Release);
+    }
+
+    /// Unlocks. Returns the state before.
+    #[inline(always)]
+    #[track_caller]
+    fn swap_free(&self) -> State {
+        State(self.0.swap(State::FREE.0, Release))
+    }
+}
 
 /// A test-and-test-and-set lock: no queue, no order, four bytes.
 ///
@@ -57,27 +124,27 @@ const SLEEPERS: u32 = 2;
 /// *HITS.lock() += 1;
 /// ```
 pub struct Tts<P = SpinThenPark> {
-    word: AtomicU32,
+    word: AtomicState,
     policy: PhantomData<P>,
 }
 
 impl<P: WaitPolicy> Tts<P> {
     #[cold]
     fn lock_slow(&self) {
-        let mut held = HELD; // the value that this thread writes to the word to take the lock
+        let mut held = State::HELD; // the value that this thread writes to the word to take the lock
         let mut iter: u32 = 0;
         loop {
-            let word = self.word.load(Relaxed);
-            if word == FREE {
-                if self.word.compare_exchange(FREE, held, Acquire, Relaxed).is_ok() {
+            let word = self.word.load();
+            if !word.is_locked() {
+                if self.word.lock(held) {
                     return;
                 }
             } else if P::pass_time(iter) || !P::PARKS {
                 iter = iter.wrapping_add(1);
             } else {
-                if word == SLEEPERS || self.word.compare_exchange(HELD, SLEEPERS, Relaxed, Relaxed).is_ok() {
-                    futex::wait(&self.word, SLEEPERS, None);
-                    held = SLEEPERS;
+                if word.has_sleepers() || self.word.mark() {
+                    self.word.sleep();
+                    held = State::SLEEPERS;
                 }
                 iter = 0;
             }
@@ -94,12 +161,12 @@ unsafe impl<P: WaitPolicy> RawLock for Tts<P> {
     const DEADLINES: bool = false;
 
     fn new() -> Self {
-        Self { word: AtomicU32::new(FREE), policy: PhantomData }
+        Self { word: AtomicState::new(), policy: PhantomData }
     }
 
     #[inline]
     fn lock(&self) {
-        if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+        if !self.word.lock(State::HELD) {
             // Do not unwind: a contender that left halfway could take a wake-up with it that the other contenders need.
             without_unwinding(|| self.lock_slow());
         }
@@ -107,35 +174,35 @@ unsafe impl<P: WaitPolicy> RawLock for Tts<P> {
 
     #[inline]
     fn try_lock(&self) -> Option<()> {
-        self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok().then_some(())
+        self.word.lock(State::HELD).then_some(())
     }
 
     #[inline]
     unsafe fn unlock(&self, (): ()) {
         if !P::PARKS {
-            self.word.store(FREE, Release);
-        } else if self.word.swap(FREE, Release) == SLEEPERS {
-            futex::wake(&raw const self.word, 1);
+            self.word.unlock();
+        } else if self.word.swap_free().has_sleepers() {
+            futex::wake(&raw const self.word.0, 1);
         }
     }
 
     #[inline]
     fn is_locked(&self) -> bool {
-        self.word.load(Relaxed) != FREE
+        self.word.load().is_locked()
     }
 }
 
 #[cfg(not(sudog_loom))]
 impl<P: WaitPolicy> sudog_sync::ConstRawLock for Tts<P> {
-    const INIT: Self = Self { word: AtomicU32::new(FREE), policy: PhantomData };
+    const INIT: Self = Self { word: AtomicState::new(), policy: PhantomData };
 }
 
 impl<P> fmt::Debug for Tts<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = self.word.load(Relaxed);
+        let word = self.word.load();
         f.debug_struct("Tts")
-            .field("locked", &(word != FREE))
-            .field("sleepers", &(word == SLEEPERS))
+            .field("locked", &word.is_locked())
+            .field("sleepers", &word.has_sleepers())
             .finish_non_exhaustive()
     }
 }

@@ -5,9 +5,14 @@
 //! | take | taker | `c = count.fetch_sub(1)`; if `c > 0`: done; else draws a ticket and waits |
 //! | post | poster | `c = count.fetch_add(1)`; if `c >= 0`: done; else grants the next ticket |
 //!
-//! `count` is the number of available permits minus the number of requested permits. While `count` is below zero, the
-//! doorway owes each post to the queue. While `count` is above zero, the doorway owes nothing, so no newcomer overtakes
-//! a waiter.
+//! | `count`, as a signed number | means |
+//! |---|---|
+//! | above 0 | permits that a taker may take; the doorway owes nothing, so no newcomer overtakes a waiter |
+//! | 0 | no permit, and nobody waits |
+//! | below 0, from -2^61 on | the doorway owes as many grants to the queue: that many permits are requested, and each post goes to the queue |
+//! | below -2^61 | closed: closing subtracts 2^62, and no number of posts leads back to the other values |
+//!
+//! So `count` is the number of available permits minus the number of requested permits.
 //!
 //! * *Two RMWs, uncontended*: one to take, one to post, on the same cache line. The listings need two and a half and,
 //!   unless they read the tickets, a walk through the waiting array.
@@ -31,8 +36,10 @@
 //!
 //! Source: the *benaphore* of Be's newsletter 1-26, generalised; a comment in listing 2 mentions it.
 
-use sudog_runtime::fatal;
+use std::fmt;
+
 use sudog_runtime::shim::{AtomicU64, Ordering};
+use sudog_runtime::{const_unless_model, fatal};
 
 use super::chain::ChainWait;
 use super::ticket_queue::{TicketQueue, TicketWait};
@@ -59,9 +66,8 @@ pub type Benaphore<W = ChainWait<SpinThenPark>> = TicketSema<W, CountedDoorway>;
 /// A count in front of the queue. See [`Benaphore`].
 #[derive(Debug)]
 pub struct CountedDoorway {
-    /// The number of available permits minus the number of requested permits, as an `i64`. Changed by RMWs of any
-    /// thread.
-    count: AtomicU64,
+    /// The number of available permits minus the number of requested permits. Changed by RMWs of any thread.
+    count: AtomicCount,
 }
 
 /// The largest absolute value of the count. A count beyond this limit could be mistaken for the count of a closed
@@ -70,10 +76,120 @@ const LIMIT: i64 = 1 << 61;
 /// The number that closing subtracts from the count.
 const CLOSED: u64 = 1 << 62;
 
+/// The value of the count.
+#[derive(Clone, Copy)]
+struct Count(u64);
+
+/// Predicates.
+impl Count {
+    #[inline]
+    const fn balance(self) -> i64 {
+        self.0 as i64
+    }
+
+    /// Returns whether `n` permits can be taken.
+    #[inline]
+    const fn has(self, n: u32) -> bool {
+        self.balance() >= n as i64
+    }
+
+    /// Returns the number of permits that can be taken.
+    #[inline]
+    const fn available(self) -> u64 {
+        if self.balance() > 0 { self.0 } else { 0 }
+    }
+
+    /// Returns the number of grants that the doorway owes to the queue.
+    #[inline]
+    const fn owed(self) -> u64 {
+        if self.balance() < 0 { self.balance().unsigned_abs() } else { 0 }
+    }
+
+    #[inline]
+    const fn is_closed(self) -> bool {
+        self.balance() < -LIMIT
+    }
+
+    /// Returns whether there are so many permits that more of them could be mistaken for a closed doorway.
+    #[inline]
+    const fn is_too_large(self) -> bool {
+        self.balance() > LIMIT
+    }
+}
+
+/// Transitions: from the state that they are called on, to the state that they return.
+impl Count {
+    /// A taker takes `n` permits, which are there.
+    #[inline]
+    const fn take(self, n: u32) -> Self {
+        Self(self.0 - n as u64)
+    }
+
+    /// The queue pays `n` of the grants that the doorway owes.
+    const fn pay(self, n: u64) -> Self {
+        Self(self.0.wrapping_add(n))
+    }
+
+    /// The semaphore is closed.
+    const fn close(self) -> Self {
+        Self(self.0.wrapping_sub(CLOSED))
+    }
+}
+
+/// The word of the count. The caller of a method gives the ordering.
+struct AtomicCount(AtomicU64);
+
+impl fmt::Debug for AtomicCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl AtomicCount {
+    const_unless_model! {
+        const fn new(permits: u32) -> Self {
+            Self(AtomicU64::new(permits as u64))
+        }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn load(&self, order: Ordering) -> Count {
+        Count(self.0.load(order))
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn compare_exchange_weak(&self, old: Count, new: Count, ok: Ordering, err: Ordering) -> Result<Count, Count> {
+        self.0.compare_exchange_weak(old.0, new.0, ok, err).map(Count).map_err(Count)
+    }
+
+    /// A taker takes or requests `n` permits. Returns the state before.
+    #[inline(always)]
+    #[track_caller]
+    fn request(&self, n: u32, order: Ordering) -> Count {
+        Count(self.0.fetch_sub(u64::from(n), order))
+    }
+
+    /// A poster adds `n` permits. Returns the state before.
+    #[inline(always)]
+    #[track_caller]
+    fn post(&self, n: u64, order: Ordering) -> Count {
+        Count(self.0.fetch_add(n, order))
+    }
+
+    /// A poster takes back `n` permits that it has added to a closed doorway.
+    #[inline(always)]
+    #[track_caller]
+    fn take_back(&self, n: u64, order: Ordering) {
+        self.0.fetch_sub(n, order);
+    }
+}
+
 impl CountedDoorway {
     #[cfg(not(sudog_loom))]
     pub(super) const fn holding(permits: u32) -> Self {
-        Self { count: AtomicU64::new(permits as u64) }
+        Self { count: AtomicCount::new(permits) }
     }
 }
 
@@ -81,7 +197,7 @@ impl CountedDoorway {
 #[cfg(sudog_loom)]
 impl Drop for CountedDoorway {
     fn drop(&mut self) {
-        self.count.with_mut(|_| ());
+        self.count.0.with_mut(|_| ());
     }
 }
 
@@ -94,22 +210,23 @@ impl sealed::Sealed for CountedDoorway {
     const INIT: Self = Self::holding(0);
 
     fn new(permits: u32) -> (Self, u32) {
-        (Self { count: AtomicU64::new(u64::from(permits)) }, 0)
+        (Self { count: AtomicCount::new(permits) }, 0)
     }
 
     #[inline]
     fn enter<W: TicketWait>(&self, queue: &TicketQueue<W, Self>, n: u32) -> Option<u64> {
         // Acquire: this taker sees the writes of the poster whose unit it takes, and of all earlier posters, as all
         // changes of the count are RMWs.
-        let count = self.count.fetch_sub(u64::from(n), Ordering::Acquire) as i64;
-        if count >= i64::from(n) {
+        let count = self.count.request(n, Ordering::Acquire);
+        if count.has(n) {
             return None;
         }
         let first = queue.draw(n);
-        if count > 0 {
+        let found = count.available();
+        if found > 0 {
             // Give the permits that were found to the queue, for its first waiter.
             // SAFETY: `queue` and `self` are alive, as they are borrowed.
-            unsafe { TicketQueue::grant(queue, self, count as u64) };
+            unsafe { TicketQueue::grant(queue, self, found) };
         }
         Some(first)
     }
@@ -117,8 +234,8 @@ impl sealed::Sealed for CountedDoorway {
     #[inline]
     fn try_enter<W: TicketWait>(&self, _: &TicketQueue<W, Self>, n: u32) -> bool {
         let mut count = self.count.load(Ordering::Relaxed);
-        while count as i64 >= i64::from(n) {
-            match self.count.compare_exchange_weak(count, count - u64::from(n), Ordering::Acquire, Ordering::Relaxed) {
+        while count.has(n) {
+            match self.count.compare_exchange_weak(count, count.take(n), Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => count = now,
             }
@@ -130,20 +247,21 @@ impl sealed::Sealed for CountedDoorway {
     unsafe fn give(this: *const Self, n: u64) -> u64 {
         // Release: the taker of the unit sees the poster's writes.
         // SAFETY: by the contract of `give`, `this` is alive; `this` is not used after this step if there is no waiter.
-        let count = unsafe { (*this).count.fetch_add(n, Ordering::Release) } as i64;
-        if count >= 0 {
-            if n > 1 && count > LIMIT {
+        let count = unsafe { (*this).count.post(n, Ordering::Release) };
+        let owed = count.owed();
+        if owed == 0 {
+            if n > 1 && count.is_too_large() {
                 fatal("sema: more than 2^61 permits");
             }
             return 0;
         }
-        if n > 1 && count < -LIMIT {
+        if n > 1 && count.is_closed() {
             // The semaphore is closed, and must stay closed, however many permits are posted. This post has not opened
             // the semaphore.
             // SAFETY: `this` is alive, as no taker can take these permits.
-            unsafe { (*this).count.fetch_sub(n, Ordering::Relaxed) };
+            unsafe { (*this).count.take_back(n, Ordering::Relaxed) };
         }
-        n.min(count.unsigned_abs())
+        n.min(owed)
     }
 
     #[cold]
@@ -153,11 +271,11 @@ impl sealed::Sealed for CountedDoorway {
         // Relaxed: no permit can be taken by this change of the count.
         let mut old = count.load(Ordering::Relaxed);
         loop {
-            let owed = n.min((old as i64).min(0).unsigned_abs());
+            let owed = n.min(old.owed());
             if owed == 0 {
                 return 0;
             }
-            match count.compare_exchange_weak(old, old.wrapping_add(owed), Ordering::Relaxed, Ordering::Relaxed) {
+            match count.compare_exchange_weak(old, old.pay(owed), Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return owed,
                 Err(now) => old = now,
             }
@@ -166,13 +284,8 @@ impl sealed::Sealed for CountedDoorway {
 
     fn close(&self) {
         let mut count = self.count.load(Ordering::Relaxed);
-        while count as i64 > -LIMIT {
-            match self.count.compare_exchange_weak(
-                count,
-                count.wrapping_sub(CLOSED),
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
+        while !count.is_closed() {
+            match self.count.compare_exchange_weak(count, count.close(), Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => count = now,
             }
@@ -180,6 +293,6 @@ impl sealed::Sealed for CountedDoorway {
     }
 
     fn available<W: TicketWait>(&self, _: &TicketQueue<W, Self>) -> u64 {
-        u64::try_from(self.count.load(Ordering::Acquire) as i64).unwrap_or(0)
+        self.count.load(Ordering::Acquire).available()
     }
 }

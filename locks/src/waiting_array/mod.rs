@@ -36,6 +36,7 @@ pub(crate) mod chain;
 mod channel;
 mod conservative;
 mod gaps;
+mod grant;
 mod hash;
 mod location;
 mod near;

@@ -20,9 +20,10 @@ use std::ops::Range;
 use sudog_runtime::shim::num_cpus;
 use sudog_runtime::{G, Instant};
 
+use super::grant::TICKETS;
 use super::hash::TicketHash;
 use super::pop_stack::Waited;
-use super::ticket_queue::{TICKETS, Turn};
+use super::ticket_queue::Turn;
 use crate::waiting::parker::is_over;
 use crate::waiting::policy::WaitPolicy;
 

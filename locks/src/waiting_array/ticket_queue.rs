@@ -3,7 +3,7 @@
 //! | word | meaning |
 //! |---|---|
 //! | `next` | the position of the next ticket to be drawn |
-//! | `grant` | the position before which all tickets have been granted; bit 1: CLOSED; bit 0: GAPS, `gaps` is not empty |
+//! | `grant` | the position before which all tickets have been granted, and the flags CLOSED and GAPS: see `grant.rs` |
 //! | `gaps` | tickets that were given up before they were granted: their grants go to the tickets behind them |
 //!
 //! A position is four times a ticket's number, and wraps: two positions are compared by their difference. So the number
@@ -44,17 +44,10 @@ use sudog_runtime::shim::{AtomicU64, Cell, Mutex, MutexGuard, Ordering, mark};
 use sudog_runtime::{Instant, fatal};
 
 use super::gaps::{Gap, Gaps};
+use super::grant::{AtomicGrant, ONE, end};
 #[cfg(not(sudog_loom))]
 use super::hash::fibonacci;
 use super::ticket_sema::Doorway;
-
-const GAPS: u64 = 1;
-const CLOSED: u64 = 2;
-const ONE: u64 = 4;
-/// The number of different tickets.
-pub(super) const TICKETS: u64 = u64::MAX / ONE + 1;
-/// The largest distance of two positions. Leaves a large margin for operations that are under way.
-const LIMIT: u64 = ONE << 60;
 
 /// A protocol by which the holder of a ticket waits, and a poster wakes that holder: one of the paper's listings.
 ///
@@ -86,7 +79,7 @@ pub unsafe trait TicketWait: Send + Sync + 'static {
 /// The condition of a waiter: its ticket is granted, or the semaphore is closed.
 pub struct Turn<'a> {
     next: &'a AtomicU64,
-    grant: &'a AtomicU64,
+    grant: &'a AtomicGrant,
     sema: usize,
     position: u64,
 }
@@ -111,9 +104,7 @@ impl Turn<'_> {
     #[inline]
     #[must_use]
     pub fn distance(&self) -> Option<u64> {
-        let grant = self.grant.load(Ordering::Acquire);
-        let ahead = self.position.wrapping_sub(granted(grant)) as i64;
-        if ahead < 0 || grant & CLOSED != 0 { None } else { Some(ahead as u64 / ONE) }
+        self.grant.load(Ordering::Acquire).ahead_of(self.position)
     }
 
     /// Returns the number of tickets that have been drawn and not granted, including given-up tickets: a hint.
@@ -121,7 +112,7 @@ impl Turn<'_> {
     pub fn queue_len(&self) -> u64 {
         // Relaxed: the two words are read one after another, and no other data depends on their values.
         let next = self.next.load(Ordering::Relaxed);
-        stretch(granted(self.grant.load(Ordering::Relaxed)), next) / ONE
+        self.grant.load(Ordering::Relaxed).owed(next) / ONE
     }
 
     /// Returns true if the turn has come.
@@ -130,25 +121,6 @@ impl Turn<'_> {
     pub fn has_come(&self) -> bool {
         self.distance().is_none()
     }
-}
-
-/// Returns the position before which all tickets have been granted.
-#[inline]
-fn granted(grant: u64) -> u64 {
-    grant & !(GAPS | CLOSED)
-}
-
-/// Returns the length from one position to another; 0 if `to` is not behind `from`.
-#[inline]
-fn stretch(from: u64, to: u64) -> u64 {
-    (to.wrapping_sub(from) as i64).max(0) as u64
-}
-
-/// Returns true if all tickets before `end` have been granted. The flags do not matter: together they are less than the
-/// size of a ticket.
-#[inline]
-fn are_granted(grant: u64, end: u64) -> bool {
-    grant.wrapping_sub(end) as i64 >= 0 && grant & CLOSED == 0
 }
 
 /// The end of a wait.
@@ -161,7 +133,7 @@ pub enum Outcome {
 
 pub struct TicketQueue<W, D> {
     next: AtomicU64,
-    grant: AtomicU64,
+    grant: AtomicGrant,
     /// The given-up tickets. Changed under the lock of [`lock_of`].
     gaps: Cell<Gaps>,
     protocol: PhantomData<fn() -> (W, D)>,
@@ -175,7 +147,7 @@ impl<W, D> TicketQueue<W, D> {
         pub(super) const fn granting(tickets: u32) -> Self {
             Self {
                 next: AtomicU64::new(0),
-                grant: AtomicU64::new(tickets as u64 * ONE),
+                grant: AtomicGrant::granting(tickets),
                 gaps: Cell::new(Gaps::NONE),
                 protocol: PhantomData,
             }
@@ -211,7 +183,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     /// Returns true if these tickets have all been granted. Reads `grant` once.
     #[inline]
     pub(super) fn are_granted(&self, first: u64, n: u32) -> bool {
-        are_granted(self.grant.load(Self::FIRST_LOOK), end(first, n))
+        self.grant.load(Self::FIRST_LOOK).covers(end(first, n))
     }
 
     /// Draws `n` tickets if they have been granted already.
@@ -222,7 +194,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         let mut next = self.next.load(Ordering::Acquire);
         loop {
             let after = end(next, n);
-            if !are_granted(self.grant.load(Ordering::Acquire), after) {
+            if !self.grant.load(Ordering::Acquire).covers(after) {
                 return false;
             }
             match self.next.compare_exchange_weak(next, after, Self::DRAW, Ordering::Acquire) {
@@ -247,18 +219,17 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
         // Check the limit for several permits only: to reach the limit by single permits would take a lifetime.
         // SAFETY: `next` points into `queue`, which is alive until the compare-exchange below.
-        if n > 1 && old.wrapping_sub(unsafe { (*next).load(Ordering::Relaxed) }) as i64 > LIMIT as i64 {
+        if n > 1 && old.is_too_far_ahead(unsafe { (*next).load(Ordering::Relaxed) }) {
             fatal("sema: more than 2^60 permits");
         }
         let first = loop {
-            if old & (CLOSED | GAPS) != 0 {
+            if old.needs_lock() {
                 // SAFETY: the contract of `grant_slow` is that of `grant`, and no permit has been given yet.
                 return unsafe { Self::grant_slow(queue, doorway, n) };
             }
-            let new = old.wrapping_add(n * ONE);
             // SAFETY: `grant` points into `queue`, which is alive until this compare-exchange succeeds.
-            match unsafe { (*grant).compare_exchange_weak(old, new, Self::GRANT, Ordering::Relaxed) } {
-                Ok(_) => break old,
+            match unsafe { (*grant).compare_exchange_weak(old, old.grant(n), Self::GRANT, Ordering::Relaxed) } {
+                Ok(_) => break old.position(),
                 Err(now) => old = now,
             }
         };
@@ -291,10 +262,10 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         // SAFETY: `grant` points into `queue`, which is alive: there are permits left to give.
         let mut old = unsafe { (*grant).load(Ordering::Relaxed) };
         // Record the granted stretches: to wake their holders, and to free the nodes, after the unlock.
-        let mut stretches = Stretches { sema, from: granted(old), to: granted(old), gaps: Gaps::NONE };
+        let mut stretches = Stretches { sema, from: old.position(), to: old.position(), gaps: Gaps::NONE };
         // Stop at CLOSED: after the closing there is no waiter, and there will be no waiter.
-        while n > 0 && old & CLOSED == 0 {
-            let at = granted(old);
+        while n > 0 && !old.is_closed() {
+            let at = old.position();
             // SAFETY: `gaps` points into `queue`, which is alive, as there are permits left to give; the lock is held.
             let mut left = unsafe { (*gaps).replace(Gaps::NONE) };
             let (step, units) = match left.first_mut() {
@@ -315,7 +286,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
                 Some(gap) => (n.min(gap.start.wrapping_sub(at) / ONE), 0),
                 None => (n, 0),
             };
-            let new = at.wrapping_add(step * ONE) | u64::from(!left.is_empty());
+            let new = old.grant_under_lock(step, !left.is_empty());
             // SAFETY: `gaps` and `grant` point into `queue`, which is alive, as there are permits left to give. If this
             // step gives all of them, nothing is used after the compare-exchange: the thread that frees the queue sees
             // all earlier accesses.
@@ -328,7 +299,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
                     if stretches.is_empty() {
                         stretches.from = at;
                     }
-                    stretches.to = granted(new);
+                    stretches.to = new.position();
                     n -= step;
                     if units > 0 {
                         // SAFETY: `doorway` is alive, as these units have still to be given.
@@ -355,7 +326,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     /// `give_back` with the number of those that had been granted, if any. Does the same if the user's policy panics.
     #[cold]
     pub(super) fn wait(&self, first: u64, n: u32, deadline: Option<Instant>, give_back: &dyn Fn(u64)) -> Outcome {
-        if n > 1 && end(first, n).wrapping_sub(granted(self.grant.load(Ordering::Relaxed))) as i64 > LIMIT as i64 {
+        if n > 1 && self.grant.load(Ordering::Relaxed).is_too_far_behind(end(first, n)) {
             fatal("sema: more than 2^60 permits asked for");
         }
         let guard = LeaveOnPanic { queue: self, first, n, give_back };
@@ -375,11 +346,11 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         let locked = lock_of(self.sema());
         // Acquire: if `old` contains the grant of these tickets, this step takes the permits too. A later grant sees
         // GAPS.
-        let old = self.grant.fetch_or(GAPS, Ordering::Acquire);
+        let old = self.grant.set_gaps(Ordering::Acquire);
         let mut gaps = self.gaps.replace(Gaps::NONE);
-        let got = (granted(old).wrapping_sub(first) as i64).clamp(0, (u64::from(n) * ONE) as i64) as u64;
+        let got = old.part_of(first, n);
         let mut spare = Gaps::NONE;
-        let outcome = if old & CLOSED != 0 {
+        let outcome = if old.is_closed() {
             mark("a waiter that gives up has been told of the closing");
             Outcome::Closed
         } else if got == u64::from(n) * ONE {
@@ -388,12 +359,12 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         } else {
             mark("a waiter that gives up leaves a gap");
             (gap.start, gap.end) = (first.wrapping_add(got), end(first, n));
-            spare = gaps.insert(gap, granted(old));
+            spare = gaps.insert(gap, old.position());
             Outcome::TimedOut
         };
         if gaps.is_empty() {
             // Relaxed: this RMW continues the release sequences of the grants before it.
-            self.grant.fetch_and(!GAPS, Ordering::Relaxed);
+            self.grant.clear_gaps(Ordering::Relaxed);
         }
         self.gaps.set(gaps);
         drop(locked);
@@ -408,28 +379,27 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     /// Lets all waiters, and all later arrivals, go without a permit.
     pub(super) fn close(&self) {
         let locked = lock_of(self.sema());
-        self.grant.fetch_or(CLOSED, Ordering::Release);
+        self.grant.close(Ordering::Release);
         drop(locked);
         // Use an RMW without a change. If a draw comes before this RMW, this thread wakes the holder of that ticket. If
         // a draw comes after this RMW, the draw reads from it, so the taker sees CLOSED. Release, without Acquire: this
         // thread takes nothing from the draws but their number.
         let drawn = self.next.fetch_add(0, Ordering::Release);
-        let first = granted(self.grant.load(Ordering::Relaxed));
-        if drawn.wrapping_sub(first) as i64 > 0 {
-            wake::<W>(self.sema(), first, drawn);
+        let grant = self.grant.load(Ordering::Relaxed);
+        if grant.owed(drawn) > 0 {
+            wake::<W>(self.sema(), grant.position(), drawn);
         }
     }
 
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
-        self.grant.load(Ordering::Acquire) & CLOSED != 0
+        self.grant.load(Ordering::Acquire).is_closed()
     }
 
     /// Returns the number of tickets that have been granted and not drawn.
     pub(super) fn surplus(&self) -> u64 {
         let next = self.next.load(Ordering::Acquire);
-        let grant = self.grant.load(Ordering::Acquire);
-        if grant & CLOSED != 0 { 0 } else { stretch(next, granted(grant)) / ONE }
+        self.grant.load(Ordering::Acquire).surplus(next)
     }
 
     /// Returns the number of tickets that waiters hold.
@@ -440,21 +410,8 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         self.gaps.set(gaps);
         let grant = self.grant.load(Ordering::Acquire);
         let drawn = self.next.load(Ordering::Acquire);
-        let waiting = stretch(granted(grant), drawn);
-        if grant & CLOSED != 0 { 0 } else { waiting.saturating_sub(given_up) / ONE }
+        if grant.is_closed() { 0 } else { grant.owed(drawn).saturating_sub(given_up) / ONE }
     }
-}
-
-/// Returns the number of the ticket at a position, modulo 2^32.
-#[inline]
-pub(super) fn number(position: u64) -> u32 {
-    (position / ONE) as u32
-}
-
-/// Returns the position after `n` tickets.
-#[inline]
-fn end(first: u64, n: u32) -> u64 {
-    first.wrapping_add(u64::from(n) * ONE)
 }
 
 /// Wakes the holders of the tickets between two positions.
@@ -498,7 +455,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     /// Brings the queue into its state after this number of tickets have been drawn and granted.
     pub(super) fn begin_at(&self, tickets: u64) {
         self.next.fetch_add(tickets.wrapping_mul(ONE), Ordering::Relaxed);
-        self.grant.fetch_add(tickets.wrapping_mul(ONE), Ordering::Relaxed);
+        self.grant.0.fetch_add(tickets.wrapping_mul(ONE), Ordering::Relaxed);
     }
 
     /// Returns the number of records of given-up tickets.
@@ -530,7 +487,7 @@ fn lock_of(_: usize) -> MutexGuard<'static, ()> {
 impl<W, D> Drop for TicketQueue<W, D> {
     fn drop(&mut self) {
         self.next.with_mut(|_| ());
-        self.grant.with_mut(|_| ());
+        self.grant.0.with_mut(|_| ());
         self.gaps.replace(Gaps::NONE);
     }
 }

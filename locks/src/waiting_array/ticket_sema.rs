@@ -12,7 +12,8 @@ use sudog_runtime::shim::system;
 
 #[cfg(not(sudog_loom))]
 use super::benaphore::CountedDoorway;
-use super::ticket_queue::{Outcome, TicketQueue, TicketWait, number};
+use super::grant::number;
+use super::ticket_queue::{Outcome, TicketQueue, TicketWait};
 #[cfg(not(sudog_loom))]
 use sudog_sync::{ConstPermits, ConstSemaphore};
 use sudog_sync::{Order, Semaphore, Wake};

@@ -10,14 +10,26 @@
 //! `near.rs` defines near. If a waiter's W1 reads P2's sequence, the waiter's W2 sees P1's grant. If W1 reads an older
 //! sequence, P2 is still to change the sequence. Release in P2 and acquire in W1 are enough for that.
 //!
-//! **A bucket** is 32 bits, so that the kernel can compare the bucket: `sequence << 2 | GOROUTINES | THREADS`. The two
-//! bits say whether goroutines sleep and whether threads sleep, and are set by a compare-exchange from the value of W1,
-//! which fails if the sequence has changed. P2 clears the bits and wakes these sleepers: threads by futex, goroutines
-//! by the chains of listing 3, with the bucket's address. Without sleepers P2 makes no system call. If the sequence
-//! wraps to the same 30 bits *while* a thread is on its way into the kernel, the thread misses the change. That takes
-//! 2^30 posts to the same bucket in that time; all the same, a sleeping thread wakes every few seconds to check. (A
-//! goroutine that is woken reads the grant, not the sequence, before it sleeps again: a busy worker may delay the
-//! goroutine for long.)
+//! **A bucket** is 32 bits, so that the kernel can compare the bucket:
+//!
+//! ```text
+//!   31                            2        1           0
+//!  ┌───────────────────────────────┬────────────┬─────────┐
+//!  │ sequence                      │ GOROUTINES │ THREADS │
+//!  └───────────────────────────────┴────────────┴─────────┘
+//! ```
+//!
+//! | part | means | changed by |
+//! |---|---|---|
+//! | sequence | the number of advances, modulo 2^30 | P2: + 1 |
+//! | GOROUTINES, THREADS | goroutines sleep, threads sleep, until the sequence changes | a waiter of that kind sets its bit, before it sleeps; P2 clears both |
+//!
+//! A waiter sets its bit by a compare-exchange from the value of W1, which fails if the sequence has changed. P2 wakes
+//! the sleepers of the bits that P2 clears: threads by futex, goroutines by the chains of listing 3, with the bucket's
+//! address. Without sleepers P2 makes no system call. If the sequence wraps to the same 30 bits *while* a thread is on
+//! its way into the kernel, the thread misses the change. That takes 2^30 posts to the same bucket in that time; all the
+//! same, a sleeping thread wakes every few seconds to check. (A goroutine that is woken reads the grant, not the
+//! sequence, before it sleeps again: a busy worker may delay the goroutine for long.)
 //!
 //! **Reading the tickets.** A post wakes no waiter if it finds that the ticket to wake has not been drawn. Otherwise
 //! posts without waiters would walk through the table. The post reads the tickets after the grant, so all four accesses
@@ -50,6 +62,50 @@ const THREADS: u32 = 1;
 const GOROUTINES: u32 = 2;
 const SEQUENCE: u32 = 4;
 
+/// The value of a bucket.
+#[derive(Clone, Copy)]
+struct State(u32);
+
+/// A kind of sleepers, by its bit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Sleeper {
+    #[cfg_attr(not(any(target_os = "linux", sudog_loom)), allow(dead_code))]
+    Thread = THREADS,
+    Goroutine = GOROUTINES,
+}
+
+/// Predicates.
+impl State {
+    #[inline]
+    const fn is_of_sequence(self, seen: Self) -> bool {
+        self.0 / SEQUENCE == seen.0 / SEQUENCE
+    }
+
+    #[inline]
+    const fn has_sleepers(self) -> bool {
+        self.0 & (THREADS | GOROUTINES) != 0
+    }
+
+    const fn has(self, kind: Sleeper) -> bool {
+        self.0 & kind as u32 != 0
+    }
+}
+
+/// Transitions: from the state that they are called on, to the state that they return.
+impl State {
+    /// A poster advances the sequence; nobody sleeps after that.
+    #[inline]
+    const fn advance(self) -> Self {
+        Self((self.0 | THREADS | GOROUTINES).wrapping_add(1))
+    }
+
+    /// A waiter of this kind is about to sleep.
+    const fn add_sleeper(self, kind: Sleeper) -> Self {
+        Self(self.0 | kind as u32)
+    }
+}
+
 /// A bucket of the table. 8 bytes, as in the paper: 17 buckets are more than the 128 bytes that processors fetch at
 /// once.
 #[repr(align(8))]
@@ -67,35 +123,32 @@ impl Bucket {
     }
 
     #[inline]
-    fn load(&self) -> u32 {
-        self.word.load(Ordering::Acquire)
+    fn load(&self) -> State {
+        State(self.word.load(Ordering::Acquire))
     }
 
     /// Does step P2: advances the sequence, and wakes the sleepers.
     #[inline]
     fn advance(&self) {
-        let mut old = self.word.load(Ordering::Relaxed);
+        let mut old = State(self.word.load(Ordering::Relaxed));
         // Release: a waiter that sees the new sequence sees the grant.
-        while let Err(now) = self.word.compare_exchange_weak(
-            old,
-            (old | THREADS | GOROUTINES).wrapping_add(1), // the next sequence, no sleepers
-            Ordering::Release,
-            Ordering::Relaxed,
-        ) {
-            old = now;
+        while let Err(now) =
+            self.word.compare_exchange_weak(old.0, old.advance().0, Ordering::Release, Ordering::Relaxed)
+        {
+            old = State(now);
         }
-        if old & (THREADS | GOROUTINES) != 0 {
+        if old.has_sleepers() {
             self.wake(old);
         }
     }
 
     #[cold]
-    fn wake(&self, sleepers: u32) {
+    fn wake(&self, sleepers: State) {
         #[cfg(any(target_os = "linux", sudog_loom))]
-        if sleepers & THREADS != 0 {
+        if sleepers.has(Sleeper::Thread) {
             futex::wake(&raw const self.word, u32::MAX);
         }
-        if sleepers & GOROUTINES != 0 {
+        if sleepers.has(Sleeper::Goroutine) {
             chain::signal_and_go_on(self.address());
         }
     }
@@ -105,9 +158,9 @@ impl Bucket {
     }
 
     /// Does step W3: spins or sleeps until the sequence of the word is not that of `seen`. May return early.
-    fn wait<P: WaitPolicy>(&self, seen: u32, deadline: Option<Instant>) -> Waited {
+    fn wait<P: WaitPolicy>(&self, seen: State, deadline: Option<Instant>) -> Waited {
         let mut iter = 0;
-        while self.load() / SEQUENCE == seen / SEQUENCE {
+        while self.load().is_of_sequence(seen) {
             if !P::pass_time(iter) {
                 return self.sleep(seen, deadline);
             }
@@ -120,17 +173,19 @@ impl Bucket {
     }
 
     #[cold]
-    fn sleep(&self, seen: u32, deadline: Option<Instant>) -> Waited {
-        let me = if cfg!(any(target_os = "linux", sudog_loom)) && !G::is_goroutine() { THREADS } else { GOROUTINES };
-        if seen & me == 0 && self.word.compare_exchange(seen, seen | me, Ordering::Relaxed, Ordering::Relaxed).is_err()
+    fn sleep(&self, seen: State, deadline: Option<Instant>) -> Waited {
+        let is_thread = cfg!(any(target_os = "linux", sudog_loom)) && !G::is_goroutine();
+        let me = if is_thread { Sleeper::Thread } else { Sleeper::Goroutine };
+        let marked = seen.add_sleeper(me);
+        if !seen.has(me) && self.word.compare_exchange(seen.0, marked.0, Ordering::Relaxed, Ordering::Relaxed).is_err()
         {
             return Waited::Woken; // the word has changed, perhaps only by other sleepers: check again
         }
         #[cfg(any(target_os = "linux", sudog_loom))]
-        if me == THREADS {
-            return sleep_in_kernel(&self.word, seen | me, deadline);
+        if is_thread {
+            return sleep_in_kernel(&self.word, marked, deadline);
         }
-        let changed = || self.load() / SEQUENCE != seen / SEQUENCE;
+        let changed = || !self.load().is_of_sequence(seen);
         // Wait once. A woken waiter must read the grant again: it may take long until the waiter runs, and meanwhile
         // the sequence may wrap.
         chain::wait_once(self.address(), changed, deadline)
@@ -138,22 +193,22 @@ impl Bucket {
 }
 
 #[cfg(all(target_os = "linux", not(sudog_loom)))]
-fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Waited {
+fn sleep_in_kernel(word: &AtomicU32, seen: State, deadline: Option<Instant>) -> Waited {
     /// The time after which a thread checks the sequence again: see the module's comment on sequences that wrap.
     const LOOK_AGAIN: Duration = Duration::from_secs(4);
     let look = sudog_runtime::shim::now() + LOOK_AGAIN;
     let until = deadline.map_or(look, |deadline| deadline.min(look));
-    let in_time = futex::wait(word, seen, Some(until));
+    let in_time = futex::wait(word, seen.0, Some(until));
     if in_time || until == look { Waited::Woken } else { Waited::TimedOut }
 }
 
 /// Sleeps in a model. A deadline has always passed already, because that is the hardest case.
 #[cfg(sudog_loom)]
-fn sleep_in_kernel(word: &AtomicU32, seen: u32, deadline: Option<Instant>) -> Waited {
+fn sleep_in_kernel(word: &AtomicU32, seen: State, deadline: Option<Instant>) -> Waited {
     if deadline.is_some() {
         return Waited::TimedOut;
     }
-    futex::wait(word, seen, None);
+    futex::wait(word, seen.0, None);
     Waited::Woken
 }
 

@@ -11,20 +11,18 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::core::Core;
 use super::error::{RecvError, RecvLimitedError, SendError, SendLimitedError, TryRecvError, TrySendError};
 use super::future::{RecvFuture, SendFuture};
 use super::iter::{IntoIter, Iter, TryIter};
-use super::limited::{self, Unreceived, Unsent};
+use super::limited::{self, Unsent};
 use super::permit::{Permit, ReserveFuture};
 use super::raw::Dir;
 use super::recv::NotReceived;
 use super::send::NotSent;
-use crate::Instant;
 use crate::panics::Panics;
-use crate::sema::WaitLimit;
+use crate::sema::IntoLimit;
 use crate::shim::{AtomicUsize, Ordering};
 
 /// Makes a channel with counted ends. The channel keeps up to `capacity` values for later receivers. If `capacity` is
@@ -78,7 +76,7 @@ impl<T> Sender<T> {
     /// value.
     #[inline]
     pub fn send(&self, value: T) -> Result<(), SendError<T>> {
-        self.0.send(value, None, |_, value| SendError(value))
+        self.0.send(value, SendError)
     }
 
     /// Sends a value, if that is possible without waiting.
@@ -94,35 +92,29 @@ impl<T> Sender<T> {
         })
     }
 
-    /// Sends as [`send`](Self::send) does, but gives up at a limit: a deadline, a [`Cancel`](crate::sema::Cancel), or
-    /// both.
+    /// Sends as [`send`](Self::send) does, but gives up at a limit: see [`IntoLimit`].
     ///
     /// # Errors
     ///
     /// The error tells why the value was not sent, and contains the value.
-    pub fn send_limited(&self, value: T, limit: &WaitLimit<'_>) -> Result<(), SendLimitedError<T>> {
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sudog::chan::{SendLimitedError, channel};
+    ///
+    /// let (tx, rx) = channel(1);
+    /// assert_eq!(tx.send_limited(1, Duration::from_millis(1)), Ok(()));
+    /// assert!(matches!(tx.send_limited(2, Duration::from_millis(1)), Err(SendLimitedError::GaveUp(_))));
+    /// drop(rx);
+    /// assert_eq!(tx.send_limited(2, Duration::from_millis(1)), Err(SendLimitedError::Closed(2)));
+    /// ```
+    pub fn send_limited<L: IntoLimit>(&self, value: T, limit: L) -> Result<(), SendLimitedError<T, L::Error>> {
         limited::send(Some(&self.0), value, limit).map_err(|error| match error {
             Unsent::Closed(value) => SendLimitedError::Closed(value),
             Unsent::GaveUp(error) => SendLimitedError::GaveUp(error),
         })
-    }
-
-    /// Sends as [`send`](Self::send) does, but gives up at `deadline`.
-    ///
-    /// # Errors
-    ///
-    /// The error tells why the value was not sent, and contains the value.
-    pub fn send_until(&self, value: T, deadline: Instant) -> Result<(), SendLimitedError<T>> {
-        self.send_limited(value, &WaitLimit::until(deadline))
-    }
-
-    /// Sends as [`send`](Self::send) does, but gives up after `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// The error tells why the value was not sent, and contains the value.
-    pub fn send_timeout(&self, value: T, timeout: Duration) -> Result<(), SendLimitedError<T>> {
-        self.send_limited(value, &limited::within(timeout))
     }
 
     /// Returns a future that sends as [`send`](Self::send) does, for async tasks. If the channel has a buffer, a future
@@ -195,7 +187,7 @@ impl<T> Receiver<T> {
     /// All values have been received, and the channel is closed or no sender is left.
     #[inline]
     pub fn recv(&self) -> Result<T, RecvError> {
-        self.0.recv(None, |_| RecvError)
+        self.0.recv(|| RecvError)
     }
 
     /// Receives a value, if the channel has a value, or a sender waits with a value.
@@ -211,35 +203,30 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// Receives as [`recv`](Self::recv) does, but gives up at a limit: a deadline, a [`Cancel`](crate::sema::Cancel),
-    /// or both.
+    /// Receives as [`recv`](Self::recv) does, but gives up at a limit: see [`IntoLimit`].
     ///
     /// # Errors
     ///
     /// The error tells why there is no value. The call has taken no value.
-    pub fn recv_limited(&self, limit: &WaitLimit<'_>) -> Result<T, RecvLimitedError> {
-        limited::recv(Some(&self.0), limit).map_err(|error| match error {
-            Unreceived::Closed => RecvLimitedError::Closed,
-            Unreceived::GaveUp(why) => RecvLimitedError::GaveUp(why),
-        })
-    }
-
-    /// Receives as [`recv`](Self::recv) does, but gives up at `deadline`.
     ///
-    /// # Errors
+    /// # Examples
     ///
-    /// The error tells why there is no value.
-    pub fn recv_until(&self, deadline: Instant) -> Result<T, RecvLimitedError> {
-        self.recv_limited(&WaitLimit::until(deadline))
-    }
-
-    /// Receives as [`recv`](Self::recv) does, but gives up after `timeout`.
+    /// ```
+    /// use std::time::Duration;
+    /// use sudog::WaitError;
+    /// use sudog::chan::{RecvLimitedError, channel};
     ///
-    /// # Errors
-    ///
-    /// The error tells why there is no value.
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvLimitedError> {
-        self.recv_limited(&limited::within(timeout))
+    /// let (tx, rx) = channel::<u32>(0);
+    /// let late = rx.recv_limited(Duration::from_millis(1));
+    /// assert_eq!(late, Err(RecvLimitedError::GaveUp(WaitError::TimedOut)));
+    /// drop(tx);
+    /// assert_eq!(rx.recv_limited(Duration::from_millis(1)), Err(RecvLimitedError::Closed));
+    /// ```
+    pub fn recv_limited<L: IntoLimit>(&self, limit: L) -> Result<T, RecvLimitedError<L::Error>> {
+        match limited::recv(Some(&self.0), limit) {
+            Ok(received) => received.ok_or(RecvLimitedError::Closed),
+            Err(why) => Err(RecvLimitedError::GaveUp(why)),
+        }
     }
 
     /// Returns a future that receives as [`recv`](Self::recv) does, for async tasks. A future that is dropped before it

@@ -17,22 +17,22 @@ pub enum TrySendError<T> {
     Closed(T),
 }
 
-/// The error of [`Sender::send_limited`](super::Sender::send_limited).
+/// The error of [`Sender::send_limited`](super::Sender::send_limited). `E` is the error of the limit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum SendLimitedError<T> {
+pub enum SendLimitedError<T, E = WaitError> {
     /// The channel is closed, or no receiver is left.
     Closed(T),
     /// The send gave up at its limit.
-    GaveUp(GaveUp<T>),
+    GaveUp(GaveUp<T, E>),
 }
 
-/// A send that gave up at its limit, with its value.
+/// A send that gave up at its limit, with its value. `E` is the error of the limit.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct GaveUp<T> {
+pub struct GaveUp<T, E = WaitError> {
     /// The value that was not sent.
     pub value: T,
-    /// The limit that ended the wait.
-    pub why: WaitError,
+    /// The error of the limit that ended the wait.
+    pub why: E,
 }
 
 /// The error of [`Receiver::recv`](super::Receiver::recv): all values have been received, and the channel is closed or
@@ -49,13 +49,13 @@ pub enum TryRecvError {
     Closed,
 }
 
-/// The error of [`Receiver::recv_limited`](super::Receiver::recv_limited).
+/// The error of [`Receiver::recv_limited`](super::Receiver::recv_limited). `E` is the error of the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RecvLimitedError {
+pub enum RecvLimitedError<E = WaitError> {
     /// All values have been received, and the channel is closed or no sender is left.
     Closed,
     /// The receive gave up at its limit. No value has been taken.
-    GaveUp(WaitError),
+    GaveUp(E),
 }
 
 impl<T> SendError<T> {
@@ -74,7 +74,7 @@ impl<T> TrySendError<T> {
     }
 }
 
-impl<T> SendLimitedError<T> {
+impl<T, E> SendLimitedError<T, E> {
     /// Returns the value that was not sent.
     pub fn into_inner(self) -> T {
         match self {
@@ -83,7 +83,7 @@ impl<T> SendLimitedError<T> {
     }
 }
 
-/// Drops the value, and returns the reason, which is all that `Context::limited` of `sudog-sync` needs.
+/// Drops the value.
 impl<T> From<GaveUp<T>> for WaitError {
     fn from(error: GaveUp<T>) -> Self {
         error.why
@@ -96,7 +96,7 @@ impl<T> From<SendError<T>> for TrySendError<T> {
     }
 }
 
-impl<T> From<SendError<T>> for SendLimitedError<T> {
+impl<T, E> From<SendError<T>> for SendLimitedError<T, E> {
     fn from(SendError(value): SendError<T>) -> Self {
         Self::Closed(value)
     }
@@ -108,7 +108,7 @@ impl From<RecvError> for TryRecvError {
     }
 }
 
-impl From<RecvError> for RecvLimitedError {
+impl<E> From<RecvError> for RecvLimitedError<E> {
     fn from(_: RecvError) -> Self {
         Self::Closed
     }
@@ -116,13 +116,6 @@ impl From<RecvError> for RecvLimitedError {
 
 const SEND_CLOSED: &str = "sending on a closed channel";
 const RECV_CLOSED: &str = "receiving on a closed channel that has no values left";
-
-fn gave_up(why: WaitError) -> &'static str {
-    match why {
-        WaitError::TimedOut => "the deadline passed first",
-        WaitError::Cancelled => "the wait was cancelled",
-    }
-}
 
 // These `Debug` implementations do not require `T: Debug`, so that `unwrap` works for any value.
 
@@ -141,7 +134,7 @@ impl<T> fmt::Debug for TrySendError<T> {
     }
 }
 
-impl<T> fmt::Debug for SendLimitedError<T> {
+impl<T, E: fmt::Debug> fmt::Debug for SendLimitedError<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed(_) => f.pad("Closed(..)"),
@@ -150,7 +143,7 @@ impl<T> fmt::Debug for SendLimitedError<T> {
     }
 }
 
-impl<T> fmt::Debug for GaveUp<T> {
+impl<T, E: fmt::Debug> fmt::Debug for GaveUp<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GaveUp").field("why", &self.why).finish_non_exhaustive()
     }
@@ -171,7 +164,7 @@ impl<T> fmt::Display for TrySendError<T> {
     }
 }
 
-impl<T> fmt::Display for SendLimitedError<T> {
+impl<T, E: fmt::Display> fmt::Display for SendLimitedError<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed(_) => f.pad(SEND_CLOSED),
@@ -180,9 +173,9 @@ impl<T> fmt::Display for SendLimitedError<T> {
     }
 }
 
-impl<T> fmt::Display for GaveUp<T> {
+impl<T, E: fmt::Display> fmt::Display for GaveUp<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(gave_up(self.why))
+        self.why.fmt(f)
     }
 }
 
@@ -201,19 +194,41 @@ impl fmt::Display for TryRecvError {
     }
 }
 
-impl fmt::Display for RecvLimitedError {
+impl<E: fmt::Display> fmt::Display for RecvLimitedError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Closed => RECV_CLOSED,
-            Self::GaveUp(why) => gave_up(*why),
-        })
+        match self {
+            Self::Closed => f.pad(RECV_CLOSED),
+            Self::GaveUp(why) => why.fmt(f),
+        }
     }
 }
 
 impl<T> std::error::Error for SendError<T> {}
 impl<T> std::error::Error for TrySendError<T> {}
-impl<T> std::error::Error for SendLimitedError<T> {}
-impl<T> std::error::Error for GaveUp<T> {}
 impl std::error::Error for RecvError {}
 impl std::error::Error for TryRecvError {}
-impl std::error::Error for RecvLimitedError {}
+
+impl<T, E: std::error::Error + 'static> std::error::Error for SendLimitedError<T, E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Closed(_) => None,
+            Self::GaveUp(error) => error.source(),
+        }
+    }
+}
+
+/// The source is the limit's error.
+impl<T, E: std::error::Error + 'static> std::error::Error for GaveUp<T, E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.why)
+    }
+}
+
+impl<E: std::error::Error + 'static> std::error::Error for RecvLimitedError<E> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Closed => None,
+            Self::GaveUp(why) => Some(why),
+        }
+    }
+}

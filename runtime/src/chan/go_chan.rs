@@ -4,21 +4,19 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
-use std::time::Duration;
 
 use super::core::Core;
 use super::error::{GaveUp, TryRecvError};
 use super::future::{RecvFuture, SendFuture};
 use super::iter::{IntoIter, Iter, TryIter};
-use super::limited::{self, Unreceived, Unsent};
+use super::limited::{self, Unsent};
 use super::permit::{Permit, ReserveFuture};
 use super::port::send_on_closed;
 use super::raw::Dir;
 use super::recv::NotReceived;
 use super::select::nothing_comes;
 use super::send::NotSent;
-use crate::Instant;
-use crate::sema::{WaitError, WaitLimit};
+use crate::sema::{IntoLimit, WaitLimit};
 
 /// Go's `chan T`: values go from goroutine to goroutine through the channel, first in, first out. Threads and async
 /// tasks may use the channel too.
@@ -254,7 +252,7 @@ macro_rules! methods {
                     Some(core) => {
                         // Box the value. A panic may be slow, but the value may be large, and must not be copied more
                         // often than needed.
-                        if let Err(value) = core.send(value, None, |_, value| Box::new(value)) {
+                        if let Err(value) = core.send(value, Box::new) {
                             send_on_closed(value);
                         }
                     }
@@ -285,51 +283,40 @@ macro_rules! methods {
                 }
             }
 
-            /// Sends as [`send`](Self::send) does, but gives up at a limit: a deadline, a
-            /// [`Cancel`](crate::sema::Cancel), or both.
+            /// Sends as [`send`](Self::send) does, but gives up at a limit: see [`IntoLimit`].
             ///
             /// # Errors
             ///
-            /// The call gave up. The error tells at which limit, and contains the value.
+            /// The limit has ended the wait. The error contains the value, and the limit's error.
             ///
             /// # Panics
             ///
             /// The same as those of `send`.
+            ///
+            /// # Examples
+            ///
+            /// ```
+            /// use std::time::Duration;
+            /// use sudog::WaitError;
+            /// use sudog::chan::Chan;
+            /// use sudog::context;
+            ///
+            /// let (ctx, cancel) = context::with_cancel(&context::background());
+            /// let ch = Chan::new(1);
+            /// assert!(ch.send_limited(1, &ctx).is_ok());
+            /// let full = ch.send_limited(2, Duration::from_millis(1)).unwrap_err();
+            /// assert_eq!((full.value, full.why), (2, WaitError::TimedOut));
+            /// cancel.cancel();
+            /// let done = ch.send_limited(2, &ctx).unwrap_err();
+            /// assert_eq!((done.value, done.why), (2, context::Error::Canceled));
+            /// ```
             #[track_caller]
-            pub fn send_limited(&self, value: T, limit: &WaitLimit<'_>) -> Result<(), GaveUp<T>> {
+            pub fn send_limited<L: IntoLimit>(&self, value: T, limit: L) -> Result<(), GaveUp<T, L::Error>> {
                 match limited::send(self.shared(), value, limit) {
                     Ok(()) => Ok(()),
                     Err(Unsent::Closed(value)) => send_on_closed(value),
                     Err(Unsent::GaveUp(error)) => Err(error),
                 }
-            }
-
-            /// Sends as [`send`](Self::send) does, but gives up at `deadline`.
-            ///
-            /// # Errors
-            ///
-            /// The deadline has passed. The error contains the value.
-            ///
-            /// # Panics
-            ///
-            /// The same as those of `send`.
-            #[track_caller]
-            pub fn send_until(&self, value: T, deadline: Instant) -> Result<(), GaveUp<T>> {
-                self.send_limited(value, &WaitLimit::until(deadline))
-            }
-
-            /// Sends as [`send`](Self::send) does, but gives up after `timeout`.
-            ///
-            /// # Errors
-            ///
-            /// The time has passed. The error contains the value.
-            ///
-            /// # Panics
-            ///
-            /// The same as those of `send`.
-            #[track_caller]
-            pub fn send_timeout(&self, value: T, timeout: Duration) -> Result<(), GaveUp<T>> {
-                self.send_limited(value, &limited::within(timeout))
             }
 
             /// Returns a future that sends as [`send`](Self::send) does, for async tasks. If the channel has a buffer,
@@ -370,7 +357,7 @@ macro_rules! methods {
             #[inline]
             pub fn recv(&self) -> Option<T> {
                 match self.shared() {
-                    Some(core) => core.recv(None, |_| ()).ok(),
+                    Some(core) => core.recv(|| ()).ok(),
                     None => {
                         nothing_comes("chan receive (nil chan)", &WaitLimit::default());
                         None
@@ -393,36 +380,30 @@ macro_rules! methods {
                 })
             }
 
-            /// Receives as [`recv`](Self::recv) does, but gives up at a limit: a deadline, a
-            /// [`Cancel`](crate::sema::Cancel), or both.
+            /// Receives as [`recv`](Self::recv) does, but gives up at a limit: see [`IntoLimit`].
             ///
             /// # Errors
             ///
-            /// The call gave up. The error tells at which limit. No value has been taken.
-            pub fn recv_limited(&self, limit: &WaitLimit<'_>) -> Result<Option<T>, WaitError> {
-                match limited::recv(self.shared(), limit) {
-                    Ok(value) => Ok(Some(value)),
-                    Err(Unreceived::Closed) => Ok(None),
-                    Err(Unreceived::GaveUp(why)) => Err(why),
-                }
-            }
-
-            /// Receives as [`recv`](Self::recv) does, but gives up at `deadline`.
+            /// The limit's error, if the limit has ended the wait. No value has been taken.
             ///
-            /// # Errors
+            /// # Examples
             ///
-            /// The deadline has passed. No value has been taken.
-            pub fn recv_until(&self, deadline: Instant) -> Result<Option<T>, WaitError> {
-                self.recv_limited(&WaitLimit::until(deadline))
-            }
-
-            /// Receives as [`recv`](Self::recv) does, but gives up after `timeout`.
+            /// ```
+            /// use std::time::Duration;
+            /// use sudog::WaitError;
+            /// use sudog::chan::Chan;
+            /// use sudog::context;
             ///
-            /// # Errors
-            ///
-            /// The time has passed. No value has been taken.
-            pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<T>, WaitError> {
-                self.recv_limited(&limited::within(timeout))
+            /// let (ctx, cancel) = context::with_cancel(&context::background());
+            /// let ch = Chan::new(1);
+            /// ch.send(1);
+            /// assert_eq!(ch.recv_limited(&ctx), Ok(Some(1)));
+            /// assert_eq!(ch.recv_limited(Duration::from_millis(1)), Err(WaitError::TimedOut));
+            /// cancel.cancel();
+            /// assert_eq!(ch.recv_limited(&ctx), Err(context::Error::Canceled));
+            /// ```
+            pub fn recv_limited<L: IntoLimit>(&self, limit: L) -> Result<Option<T>, L::Error> {
+                limited::recv(self.shared(), limit)
             }
 
             /// Returns a future that receives as [`recv`](Self::recv) does, for async tasks. A future that is dropped

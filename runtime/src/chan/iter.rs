@@ -22,7 +22,7 @@ pub struct TryIter<'a, P>(pub(super) &'a P);
 pub struct IntoIter<P>(pub(super) P);
 
 fn next<T>(core: Option<&Core<T>>) -> Option<T> {
-    limited::recv(core, &WaitLimit::default()).ok()
+    limited::recv(core, &WaitLimit::default()).ok().flatten()
 }
 
 impl<P: RecvPort> Iterator for Iter<'_, P> {

@@ -18,9 +18,9 @@
 //! send on a closed channel panics with a `Chan`, and returns the value with a `Sender`.
 //!
 //! Threads, goroutines and async tasks wait in the same queues, first come, first served; no waiter allocates to wait.
-//! Each blocking call exists also with the prefix `try_`, and with the suffixes `_until`, `_timeout`, `_limited` and
-//! `_async`. Each value is received, or returned to its sender, or dropped, exactly once. This holds also if a wait
-//! gives up at its limit, or if a future is dropped.
+//! Each blocking call exists also with the prefix `try_`, and with the suffixes `_limited` (for any
+//! [`IntoLimit`](crate::sema::IntoLimit)) and `_async`. Each value is received, or returned to its sender, or dropped,
+//! exactly once. This holds also if a wait gives up at its limit, or if a future is dropped.
 //!
 //! # Happens-before relations
 //!
@@ -84,36 +84,7 @@ pub mod macros {
     pub use super::select::case::{CaseList, Either, FutureCase, RecvCase, SendCase, SendFromCase};
     pub use super::select::{Cases, Static, StaticCases};
     use crate::Instant;
-    use crate::sema::WaitLimit;
-
-    /// The types that `default(limit)` of `select!` accepts.
-    pub trait IntoLimit<'a> {
-        fn into_limit(self) -> WaitLimit<'a>;
-    }
-
-    impl IntoLimit<'static> for Duration {
-        fn into_limit(self) -> WaitLimit<'static> {
-            super::limited::within(self)
-        }
-    }
-
-    impl IntoLimit<'static> for Instant {
-        fn into_limit(self) -> WaitLimit<'static> {
-            WaitLimit::until(self)
-        }
-    }
-
-    impl<'a> IntoLimit<'a> for WaitLimit<'a> {
-        fn into_limit(self) -> WaitLimit<'a> {
-            self
-        }
-    }
-
-    impl<'a> IntoLimit<'a> for &WaitLimit<'a> {
-        fn into_limit(self) -> WaitLimit<'a> {
-            *self
-        }
-    }
+    use crate::goroutine::now;
 
     /// The types that `default(limit)` of `select_async!` accepts.
     pub trait IntoDeadline {
@@ -122,7 +93,7 @@ pub mod macros {
 
     impl IntoDeadline for Duration {
         fn into_deadline(self) -> Option<Instant> {
-            super::limited::within(self).deadline
+            now().checked_add(self)
         }
     }
 

@@ -38,33 +38,41 @@ impl<T> Core<T> {
         let is_closed = guard.state().is_closed();
         guard.unlock();
         if let Some((value, peer)) = taken {
-            return Ok(wake_with(peer, value));
+            return Ok(wake_with(peer, value).into_inner());
         }
         Err(failed(if is_closed { NotReceived::Closed } else { NotReceived::Empty }))
     }
 
-    /// Receives a value. Waits until there is a value, or until the deadline. Go's `chanrecv`. `failed` makes the error
-    /// from the reason.
+    /// Receives a value. Waits until there is a value. Go's `chanrecv`. `closed` makes the error.
     #[inline]
-    pub(super) fn recv<E>(&self, deadline: Option<Instant>, failed: impl FnOnce(NotReceived) -> E) -> Result<T, E> {
+    pub(super) fn recv<E>(&self, closed: impl FnOnce() -> E) -> Result<T, E> {
         goroutine::safepoint();
-        if self.is_closed_and_drained() {
-            return Err(failed(NotReceived::Closed));
-        }
         let mut slot = MaybeUninit::uninit();
+        match self.recv_to(&mut slot, None) {
+            // SAFETY: `recv_to` has moved a value to `slot`, and nothing else owns that value.
+            Ok(()) => Ok(unsafe { Owned::new(&mut slot) }.into_inner()),
+            Err(_) => Err(closed()),
+        }
+    }
+
+    /// Receives as [`recv`](Self::recv) does, but moves the value to `room`, and gives up at the deadline. After `Ok` the
+    /// value belongs to the caller. The caller has made a safepoint.
+    #[inline]
+    pub(super) fn recv_to(&self, room: &mut MaybeUninit<T>, deadline: Option<Instant>) -> Result<(), NotReceived> {
+        if self.is_closed_and_drained() {
+            return Err(NotReceived::Closed);
+        }
         let mut guard = self.lock();
-        if let Some((value, peer)) = guard.take(&mut slot) {
+        if let Some((value, peer)) = guard.take(room) {
             guard.unlock();
-            return Ok(wake_with(peer, value));
+            wake_with(peer, value).leave();
+            return Ok(());
         }
         if guard.state().is_closed() {
             guard.unlock();
-            return Err(failed(NotReceived::Closed));
+            return Err(NotReceived::Closed);
         }
-        match self.wait_to_recv(guard, &mut slot, deadline) {
-            Ok(value) => Ok(value.into_inner()),
-            Err(why) => Err(failed(why)),
-        }
+        self.wait_to_recv(guard, room, deadline).map(Owned::leave)
     }
 
     /// Returns whether the channel is closed, and no value is left or can be given back. A load without the lock and
@@ -108,9 +116,9 @@ impl<T> Core<T> {
 /// Wakes the peer that a receive has taken out of its queue, and returns the received value. The waker of a task is user
 /// code: if the waker panics, the value is dropped.
 #[inline]
-fn wake_with<T>(peer: Option<Peer>, value: Owned<'_, T>) -> T {
+fn wake_with<T>(peer: Option<Peer>, value: Owned<'_, T>) -> Owned<'_, T> {
     if let Some(peer) = peer {
         peer.wake();
     }
-    value.into_inner()
+    value
 }

@@ -58,36 +58,39 @@ impl<T> Core<T> {
         offer
     }
 
-    /// Sends a value. Waits for room or a receiver, or until the deadline. Go's `chansend`. `refused` makes the error
-    /// from the reason and the value.
+    /// Sends a value. Waits for room or a receiver. Go's `chansend`. `closed` makes the error from the value.
     #[inline]
-    pub(super) fn send<E>(
-        &self,
-        value: T,
-        deadline: Option<Instant>,
-        refused: impl FnOnce(NotSent, T) -> E,
-    ) -> Result<(), E> {
+    pub(super) fn send<E>(&self, value: T, closed: impl FnOnce(T) -> E) -> Result<(), E> {
         goroutine::safepoint();
         let mut slot = MaybeUninit::uninit();
-        let value = Owned::fill(&mut slot, value);
+        match self.send_owned(Owned::fill(&mut slot, value), None) {
+            Ok(()) => Ok(()),
+            Err((why, value)) => refuse(why, value, |_, value| closed(value)),
+        }
+    }
+
+    /// Sends as [`send`](Self::send) does, but gives up at the deadline. Returns a value that is not sent, with the
+    /// reason. The caller has made a safepoint.
+    #[inline]
+    pub(super) fn send_owned<'v>(
+        &self,
+        value: Owned<'v, T>,
+        deadline: Option<Instant>,
+    ) -> Result<(), (NotSent, Owned<'v, T>)> {
         let mut guard = self.lock();
-        let unsent = match guard.offer(value) {
+        match guard.offer(value) {
             Offer::Sent(peer) => {
                 guard.unlock();
                 if let Some(peer) = peer {
                     peer.wake();
                 }
-                return Ok(());
+                Ok(())
             }
             Offer::Full(value) => guard.wait_to_send(value, deadline),
             Offer::Closed(value) => {
                 guard.unlock();
                 Err((NotSent::Closed, value))
             }
-        };
-        match unsent {
-            Ok(()) => Ok(()),
-            Err((why, value)) => refuse(why, value, refused),
         }
     }
 }

@@ -14,8 +14,11 @@ use std::cell::{Cell, UnsafeCell};
 use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::ptr;
 
-use super::core::{Done, Guard, Offer, Place};
+use super::core::{Core, Done, Guard, Offer, Place};
 use super::raw::Peer;
+use super::recv::NotReceived;
+use super::send::NotSent;
+use crate::Instant;
 
 /// A value that belongs to the holder of this pointer, in memory that somebody else provides.
 pub(super) struct Owned<'a, T>(&'a mut MaybeUninit<T>);
@@ -107,6 +110,14 @@ impl<T> Slot<T> {
         slot
     }
 
+    /// Moves a value into the slot, which is empty.
+    pub(super) fn put(&self, value: T) {
+        assert!(self.is_empty(), "a slot has one value");
+        // SAFETY: the slot is empty, so nothing else refers to the room.
+        Owned::fill(unsafe { &mut *self.room.get() }, value).leave();
+        self.content.set(Content::Full);
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.content.get() == Content::Full
     }
@@ -151,6 +162,18 @@ impl<T> Slot<T> {
         done
     }
 
+    /// Sends the value as [`Core::send`] does, until the deadline. If the value is not sent, the slot keeps the value.
+    pub(super) fn send(&self, core: &Core<T>, deadline: Option<Instant>) -> Result<(), NotSent> {
+        let value = self.owned().expect("a value is sent once");
+        let (why, unsent) = match core.send_owned(value, deadline) {
+            Ok(()) => return Ok(()),
+            Err(unsent) => unsent,
+        };
+        unsent.leave();
+        self.content.set(Content::Full);
+        Err(why)
+    }
+
     /// Sends the value to a reserved place: see [`Place::send`]. If the channel is closed, the slot keeps the value.
     pub(super) fn fill_place(&self, place: Place<'_, T>) -> Option<[Option<Peer>; 2]> {
         let value = self.owned().expect("a value is sent once");
@@ -177,6 +200,15 @@ impl<T> Slot<T> {
             }
             None => guard.state().is_closed().then_some(Done { closed: true, peer: None }),
         }
+    }
+
+    /// Receives a value into the slot as [`Core::recv`] does, until the deadline.
+    pub(super) fn recv(&self, core: &Core<T>, deadline: Option<Instant>) -> Result<(), NotReceived> {
+        assert!(self.is_empty(), "a value is received once");
+        // SAFETY: the slot is empty, so nothing else refers to the room. `recv_to` does not use this slot.
+        core.recv_to(unsafe { &mut *self.room.get() }, deadline)?;
+        self.content.set(Content::Full);
+        Ok(())
     }
 
     /// Lends the slot to a waiter, and returns the address of the room.

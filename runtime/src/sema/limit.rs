@@ -1,6 +1,7 @@
 //! The limits of waits: [`WaitLimit`], the types that limit a wait ([`IntoLimit`]), and the error of a wait that a limit
 //! has ended.
 
+use std::io;
 use std::time::Duration;
 
 use super::Cancel;
@@ -61,14 +62,25 @@ impl std::fmt::Display for WaitError {
 
 impl std::error::Error for WaitError {}
 
-/// A limit that a call `x_limited` takes for its wait.
+/// The error's kind is `TimedOut` after a deadline, and `Other` after a cancel.
+impl From<WaitError> for io::Error {
+    fn from(why: WaitError) -> Self {
+        let kind = match why {
+            WaitError::TimedOut => io::ErrorKind::TimedOut,
+            WaitError::Cancelled => io::ErrorKind::Other,
+        };
+        Self::new(kind, why)
+    }
+}
+
+/// A limit that a call `x_limited` takes for its wait, and `default(limit)` of a [`select!`](crate::select).
 ///
 /// | limit | the wait ends early | error |
 /// |---|---|---|
 /// | a [`Duration`] | after that time | [`WaitError`] |
 /// | an [`Instant`] | at that time; if that time has passed, the call does not wait | [`WaitError`] |
 /// | a `&`[`Cancel`] | when the handle is cancelled | [`WaitError`] |
-/// | a `&`[`WaitLimit`] | at the deadline, or when the handle is cancelled | [`WaitError`] |
+/// | a [`WaitLimit`], a `&WaitLimit` | at the deadline, or when the handle is cancelled | [`WaitError`] |
 /// | a `&Context` | when the context is done; if the context is done already, the call does not begin | the context's error |
 ///
 /// # Examples
@@ -107,6 +119,15 @@ impl IntoLimit for &WaitLimit<'_> {
     #[inline]
     fn limited<T>(self, wait: impl FnOnce(&WaitLimit<'_>) -> Result<T, WaitError>) -> Result<T, WaitError> {
         wait(self)
+    }
+}
+
+impl IntoLimit for WaitLimit<'_> {
+    type Error = WaitError;
+
+    #[inline]
+    fn limited<T>(self, wait: impl FnOnce(&WaitLimit<'_>) -> Result<T, WaitError>) -> Result<T, WaitError> {
+        wait(&self)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::error;
 use std::fmt;
+use std::io;
 use std::sync::Arc;
+use sudog_runtime::chan::GaveUp;
 use sudog_runtime::shim::system::OnceLock;
 
 /// The reason for which a context was cancelled, in more detail than an [`Error`].
@@ -41,3 +43,17 @@ impl fmt::Display for Error {
 }
 
 impl error::Error for Error {}
+
+/// The error's kind is `TimedOut` after the context's deadline, else `Other`.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(if error.timeout() { io::ErrorKind::TimedOut } else { io::ErrorKind::Other }, error)
+    }
+}
+
+/// Drops the value of a send that gave up.
+impl<T> From<GaveUp<T, Self>> for Error {
+    fn from(gave_up: GaveUp<T, Self>) -> Self {
+        gave_up.why
+    }
+}

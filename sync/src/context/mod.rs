@@ -10,12 +10,12 @@
 //! | `<-ctx.Done()` | [`ctx.wait()`](Context::wait); in a task [`ctx.done()`](Context::done)`.await` |
 //! | `ctx.Err()`, `context.Cause(ctx)` | [`ctx.err()`](Context::err), [`ctx.cause()`](Context::cause) |
 //! | `select { case <-ctx.Done(): ...; case <-time.After(d): }` | [`ctx.sleep(d)`](Context::sleep) |
-//! | `select { case v := <-ch: ...; case <-ctx.Done(): ... }` | [`ch.recv_ctx(&ctx)`](RecvCtx::recv_ctx), [`ch.send_ctx(v, &ctx)`](SendCtx::send_ctx); for more cases `recv(ctx.done_chan())` or `default(ctx.limit())` in a [`select!`](sudog_runtime::select) |
+//! | `select { case v := <-ch: ...; case <-ctx.Done(): ... }` | [`ch.recv_limited(&ctx)`](sudog_runtime::chan::Chan::recv_limited), [`ch.send_limited(v, &ctx)`](sudog_runtime::chan::Chan::send_limited); for more cases `recv(ctx.done_chan())` or `default(&ctx)` in a [`select!`](sudog_runtime::select) |
 //! | `context.AfterFunc(ctx, f)` | [`after_func()`]`(&ctx, f)` |
 //!
 //! Each blocking operation has a form `x_limited` that takes a limit, and a `&Context` is a limit: see
-//! [`IntoLimit`](sudog_runtime::sema::IntoLimit). Channels and sockets have forms `x_ctx`. `block_on_limited` runs any
-//! future with a context, for example that of `lock_async`, or a join handle.
+//! [`IntoLimit`](sudog_runtime::sema::IntoLimit). `block_on_limited` runs any future with a context, for example that of
+//! `lock_async`, or a join handle.
 //!
 //! Different from Go: a context is a type, not an interface, so users cannot implement contexts. No context is `nil`. A
 //! key knows the type of its values. A context lives as long as a handle of the context, or a function registered with
@@ -52,7 +52,6 @@
 
 mod after_func;
 mod cancel_func;
-mod chan;
 mod display;
 mod done;
 mod error;
@@ -68,7 +67,6 @@ use std::time::{Duration, Instant};
 
 pub use after_func::{AfterFunc, after_func};
 pub use cancel_func::{CancelCauseFunc, CancelFunc, CancelOnDrop};
-pub use chan::{NotSent, RecvCtx, SendCtx};
 pub use error::{Cause, Error};
 pub use key::Key;
 pub use wait::DoneFuture;

@@ -83,8 +83,61 @@ const TOP: u32 = u32::BITS - BITS;
 /// The least length of a list for which a copy of the list costs at least as much as having the old list freed at once.
 const LONG: usize = 256;
 
-/// The flag of a dead node, in `taken`. No count reaches this bit.
+/// The value of a node's word `taken`: see the table "Empty nodes".
+#[derive(Clone, Copy)]
+struct Taken(usize);
+
+/// The flag of a dead node. No count reaches this bit.
 const DEAD: usize = 1 << (usize::BITS - 1);
+
+impl Taken {
+    /// Returns whether no slot is taken, and the node is not dead.
+    #[inline]
+    const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Returns whether a single slot is taken.
+    #[inline]
+    const fn is_one(self) -> bool {
+        self.0 == 1
+    }
+
+    #[inline]
+    const fn is_dead(self) -> bool {
+        self.0 & DEAD != 0
+    }
+}
+
+/// The word `taken` of a node. Each method is a change of the table.
+struct AtomicTaken(AtomicUsize);
+
+impl AtomicTaken {
+    fn new(slots: usize) -> Self {
+        Self(AtomicUsize::new(slots))
+    }
+
+    /// Counts a slot as taken. Returns the state before.
+    #[inline(always)]
+    #[track_caller]
+    fn take(&self) -> Taken {
+        Taken(self.0.fetch_add(1, AcqRel))
+    }
+
+    /// Counts a slot as empty. Returns the state before.
+    #[inline(always)]
+    #[track_caller]
+    fn release(&self) -> Taken {
+        Taken(self.0.fetch_sub(1, AcqRel))
+    }
+
+    /// Makes the node dead, if no slot is taken. Returns whether this call has made the node dead.
+    #[inline(always)]
+    #[track_caller]
+    fn die(&self) -> bool {
+        self.0.compare_exchange(0, DEAD, AcqRel, Relaxed).is_ok()
+    }
+}
 
 /// The largest number of shares of an entry. Far below overflow, as the limit of `Arc` is.
 const MAX_SHARES: u32 = i32::MAX as u32;
@@ -113,7 +166,7 @@ pub(super) struct Trie<K, V> {
 
 #[repr(align(8))]
 struct Node<K, V> {
-    taken: AtomicUsize,
+    taken: AtomicTaken,
     /// The node above; null for a root.
     parent: *const Node<K, V>,
     slots: [AtomicPtr<()>; SLOTS],
@@ -554,7 +607,7 @@ impl<K, V> Branch<K, V> {
 impl<K, V> Node<K, V> {
     fn boxed(parent: *const Self, taken: usize) -> *mut Self {
         let slots = std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
-        Box::into_raw(Box::new(Self { taken: AtomicUsize::new(taken), parent, slots, owns: PhantomData }))
+        Box::into_raw(Box::new(Self { taken: AtomicTaken::new(taken), parent, slots, owns: PhantomData }))
     }
 
     /// Returns a slot of a node.
@@ -572,14 +625,13 @@ impl<K, V> Node<K, V> {
         if self.parent.is_null() {
             return true;
         }
-        match self.taken.fetch_add(1, AcqRel) {
-            0 => mark(REVIVED),
-            was if was & DEAD != 0 => {
-                mark(HELPED);
-                self.prune(place.hash, place.shift, guard);
-                return false;
-            }
-            _ => {}
+        let before = self.taken.take();
+        if before.is_zero() {
+            mark(REVIVED);
+        } else if before.is_dead() {
+            mark(HELPED);
+            self.prune(place.hash, place.shift, guard);
+            return false;
         }
         true
     }
@@ -587,10 +639,7 @@ impl<K, V> Node<K, V> {
     /// Counts a slot as empty. If no slot is taken any more, prunes the node, and then does the same for the parent.
     #[inline]
     fn release(&self, hash: u32, shift: u32, guard: &impl Shield) {
-        if !self.parent.is_null()
-            && self.taken.fetch_sub(1, AcqRel) == 1
-            && self.taken.compare_exchange(0, DEAD, AcqRel, Relaxed).is_ok()
-        {
+        if !self.parent.is_null() && self.taken.release().is_one() && self.taken.die() {
             self.prune(hash, shift, guard);
         }
     }

@@ -10,7 +10,7 @@ use sudog_runtime::panics::drop_payload;
 
 use super::kind::Signal;
 use super::{notify, stop};
-use crate::context::{self, CancelCauseFunc, Context, RecvCtx};
+use crate::context::{self, CancelCauseFunc, Context};
 
 /// The cause of a context that a signal has cancelled: see [`notify_context`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -110,7 +110,7 @@ pub fn notify_context(parent: &Context, signals: &[Signal]) -> (Context, StopFun
     let done = ctx.clone();
     if ctx.err().is_none() {
         go(move || {
-            let Ok(Some(signal)) = channel.recv_ctx(&done) else { return };
+            let Ok(Some(signal)) = channel.recv_limited(&done) else { return };
             // Wakers of the context are user code, and a panic of this goroutine would end the process.
             let cancel = AssertUnwindSafe(|| cancel.cancel_with(Some(Arc::new(Received(signal)))));
             if let Err(payload) = catch_unwind(cancel) {

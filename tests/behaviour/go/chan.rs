@@ -517,18 +517,18 @@ fn select_3<K: Kind>() {
     let nil = Chan::<i32>::nil();
     let closed = Chan::<i32>::new(0);
     closed.close();
-    blocks::<K>(|d| nil.recv_timeout(d).is_err());
-    blocks::<K>(|d| nil.send_timeout(7, d).is_err());
+    blocks::<K>(|d| nil.recv_limited(d).is_err());
+    blocks::<K>(|d| nil.send_limited(7, d).is_err());
     assert_eq!(panic_of(|| closed.send(7)), "send on closed channel");
     assert_eq!(closed.recv(), None);
     // A channel without capacity and without a partner, and a full channel.
     let (ch, full) = (Chan::new(0), Chan::new(1));
     full.send(1);
-    blocks::<K>(|d| ch.recv_timeout(d).is_err());
-    blocks::<K>(|d| ch.send_timeout(7, d).is_err());
-    blocks::<K>(|d| full.send_timeout(7, d).is_err());
+    blocks::<K>(|d| ch.recv_limited(d).is_err());
+    blocks::<K>(|d| ch.send_limited(7, d).is_err());
+    blocks::<K>(|d| full.send_limited(7, d).is_err());
     assert_eq!(full.recv(), Some(1));
-    blocks::<K>(|d| full.recv_timeout(d).is_err());
+    blocks::<K>(|d| full.recv_limited(d).is_err());
     full.send(7);
     // Selects.
     blocks::<K>(|d| select! { default(d) => true });

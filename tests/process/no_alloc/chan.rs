@@ -75,7 +75,7 @@ fn limits() {
         s.spawn(|| {
             without_allocating(|| {
                 let soon = Instant::now() + Duration::from_millis(2);
-                assert_eq!(ch.recv_until(soon), Err(WaitError::TimedOut));
+                assert_eq!(ch.recv_limited(soon), Err(WaitError::TimedOut));
                 let limit = WaitLimit { cancel: Some(&stop), ..WaitLimit::default() };
                 assert_eq!(ch.recv_limited(&limit), Err(WaitError::Cancelled));
             });

@@ -371,7 +371,7 @@ fn channel_deadlines() {
     let sender = thread::spawn(move || {
         let (ch, sent) = theirs;
         for value in 0..3_u32 {
-            if ch.send_until(value, now() + Duration::from_micros(1)).is_ok() {
+            if ch.send_limited(value, now() + Duration::from_micros(1)).is_ok() {
                 sent.fetch_add(1, Relaxed);
             }
         }
@@ -379,7 +379,7 @@ fn channel_deadlines() {
     });
     let mut received = 0;
     loop {
-        match ch.recv_until(now() + Duration::from_micros(1)) {
+        match ch.recv_limited(now() + Duration::from_micros(1)) {
             Ok(Some(_)) => received += 1,
             Ok(None) => break,
             Err(_) => {}

@@ -8,9 +8,12 @@ use std::task::{Context, Poll};
 use super::Chosen;
 #[cfg(all(unix, not(sudog_loom)))]
 use super::timed::TimerRef;
+use crate::Instant;
 use crate::chan::core::{Core, Done, Readied};
 use crate::chan::port::{RecvPort, Sealed, SendPort};
 use crate::chan::raw::{Dir, Locked, Peer, Raw};
+use crate::chan::recv::NotReceived;
+use crate::chan::send::NotSent;
 use crate::chan::value::Slot;
 use crate::chan::waiters::Waiter;
 
@@ -46,14 +49,14 @@ pub(in crate::chan) trait Operation {
 }
 
 /// The receive of a case.
-pub(super) struct Receiving<P: RecvPort> {
+pub(in crate::chan) struct Receiving<P: RecvPort> {
     port: P,
     slot: Slot<P::Item>,
 }
 
 impl<P: RecvPort> Receiving<P> {
     #[inline]
-    pub(super) fn new(port: P) -> Self {
+    pub(in crate::chan) fn new(port: P) -> Self {
         Self { port, slot: Slot::empty() }
     }
 
@@ -63,13 +66,18 @@ impl<P: RecvPort> Receiving<P> {
     }
 
     #[inline]
-    pub(super) fn describe(&self) -> CaseRef<'_> {
+    pub(in crate::chan) fn describe(&self) -> CaseRef<'_> {
         let Some(core) = self.port.core() else { return CaseRef::NONE };
         CaseRef { dir: Dir::Recv, raw: Some(&core.raw), operation: Some(self) }
     }
 
+    /// Receives a value, or waits until the deadline: see [`Slot::recv`]. The caller has made a safepoint.
+    pub(in crate::chan) fn recv(&self, deadline: Option<Instant>) -> Result<(), NotReceived> {
+        self.slot.recv(self.core(), deadline)
+    }
+
     #[inline]
-    pub(super) fn output(&self) -> P::Received {
+    pub(in crate::chan) fn output(&self) -> P::Received {
         P::received(self.slot.take())
     }
 }
@@ -110,7 +118,7 @@ impl<P: RecvPort> Operation for Receiving<P> {
 }
 
 /// A handle that is a reference to the channel itself.
-pub(super) struct CoreRef<'a, T>(pub(super) &'a Core<T>);
+pub(in crate::chan) struct CoreRef<'a, T>(pub(in crate::chan) &'a Core<T>);
 
 impl<T> Sealed for CoreRef<'_, T> {}
 
@@ -141,7 +149,7 @@ impl<T> SendPort for CoreRef<'_, T> {
 }
 
 /// The send of a case.
-pub(super) struct Sending<P: SendPort> {
+pub(in crate::chan) struct Sending<P: SendPort> {
     port: P,
     slot: Slot<P::Item>,
 }
@@ -149,8 +157,18 @@ pub(super) struct Sending<P: SendPort> {
 impl<P: SendPort> Sending<P> {
     /// Makes the send of a case. Without a value, the case is never ready.
     #[inline]
-    pub(super) fn new(port: P, value: Option<P::Item>) -> Self {
+    pub(in crate::chan) fn new(port: P, value: Option<P::Item>) -> Self {
         Self { port, slot: value.map_or_else(Slot::empty, Slot::new) }
+    }
+
+    /// Makes the send of a case that gets its value by [`put`](Self::put). A large value is not moved as often then.
+    pub(in crate::chan) fn empty(port: P) -> Self {
+        Self { port, slot: Slot::empty() }
+    }
+
+    /// Stores the value to send.
+    pub(in crate::chan) fn put(&self, value: P::Item) {
+        self.slot.put(value);
     }
 
     #[inline]
@@ -159,7 +177,7 @@ impl<P: SendPort> Sending<P> {
     }
 
     #[inline]
-    pub(super) fn describe(&self) -> CaseRef<'_> {
+    pub(in crate::chan) fn describe(&self) -> CaseRef<'_> {
         match self.port.core() {
             Some(core) if !self.slot.is_empty() => {
                 CaseRef { dir: Dir::Send, raw: Some(&core.raw), operation: Some(self) }
@@ -168,9 +186,14 @@ impl<P: SendPort> Sending<P> {
         }
     }
 
+    /// Sends the value, or waits until the deadline: see [`Slot::send`]. The caller has made a safepoint.
+    pub(in crate::chan) fn send(&self, deadline: Option<Instant>) -> Result<(), NotSent> {
+        self.slot.send(self.core(), deadline)
+    }
+
     /// Returns the value, if the value has not been sent.
     #[inline]
-    pub(super) fn unsent(&self) -> Option<P::Item> {
+    pub(in crate::chan) fn unsent(&self) -> Option<P::Item> {
         self.slot.take()
     }
 

@@ -10,7 +10,7 @@ use super::future::{Cases, SelectFuture};
 use super::{Chosen, MAX_CASES, WaiterRoom, try_select, wait_select};
 use crate::chan::port::{RecvPort, SendPort};
 use crate::goroutine;
-use crate::sema::{WaitError, WaitLimit};
+use crate::sema::{IntoLimit, WaitLimit};
 
 /// A select with any number of cases. Each case is a send, a receive or a future, together with a function that gets
 /// the result of the case.
@@ -204,23 +204,26 @@ impl<'a, R> Select<'a, R> {
         }
     }
 
-    /// Waits as [`wait`](Self::wait) does, but gives up at a limit. The call removes all cases from the select.
+    /// Waits as [`wait`](Self::wait) does, but gives up at a limit: see [`IntoLimit`]. The call removes all cases from
+    /// the select.
     ///
     /// # Errors
     ///
-    /// The error tells which limit ended the wait. No case has been done.
+    /// The limit's error, if the limit has ended the wait. No case has been done.
     ///
     /// # Panics
     ///
     /// The same as those of `wait`.
     #[track_caller]
-    pub fn wait_limited(&mut self, limit: &WaitLimit<'_>) -> Result<R, WaitError> {
+    pub fn wait_limited<L: IntoLimit>(&mut self, limit: L) -> Result<R, L::Error> {
         let cases = std::mem::take(&mut self.cases);
         #[cfg(all(unix, not(sudog_loom)))]
         if std::mem::take(&mut self.futures) {
             return super::future::block_on(DynCases::new(cases), limit);
         }
-        let chosen = with_room(&cases, |refs, waiters, polls, locks| wait_select(refs, waiters, polls, locks, limit))?;
+        let chosen = limit.limited(|limit| {
+            with_room(&cases, |refs, waiters, polls, locks| wait_select(refs, waiters, polls, locks, limit))
+        })?;
         Ok(finish(cases, chosen))
     }
 

@@ -359,12 +359,9 @@ impl<C: Cases> fmt::Debug for SelectFuture<C> {
 /// Waits for the select on the calling goroutine or thread.
 #[cfg(all(unix, not(sudog_loom)))]
 #[track_caller]
-pub(super) fn block_on<C: Cases>(
-    cases: C,
-    limit: &crate::sema::WaitLimit<'_>,
-) -> Result<C::Output, crate::sema::WaitError> {
+pub(super) fn block_on<C: Cases, L: crate::sema::IntoLimit>(cases: C, limit: L) -> Result<C::Output, L::Error> {
     let mut select = std::pin::pin!(SelectFuture::of(cases));
-    let over = crate::goroutine::block_on_what("select", select.as_mut(), limit);
+    let over = limit.limited(|limit| crate::goroutine::block_on_what("select", select.as_mut(), limit));
     // A peer may have done a case at the moment of the limit.
     over.or_else(|why| select.leave().ok_or(why))
 }

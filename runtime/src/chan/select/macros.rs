@@ -11,7 +11,7 @@
 /// | `send_from(tx, &mut option) -> result => arm` | the same, and the option has a value. The value is taken out of the option only if this arm is chosen | the same |
 /// | `future(f) -> output => arm` | the future is ready, for example of a lock, a permit, a wait group, a context, a join handle, a task's call | the future's output |
 /// | `default => arm` | no other arm is ready, at this instant | |
-/// | `default(limit) -> why => arm` | no other arm becomes ready before the limit: a `Duration`, an `Instant`, a `WaitLimit` | the limit that came first |
+/// | `default(limit) -> why => arm` | no other arm becomes ready before the limit: a `Duration`, an `Instant`, a `&Context`, or another [`IntoLimit`](crate::sema::IntoLimit) | the limit's error |
 ///
 /// `-> pattern` may be left out. `rx` is any [`RecvArm`](crate::chan::RecvArm): the receiving handle of a channel, a
 /// timer or a ticker; `tx` is any [`SendPort`](crate::chan::SendPort). Both may be values or references; an arm whose
@@ -83,7 +83,8 @@ macro_rules! select {
     };
 }
 
-/// Does the same as [`select!`], in an async task: awaits the cases instead of blocking the caller.
+/// Does the same as [`select!`], in an async task: awaits the cases instead of blocking the caller. The limit of
+/// `default(limit)` is a `Duration` or an `Instant`.
 ///
 /// # Examples
 ///
@@ -208,7 +209,7 @@ macro_rules! __select_emit {
     (wait [$($case:tt)*] [{$default:expr} ($limit:expr) ($why:pat)]) => {{
         let chosen = $crate::chan::macros::Static::<{ 0 $(+ $crate::__select_one!($case))* }, _>::wait_limited(
             $crate::__select_list!($($case)*),
-            &$crate::chan::macros::IntoLimit::into_limit($limit),
+            $limit,
         );
         match chosen {
             ::core::result::Result::Ok(chosen) => $crate::__select_match!(chosen $($case)*),

@@ -39,14 +39,12 @@ pub use future::SelectUntil;
 pub use future::{Cases, SelectFuture, StaticCases};
 pub use order::MAX_CASES;
 
-use self::case::{CaseList, CaseRef, CoreRef, Operation, Receiving, Sending};
+use self::case::{CaseList, CaseRef, Operation};
 use self::order::Order;
-use super::core::{Core, Done};
-use super::error::GaveUp;
-use super::limited::{Unreceived, Unsent};
+use super::core::Done;
 use super::raw::{Dir, Peer};
 use super::waiters::{Claim, Waiter};
-use crate::sema::{Cancel, WaitError, WaitLimit};
+use crate::sema::{Cancel, IntoLimit, WaitError, WaitLimit};
 use crate::shim::mark;
 use crate::{G, Instant, ParkResult, goroutine};
 
@@ -424,31 +422,9 @@ pub(super) fn nothing_comes(what: &'static str, limit: &WaitLimit<'_>) -> WaitEr
     }
 }
 
-/// Sends a value, with a limit that may contain a cancel.
+/// Waits for a single case. `what` names the wait in reports.
 #[cold]
-pub(super) fn send_cancellable<T>(core: &Core<T>, value: T, limit: &WaitLimit<'_>) -> Result<(), Unsent<T>> {
-    let sending = Sending::new(CoreRef(core), Some(value));
-    let over = one_case(sending.describe(), "chan send", limit);
-    match (over, sending.unsent()) {
-        (_, None) => Ok(()),
-        (Ok(_), Some(value)) => Err(Unsent::Closed(value)),
-        (Err(why), Some(value)) => Err(Unsent::GaveUp(GaveUp { value, why })),
-    }
-}
-
-/// Receives a value, with a limit that may contain a cancel.
-#[cold]
-pub(super) fn recv_cancellable<T>(core: &Core<T>, limit: &WaitLimit<'_>) -> Result<T, Unreceived> {
-    let receiving = Receiving::new(CoreRef(core));
-    let over = one_case(receiving.describe(), "chan receive", limit);
-    match (over, receiving.output()) {
-        (_, Some(value)) => Ok(value),
-        (Ok(_), None) => Err(Unreceived::Closed),
-        (Err(why), None) => Err(Unreceived::GaveUp(why)),
-    }
-}
-
-fn one_case(case: CaseRef<'_>, what: &'static str, limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
+pub(super) fn wait_one(case: CaseRef<'_>, what: &'static str, limit: &WaitLimit<'_>) -> Result<Chosen, WaitError> {
     goroutine::safepoint();
     let select = Selecting { cases: &[case], order: Order::one(what) };
     select.wait_cancellable(&[WaiterRoom::new()], limit)
@@ -479,7 +455,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
     /// Waits until a case has been done, or until the limit.
     #[inline]
     #[track_caller]
-    pub fn wait_limited(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
+    pub fn wait_limited<I: IntoLimit>(list: L, limit: I) -> Result<L::Output, I::Error> {
         if L::FUTURES {
             #[cfg(all(unix, not(sudog_loom)))]
             return if L::WAKERS {
@@ -492,7 +468,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
                 assert!(!L::FUTURES, "a select waits for a future on Unix only; `select_async!` does everywhere")
             };
         }
-        let chosen = Self::choose(&list, limit)?;
+        let chosen = limit.limited(|limit| Self::choose(&list, limit))?;
         Ok(list.output(chosen))
     }
 

@@ -20,7 +20,7 @@ use super::order::Order;
 use super::{Chosen, Polled, Selecting, Static, WaiterRoom, try_one, try_select};
 use crate::chan::waiters::Claim;
 use crate::goroutine::{Times, now};
-use crate::sema::{Cancel, WaitError, WaitLimit};
+use crate::sema::{Cancel, IntoLimit, WaitError, WaitLimit};
 use crate::{G, Instant, goroutine};
 
 /// A case that is a timer.
@@ -145,14 +145,15 @@ pub(crate) fn recv(times: &Times, what: &'static str) -> Instant {
 impl<const N: usize, L: CaseList> Static<N, L> {
     /// Waits for cases among which are timers: see [`Static::wait_limited`].
     #[track_caller]
-    pub(super) fn wait_timed(list: L, limit: &WaitLimit<'_>) -> Result<L::Output, WaitError> {
+    pub(super) fn wait_timed<I: IntoLimit>(list: L, limit: I) -> Result<L::Output, I::Error> {
         let (mut polls, mut locks) = ([0; N], [0; N]);
         let waiters = [const { WaiterRoom::new() }; N];
         let (mut cases, mut timers) = ([CaseRef::NONE; N], [None; N]);
         list.describe(&mut cases);
         list.timers(&mut timers);
         let timed = Timed { cases: &cases, timers: &timers };
-        let chosen = timed.wait(&waiters, &mut polls, &mut locks, limit, "select")?;
+        let wait = |limit: &WaitLimit<'_>| timed.wait(&waiters, &mut polls, &mut locks, limit, "select");
+        let chosen = limit.limited(wait)?;
         Ok(list.output(chosen))
     }
 

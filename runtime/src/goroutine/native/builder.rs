@@ -406,7 +406,7 @@ impl<T> Packet<T> {
     #[inline]
     fn forbid_wait_in_child(&self) {
         if self.done.load(Ordering::Relaxed) == 0 {
-            fork::forbid_wait_in_child();
+            current::forbid_wait_in_child();
         }
     }
 

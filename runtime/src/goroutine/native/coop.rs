@@ -21,16 +21,8 @@
 
 use std::task::{Context, Poll};
 
-use crate::goroutine::native::fibre::{Fibre, current};
+use crate::goroutine::native::fibre::{Budget, Fibre, current};
 use crate::shim::system::atomic::{AtomicBool, Ordering::Relaxed};
-
-/// The budget of a poll: see the table at the top of this file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Budget {
-    Unlimited,
-    Open,
-    Spent,
-}
 
 /// A future's part in the budget of the task that polls it.
 #[derive(Debug, Default)]

@@ -19,8 +19,6 @@
 use crate::shim::system::OnceLock;
 use crate::shim::system::atomic::{AtomicBool, Ordering};
 
-use crate::goroutine::native::fibre::current;
-
 /// True if this process was forked by a process in which the runtime had started a thread. Written in the child by the
 /// thread that forked, before any other thread exists.
 static FORKED: AtomicBool = AtomicBool::new(false);
@@ -50,19 +48,18 @@ pub fn forbid_in_child() {
     }
 }
 
-/// Ends a forked child that waits for a goroutine, unless the caller is a worker: if a worker forked, the worker exists
-/// in the child too, and may still run that goroutine.
+/// Does the same as [`forbid_in_child`], unless `may_go_on` returns true.
 #[inline(always)]
-pub(crate) fn forbid_wait_in_child() {
+pub(super) fn forbid_in_child_unless(may_go_on: fn() -> bool) {
     if FORKED.load(Ordering::Relaxed) {
-        die_unless_worker();
+        die_unless(may_go_on);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn die_unless_worker() {
-    if current::worker().is_none() {
+fn die_unless(may_go_on: fn() -> bool) {
+    if !may_go_on() {
         die();
     }
 }

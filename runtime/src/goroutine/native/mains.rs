@@ -1,10 +1,6 @@
 //! Main goroutines, for which callers of [`run`](fn@crate::goroutine::run) wait.
 
-use crate::shim::system::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::ptr::NonNull;
-
-use crate::goroutine::native::fibre::{current, job};
-use crate::sema::{self, Wake};
+use crate::shim::system::atomic::{AtomicUsize, Ordering};
 
 /// The counts of main goroutines, for the deadlock report.
 pub(crate) struct Mains {
@@ -23,6 +19,12 @@ impl Mains {
         self.running() + self.exited()
     }
 
+    /// Counts off a main goroutine that has ended, before its caller goes on: from then on the caller's thread does not
+    /// wait any more.
+    pub(super) fn count_off(&self) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn running(&self) -> usize {
         self.running.load(Ordering::Relaxed)
     }
@@ -30,23 +32,4 @@ impl Mains {
     pub(crate) fn exited(&self) -> usize {
         self.exited.load(Ordering::Relaxed)
     }
-}
-
-/// The stack size that the main thread of a process has as a rule: programs were written for that size.
-const MAIN_STACK: usize = 8 << 20;
-
-/// Adds the name and the stack size of a main goroutine, where the starter has set none.
-pub(crate) fn as_main(mut details: Box<job::Details>) -> Box<job::Details> {
-    details.name.get_or_insert_with(|| "main".into());
-    details.stack_size.get_or_insert(MAIN_STACK);
-    details
-}
-
-/// Lets the caller of [`run`](fn@crate::goroutine::run) go on. Called by the fibre of the main goroutine, which has
-/// been counted off.
-pub(crate) fn release_caller(done: NonNull<AtomicU32>) {
-    // Subtract before the release: from the release on, the caller's thread does not wait any more.
-    MAINS.running.fetch_sub(1, Ordering::Relaxed);
-    // SAFETY: `done` is alive until the permit is there; from then on the release uses `done` as an address only.
-    current::without_switching(|| sema::semrelease(unsafe { done.as_ref() }, Wake::Normal));
 }

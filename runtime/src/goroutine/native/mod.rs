@@ -6,7 +6,7 @@
 //! * [`stack`]: memory for stacks, and the report of an overflow;
 //! * [`mod@alarm`]: threads that run users' wakers at a given time.
 //!
-//! Most of these files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler
+//! Some of these files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler
 //! starts workers and the watcher, and the watcher reads schedulers and alarms; all of them report waiting goroutines.
 
 mod alarm;
@@ -20,6 +20,7 @@ mod fork;
 mod locals;
 mod mains;
 pub(crate) mod metrics;
+mod net_wait;
 pub(crate) mod netpoll;
 mod run;
 mod sched;
@@ -71,7 +72,9 @@ pub use fibre::job::is_large;
 #[doc(hidden)]
 pub use fork::{forbid_in_child, mark_children};
 #[doc(hidden)]
-pub use netpoll::{NetPoller, NetWait, set_net_poller};
+pub use net_wait::NetWait;
+#[doc(hidden)]
+pub use netpoll::{NetPoller, set_net_poller};
 #[doc(hidden)]
 pub use sched::scheduler::Searches;
 #[doc(hidden)]

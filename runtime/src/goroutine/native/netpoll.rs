@@ -22,9 +22,7 @@ use crate::shim::system::OnceLock;
 use crate::shim::system::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fork;
-use crate::goroutine::native::sched::scheduler::Sched;
 
 /// A poller of network events.
 pub trait NetPoller: Sync {
@@ -54,49 +52,18 @@ pub unsafe fn set_net_poller(poller: &'static dyn NetPoller) {
     _ = POLLER.set(poller);
 }
 
-/// A caller's wait for an event. While this value lives, a thread polls, no deadlock is reported, and no bubble is at
-/// rest.
-pub struct NetWait {
-    /// The bubble of the waiting goroutine. None: the caller is in no bubble.
-    bubble: Option<&'static Sched>,
-}
-
-impl NetWait {
-    /// Begins a wait of the calling goroutine or thread.
-    #[must_use]
-    pub fn begin() -> Self {
-        fork::forbid_in_child();
-        WAITERS.fetch_add(1, Ordering::Relaxed);
-        match current::worker() {
-            // Count the event for a bubble. The scheduler of the process needs no count, as it asks `is_awaited`.
-            Some(worker) => {
-                let bubble = Some(worker.sched()).filter(|sched| sched.is_bubble());
-                if let Some(sched) = bubble {
-                    sched.idle.external_begins();
-                }
-                Self { bubble }
-            }
-            None => {
-                poll_by_thread();
-                Self { bubble: None }
-            }
-        }
+/// Counts a caller that waits for an event from now on. If the caller is no worker (`by_thread`), there may be no worker
+/// that polls, so a thread of the poller does.
+pub(super) fn wait_begins(by_thread: bool) {
+    WAITERS.fetch_add(1, Ordering::Relaxed);
+    if by_thread {
+        poll_by_thread();
     }
 }
 
-impl Drop for NetWait {
-    fn drop(&mut self) {
-        WAITERS.fetch_sub(1, Ordering::Relaxed);
-        if let Some(sched) = self.bubble {
-            sched.idle.external_ends();
-        }
-    }
-}
-
-impl std::fmt::Debug for NetWait {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad("NetWait { .. }")
-    }
+/// Counts off a caller that has waited for an event.
+pub(super) fn wait_ends() {
+    WAITERS.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Returns whether an event is awaited.
@@ -110,14 +77,14 @@ pub(crate) fn lacks_holder() -> bool {
     is_awaited() && !HELD.load(Ordering::Relaxed)
 }
 
-/// Polls without waiting for events, and without switching goroutines.
+/// Polls without waiting for events.
 ///
 /// A worker calls this function between two goroutines, on a fibre that has ended one goroutine and looks for the next:
-/// such a fibre must not switch. The watcher calls this function, too.
+/// such a fibre must not switch, so the worker calls `without_switching`. The watcher calls this function, too.
 #[cold]
 pub(crate) fn poll_now() {
     if let Some(poller) = POLLER.get() {
-        current::without_switching(|| poller.poll(Some(Duration::ZERO)));
+        poller.poll(Some(Duration::ZERO));
     }
 }
 

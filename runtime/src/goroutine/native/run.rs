@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use crate::box_if_large;
 use crate::goroutine::Goexit;
 use crate::goroutine::native::fibre::{current, job};
-use crate::goroutine::native::mains::{MAINS, as_main};
+use crate::goroutine::native::mains::MAINS;
 use crate::goroutine::native::sched::deadlock;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::sysmon;
@@ -98,7 +98,7 @@ pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<j
     };
     // SAFETY: the closure and the values that it refers to are `Send`; `frame` outlives the goroutine, as this function
     // returns only when the goroutine has released the permit.
-    let work = unsafe { job::pack_unchecked(body, Some(as_main(details)), None) };
+    let work = unsafe { job::pack_unchecked(body, Some(details.as_main()), None) };
     // SAFETY: `frame` is a local of this function, so `done` is alive; a semaphore is shared by design.
     start_and_wait(work, unsafe { &(*place).done });
     // SAFETY: the main goroutine has ended, so this thread alone uses the frame.

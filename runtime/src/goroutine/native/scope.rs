@@ -24,7 +24,6 @@ use crate::box_if_large;
 use crate::goroutine::native::builder::{Builder, JoinHandle, Sender, packet};
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::fork;
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 use crate::shim::Mutex;
@@ -143,7 +142,7 @@ impl State {
         // Acquire: the owner sees the writes of the goroutines. If goroutines are left, the last of them releases a
         // permit.
         if self.pending.fetch_sub(1, Ordering::Acquire) != 1 {
-            fork::forbid_wait_in_child();
+            current::forbid_wait_in_child();
             current::note_wait("scope", std::ptr::null());
             sema::semacquire(&self.done);
         }

@@ -18,9 +18,6 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::goroutine::native::fibre::Fibre;
-use crate::goroutine::native::sched::stall;
-
 /// A bit for each observer of switches.
 static OBSERVERS: AtomicU8 = AtomicU8::new(0);
 const HOOKS: u8 = 1;
@@ -168,28 +165,22 @@ pub(crate) fn forbid_start_in_hook() {
     }
 }
 
+/// Calls the hooks when a goroutine has got a worker.
 #[cold]
-pub(crate) fn enters(fibre: &Fibre, why: Entering) {
-    let observers = OBSERVERS.load(Ordering::Relaxed);
-    if observers & STALLS != 0 {
-        stall::runs(fibre);
-    }
-    if observers & HOOKS != 0 {
+pub(super) fn enters(why: Entering) {
+    if OBSERVERS.load(Ordering::Relaxed) & HOOKS != 0 {
         hooks().for_each(|hooks| call(|| (hooks.enter)(why)));
     }
 }
 
+/// Calls the hooks when a goroutine is about to give its worker up.
 #[cold]
-pub(crate) fn leaves(fibre: &Fibre, why: Leaving) {
+pub(super) fn leaves(why: Leaving) {
     forbid_in_hook("wait");
-    let observers = OBSERVERS.load(Ordering::Relaxed);
-    if observers & HOOKS != 0 {
+    if OBSERVERS.load(Ordering::Relaxed) & HOOKS != 0 {
         let mut all: [Option<&SwitchHooks>; HOOKS_SET.len()] = [None; _];
         hooks().zip(&mut all).for_each(|(hooks, place)| *place = Some(hooks));
         all.into_iter().rev().flatten().for_each(|hooks| call(|| (hooks.leave)(why)));
-    }
-    if observers & STALLS != 0 {
-        stall::gives_up(fibre);
     }
 }
 

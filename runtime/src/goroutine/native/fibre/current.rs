@@ -9,6 +9,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use crate::goroutine::native::fibre::{Fibre, State, Wait};
+use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{bubble, clock, cycle, stall};
 use crate::goroutine::native::stack::overflow::Running;
@@ -34,6 +35,13 @@ system::thread_local! {
 #[inline]
 pub(crate) fn worker() -> Option<&'static Worker> {
     CURRENT.with(|here| here.worker.get())
+}
+
+/// Ends a forked child that waits for a goroutine, unless the caller is a worker: if a worker forked, the worker exists
+/// in the child too, and may still run that goroutine.
+#[inline(always)]
+pub(crate) fn forbid_wait_in_child() {
+    fork::forbid_in_child_unless(|| worker().is_some());
 }
 
 pub(crate) fn set_worker(worker: Option<&'static Worker>) {

@@ -113,6 +113,18 @@ pub(crate) struct Details {
     pub(crate) created_at: Option<&'static Location<'static>>,
 }
 
+/// The stack size that the main thread of a process has as a rule: programs were written for that size.
+const MAIN_STACK: usize = 8 << 20;
+
+impl Details {
+    /// Adds the name and the stack size of a main goroutine, where the starter has set none.
+    pub(crate) fn as_main(mut self: Box<Self>) -> Box<Self> {
+        self.name.get_or_insert_with(|| "main".into());
+        self.stack_size.get_or_insert(MAIN_STACK);
+        self
+    }
+}
+
 /// An unpacked piece of work: a job to run, or a task to poll.
 pub(crate) enum Unpacked {
     Job(NonNull<Job>),

@@ -26,6 +26,7 @@
 
 pub(crate) mod current;
 pub(crate) mod job;
+pub(crate) mod locals;
 pub(crate) mod pool;
 #[cfg(debug_assertions)]
 pub(crate) mod wait_check;
@@ -41,12 +42,11 @@ use std::sync::Arc;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::ParkResult;
-use crate::goroutine::native::coop::Budget;
 use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
-use crate::goroutine::native::locals::{self, Locals};
-use crate::goroutine::native::mains;
+use crate::goroutine::native::mains::MAINS;
 use crate::goroutine::native::metrics::counters::Readied;
 use crate::goroutine::native::sched::dump;
+use crate::goroutine::native::sched::stall;
 use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack;
@@ -54,6 +54,7 @@ use crate::goroutine::native::stack::{Extent, PooledStack};
 use crate::goroutine::native::switch_hooks::{self, Entering, Leaving};
 use crate::goroutine::protocol::inbox::Link;
 use crate::goroutine::protocol::runq::Work;
+use crate::sema::{self, Wake};
 use crate::shim::stacks;
 
 type Routine = Coroutine<(), (), (), PooledStack>;
@@ -110,7 +111,7 @@ pub(crate) struct Fibre {
     /// The call that started the goroutine, if stalls were reported or switch hooks were set at that time.
     pub(crate) created_at: Cell<Option<&'static Location<'static>>>,
     /// The goroutine's locals, which this fibre owns.
-    pub(crate) locals: Cell<Option<NonNull<Locals>>>,
+    pub(crate) locals: locals::Place,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +120,14 @@ pub(crate) enum State {
     Running,
     Parked,
     Queued,
+}
+
+/// The budget of a poll: see the table in `coop.rs`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Budget {
+    Unlimited,
+    Open,
+    Spent,
 }
 
 /// A note of the goroutine's wait, for reports. Three words: with a longer note, [`Fibre`] would take another cache
@@ -245,7 +254,7 @@ impl Fibre {
             if !self.usual
                 && let Some(done) = self.caller.take()
             {
-                mains::release_caller(done);
+                release_caller(done);
             }
             while self.usual
                 && let Some(work) = self.worker.pick_work()
@@ -273,12 +282,30 @@ impl Fibre {
     #[inline(never)]
     fn run_observed(&'static self, work: Work) {
         self.created_at.set(None);
-        switch_hooks::enters(self, Entering::Begins);
+        self.enters(Entering::Begins);
         self.run_begun(work);
-        switch_hooks::leaves(self, Leaving::Ends);
+        self.leaves(Leaving::Ends);
         // A hook may have used locals: clear these, too. Their destructors, like hooks, must not switch to other
         // goroutines.
-        current::without_switching(|| locals::clear(self));
+        current::without_switching(|| locals::clear(&self.locals));
+    }
+
+    /// Tells the observers of switches that the goroutine has got the worker.
+    #[cold]
+    fn enters(&self, why: Entering) {
+        if switch_hooks::observes_stalls() {
+            stall::runs(self);
+        }
+        switch_hooks::enters(why);
+    }
+
+    /// Tells the observers of switches that the goroutine gives the worker up.
+    #[cold]
+    fn leaves(&self, why: Leaving) {
+        switch_hooks::leaves(why);
+        if switch_hooks::observes_stalls() {
+            stall::gives_up(self);
+        }
     }
 
     #[inline]
@@ -328,10 +355,10 @@ impl Fibre {
     #[cold]
     #[inline(never)]
     fn suspend_observed(&'static self) {
-        switch_hooks::leaves(self, Leaving::Waits);
+        self.leaves(Leaving::Waits);
         self.switch();
         dump::show_stack_if_asked(self, || self.switch());
-        switch_hooks::enters(self, Entering::Resumes);
+        self.enters(Entering::Resumes);
     }
 
     #[inline(always)]
@@ -389,6 +416,15 @@ impl Fibre {
         // SAFETY: `link` is the first field of a `repr(C)` struct; a fibre that is in an inbox is alive.
         unsafe { NonNull::new_unchecked(link).cast::<Self>().as_ref() }
     }
+}
+
+/// Lets the caller of [`run`](fn@crate::goroutine::run) go on. Called by the fibre of the main goroutine.
+#[cold]
+#[inline(never)]
+fn release_caller(done: NonNull<AtomicU32>) {
+    MAINS.count_off();
+    // SAFETY: `done` is alive until the permit is there; from then on the release uses `done` as an address only.
+    current::without_switching(|| sema::semrelease(unsafe { done.as_ref() }, Wake::Normal));
 }
 
 /// The fibre as an item in the timer heap of its worker.

@@ -6,14 +6,22 @@ pub(crate) use on::{Counters, Length, Readied};
 #[cfg(not(feature = "metrics"))]
 pub(crate) use off::{Counters, Length, Readied};
 
+use crate::shim::system::atomic::{AtomicU64, Ordering};
+
+/// Adds 1 to `number`. Needs no read-modify-write, as only the worker that owns the number writes.
+#[inline]
+pub(crate) fn count(number: &AtomicU64) {
+    number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
 #[cfg(feature = "metrics")]
 mod on {
     use std::cell::Cell;
     use std::ptr;
 
     use crate::Instant;
+    use crate::goroutine::native::metrics::counters::count;
     use crate::goroutine::native::metrics::histogram::Recorded;
-    use crate::goroutine::native::sched::worker::count;
     use crate::shim::system;
     use crate::shim::system::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -35,7 +35,6 @@ use crate::box_if_large;
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fibre::current::FibreRef;
 use crate::goroutine::native::fibre::{current, job};
-use crate::goroutine::native::mains::as_main;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{report, sysmon};
@@ -218,7 +217,7 @@ fn live(main: Main, tell: impl FnOnce(String)) {
         HERE.with(|here| here.main_has_ended.set(true));
     };
     worker.count_made();
-    worker.start_on(job::pack(main, Some(as_main(Box::default())), Some(worker)), false);
+    worker.start_on(job::pack(main, Some(Box::<job::Details>::default().as_main()), Some(worker)), false);
     worker.run();
 
     let goroutines = report::goroutines(sched);

@@ -1,5 +1,13 @@
 //! The scheduler: workers, each a thread; the choice of the goroutine to run next; timers; and the thread that watches
 //! the workers.
+//!
+//! | concern of a [`Worker`](worker::Worker) | `impl Worker` in |
+//! |---|---|
+//! | the loop, the choice of the next goroutine, the start and the end of goroutines | `worker.rs` |
+//! | timers, and the end of a time slice | `preempt.rs` |
+//! | the search for work, stealing, sleep | `steal.rs` |
+//! | the workers on which new goroutines start | `spread.rs` |
+//! | spare fibres and jobs | `fibre/pool.rs` |
 
 pub(crate) mod bubble;
 pub(crate) mod clock;
@@ -7,6 +15,7 @@ pub(crate) mod cycle;
 pub(crate) mod deadlock;
 pub(crate) mod dump;
 pub(crate) mod ids;
+pub(crate) mod pace;
 pub(crate) mod preempt;
 pub(crate) mod processor;
 pub(crate) mod procs;

@@ -23,10 +23,12 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fork;
+use crate::goroutine::native::metrics::counters::count;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::processor::Advice;
-use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, SPIN, Seen, Worker, count};
+use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, Rest, SPIN, Seen, Worker};
 use crate::goroutine::native::sched::{bubble, sysmon};
 use crate::goroutine::protocol::idle::Woken;
 use crate::goroutine::protocol::runq::BATCH;
@@ -35,15 +37,6 @@ use crate::{Instant, shim};
 
 /// The time between two polls of the network by a worker that looks for work.
 const POLL: Duration = Duration::from_micros(5);
-
-/// The reason why a worker does not look for work any more.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rest {
-    /// There is work, or there was until another worker took that work.
-    Work,
-    /// The worker's bubble is at rest.
-    AtRest,
-}
 
 /// The end of a search.
 enum Search {
@@ -119,7 +112,7 @@ impl Worker {
         loop {
             if netpoll::is_awaited() && (now == begun || now.saturating_duration_since(polled) >= POLL) {
                 polled = now;
-                netpoll::poll_now();
+                current::without_switching(netpoll::poll_now);
             }
             if self.has_own_work(now) || (is_enabled && sched.has_global_work()) {
                 return self.found_work();

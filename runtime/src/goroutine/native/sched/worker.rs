@@ -36,17 +36,16 @@ use crossbeam_utils::CachePadded;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Job;
+use crate::goroutine::native::fibre::locals;
 use crate::goroutine::native::fibre::{Fibre, State};
-use crate::goroutine::native::locals;
-use crate::goroutine::native::metrics::counters::{Counters, Length};
+use crate::goroutine::native::metrics::counters::{Counters, Length, count};
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::dump;
 use crate::goroutine::native::sched::ids;
-use crate::goroutine::native::sched::preempt::Pace;
+use crate::goroutine::native::sched::pace::Pace;
 use crate::goroutine::native::sched::processor::{Courtesy, Note};
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::sched::stall::Stall;
-use crate::goroutine::native::sched::steal::Rest;
 use crate::goroutine::native::sched::sysmon;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::native::switch_hooks;
@@ -68,12 +67,6 @@ pub(crate) const OLD_AGE: Duration = Duration::from_millis(10);
 pub(crate) const NAP: Duration = Duration::from_micros(200);
 /// Poll timers, network and the global queue at every 64th choice.
 const GLOBAL_POLL_INTERVAL: u32 = 64;
-
-/// Adds 1 to `number`. Needs no read-modify-write, as only the worker that owns the number writes.
-#[inline]
-pub(crate) fn count(number: &AtomicU64) {
-    number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-}
 
 /// A worker: see the top of this file. Workers are never freed, so that a late wake-up does no harm.
 pub(crate) struct Worker {
@@ -157,6 +150,15 @@ unsafe impl Sync for Worker {}
 // SAFETY: a worker is handed over to the thread that becomes the owner at a time when no other thread uses `own`. The
 // other fields are made for many threads.
 unsafe impl Send for Worker {}
+
+/// The reason why a worker does not look for work any more: see `steal`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// There is work, or there was until another worker took that work.
+    Work,
+    /// The worker's bubble is at rest.
+    AtRest,
+}
 
 /// A thief's memory of a ring: see `steal`.
 #[derive(Clone, Copy)]
@@ -455,7 +457,7 @@ impl Worker {
         }
         self.fire_timers();
         if netpoll::is_awaited() {
-            netpoll::poll_now();
+            current::without_switching(netpoll::poll_now);
         }
         if self.sched().has_global_work() {
             self.take_global();
@@ -504,7 +506,7 @@ impl Worker {
     pub(crate) fn end_poll(&self, fibre: &'static Fibre) {
         self.own.first_blocks.set(0);
         self.population.store(self.population.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
-        locals::clear(fibre);
+        locals::clear(&fibre.locals);
         fibre.name.set(None);
     }
 
