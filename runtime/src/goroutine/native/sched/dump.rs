@@ -402,11 +402,11 @@ pub(crate) fn answer(worker: &'static Worker) {
         let Some(fibre) = progress.next.get() else { break };
         progress.next.set(fibre.older.get());
         let Some(mut info) = GoroutineInfo::of(fibre).filter(|info| request.wanted.includes(info)) else { continue };
-        if !matches!(request.wanted, Wanted::HolderWaits) {
-            if let Some((stack, addresses)) = stack_of(worker, fibre) {
-                info.stack = Some(Arc::new(stack));
-                info.addresses = addresses;
-            }
+        if !matches!(request.wanted, Wanted::HolderWaits)
+            && let Some((stack, addresses)) = stack_of(worker, fibre)
+        {
+            info.stack = Some(Arc::new(stack));
+            info.addresses = addresses;
         }
         infos.push(info);
         if system::now() >= begun + CHUNK_TIME {
