@@ -97,10 +97,9 @@ impl Dump {
     /// use sudog::runtime::{Dump, dump};
     /// use sudog::{go, run};
     ///
-    /// static NEVER: Chan<u32> = Chan::new(0);
-    ///
     /// run(|| {
-    ///     go(|| _ = NEVER.recv());
+    ///     let never = Chan::<u32>::new(0);
+    ///     go(move || _ = never.recv());
     ///     let is_leak = |leaks: Dump| leaks.goroutines.iter().any(|info| info.wait_reason == "chan receive");
     ///     while !is_leak(dump().leaks(Duration::from_millis(50))) {}
     /// });
