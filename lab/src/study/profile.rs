@@ -47,7 +47,9 @@ const WAIT: &str = "sync.Mutex.Lock";
 
 static PRICE: Mutex<u64> = Mutex::new(0);
 
-/// Runs `f` with the price, and records for the trace who has the lock.
+/// Runs `f` with the price, and records for the trace who has the lock. Inlined, and ends with a call other than the
+/// unlock, so that the caller is on the stack of the unlock.
+#[inline(always)]
 fn with_price<R>(f: impl FnOnce(&mut u64) -> R) -> R {
     let lock = (&raw const PRICE).addr();
     event::record(Kind::Want, lock, 0);
@@ -56,7 +58,7 @@ fn with_price<R>(f: impl FnOnce(&mut u64) -> R) -> R {
     let result = f(&mut price);
     event::record(Kind::Unlocked, lock, 0);
     drop(price);
-    result
+    black_box(result)
 }
 
 #[inline(never)]
@@ -104,11 +106,16 @@ struct Finding {
 
 /// Returns the function of this file that has the largest part of a profile, and a sentence about that part.
 fn largest(profile: &Profile, verb: &str) -> (String, String) {
-    let Some(record) = profile.records().first() else { return Default::default() };
     let here = concat!(module_path!(), "::");
-    let mut names = record.frames().iter().filter_map(|frame| frame.function.strip_prefix(here));
-    let name = names.find(|name| !name.starts_with("with_price")).unwrap_or("?").to_owned();
-    let shows = format!("{:.2?} of {:.2?} {verb} {name}, {} times", record.delay(), profile.delay(), record.count());
+    let mut sums = BTreeMap::<&str, (Duration, u64)>::new();
+    for record in profile.records() {
+        let mut names = record.frames().iter().filter_map(|frame| frame.function.strip_prefix(here));
+        let sum = sums.entry(names.find(|name| !name.starts_with("with_price")).unwrap_or("?")).or_default();
+        *sum = (sum.0 + record.delay(), sum.1 + record.count());
+    }
+    let (name, (delay, count)) = sums.into_iter().max_by_key(|(_, sum)| *sum).unwrap_or_default();
+    let (name, shows) =
+        (name.to_owned(), format!("{delay:.2?} of {:.2?} {verb} {name}, {count} times", profile.delay()));
     (name, shows)
 }
 
