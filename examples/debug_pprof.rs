@@ -64,7 +64,13 @@ fn main() -> io::Result<()> {
         let (status, profile) = get(at, "/debug/pprof/mutex")?;
         assert_eq!(status, "HTTP/1.0 200 OK");
         assert!(profile.starts_with(&[0x1f, 0x8b]), "a gzipped file");
-        for target in ["/debug/pprof/block?debug=1", "/debug/pprof/goroutine?debug=1", "/metrics"] {
+        let pages = [
+            "/debug/pprof/block?debug=1",
+            "/debug/pprof/goroutine?debug=1",
+            "/debug/pprof/goroutineleak?debug=1",
+            "/metrics",
+        ];
+        for target in pages {
             let (status, text) = get(at, target)?;
             assert_eq!(status, "HTTP/1.0 200 OK");
             let text = String::from_utf8_lossy(&text).into_owned();

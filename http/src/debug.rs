@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `/debug/pprof/` | the list of these pages | |
 //! | `/debug/pprof/goroutine` | each goroutine and what it waits for; with `?debug=1` in groups | |
+//! | `/debug/pprof/goroutineleak` | the goroutines that have waited for a minute without a deadline, or for `?seconds=5`; for `go tool pprof`, with `debug=1` (or without the feature) as text, in groups, and those that nothing can wake apart | `profile` |
 //! | `/debug/pprof/mutex`, `/debug/pprof/block` | the profile, for `go tool pprof`; with `?debug=1` as text | `profile` |
 //! | `/metrics` | the counters of the scheduler, for Prometheus | `metrics` |
 //!
@@ -11,10 +12,11 @@
 //! `set_block_profile_rate`.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use sudog_runtime::goroutine::{compute, dump};
+use sudog_runtime::goroutine::{Dump, compute, dump};
 
-use crate::{IntoResponse, Request, Response};
+use crate::{IntoResponse, Request, Response, StatusCode};
 
 /// Returns the page for which the request asks. None: the path is not the path of such a page.
 ///
@@ -36,11 +38,17 @@ use crate::{IntoResponse, Request, Response};
 /// ```
 #[must_use]
 pub fn handle(request: &Request) -> Option<Response> {
-    let as_text = request.uri().query().is_some_and(|query| query.split('&').any(|option| option == "debug=1"));
+    let options = || request.uri().query().unwrap_or_default().split('&');
+    let as_text = options().any(|option| option == "debug=1");
     // To look up the names of functions takes long: do it on another thread, so that the goroutines of this worker go on.
     Some(match request.uri().path() {
         "/debug/pprof/" => INDEX.into_response(),
         "/debug/pprof/goroutine" => compute(|| goroutines(as_text)).into_response(),
+        "/debug/pprof/goroutineleak" => {
+            let seconds = options().find_map(|option| option.strip_prefix("seconds=")).map_or(Ok(60), str::parse);
+            let Ok(seconds) = seconds else { return Some(StatusCode::BAD_REQUEST.into_response()) };
+            compute(|| leaks(Duration::from_secs(seconds), as_text))
+        }
         #[cfg(feature = "profile")]
         "/debug/pprof/mutex" => compute(|| profile(sudog_runtime::profile::mutex(), as_text)),
         #[cfg(feature = "profile")]
@@ -52,7 +60,7 @@ pub fn handle(request: &Request) -> Option<Response> {
 }
 
 const INDEX: &str = concat!(
-    "/debug/pprof/goroutine\n/debug/pprof/goroutine?debug=1\n",
+    "/debug/pprof/goroutine\n/debug/pprof/goroutine?debug=1\n/debug/pprof/goroutineleak?debug=1\n",
     cfg_select! { feature = "profile" => { "/debug/pprof/mutex?debug=1\n/debug/pprof/block?debug=1\n" } _ => { "" } },
     cfg_select! { feature = "metrics" => { "/metrics\n" } _ => { "" } },
 );
@@ -62,10 +70,24 @@ fn goroutines(in_groups: bool) -> String {
     if !in_groups {
         return dump.to_string();
     }
+    groups(&dump)
+}
+
+fn groups(dump: &Dump) -> String {
     dump.groups().iter().fold(String::new(), |mut text, group| {
         writeln!(text, "{group}").expect("a string takes all text");
         text
     })
+}
+
+fn leaks(longer_than: Duration, as_text: bool) -> Response {
+    let leaks = dump().leaks(longer_than);
+    #[cfg(feature = "profile")]
+    if !as_text {
+        return profile(leaks.profile(), false);
+    }
+    let _ = as_text; // read with the feature only
+    groups(&leaks).into_response()
 }
 
 #[cfg(feature = "profile")]

@@ -14,7 +14,7 @@ use std::task::{self, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::chan::Chan;
+use sudog::chan::{Chan, channel};
 use sudog::context::{self, Context, Error, background};
 use sudog::http::{
     Body, BodyWriter, Bytes, IntoResponse, Request, RequestBody, Response, Server, StatusCode, Version, debug, header,
@@ -22,7 +22,7 @@ use sudog::http::{
 use sudog::net::{PipeDialer, PipeListener, PipeStream, TcpListener, UnixListener};
 use sudog::runtime::{goexit, gosched};
 use sudog::time::{now, sleep};
-use sudog::{spawn, synctest};
+use sudog::{go, spawn, synctest};
 use support::{Watchdog, eventually};
 
 const MS: Duration = Duration::from_millis(1);
@@ -1521,9 +1521,21 @@ fn debug_pages() {
     for page in pages {
         let answer = client.get(page);
         assert_eq!(answer.status, 200, "{page}");
-        if page.contains("goroutine") {
+        if page.contains("/goroutine") && !page.contains("leak") {
             assert!(answer.body.contains("goroutine"), "{page}: {}", answer.body);
         }
     }
     assert_eq!(client.get("/debug/pprof/heap").status, 404);
+    assert_eq!(client.get("/debug/pprof/goroutineleak?seconds=x").status, 400);
+    // A goroutine that waits for a moment only is no leak after a minute.
+    let (theirs, mine) = channel::<()>(0);
+    go(move || _ = mine.recv());
+    let leaks = |client: &mut Client, seconds| {
+        client.get(&format!("/debug/pprof/goroutineleak?debug=1&seconds={seconds}")).body
+    };
+    while !leaks(&mut client, 0).contains("debug_pages") {
+        thread::yield_now();
+    }
+    assert!(!leaks(&mut client, 60).contains("debug_pages"));
+    drop(theirs);
 }

@@ -26,7 +26,7 @@ use crate::study::{bypass, capacitor, collide, collisions, figures, gates, histo
 /// Where the commands of the feature `peers` are.
 #[cfg(not(feature = "peers"))]
 const ELSEWHERE: &str = "Commands that measure other libraries, Go and goroutines are in 'cargo lab-peers': syncbench, chanbench, goroutines, \
-     versus-go, netbench, tail.";
+     versus-go, netbench, tail. 'cargo lab-profile' shows the tools for slow programs.";
 
 /// Compares locks and semaphores for throughput and for fairness. Without a command: compare.
 #[derive(Parser, Debug)]
@@ -106,6 +106,9 @@ pub enum Command {
     Calibrate(calibrate::CalibrateArgs),
     /// Figures of a simulated machine beside those of a real one, from two files of JSON lines of mutexbench
     Trust(trust::TrustArgs),
+    /// A service with a planted bottleneck, and what each tool for slow programs shows about it ('cargo lab-profile')
+    #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
+    Profile(crate::study::profile::ProfileArgs),
     /// The locks and semaphores, and their properties
     List,
     /// A command of the feature `peers`.
@@ -254,6 +257,8 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         #[cfg(sudog_sim)]
         Some(Command::Collapse(args)) => collapse::run(args, output),
         Some(Command::Trust(args)) => trust::run(args, output),
+        #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
+        Some(Command::Profile(args)) => crate::study::profile::run(args, output),
         Some(Command::List) => list::run(output),
         #[cfg(not(sudog_sim))]
         Some(Command::BusyChild) => noise::be_busy(),

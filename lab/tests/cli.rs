@@ -1227,3 +1227,17 @@ fn calibrate_needs_a_round() {
     refused(&["calibrate", "--rounds", "0"], "'--rounds <N>'");
     refused(&["calibrate", "--rounds", "-1"], "'--rounds <N>'");
 }
+
+/// `cargo test -p sudog-lab --features observe --test cli each_tool`: the feature is not on by default.
+#[cfg(all(unix, feature = "observe"))]
+#[test]
+fn each_tool_names_the_bottleneck() {
+    let folder = folder("profile");
+    let records = records(&["profile", "--json", "--out", folder.to_str().unwrap()]);
+    let tools: Vec<_> = records.iter().map(|record| record["tool"].as_str().unwrap()).collect();
+    assert_eq!(tools, ["mutex profile", "block profile", "dump", "metrics", "trace"]);
+    assert!(records.iter().all(|record| record["found"] == true), "{records:?}");
+    for file in ["mutex.pb.gz", "block.pb.gz", "trace.json"] {
+        assert!(fs::metadata(folder.join(file)).unwrap().len() > 0, "{file}");
+    }
+}

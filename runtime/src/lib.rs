@@ -65,11 +65,23 @@ pub use shim::{AtomicU32, AtomicU64, Instant};
 ///
 /// # Safety
 ///
-/// `holder` is null, or stays alive until the goroutine has called this function again.
+/// `holder` is null, or stays alive until the goroutine has called this function or [`note_wait_for`] again.
 #[doc(hidden)]
 #[inline]
 pub unsafe fn note_wait(what: &'static str, holder: *const shim::system::atomic::AtomicU64) {
     goroutine::note_wait(what, holder);
+}
+
+/// Does the same as [`note_wait`] for an object that several goroutines may hold: all of them must give up the object
+/// before the wait ends. `holders` points to their ids; an id of 0 means nothing.
+///
+/// # Safety
+///
+/// `holders` is null, or stays alive until the goroutine has called this function or `note_wait` again.
+#[doc(hidden)]
+#[inline]
+pub unsafe fn note_wait_for(what: &'static str, holders: *const [shim::system::atomic::AtomicU64]) {
+    goroutine::note_wait_for(what, holders);
 }
 
 /// Returns the id of the calling goroutine; 0 for a thread.

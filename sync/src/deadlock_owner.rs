@@ -1,29 +1,48 @@
-//! The owner of a mutex, or the writer of a readers-writer mutex, for the report of a deadlock, and the lock's number in
-//! the check of the order of locks. In builds with debug assertions only.
+//! The holders of a mutex or a readers-writer mutex, for the report of a deadlock and the search for cycles of waits,
+//! and the lock's number in the check of the order of locks. In builds with debug assertions only.
 //!
-//! The owner's id is a hint: the owner writes the id after locking the mutex, and clears the id before unlocking. Only
-//! reports read the id.
+//! The noted ids are hints. A holder notes its id after locking, and withdraws the id before unlocking. Only reports
+//! read the ids.
+//!
+//! | event | owner | readers |
+//! |---|---|---|
+//! | the caller has locked, or waits for readers as the announced writer | the caller | |
+//! | the caller has locked for reading | | the caller takes a free place; without one the caller is not known. An async task takes no place |
+//! | an unlock, or the announced writer gives up | none | |
+//! | an unlock by a reader that has a place | | the reader leaves its place |
+//! | an unlock by a caller without a place | | all leave: perhaps the caller unlocks for another reader, and it is not known for which |
+//!
+//! So a goroutine that is noted as a reader has read-locked, and no caller without a place has unlocked since.
 
 #[cfg(all(debug_assertions, not(sudog_loom)))]
 use std::sync::atomic::Ordering::Relaxed;
 
+#[cfg(all(debug_assertions, not(sudog_loom)))]
+use sudog_runtime::lock_order::holder_id;
 use sudog_runtime::lock_order::{Access, Acquisition, LockTag};
 use sudog_runtime::shim::system::atomic::AtomicU64;
 
+/// The number of readers that a readers-writer mutex knows.
+pub(crate) const READERS: usize = 8;
+
 #[cfg(all(debug_assertions, not(sudog_loom)))]
-pub(crate) struct DeadlockOwner {
-    /// The id of the goroutine that owns the mutex; 0 if the owner is a thread or an async task, or if there is no owner.
+pub(crate) struct DeadlockOwner<const N: usize = 0> {
+    /// The id of the goroutine or thread that owns the mutex, or that has announced itself as the writer; 0 if that is an
+    /// async task, or if there is none.
     id: AtomicU64,
+    /// The goroutines and threads that have locked for reading, once for each acquisition; 0 in a free place.
+    readers: [AtomicU64; N],
     tag: LockTag,
 }
 
 #[cfg(all(debug_assertions, not(sudog_loom)))]
-impl DeadlockOwner {
+impl<const N: usize> DeadlockOwner<N> {
     #[allow(clippy::declare_interior_mutable_const)] // to be copied into place
-    pub(crate) const NONE: Self = Self { id: AtomicU64::new(0), tag: LockTag::NEW };
+    pub(crate) const NONE: Self =
+        Self { id: AtomicU64::new(0), readers: [const { AtomicU64::new(0) }; N], tag: LockTag::NEW };
 
     fn set_id(&self) {
-        self.id.store(sudog_runtime::goroutine_id(), Relaxed);
+        self.id.store(holder_id(), Relaxed);
     }
 
     /// Notes that the owner is about to unlock.
@@ -32,18 +51,44 @@ impl DeadlockOwner {
         self.tag.unlocked();
     }
 
-    /// Notes that the owner is about to become a reader.
-    pub(crate) fn clear_id(&self) {
+    fn clear_id(&self) {
         self.id.store(0, Relaxed);
+    }
+
+    /// Notes that the owner is about to become a reader.
+    pub(crate) fn becomes_reader(&self) {
+        self.add_reader();
+        self.clear_id();
     }
 
     /// Notes that a reader is about to unlock.
     pub(crate) fn end_read(&self) {
+        self.remove_reader();
         self.tag.unlocked();
     }
 
-    fn address(&self) -> *const AtomicU64 {
-        &raw const self.id
+    fn add_reader(&self) {
+        self.replace_reader(0, holder_id());
+    }
+
+    fn remove_reader(&self) {
+        let caller = holder_id();
+        if caller == 0 || !self.replace_reader(caller, 0) {
+            self.readers.iter().for_each(|reader| reader.store(0, Relaxed));
+        }
+    }
+
+    /// Replaces an id by another id, in one place. Returns false if no place has the id.
+    fn replace_reader(&self, id: u64, new: u64) -> bool {
+        self.readers.iter().any(|reader| reader.compare_exchange(id, new, Relaxed, Relaxed).is_ok())
+    }
+
+    fn owner(&self) -> *const [AtomicU64] {
+        std::slice::from_ref(&self.id)
+    }
+
+    fn readers(&self) -> *const [AtomicU64] {
+        &raw const self.readers
     }
 
     fn tag(&self) -> &LockTag {
@@ -52,10 +97,10 @@ impl DeadlockOwner {
 }
 
 #[cfg(not(all(debug_assertions, not(sudog_loom))))]
-pub(crate) struct DeadlockOwner;
+pub(crate) struct DeadlockOwner<const N: usize = 0>;
 
 #[cfg(not(all(debug_assertions, not(sudog_loom))))]
-impl DeadlockOwner {
+impl<const N: usize> DeadlockOwner<N> {
     pub(crate) const NONE: Self = Self;
 
     #[inline(always)]
@@ -65,13 +110,23 @@ impl DeadlockOwner {
     pub(crate) fn clear(&self) {}
 
     #[inline(always)]
-    pub(crate) fn clear_id(&self) {}
+    fn clear_id(&self) {}
+
+    #[inline(always)]
+    pub(crate) fn becomes_reader(&self) {}
 
     #[inline(always)]
     pub(crate) fn end_read(&self) {}
 
-    fn address(&self) -> *const AtomicU64 {
-        std::ptr::null()
+    #[inline(always)]
+    fn add_reader(&self) {}
+
+    fn owner(&self) -> *const [AtomicU64] {
+        std::ptr::slice_from_raw_parts(std::ptr::null(), 0)
+    }
+
+    fn readers(&self) -> *const [AtomicU64] {
+        self.owner()
     }
 
     #[inline(always)]
@@ -80,7 +135,7 @@ impl DeadlockOwner {
     }
 }
 
-impl DeadlockOwner {
+impl<const N: usize> DeadlockOwner<N> {
     /// Notes that the caller of the caller is about to lock, and waits until only an unlock ends the wait.
     #[inline(always)]
     #[cfg_attr(debug_assertions, track_caller)]
@@ -116,23 +171,95 @@ impl DeadlockOwner {
         self.tag().begin(Access::Read, false)
     }
 
+    /// Notes that the caller has locked for reading.
+    #[inline(always)]
+    pub(crate) fn set_reader(&self, acquisition: Acquisition) {
+        self.add_reader();
+        acquisition.done();
+    }
+
     /// Runs `wait`, in which the caller waits for this owner, and notes that wait, whose kind is `what`, for reports.
     pub(crate) fn while_waiting<T>(&self, what: &'static str, wait: impl FnOnce() -> T) -> T {
-        /// Withdraws the note, even if a semaphore's waiting policy panics: the mutex may be gone by the time of the
-        /// goroutine's next wait.
-        struct WithdrawNote;
-        impl Drop for WithdrawNote {
-            fn drop(&mut self) {
-                if cfg!(debug_assertions) {
-                    // SAFETY: `note_wait` accepts a null pointer.
-                    unsafe { sudog_runtime::note_wait("", std::ptr::null()) };
-                }
+        // SAFETY: the pointer is null, or points into the mutex, which the caller keeps alive during `wait`.
+        unsafe { noted(what, self.owner(), wait) }
+    }
+
+    /// Runs `wait`, in which the caller, the announced writer, waits for readers, and notes that wait, whose kind is
+    /// `what`, for reports. Notes the caller as the owner: readers that come now wait for the caller.
+    pub(crate) fn while_draining<T, E>(&self, what: &'static str, wait: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.set_id();
+        // SAFETY: the pointer is null, or points into the mutex, which the caller keeps alive during `wait`.
+        unsafe { noted(what, self.readers(), wait) }.inspect_err(|_| self.clear_id())
+    }
+}
+
+/// Runs `wait`, in which the caller waits for `holders`, and notes that wait, whose kind is `what`, for reports.
+///
+/// # Safety
+///
+/// `holders` is null, or stays alive during `wait`.
+unsafe fn noted<T>(what: &'static str, holders: *const [AtomicU64], wait: impl FnOnce() -> T) -> T {
+    /// Withdraws the note, even if a semaphore's waiting policy panics: the mutex may be gone by the time of the
+    /// goroutine's next wait.
+    struct WithdrawNote;
+    impl Drop for WithdrawNote {
+        fn drop(&mut self) {
+            if cfg!(debug_assertions) {
+                // SAFETY: `note_wait` accepts a null pointer.
+                unsafe { sudog_runtime::note_wait("", std::ptr::null()) };
             }
         }
-        // SAFETY: the pointer is null, or points into the mutex, which the caller keeps alive until `WithdrawNote` has
-        // replaced the note.
-        unsafe { sudog_runtime::note_wait(what, self.address()) };
-        let _withdraw = WithdrawNote;
-        wait()
+    }
+    // SAFETY: `holders` is null, or stays alive until `WithdrawNote` has replaced the note, by the contract of this
+    // function.
+    unsafe { sudog_runtime::note_wait_for(what, holders) };
+    let _withdraw = WithdrawNote;
+    wait()
+}
+
+#[cfg(all(test, debug_assertions, unix, not(any(sudog_loom, sudog_sim))))]
+mod tests {
+    use super::*;
+
+    fn readers(owner: &DeadlockOwner<READERS>) -> Vec<u64> {
+        owner.readers.iter().map(|reader| reader.load(Relaxed)).filter(|&reader| reader != 0).collect()
+    }
+
+    #[test]
+    fn readers_leave_their_places() {
+        let owner = DeadlockOwner::<READERS>::NONE;
+        let here = holder_id();
+        owner.add_reader();
+        owner.add_reader();
+        assert_eq!(readers(&owner), [here, here]);
+        owner.remove_reader();
+        assert_eq!(readers(&owner), [here]);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                owner.add_reader();
+                assert_eq!(readers(&owner), [holder_id(), here]);
+                owner.remove_reader();
+                assert_eq!(readers(&owner), [here]);
+            });
+        });
+        owner.remove_reader();
+        assert!(readers(&owner).is_empty());
+    }
+
+    #[test]
+    fn an_unlock_for_another_reader_forgets_all() {
+        let owner = DeadlockOwner::<READERS>::NONE;
+        owner.add_reader();
+        owner.add_reader();
+        std::thread::scope(|s| _ = s.spawn(|| owner.remove_reader()));
+        assert!(readers(&owner).is_empty());
+    }
+
+    #[test]
+    fn further_readers_have_no_place() {
+        let owner = DeadlockOwner::<READERS>::NONE;
+        (0..READERS).for_each(|_| owner.add_reader());
+        std::thread::scope(|s| _ = s.spawn(|| owner.add_reader()));
+        assert_eq!(readers(&owner), [holder_id(); READERS]);
     }
 }

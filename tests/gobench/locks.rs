@@ -25,16 +25,16 @@ pub fn cockroach_3710() {
     go("scan", move || {
         mu.rlock();
         until(|| mu.has_writer());
-        mu.rlock(); //~ scan: sync.RWMutex.RLock
+        mu.rlock(); //~ scan: sync.RWMutex.RLock, held by test
     });
     until(|| mu.readers() > 0);
-    mu.lock(); //~ test: sync.RWMutex.Lock
+    mu.lock(); //~ test: sync.RWMutex.Lock, held by scan
 }
 
 /// A lookup reads the cache, and locks the cache for reading again to print it, while a writer waits.
 pub fn cockroach_6181() {
     let cache = new::<RwMutex<Vec<u32>>>();
-    let print = || _ = format!("{:?}", *cache.read()); //~ lookup: sync.RWMutex.RLock
+    let print = || _ = format!("{:?}", *cache.read()); //~ lookup: sync.RWMutex.RLock, held by test
     go("lookup", move || {
         let entries = cache.read();
         until(|| cache.try_read().is_none());
@@ -42,7 +42,7 @@ pub fn cockroach_6181() {
         drop(entries);
     });
     until(|| cache.is_locked());
-    cache.write().push(1); //~ test: sync.RWMutex.Lock
+    cache.write().push(1); //~ test: sync.RWMutex.Lock, held by lookup
 }
 
 /// A lease locks its table's names, and the names lock their leases.
@@ -88,14 +88,14 @@ pub fn cockroach_10214() {
 /// A session that reads the configuration reads it again to prepare a statement.
 pub fn cockroach_16167() {
     let config = new::<GoRwMutex>();
-    let database_cache = || config.rlock(); //~ session: sync.RWMutex.RLock
+    let database_cache = || config.rlock(); //~ session: sync.RWMutex.RLock, held by test
     go("session", move || {
         config.rlock();
         until(|| config.has_writer());
         database_cache();
     });
     until(|| config.readers() > 0);
-    config.lock(); //~ test: sync.RWMutex.Lock
+    config.lock(); //~ test: sync.RWMutex.Lock, held by session
 }
 
 /// A client that is closed returns an error, and does not unlock.
@@ -110,7 +110,7 @@ pub fn etcd_5509() {
         Ok(())
     };
     acquire().unwrap_err();
-    client.lock(); //~ test: sync.RWMutex.Lock
+    client.lock(); //~ test: sync.RWMutex.Lock, held by test
 }
 
 /// Sync has the lock for writing, and asks for the leader, which reads.
@@ -212,14 +212,14 @@ pub fn kubernetes_30872() {
 /// A getter of a set of processors reads, and calls another getter, which reads, too; a writer comes between the reads.
 pub fn kubernetes_62464() {
     let state = new::<RwMutex<u64>>();
-    let default_set = || *state.read(); //~ reconcile: sync.RWMutex.RLock
+    let default_set = || *state.read(); //~ reconcile: sync.RWMutex.RLock, held by test
     go("reconcile", move || {
         let set = state.read();
         until(|| state.try_read().is_none());
         assert!(*set == default_set());
     });
     until(|| state.is_locked());
-    *state.write() = 1; //~ test: sync.RWMutex.Lock
+    *state.write() = 1; //~ test: sync.RWMutex.Lock, held by reconcile
 }
 
 /// The locks of a set of devices and of a device are taken in two orders.

@@ -210,13 +210,13 @@ pub fn kubernetes_26980() {
 pub fn kubernetes_58107() {
     let (workers, mu, added) = (new::<GoRwMutex>(), new::<GoMutex>(), new::<Cond>());
     let work = || {
-        workers.rlock(); //~ second: sync.RWMutex.RLock
+        workers.rlock(); //~ second: sync.RWMutex.RLock, held by sync
         mu.lock();
         added.wait_locker(mu); //~ first: sync.Cond.Wait
     };
     go("first", work);
     until(|| added.waiters() == 1);
-    go("sync", move || workers.lock()); //~ sync: sync.RWMutex.Lock
+    go("sync", move || workers.lock()); //~ sync: sync.RWMutex.Lock, held by first
     until(|| workers.has_writer());
     go("second", work);
 }

@@ -104,3 +104,20 @@ pub fn cycle(waits: &BTreeSet<Stuck>) -> BTreeSet<Stuck> {
     };
     waits.iter().filter(is_in_it).cloned().collect()
 }
+
+/// Returns the names of the goroutines that nothing can wake: those of a cycle, those that wait for a goroutine that has
+/// ended, and those that wait for one of these.
+pub fn never_woken(waits: &BTreeSet<Stuck>) -> BTreeSet<String> {
+    let mut names: BTreeSet<String> = cycle(waits).into_iter().map(|stuck| stuck.name).collect();
+    loop {
+        let is_held = |stuck: &&Stuck| {
+            let holder = stuck.wait.split_once("held by ").map_or("", |(_, holder)| holder);
+            holder == "a goroutine that has ended" || names.contains(holder)
+        };
+        let more: BTreeSet<String> = waits.iter().filter(is_held).map(|stuck| stuck.name.clone()).collect();
+        if more.is_subset(&names) {
+            return names;
+        }
+        names.extend(more);
+    }
+}

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use sudog::chan::channel;
 use sudog::runtime::{Dump, GoroutineInfo, GoroutineState, dump, gosched};
-use sudog::sync::{Mutex, WaitGroup};
+use sudog::sync::{GoMutex, Mutex, RwMutex, WaitGroup};
 use sudog::time::sleep;
-use sudog::{Builder, blocking, run, synctest, without_switching};
+use sudog::{Builder, blocking, run, spawn_async, synctest, without_switching};
 use support::goroutine::alone_with;
 use support::{Watchdog, eventually};
 
@@ -54,7 +54,7 @@ fn what_a_goroutine_does() {
         Builder::new().name("dump-reader").go(move || here_a_reader_waits(&rx));
         let reader = until("dump-reader", |info| info.state == GoroutineState::Waiting);
         assert_eq!(reader.wait_reason, "chan receive");
-        assert!(!reader.has_deadline && reader.holder.is_none());
+        assert!(!reader.has_deadline && reader.holders.is_empty());
         assert!(reader.started_as.contains("dump::what_a_goroutine_does::"), "{reader:?}");
         let text = reader.to_string();
         assert!(text.starts_with(&format!("goroutine {} \"dump-reader\" [chan receive, ", reader.id)), "{text}");
@@ -101,10 +101,114 @@ fn who_holds_a_mutex() {
         Builder::new().name("dump-waiter").go(move || drop(mutex.lock()));
         let waiter = until("dump-waiter", |info| info.wait_reason == "sync.Mutex.Lock");
         // The mutex knows its holder only in builds with debug assertions.
-        assert_eq!(waiter.holder, cfg!(debug_assertions).then_some(keeper.id));
+        assert_eq!(waiter.holders, Vec::from_iter(cfg!(debug_assertions).then_some(keeper.id)));
         let text = whole_dump().to_string();
         let held = format!(", held by goroutine {} \"dump-keeper\"\n", keeper.id);
         assert_eq!(text.contains(&held), cfg!(debug_assertions), "{text}");
+        drop(tx);
+    });
+}
+
+#[test]
+fn who_holds_a_readers_writer_mutex() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let rw = Arc::new(RwMutex::new(()));
+        let (tx, rx) = channel::<()>(0);
+        let mut readers = ["dump-reads", "dump-reads-too"].map(|name| {
+            let (theirs, rx) = (rw.clone(), rx.clone());
+            Builder::new().name(name).go(move || {
+                let _guard = theirs.read();
+                _ = rx.recv();
+            });
+            until(name, |info| info.wait_reason == "chan receive").id
+        });
+        readers.sort_unstable();
+        let theirs = rw.clone();
+        Builder::new().name("dump-writes").go(move || drop(theirs.write()));
+        let writer = until("dump-writes", |info| info.wait_reason == "sync.RWMutex.Lock");
+        Builder::new().name("dump-waits-behind").go(move || drop(rw.read()));
+        let behind = until("dump-waits-behind", |info| info.wait_reason == "sync.RWMutex.RLock");
+        if cfg!(debug_assertions) {
+            assert_eq!((&writer.holders[..], &behind.holders[..]), (&readers[..], &[writer.id][..]));
+            let text = writer.to_string();
+            assert!(text.contains(&format!(", held by goroutines {}, {}\n", readers[0], readers[1])), "{text}");
+        } else {
+            assert!(writer.holders.is_empty() && behind.holders.is_empty());
+        }
+        drop(tx);
+    });
+}
+
+/// Each poll of a task has an id of its own. The id of a poll that has ended is not that of a holder.
+#[test]
+#[allow(clippy::await_holding_lock)] // that is what is tested
+fn a_task_that_holds_a_mutex_is_not_known() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let (theirs, (tx, rx)) = (mutex.clone(), channel::<()>(0));
+        let task = spawn_async(async move {
+            let _guard = theirs.lock();
+            _ = rx.recv_async().await;
+        });
+        while !mutex.is_locked() {
+            gosched();
+        }
+        Builder::new().name("dump-waits-for-task").go(move || drop(mutex.lock()));
+        let waiter = until("dump-waits-for-task", |info| info.waited > Duration::from_millis(500));
+        assert!(waiter.holders.is_empty() && !waiter.is_stuck, "{waiter}");
+        drop(tx);
+        task.join().unwrap();
+    });
+}
+
+#[test]
+fn leaks_and_goroutines_that_are_stuck() {
+    let _watchdog = Watchdog::new();
+    const LONG: Duration = Duration::from_millis(300);
+    run(|| {
+        let (tx, rx) = channel::<()>(0);
+        for _ in 0..2 {
+            let rx = rx.clone();
+            Builder::new().name("leak-receives").go(move || _ = rx.recv());
+        }
+        let (mutex, other) = (Arc::new(GoMutex::new()), Arc::new(GoMutex::new()));
+        let theirs = mutex.clone();
+        Builder::new().spawn(move || theirs.lock()).join().unwrap();
+        let (first, second) = (mutex.clone(), other.clone());
+        Builder::new().name("leak-waits-for-ended").go(move || {
+            second.lock();
+            first.lock();
+            second.unlock();
+        });
+        until("leak-waits-for-ended", |info| info.wait_reason == "sync.Mutex.Lock");
+        Builder::new().name("leak-waits-behind").go(move || other.lock());
+        Builder::new().name("leak-sleeps").spawn(|| sleep(4 * LONG)).join().unwrap();
+        // A dump marks no goroutine if a worker does not answer in time, when asked again.
+        let leaks = loop {
+            let leaks = whole_dump().leaks(LONG);
+            if !cfg!(debug_assertions) || find(&leaks, "leak-waits-behind").is_some_and(|info| info.is_stuck) {
+                break leaks;
+            }
+        };
+        let names = |is_stuck| {
+            let infos = leaks.goroutines.iter().filter(|info| info.is_stuck == is_stuck);
+            let mut names: Vec<_> =
+                infos.filter_map(|info| info.name.as_deref()).filter(|name| name.starts_with("leak-")).collect();
+            names.sort_unstable();
+            names
+        };
+        let (receive, wait) = (["leak-receives", "leak-receives"], ["leak-waits-behind", "leak-waits-for-ended"]);
+        if cfg!(debug_assertions) {
+            assert_eq!((names(true), names(false)), (wait.to_vec(), receive.to_vec()), "{leaks}");
+            let text = find(&leaks, "leak-waits-behind").unwrap().to_string();
+            assert!(text.contains("s, stuck], held by goroutine "), "{text}");
+        } else {
+            assert_eq!((names(true), names(false)), (vec![], [receive, wait].concat()), "{leaks}");
+        }
+        assert!(whole_dump().leaks(Duration::MAX).goroutines.is_empty());
+        mutex.unlock();
         drop(tx);
     });
 }

@@ -20,9 +20,9 @@ use sudog::csp::ActiveSet;
 use sudog::low_level::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
 use sudog::low_level::{Leaving, SwitchHooks, add_switch_hooks};
 use sudog::runtime::{StackSizeIsFixed, dump, goexit, gosched, set_max_blocking, set_stack_size};
-use sudog::sync::{LockAsync, Mutex, Once, RwMutex, RwMutexWith, ShardedRwMutex, WaitGroup};
+use sudog::sync::{GoMutex, GoRwMutex, LockAsync, Mutex, Once, RwMutex, RwMutexWith, ShardedRwMutex, WaitGroup};
 use sudog::time::{Timer, after, after_func, sleep, sleep_async};
-use sudog::x::ErrGroup;
+use sudog::x::{ErrGroup, Weighted};
 use sudog::{
     Builder, JoinHandle, OnPanic, Placement, WaitLimit, block_on, blocking, compute, context, go, go_async, run, scope,
     spawn, spawn_async,
@@ -58,6 +58,7 @@ fn main() {
         ("a_once_in_itself", a_once_in_itself),
         ("goroutines_that_wait_for_each_other_are_reported", goroutines_that_wait_for_each_other_are_reported),
         ("waits_that_are_no_cycle_are_not", waits_that_are_no_cycle_are_not),
+        ("waits_for_readers_that_are_no_cycle_are_not", waits_for_readers_that_are_no_cycle_are_not),
         ("locks_that_are_taken_in_two_orders_are_reported", locks_that_are_taken_in_two_orders_are_reported),
         ("a_lock_that_is_read_again_is_reported", a_lock_that_is_read_again_is_reported),
         ("locks_that_are_taken_in_one_order_are_not", locks_that_are_taken_in_one_order_are_not),
@@ -388,6 +389,83 @@ fn waits_that_are_no_cycle_are_not() {
     });
     assert_says(&output, 0, &[]);
     assert!(!words(&output).contains("deadlock"), "{}", words(&output));
+}
+
+/// A writer that waits for readers is not reported: of readers that go on, of a goroutine whose read another goroutine
+/// has ended, and of goroutines that use semaphores as locks.
+fn waits_for_readers_that_are_no_cycle_are_not() {
+    const LONG: Duration = Duration::from_millis(1500);
+    let output = in_a_child("waits_for_readers_that_are_no_cycle_are_not", &[], || {
+        run(|| {
+            // Two readers go on after some time.
+            let rw = Arc::new(GoRwMutex::new());
+            let readers = [(), ()].map(|()| {
+                let rw = rw.clone();
+                spawn(move || {
+                    rw.rlock();
+                    sleep(LONG);
+                    rw.runlock();
+                })
+            });
+            while rw.readers() < 2 {
+                gosched();
+            }
+            rw.lock();
+            rw.unlock();
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            // This goroutine reads, and another one ends that read. Then this goroutine waits for a writer that waits for
+            // a third goroutine, which reads.
+            rw.rlock();
+            let theirs = rw.clone();
+            spawn(move || theirs.runlock()).join().unwrap();
+            let theirs = rw.clone();
+            let reader = spawn(move || {
+                theirs.rlock();
+                sleep(2 * LONG);
+                theirs.runlock();
+            });
+            while rw.readers() == 0 {
+                gosched();
+            }
+            let mutex = Arc::new(GoMutex::new());
+            let (theirs, first) = (rw.clone(), mutex.clone());
+            let writer = spawn(move || {
+                first.lock();
+                theirs.lock();
+                theirs.unlock();
+                first.unlock();
+            });
+            while !rw.has_writer() {
+                gosched();
+            }
+            mutex.lock();
+            mutex.unlock();
+            reader.join().unwrap();
+            writer.join().unwrap();
+            // Semaphores as locks, in two orders: a third goroutine may release, as here.
+            let locks = Arc::new([Weighted::new(1), Weighted::new(1)]);
+            let both = [(0, 1), (1, 0)].map(|(first, second)| {
+                let locks = locks.clone();
+                spawn(move || {
+                    let background = context::background();
+                    locks[first].acquire(&background, 1).unwrap();
+                    while locks[second].try_acquire(1) {
+                        locks[second].release(1);
+                        gosched();
+                    }
+                    locks[second].acquire(&background, 1).unwrap();
+                })
+            });
+            while locks.iter().any(|lock| lock.waiters() == 0) {
+                gosched();
+            }
+            sleep(LONG);
+            locks.iter().for_each(|lock| lock.release(1));
+            both.into_iter().for_each(|one| one.join().unwrap());
+        });
+    });
+    assert_says(&output, 0, &[]);
+    assert_eq!(words(&output), "");
 }
 
 /// The variable that turns the check of the order of locks on.

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use sudog::chan::{Chan, select};
 use sudog::low_level::sema::{Order, Wake, semacquire_mutex, semrelease, waiters};
 use sudog::low_level::{ConstSemaphore, RuntimeSema, Semaphore};
+use sudog::runtime::dump;
 use sudog::sync::{Cond, LockAsync, Mutex, RwMutex, WaitGroup};
 use sudog::time::{sleep, sleep_async};
 use sudog::{Cancel, WaitError, WaitLimit, block_on, go, run, spawn, spawn_async, synctest};
@@ -575,6 +576,43 @@ fn each_stack_stands_once() {
             assert!(records[..n].iter().all(|other| other.frames() != record.frames()), "{profile}");
         }
     }
+}
+
+// ---- dumps ----------------------------------------------------------------------------------------------------------
+
+named!(waits_here waits_there);
+
+/// The profile of a dump has a goroutine under each stack, below the kind of the wait. Where switches are not observed,
+/// goroutines have no stacks.
+#[test]
+fn goroutines_as_a_profile() {
+    let _alone = alone();
+    const LONG: Duration = Duration::from_millis(100);
+    run(|| {
+        let chan = Chan::<u32>::new(0);
+        for n in 0..3 {
+            let chan = chan.clone();
+            go(move || _ = if n < 2 { waits_here(|| chan.recv()) } else { waits_there(|| chan.recv()) });
+        }
+        let is_ours = |frame: &profile::Frame| frame.function.contains("goroutines_as_a_profile");
+        let (leaks, profile) = loop {
+            let leaks = dump().leaks(LONG);
+            let profile = leaks.profile();
+            let ours = profile.records().iter().filter(|record| record.frames().iter().any(is_ours));
+            if ours.map(Record::count).sum::<u64>() == 3 {
+                break (leaks, profile);
+            }
+            sleep(LONG);
+        };
+        let counts = ["waits_here", "waits_there"].map(|name| charged(&profile, name).0);
+        assert_eq!(counts, if cfg!(debug_assertions) { [2, 1] } else { [0, 0] }, "{profile}");
+        assert_eq!(profile.records().iter().map(Record::count).sum::<u64>(), leaks.goroutines.len() as u64);
+        assert!(profile.delay() > 3 * LONG);
+        let record = profile.records().iter().find(|record| record.frames().iter().any(is_ours)).unwrap();
+        assert_eq!(record.frames()[0].function, "chan receive", "{profile}");
+        assert!(profile.to_string().contains(" goroutines\n      chan receive\n"), "{profile}");
+        chan.close();
+    });
 }
 
 // ---- output -----------------------------------------------------------------------------------------------------------

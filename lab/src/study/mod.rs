@@ -13,6 +13,8 @@ pub mod explore;
 pub mod figures;
 pub mod gates;
 pub mod history;
+#[cfg(all(unix, feature = "observe", not(sudog_sim)))]
+pub mod profile;
 pub mod stages;
 pub mod starvation;
 pub mod trust;

@@ -90,9 +90,11 @@
 //! goroutine's stack at the next call into the runtime. A [`blocking`](fn@blocking) call that waits for a thread is
 //! reported too. `20ms` reports goroutines that run for 20 ms, measured in steps of 10 ms. `0`, or an empty value,
 //! reports nothing. Any other value ends the process. The default is `1` in builds with debug assertions, `0` in
-//! others. With reports on, a [`dump`](fn@dump) has stacks, and goroutines that wait for each other's mutexes, or
-//! for the writers of each other's readers-writer mutexes, are reported (in builds with debug assertions, where locks
-//! know their holders).
+//! others. With reports on, a [`dump`](fn@dump) has stacks, and goroutines that wait for each other's mutexes and
+//! readers-writer mutexes are reported (in builds with debug assertions, where locks know their owners, writers, and up
+//! to 8 readers). Not seen are cycles through threads, async tasks, semaphores (also those that are used as locks) and
+//! channels. A guard that has been sent to another goroutine counts as held by the goroutine that locked, so a cycle
+//! through such a guard is reported, though the other goroutine may drop the guard.
 //!
 //! # What goroutines of one worker share
 //!

@@ -167,6 +167,26 @@ fn caller() -> Caller {
     }
 }
 
+/// The bit that the [`holder_id`]s of threads have, and the ids of goroutines have not.
+const THREAD: u64 = 1 << 63;
+
+/// Returns the number by which a lock notes the caller as a holder: the id of the calling goroutine, or else the number
+/// of the calling thread. Returns 0 in an async task: each poll has another id, and a task may hold a lock between two
+/// polls.
+#[must_use]
+pub fn holder_id() -> u64 {
+    match caller() {
+        Caller::Goroutine(_) if goroutine::is_task() => 0,
+        Caller::Goroutine(id) => id,
+        Caller::Thread(number) => number | THREAD,
+    }
+}
+
+/// Returns whether a [`holder_id`] is that of a thread.
+pub(crate) fn is_thread(holder: u64) -> bool {
+    holder & THREAD != 0
+}
+
 /// Returns the name of the caller, as reports print it.
 fn title() -> String {
     match goroutine::describe() {

@@ -36,3 +36,15 @@ impl Acquisition {
     #[inline(always)]
     pub fn done(self) {}
 }
+
+/// Returns the id of the calling goroutine; 0 for a thread.
+#[must_use]
+pub fn holder_id() -> u64 {
+    crate::goroutine_id()
+}
+
+/// Returns false.
+#[cfg(all(unix, not(sudog_loom)))]
+pub(crate) fn is_thread(_: u64) -> bool {
+    false
+}

@@ -66,13 +66,14 @@ use std::fmt;
 use std::panic::resume_unwind;
 use std::time::Duration;
 
-use crate::goroutine::has_room;
+use crate::goroutine::{GoroutineInfo, has_room};
 use crate::shim::system::atomic::Ordering;
 use crate::shim::system::thread;
 
 pub(crate) use blocks::Blocked;
 pub(crate) use releases::{QueuedWait, Released};
 use sites::Charges;
+pub(crate) use sites::addresses;
 use text::Symbols;
 
 /// The bytes of stack that the lookup of names needs.
@@ -122,11 +123,34 @@ pub fn block() -> Profile {
     Profile::new("block", blocks::SITES.all())
 }
 
+/// Returns goroutines as a profile: see [`Dump::profile`](crate::goroutine::Dump::profile).
+pub(crate) fn of_goroutines(goroutines: &[GoroutineInfo]) -> Profile {
+    let mut by_wait = HashMap::<_, Vec<_>>::new();
+    for info in goroutines {
+        // A goroutine without a stack has the closure that the goroutine runs in place of a stack.
+        let closure = if info.addresses.is_empty() { info.started_as } else { "" };
+        let wait = by_wait.entry((info.what(), closure)).or_default();
+        wait.push((&*info.addresses, Charges { count: 1.0, delay: info.waited }));
+    }
+    let mut all = Profile { name: "goroutine", records: Vec::new() };
+    for ((what, closure), stacks) in by_wait {
+        let around = |record: Record| {
+            let names = [what.as_str(), closure].into_iter().filter(|name| !name.is_empty());
+            let around = names.map(|name| Frame { function: name.to_owned(), file: String::new(), line: 0 });
+            Record { frames: around.chain(record.frames).collect(), ..record }
+        };
+        all.records.extend(Profile::new(all.name, stacks.into_iter()).records.into_iter().map(around));
+    }
+    all.sort();
+    all
+}
+
 /// A profile: the waits, grouped by the stacks to which the waits are charged.
 ///
 /// `Display` prints the stacks, the longest waits first.
 #[derive(Clone, Debug)]
 pub struct Profile {
+    /// `mutex`, `block` or `goroutine`.
     name: &'static str,
     records: Vec<Record>,
 }
@@ -153,7 +177,7 @@ pub struct Frame {
 }
 
 impl Profile {
-    fn new(name: &'static str, sites: impl Iterator<Item = (&'static [usize], Charges)>) -> Self {
+    fn new<'a>(name: &'static str, sites: impl Iterator<Item = (&'a [usize], Charges)>) -> Self {
         // Merge stacks that differ only in the runtime's own frames.
         let mut by_stack = HashMap::<Vec<Frame>, Charges>::new();
         if !has_room(ROOM) {
@@ -169,9 +193,13 @@ impl Profile {
             same.delay = same.delay.saturating_add(delay);
         }
         let record = |(frames, Charges { count, delay })| Record { count, delay, frames };
-        let mut records: Vec<Record> = by_stack.into_iter().map(record).collect();
-        records.sort_by_key(|record| Reverse(record.delay));
-        Self { name, records }
+        let mut profile = Self { name, records: by_stack.into_iter().map(record).collect() };
+        profile.sort();
+        profile
+    }
+
+    fn sort(&mut self) {
+        self.records.sort_by_key(|record| Reverse(record.delay));
     }
 
     /// Returns the records, the longest delays first.
@@ -188,7 +216,8 @@ impl Profile {
 }
 
 impl Record {
-    /// Returns the number of releases (in the mutex profile) or of waits (in the block profile) with this stack.
+    /// Returns the number of releases (in the mutex profile), of waits (in the block profile), or of goroutines (in the
+    /// profile of a dump) with this stack.
     /// Releases and waits that were not sampled are included by an estimate.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -202,7 +231,7 @@ impl Record {
     }
 
     /// Returns the stack, innermost first: from the call into this project to the goroutine's or the thread's first
-    /// function.
+    /// function. In the profile of a dump, the innermost function is the kind of the wait.
     #[must_use]
     pub fn frames(&self) -> &[Frame] {
         &self.frames
@@ -213,7 +242,8 @@ impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} profile: {:?} in all", self.name, self.delay())?;
         for record in &self.records {
-            writeln!(f, "\n{:?}, {} times", record.delay, record.count())?;
+            let counted = if self.name == "goroutine" { "goroutines" } else { "times" };
+            writeln!(f, "\n{:?}, {} {counted}", record.delay, record.count())?;
             for frame in &record.frames {
                 writeln!(f, "      {}", frame.function)?;
                 if !frame.file.is_empty() {

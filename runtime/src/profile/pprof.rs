@@ -4,7 +4,7 @@
 //! |---|---|
 //! | Profile | 1 sample types, 2 samples, 4 locations, 5 functions, 6 strings, 9 time, 11 period type, 12 period |
 //! | ValueType | 1 type, 2 unit: strings |
-//! | Sample | 1 locations, innermost first; 2 values: contentions, nanoseconds |
+//! | Sample | 1 locations, innermost first; 2 values: contentions (or goroutines), nanoseconds |
 //! | Location | 1 id, 4 line |
 //! | Line | 1 function, 2 line |
 //! | Function | 1 id, 2 name, 4 file: strings. Not 3, the mangled name: if the two were equal, pprof would leave out of a name what stands in angle brackets |
@@ -23,7 +23,7 @@ use super::{Frame, Profile};
 
 impl Profile {
     /// Writes a file for `go tool pprof`, and for other programs that read this format. The values are those of Go's
-    /// profiles: contentions, and delays in nanoseconds.
+    /// profiles: contentions, and delays in nanoseconds. The values of a dump are goroutines, and their waits.
     ///
     /// # Errors
     ///
@@ -54,8 +54,10 @@ impl Profile {
             message.integer(2, strings.number(unit.to_owned()));
             message
         };
-        let contentions = value_type("contentions", "count");
-        let delay = value_type("delay", "nanoseconds");
+        let (counted, measured) =
+            if self.name == "goroutine" { ("goroutine", "waited") } else { ("contentions", "delay") };
+        let contentions = value_type(counted, "count");
+        let delay = value_type(measured, "nanoseconds");
         let mut profile = Message::default();
         profile.message(1, &contentions);
         profile.message(1, &delay);

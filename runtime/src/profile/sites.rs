@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::system_box::SystemBox;
@@ -107,6 +107,13 @@ fn nodes(head: *const Node) -> impl Iterator<Item = &'static Node> {
     // SAFETY: `head` is null or was read from a list by Acquire, so it points to a node that was written before, and that is
     // never freed nor changed.
     std::iter::successors(unsafe { head.as_ref() }, |node| node.older)
+}
+
+/// Returns the return addresses of the caller's stack, innermost first.
+pub(crate) fn addresses() -> Arc<[usize]> {
+    let mut frames = [0; DEPTH];
+    let depth = walk(&mut frames);
+    frames[..depth].into()
 }
 
 /// Writes the return addresses of the caller's stack, innermost first, and returns their number. In a goroutine the

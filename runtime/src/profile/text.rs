@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::io::{self, Write};
 
 use super::{Frame, Profile};
-use crate::goroutine::of_the_user;
+use crate::goroutine::{is_ours, of_the_user};
 
 /// A cache of the functions at return addresses, because each lookup takes microseconds.
 #[derive(Default)]
@@ -18,9 +18,7 @@ pub(super) fn frames_of_the_user(addresses: &[usize], symbols: &mut Symbols) -> 
     let frames: Vec<Frame> = addresses.iter().copied().flat_map(at).collect();
     let range = of_the_user(&frames, |frame| &frame.function);
     // The function of this project that the user called.
-    let calls = frames[..range.start]
-        .iter()
-        .rposition(|frame| frame.function.trim_start_matches(['<', '&']).starts_with("sudog_"));
+    let calls = frames[..range.start].iter().rposition(|frame| is_ours(&frame.function));
     frames[calls.unwrap_or(range.start)..range.end].to_vec()
 }
 

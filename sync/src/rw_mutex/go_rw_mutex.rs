@@ -9,7 +9,7 @@ use sudog_runtime::sema::{IntoLimit, WaitError, WaitLimit};
 use sudog_runtime::{AtomicU32, Instant};
 
 use super::state::{AtomicState, Then};
-use crate::deadlock_owner::DeadlockOwner;
+use crate::deadlock_owner::{DeadlockOwner, READERS};
 use crate::mutex::UnguardedLock;
 #[cfg(not(sudog_loom))]
 use crate::now;
@@ -69,8 +69,8 @@ pub struct GoRwMutex<W = GoMutex, S = RuntimeSema> {
     /// The number of readers that have been admitted, but have not seen their admission yet. The writer that admits
     /// readers adds them; each reader subtracts itself.
     pub(super) entering: AtomicU32,
-    /// The goroutine that has the lock for writing.
-    pub(super) deadlock_owner: DeadlockOwner,
+    /// The goroutines that have the lock.
+    pub(super) deadlock_owner: DeadlockOwner<READERS>,
 }
 
 #[cfg(not(sudog_loom))]
@@ -127,7 +127,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             let locked = self.rlock_slow(old, &WaitLimit::default());
             debug_assert_eq!(locked, Ok(()));
         }
-        acquisition.done();
+        self.deadlock_owner.set_reader(acquisition);
     }
 
     /// Locks for reading if no writer has the lock or is announced. Go: `TryRLock`.
@@ -139,7 +139,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
         while old.is_readable() {
             match self.state.compare_exchange_weak(old, old.read(), Acquire, Relaxed) {
                 Ok(_) => {
-                    self.deadlock_owner.tries_to_read().done();
+                    self.deadlock_owner.set_reader(self.deadlock_owner.tries_to_read());
                     return true;
                 }
                 Err(now) => old = now,
@@ -184,7 +184,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             let old = self.state.read(Acquire);
             if old.is_readable() { Ok(()) } else { self.rlock_slow(old, limit) }
         })?;
-        acquisition.done();
+        self.deadlock_owner.set_reader(acquisition);
         Ok(())
     }
 
@@ -211,6 +211,12 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[inline]
     pub fn runlock(&self) {
         self.deadlock_owner.end_read();
+        self.leave();
+    }
+
+    /// Takes the caller out of the count of readers.
+    #[inline]
+    pub(super) fn leave(&self) {
         let old = self.state.end_read(Release);
         if old.has_writer() || !old.has_readers() {
             self.runlock_slow(old);

@@ -63,7 +63,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
             self.wait_to_read(old, limit, "sync.RWMutex.Lock").inspect_err(|_| mark("a successor gives up"))?;
         }
         if limit.cancel.is_some() || limit.deadline.is_some() {
-            self.await_entering(limit).inspect_err(|_| self.runlock())?;
+            self.await_entering(limit).inspect_err(|_| self.leave())?;
         }
         // No writer is there: a sole owner needs a word without readers, any other writer needs `writers`.
         let Some(alone) = self.announce(true) else { fatal("sync: RUnlock of unlocked RWMutex") };

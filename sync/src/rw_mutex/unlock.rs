@@ -52,7 +52,7 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     pub(super) unsafe fn end_write(&self, guard: W::Guard, then: Then) {
         match then {
             Then::Leave => self.deadlock_owner.clear(),
-            Then::Read => self.deadlock_owner.clear_id(),
+            Then::Read => self.deadlock_owner.becomes_reader(),
         }
         if Self::has_sole_owners() {
             // S does not change before the owner unlocks.

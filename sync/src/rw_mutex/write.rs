@@ -1,7 +1,6 @@
 //! How a writer locks: as the sole owner, or in turn, as the owner of `writers`. `state.rs` has the protocol,
 //! `successor.rs` a writer that meets a sole owner.
 
-use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use sudog_runtime::goroutine::without_switching;
@@ -182,9 +181,10 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
     #[cold]
     pub(super) fn drain(&self, guard: W::Guard, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
         spin_while(WRITER_PAUSES, || self.state.load(Relaxed).before() != 0);
-        // SAFETY: `note_wait` accepts a null pointer.
-        unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", ptr::null()) };
-        if let Err(why) = self.drained.acquire_limited(Order::Fifo, limit)
+        let drained = self
+            .deadlock_owner
+            .while_draining("sync.RWMutex.Lock", || self.drained.acquire_limited(Order::Fifo, limit));
+        if let Err(why) = drained
             && let Some(old) = self.retract()
         {
             self.admit(old);

@@ -85,18 +85,18 @@ pub(crate) use sched::bubble::of_the_system;
 
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use alarm::alarms::set_by_system as set_alarm_by_system;
-#[cfg(all(debug_assertions, not(sudog_sim)))]
-pub(crate) use fibre::current::describe;
 pub(crate) use fibre::current::{
-    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_wait, safepoint,
+    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_wait, note_wait_for, safepoint,
     safepoint_is_asked_for, yield_now,
 };
+#[cfg(all(debug_assertions, not(sudog_sim)))]
+pub(crate) use fibre::current::{describe, is_task};
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) use fibre::current::{has_room, stack_addresses};
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use fibre::wait_check::is_on as waits_are_checked;
 #[cfg(all(debug_assertions, not(sudog_sim)))]
-pub(crate) use sched::report::frames_of_the_user;
+pub(crate) use sched::frames::frames_of_the_user;
 #[cfg(all(feature = "profile", not(sudog_sim)))]
-pub(crate) use sched::report::of_the_user;
+pub(crate) use sched::frames::{is_ours, of_the_user};
 pub(crate) use sched::stall::in_place;

@@ -8,6 +8,8 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+#[cfg(all(debug_assertions, not(sudog_sim)))]
+use crate::goroutine::native::fibre::job::Vtable;
 use crate::goroutine::native::fibre::{Fibre, State, Wait};
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
@@ -397,9 +399,15 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
 /// as long as the wait.
 #[inline]
 pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
+    note_wait_for(what, ptr::slice_from_raw_parts(holder, 1));
+}
+
+/// Does the same as [`note_wait`] for a resource that several goroutines may hold.
+#[inline]
+pub(crate) fn note_wait_for(what: &'static str, holders: *const [AtomicU64]) {
     if let Some(fibre) = fibre() {
-        fibre.wait.set(Wait::new(what, clock::coarse_now(), holder));
-        if cfg!(debug_assertions) && !holder.is_null() {
+        fibre.wait.set(Wait::new(what, clock::coarse_now(), holders));
+        if cfg!(debug_assertions) && !holders.is_null() {
             cycle::note();
         }
     }
@@ -409,6 +417,12 @@ pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
 #[inline]
 pub(crate) fn id() -> u64 {
     fibre().map_or(0, |fibre| fibre.id.get())
+}
+
+/// Returns whether the caller is an async task that a worker polls.
+#[cfg(all(debug_assertions, not(sudog_sim)))]
+pub(crate) fn is_task() -> bool {
+    fibre().is_some_and(|fibre| ptr::eq(fibre.vtable.get(), Vtable::TASK))
 }
 
 /// Returns the number and the name of the calling goroutine, as reports print them.

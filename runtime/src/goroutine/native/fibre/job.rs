@@ -54,7 +54,10 @@ pub(crate) struct Vtable {
 
 impl Vtable {
     /// The vtable of a task, which is no job.
-    pub(crate) const TASK: &Self = &Self { run: |_, _| unreachable!("a task is no job"), origin: || "a task" };
+    pub(crate) const TASK: &Self = {
+        static TASK: Vtable = Vtable { run: |_, _| unreachable!("a task is no job"), origin: || "a task" };
+        &TASK
+    };
 
     const fn of<F: FnOnce()>() -> &'static Self {
         const { &Self { run: run::<F>, origin: std::any::type_name::<F> } }

@@ -14,9 +14,28 @@
 //! is another look.
 //!
 //! Such waits may still end: another goroutine unlocks a mutex of the cycle, as Go's mutexes allow, or a context ends a
-//! wait. So the report does not end the process. Waits with a deadline are left out. Locks know their holders in
-//! builds with debug assertions: a mutex its owner, a readers-writer mutex its writer, but not its readers. Only
-//! goroutines, not threads, are known as holders.
+//! wait. So the report does not end the process. Waits with a deadline are left out.
+//!
+//! Locks know their holders in builds with debug assertions. An edge leads from a goroutine that waits to each holder:
+//!
+//! | a goroutine waits | for |
+//! |---|---|
+//! | to lock a mutex | the owner |
+//! | to write, behind a writer | that writer, which owns the mutex among writers |
+//! | to write, as the next writer | each reader, because the wait ends after the last one has unlocked |
+//! | to read | the writer, or the next writer |
+//!
+//! The search does not see a cycle through
+//!
+//! * a thread or an async task;
+//! * a reader without a place in the mutex, which has 8 places. Each reader leaves its place if a caller without a place
+//!   unlocks. A reader of a `ShardedRwMutex` has no place;
+//! * a semaphore, also if the program uses the semaphore as a lock: a semaphore does not know who will release;
+//! * a channel, a wait group, or a condition.
+//!
+//! A goroutine that has locked counts as the holder until the unlock, also if that goroutine has given the guard, or
+//! the duty to unlock, to another goroutine or thread. So a cycle through such a goroutine is reported, though the other
+//! one may unlock.
 //!
 //! This needs no proof about other threads, unlike the report of a [deadlock](mod@super::deadlock).
 
@@ -24,6 +43,7 @@ use crate::shim::system::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::shim::system::thread;
 use crate::shim::system::{Mutex, OnceLock};
 use std::collections::{BTreeMap, HashSet};
+use std::slice;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -98,7 +118,7 @@ impl Looks {
 }
 
 /// The id of a goroutine and the time when a wait began: two dumps that agree in both show the same wait.
-type Wait = (u64, Duration);
+pub(super) type Wait = (u64, Duration);
 
 /// Makes two dumps, and reports the cycles that are in both. Steps 3 and 4.
 fn look() {
@@ -130,28 +150,35 @@ fn look() {
 
 /// Returns the wait of a goroutine, if the wait has lasted for some time and, as far as is known, only an unlock can
 /// end the wait.
-fn wait_of(info: &GoroutineInfo) -> Option<Wait> {
+pub(super) fn wait_of(info: &GoroutineInfo) -> Option<Wait> {
     let waits = info.state == GoroutineState::Waiting && !info.has_deadline && info.waited >= PAUSE / 4;
-    (waits && info.holder.is_some()).then_some((info.id, info.since))
+    (waits && !info.holders.is_empty()).then_some((info.id, info.since))
 }
 
-/// Returns the cycles among goroutines that wait for each other's locks. Each goroutine is in at most one cycle, as a
-/// goroutine waits for a single lock. The cycles are in the order in which their last waits began.
-fn cycles(goroutines: &[GoroutineInfo]) -> Vec<Vec<Wait>> {
-    let waits: BTreeMap<u64, (Wait, u64)> =
-        goroutines.iter().filter_map(|info| Some((info.id, (wait_of(info)?, info.holder?)))).collect();
+/// Returns cycles among goroutines that wait for locks that the next goroutine holds. Each goroutine is in at most one of
+/// the cycles, though a writer that waits for several readers may be in more. The cycles are in the order in which their
+/// last waits began.
+pub(super) fn cycles(goroutines: &[GoroutineInfo]) -> Vec<Vec<Wait>> {
+    let waits: BTreeMap<u64, (Wait, &[u64])> =
+        goroutines.iter().filter_map(|info| Some((info.id, (wait_of(info)?, &*info.holders)))).collect();
     let mut seen = HashSet::new();
-    let mut found = Vec::new();
+    let mut found: Vec<Vec<Wait>> = Vec::new();
     for &start in waits.keys() {
-        let mut path = Vec::new();
-        let mut at = start;
-        while let Some(&(wait, holder)) = waits.get(&at).filter(|_| seen.insert(at)) {
-            path.push(wait);
-            at = holder;
-        }
-        // The path may have come to a cycle from outside, or to a goroutine of an earlier path.
-        if let Some(begin) = path.iter().position(|wait| wait.0 == at) {
-            found.push(path.split_off(begin));
+        // The path of a depth-first search: the waits, each with the holders that have not been looked at yet.
+        let mut path: Vec<(Wait, slice::Iter<'_, u64>)> = Vec::new();
+        let mut next = Some(start);
+        loop {
+            let new = next.take().filter(|id| waits.contains_key(id) && seen.insert(*id));
+            path.extend(new.map(|id| (waits[&id].0, waits[&id].1.iter())));
+            let Some((_, holders)) = path.last_mut() else { break };
+            let Some(&holder) = holders.next() else {
+                path.pop();
+                continue;
+            };
+            match path.iter().position(|(wait, _)| wait.0 == holder) {
+                Some(begin) => found.push(path.drain(begin..).map(|(wait, _)| wait).collect()),
+                None => next = Some(holder),
+            }
         }
     }
     // Report the oldest cycle first, and each from its lowest id on.
@@ -164,10 +191,10 @@ fn cycles(goroutines: &[GoroutineInfo]) -> Vec<Vec<Wait>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn info(id: u64, holder: Option<u64>, waited: Duration) -> GoroutineInfo {
+    fn info(id: u64, holders: &[u64], waited: Duration) -> GoroutineInfo {
         GoroutineInfo {
             id,
             name: None,
@@ -175,17 +202,24 @@ mod tests {
             wait_reason: "sync.Mutex.Lock",
             waited,
             since: Duration::ZERO,
-            holder,
+            holders: holders.to_vec(),
             has_deadline: false,
             worker: 0,
             started_as: "",
             created_at: None,
+            is_stuck: false,
             stack: None,
+            addresses: Default::default(),
         }
     }
 
-    fn ids(goroutines: &[(u64, Option<u64>)]) -> Vec<Vec<u64>> {
-        let infos: Vec<_> = goroutines.iter().map(|&(id, holder)| info(id, holder, PAUSE)).collect();
+    /// Returns a goroutine that waits for locks.
+    pub(crate) fn waiting(id: u64, holders: &[u64]) -> GoroutineInfo {
+        info(id, holders, PAUSE)
+    }
+
+    fn ids(goroutines: &[(u64, &[u64])]) -> Vec<Vec<u64>> {
+        let infos: Vec<_> = goroutines.iter().map(|&(id, holders)| info(id, holders, PAUSE)).collect();
         let mut found: Vec<Vec<u64>> = cycles(&infos)
             .into_iter()
             .map(|cycle| {
@@ -202,28 +236,40 @@ mod tests {
     fn cycles_are_found() {
         assert!(ids(&[]).is_empty());
         // A chain to a goroutine that does not wait, and a chain to a goroutine that is not in the list.
-        assert!(ids(&[(1, Some(2)), (2, Some(3)), (3, None), (4, Some(9))]).is_empty());
-        assert_eq!(ids(&[(1, Some(1))]), [[1]]);
-        assert_eq!(ids(&[(1, Some(2)), (2, Some(1))]), [[1, 2]]);
+        assert!(ids(&[(1, &[2]), (2, &[3]), (3, &[]), (4, &[9])]).is_empty());
+        assert_eq!(ids(&[(1, &[1])]), [[1]]);
+        assert_eq!(ids(&[(1, &[2]), (2, &[1])]), [[1, 2]]);
         // Two cycles, and other goroutines that wait for members of the cycles.
-        let goroutines =
-            [(1, Some(2)), (2, Some(3)), (3, Some(2)), (4, Some(1)), (5, Some(6)), (6, Some(5)), (7, Some(4))];
+        let goroutines: [(u64, &[u64]); 7] =
+            [(1, &[2]), (2, &[3]), (3, &[2]), (4, &[1]), (5, &[6]), (6, &[5]), (7, &[4])];
         assert_eq!(ids(&goroutines), [[2, 3], [5, 6]]);
         // The cycle whose last wait is the oldest comes first, and the lowest id first in a cycle.
         let infos = [(3, 4, 1), (9, 8, 3), (4, 3, 9), (8, 7, 5), (7, 9, 2)].map(|(id, holder, since)| GoroutineInfo {
             since: Duration::from_secs(since),
-            ..info(id, Some(holder), PAUSE)
+            ..info(id, &[holder], PAUSE)
         });
         let in_order = cycles(&infos).into_iter().flatten().map(|wait| wait.0);
         assert_eq!(in_order.collect::<Vec<_>>(), [7, 9, 8, 3, 4]);
     }
 
     #[test]
+    fn a_writer_waits_for_each_reader() {
+        // The first reader goes on, and the second one waits for the writer.
+        assert_eq!(ids(&[(1, &[2, 3]), (3, &[1])]), [[1, 3]]);
+        // Both readers wait for the writer: one of the cycles is found.
+        assert_eq!(ids(&[(1, &[2, 3]), (2, &[1]), (3, &[1])]), [[1, 2]]);
+        // The cycle of a reader does not hide the cycle of the writer.
+        assert_eq!(ids(&[(1, &[2, 3]), (2, &[2]), (3, &[1])]), [vec![1, 3], vec![2]]);
+        // All readers will unlock.
+        assert!(ids(&[(1, &[2, 3]), (2, &[4]), (3, &[4])]).is_empty());
+    }
+
+    #[test]
     fn some_waits_do_not_count() {
-        assert!(wait_of(&info(1, Some(2), PAUSE)).is_some());
-        assert!(wait_of(&info(1, None, PAUSE)).is_none());
-        assert!(wait_of(&info(1, Some(2), Duration::ZERO)).is_none(), "too short to be told from the next wait");
-        assert!(wait_of(&GoroutineInfo { has_deadline: true, ..info(1, Some(2), PAUSE) }).is_none());
-        assert!(wait_of(&GoroutineInfo { state: GoroutineState::Runnable, ..info(1, Some(2), PAUSE) }).is_none());
+        assert!(wait_of(&info(1, &[2], PAUSE)).is_some());
+        assert!(wait_of(&info(1, &[], PAUSE)).is_none());
+        assert!(wait_of(&info(1, &[2], Duration::ZERO)).is_none(), "too short to be told from the next wait");
+        assert!(wait_of(&GoroutineInfo { has_deadline: true, ..info(1, &[2], PAUSE) }).is_none());
+        assert!(wait_of(&GoroutineInfo { state: GoroutineState::Runnable, ..info(1, &[2], PAUSE) }).is_none());
     }
 }

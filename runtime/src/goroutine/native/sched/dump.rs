@@ -28,8 +28,9 @@ use crate::goroutine::native::fibre::{Fibre, State, current};
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::report;
-use crate::goroutine::native::sched::report::{GoroutineGroup, GoroutineInfo};
+use crate::goroutine::native::sched::report::{GoroutineGroup, GoroutineInfo, GoroutineState};
 use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::sched::stuck;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::sema::{self, Wake};
 
@@ -61,7 +62,8 @@ pub struct Dump {
 
 impl Dump {
     /// Groups goroutines that were started by the same call (as far as that is known) as the same closure, and wait for
-    /// the same kind of thing. The largest group comes first. Go's profile `goroutine` with `debug=1`.
+    /// the same kind of thing; those that are [stuck](GoroutineInfo::is_stuck) apart from the others. The largest group
+    /// comes first. Go's profile `goroutine` with `debug=1`.
     ///
     /// A leak is a group that grows from dump to dump, with a longest wait that grows, too.
     ///
@@ -80,6 +82,61 @@ impl Dump {
     #[must_use]
     pub fn groups(&self) -> Vec<GoroutineGroup<'_>> {
         report::groups(&self.goroutines)
+    }
+
+    /// Returns a dump of the goroutines that have waited for longer than a threshold, without a deadline: leaks, and
+    /// goroutines that serve others and have had nothing to do. [`groups`](Self::groups) tells the goroutines that are
+    /// [stuck](GoroutineInfo::is_stuck) from those that merely wait. Go's profile `goroutineleak`, for which
+    /// the garbage collector finds the goroutines that cannot be woken.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sudog::chan::Chan;
+    /// use sudog::runtime::{Dump, dump};
+    /// use sudog::{go, run};
+    ///
+    /// run(|| {
+    ///     let never = Chan::<u32>::new(0);
+    ///     go(move || _ = never.recv());
+    ///     let is_leak = |leaks: Dump| leaks.goroutines.iter().any(|info| info.wait_reason == "chan receive");
+    ///     while !is_leak(dump().leaks(Duration::from_millis(50))) {}
+    /// });
+    /// ```
+    #[must_use]
+    pub fn leaks(&self, longer_than: Duration) -> Self {
+        let is_leak = |info: &&GoroutineInfo| {
+            info.state == GoroutineState::Waiting && !info.has_deadline && info.waited > longer_than
+        };
+        Self {
+            goroutines: self.goroutines.iter().filter(is_leak).cloned().collect(),
+            others: 0,
+            silent_workers: self.silent_workers.clone(),
+        }
+    }
+
+    /// Returns the goroutines as a profile, for `go tool pprof` and for flame graphs: Go's profile `goroutine`. The
+    /// innermost function of each stack is the kind of the wait.
+    ///
+    /// A goroutine whose switches are not observed has no stack, but the closure that the goroutine runs.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::fs::File;
+    /// use std::time::Duration;
+    /// use sudog::runtime::dump;
+    ///
+    /// let leaks = dump().leaks(Duration::from_secs(60));
+    /// leaks.profile().write_pprof(File::create("leaks.pb.gz")?)?;
+    /// // go tool pprof -http : leaks.pb.gz
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[cfg(all(feature = "profile", not(sudog_sim)))]
+    #[must_use]
+    pub fn profile(&self) -> crate::profile::Profile {
+        crate::profile::of_goroutines(&self.goroutines)
     }
 }
 
@@ -126,7 +183,7 @@ impl fmt::Display for Dump {
 #[must_use]
 pub fn dump() -> Dump {
     if current::current().is_none() {
-        return ask(Wanted::All);
+        return whole();
     }
     // Do not use a thread of `blocking`: a dump is wanted most when all of these threads are taken.
     let sched = Sched::here();
@@ -134,18 +191,25 @@ pub fn dump() -> Dump {
     let theirs = shared.clone();
     sched.idle.external_begins();
     let make = move || {
-        *lock(&theirs.0) = Some(ask(Wanted::All));
+        *lock(&theirs.0) = Some(whole());
         sema::semrelease(&theirs.1, Wake::Normal);
         sched.idle.external_ends();
     };
     if system::thread::Builder::new().name("sudog-dump".into()).spawn(make).is_err() {
         sched.idle.external_ends();
-        return current::without_switching(|| ask(Wanted::All));
+        return current::without_switching(whole);
     }
     current::note_wait("dump", ptr::null());
     sema::semacquire(&shared.1);
     let dump = lock(&shared.0).take();
     dump.expect("the thread has made a dump")
+}
+
+/// Makes a dump of all goroutines, and marks those that are stuck.
+fn whole() -> Dump {
+    let mut dump = ask(Wanted::All);
+    stuck::mark(&mut dump);
+    dump
 }
 
 /// The goroutines that a request asks for.
@@ -162,7 +226,7 @@ impl Wanted {
     fn includes(&self, info: &GoroutineInfo) -> bool {
         match self {
             Self::All => true,
-            Self::HolderWaits => info.holder.is_some(),
+            Self::HolderWaits => !info.holders.is_empty(),
             Self::Ids(ids) => ids.contains(&info.id),
         }
     }
@@ -275,8 +339,11 @@ pub(crate) struct Progress {
     /// True while a fibre is resumed to show the fibre's stack.
     is_showing: Cell<bool>,
     /// The stack that the fibre has shown.
-    stack: Cell<Option<Backtrace>>,
+    stack: Cell<Option<Stack>>,
 }
+
+/// A stack, and its return addresses if the feature `profile` is on.
+type Stack = (Backtrace, Arc<[usize]>);
 
 impl Progress {
     pub(crate) const fn new() -> Self {
@@ -329,8 +396,11 @@ pub(crate) fn answer(worker: &'static Worker) {
         let Some(fibre) = progress.next.get() else { break };
         progress.next.set(fibre.older.get());
         let Some(mut info) = GoroutineInfo::of(fibre).filter(|info| request.wanted.includes(info)) else { continue };
-        if !matches!(request.wanted, Wanted::HolderWaits) {
-            info.stack = stack_of(worker, fibre).map(Arc::new);
+        if !matches!(request.wanted, Wanted::HolderWaits)
+            && let Some((stack, addresses)) = stack_of(worker, fibre)
+        {
+            info.stack = Some(Arc::new(stack));
+            info.addresses = addresses;
         }
         infos.push(info);
         if system::now() >= begun + CHUNK_TIME {
@@ -347,7 +417,7 @@ pub(crate) fn answer(worker: &'static Worker) {
 }
 
 /// Resumes a suspended fibre of this worker, so that the fibre shows its stack, and returns that stack.
-fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Backtrace> {
+fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Stack> {
     if !fibre.observed.get() || fibre.state.get() == State::Running {
         return None;
     }
@@ -366,8 +436,16 @@ pub(crate) fn show_stack_if_asked(fibre: &'static Fibre, switch: impl Fn()) {
     while progress.is_showing.get() {
         if fibre.has_room(ROOM) {
             // The allocator may be a user's, and must not wait here.
-            progress.stack.set(Some(current::without_switching(Backtrace::force_capture)));
+            progress.stack.set(Some(current::without_switching(|| (Backtrace::force_capture(), addresses()))));
         }
         switch();
+    }
+}
+
+/// Returns the return addresses on the caller's stack, innermost first, if the feature `profile` is on.
+fn addresses() -> Arc<[usize]> {
+    cfg_select! {
+        all(feature = "profile", not(sudog_sim)) => { crate::profile::addresses() }
+        _ => { Arc::default() }
     }
 }

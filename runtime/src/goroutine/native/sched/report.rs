@@ -3,8 +3,6 @@
 use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::fmt;
-use std::fmt::Write as _;
-use std::ops::Range;
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +10,9 @@ use std::time::Duration;
 
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::sched::clock;
+use crate::goroutine::native::sched::frames::frames_of_the_user;
 use crate::goroutine::native::sched::scheduler::Sched;
+use crate::lock_order;
 
 /// A goroutine as its worker described it: see [`dump`](fn@crate::goroutine::dump).
 #[derive(Clone, Debug)]
@@ -32,11 +32,23 @@ pub struct GoroutineInfo {
     pub waited: Duration,
     /// The time at which the wait began, on the clock of waits.
     pub(super) since: Duration,
-    /// The id of the goroutine that holds the awaited mutex, or holds the awaited readers-writer mutex for writing.
-    /// Locks know their holders only in builds with debug assertions.
-    pub holder: Option<u64>,
+    /// The ids of the goroutines that hold the awaited lock: the owner of a mutex; the writer of a readers-writer mutex;
+    /// or the readers, if the goroutine is the next writer, which waits for the readers only. Readers that come then
+    /// wait for the next writer, so the next writer counts as a holder for those readers.
+    ///
+    /// Locks know their holders only in builds with debug assertions, and at most 8 readers at a time. Threads and async
+    /// tasks are not listed.
+    pub holders: Vec<u64>,
     /// True if the wait ends at a deadline, whatever happens.
     pub has_deadline: bool,
+    /// True if, as far as is known, nothing can end the wait: a holder of the awaited lock has ended without an unlock,
+    /// or waits for the goroutine itself, or is stuck, too. (Another goroutine may unlock in place of the holder, as
+    /// Go's mutexes allow, or a context may end the wait. A goroutine of a bubble counts as ended.) Only waits of a
+    /// quarter of a second or more are judged, and only in a dump in which all workers have answered.
+    ///
+    /// A goroutine that waits for counted ends of a channel that have gone, or for a csp channel on which no partner can
+    /// come, is woken or reclaimed, and so is never stuck. The other waits for channels merely wait, as far as is known.
+    pub is_stuck: bool,
     /// The number of the goroutine's worker.
     pub worker: usize,
     /// The type of the closure that the goroutine runs, which has the path of the function that started the goroutine.
@@ -45,6 +57,8 @@ pub struct GoroutineInfo {
     pub created_at: Option<&'static Location<'static>>,
     /// The stack of a goroutine that does not run, if the goroutine's switches are observed.
     pub stack: Option<Arc<Backtrace>>,
+    /// The return addresses on `stack`, innermost first, if the feature `profile` is on.
+    pub(crate) addresses: Arc<[usize]>,
 }
 
 /// The state of a goroutine.
@@ -78,12 +92,14 @@ impl GoroutineInfo {
             wait_reason: "",
             waited: Duration::ZERO,
             since: Duration::ZERO,
-            holder: None,
+            holders: Vec::new(),
             has_deadline: false,
+            is_stuck: false,
             worker: fibre.worker.index,
             started_as: fibre.origin(),
             created_at: fibre.created_at.get(),
             stack: None,
+            addresses: Arc::default(),
         };
         if state == GoroutineState::Waiting {
             let wait = fibre.wait.get();
@@ -92,11 +108,33 @@ impl GoroutineInfo {
             info.since = Duration::from_millis(wait.since(now));
             info.waited = Duration::from_millis(now) - info.since;
             info.has_deadline = fibre.has_timer();
-            // SAFETY: `holder` is null, or alive for as long as the fibre is parked, by the contract of `note_wait`.
-            let holder = unsafe { wait.holder.as_ref() }.map(|holder| holder.load(Ordering::Relaxed));
-            info.holder = holder.filter(|&id| id != 0);
+            // SAFETY: the holders are null, or alive for as long as the fibre is parked, by the contract of
+            // `note_wait_for`. The fibre stays parked during this call.
+            let holders = unsafe { wait.holders() }.iter().map(|holder| holder.load(Ordering::Relaxed));
+            info.holders = holders.filter(|&id| id != 0 && !lock_order::is_thread(id)).collect();
+            info.holders.sort_unstable();
+            info.holders.dedup();
         }
         Some(info)
+    }
+
+    /// Returns the state or the kind of the wait, and whether the goroutine is stuck.
+    #[cfg(all(feature = "profile", not(sudog_sim)))]
+    pub(crate) fn what(&self) -> String {
+        format!("{}{}", self.reason(), self.stuck())
+    }
+
+    fn reason(&self) -> &'static str {
+        match self.state {
+            GoroutineState::Running => "running",
+            GoroutineState::Runnable => "runnable",
+            GoroutineState::Waiting if self.wait_reason.is_empty() => "waiting",
+            GoroutineState::Waiting => self.wait_reason,
+        }
+    }
+
+    fn stuck(&self) -> &'static str {
+        if self.is_stuck { ", stuck" } else { "" }
     }
 
     /// Returns the goroutine's number, and the name if there is a name, as reports print them.
@@ -107,19 +145,18 @@ impl GoroutineInfo {
         }
     }
 
-    /// Writes the report of the goroutine. `holder` is the title of the goroutine that holds the awaited mutex.
-    fn write(&self, f: &mut impl fmt::Write, holder: Option<&str>, with_stack: bool) -> fmt::Result {
+    /// Writes the report of the goroutine. `title` returns the title of a goroutine that holds the awaited mutex.
+    fn write(&self, f: &mut impl fmt::Write, title: impl Fn(u64) -> String, with_stack: bool) -> fmt::Result {
         write!(f, "goroutine {}", self.title())?;
         match self.state {
-            GoroutineState::Running => f.write_str(" [running]")?,
-            GoroutineState::Runnable => f.write_str(" [runnable]")?,
             GoroutineState::Waiting => {
-                let reason = if self.wait_reason.is_empty() { "waiting" } else { self.wait_reason };
-                write!(f, " [{reason}, {:.2} s]", self.waited.as_secs_f64())?;
+                write!(f, " [{}, {:.2} s{}]", self.reason(), self.waited.as_secs_f64(), self.stuck())?
             }
+            _ => write!(f, " [{}]", self.reason())?,
         }
-        if let Some(holder) = holder {
-            write!(f, ", held by goroutine {holder}")?;
+        if let Some((first, others)) = self.holders.split_first() {
+            write!(f, ", held by goroutine{} {}", if others.is_empty() { "" } else { "s" }, title(*first))?;
+            others.iter().try_for_each(|&other| write!(f, ", {}", title(other)))?;
         }
         write!(f, "\n    started as {}", self.started_as)?;
         if let Some(place) = self.created_at {
@@ -135,8 +172,7 @@ impl GoroutineInfo {
 
 impl fmt::Display for GoroutineInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let holder = self.holder.map(|id| id.to_string());
-        self.write(f, holder.as_deref(), true)
+        self.write(f, |id| id.to_string(), true)
     }
 }
 
@@ -160,11 +196,12 @@ impl fmt::Display for GoroutineGroup<'_> {
 }
 
 /// Groups goroutines that were started by the same call (as far as that is known) as the same closure, and wait for the
-/// same kind of thing. The largest group comes first.
+/// same kind of thing, and those that are stuck apart from the others. The largest group comes first.
 pub(super) fn groups(goroutines: &[GoroutineInfo]) -> Vec<GoroutineGroup<'_>> {
     let mut groups: HashMap<_, GoroutineGroup<'_>> = HashMap::new();
     for info in goroutines {
-        let kind = (info.started_as, info.created_at, info.state == GoroutineState::Waiting, info.wait_reason);
+        let is_waiting = info.state == GoroutineState::Waiting;
+        let kind = (info.started_as, info.created_at, is_waiting, info.wait_reason, info.is_stuck);
         let group = groups.entry(kind).or_insert(GoroutineGroup { count: 0, longest: info });
         group.count += 1;
         if info.waited > group.longest.waited {
@@ -180,22 +217,22 @@ pub(super) fn groups(goroutines: &[GoroutineInfo]) -> Vec<GoroutineGroup<'_>> {
 /// looking up the names of functions.
 const ALIKE: u32 = 3;
 
-/// Reports goroutines. Each awaited mutex has the name of its holder, if the holder is among the goroutines. Of
-/// goroutines that were started by the same call, wait for the same kind of thing, and have the same holder, the first
+/// Reports goroutines. Each awaited mutex has the names of those holders that are among the goroutines. Of
+/// goroutines that were started by the same call, wait for the same kind of thing, and have the same holders, the first
 /// [`ALIKE`] show their stacks. If `are_all` is true, a holder that is not among `goroutines` has ended.
 pub(super) fn list(goroutines: &[GoroutineInfo], are_all: bool) -> String {
     let by_id: HashMap<u64, &GoroutineInfo> = goroutines.iter().map(|info| (info.id, info)).collect();
     let mut alike: HashMap<_, u32> = HashMap::new();
     let mut text = String::new();
     for info in goroutines {
-        let holder = info.holder.map(|id| match by_id.get(&id) {
+        let title = |id| match by_id.get(&id) {
             Some(holder) => holder.title(),
             None if are_all => format!("{id}, which has ended"),
             None => id.to_string(),
-        });
-        let shown = alike.entry((info.started_as, info.created_at, info.wait_reason, info.holder)).or_default();
+        };
+        let shown = alike.entry((info.started_as, info.created_at, info.wait_reason, &info.holders)).or_default();
         *shown += 1;
-        _ = info.write(&mut text, holder.as_deref(), *shown <= ALIKE);
+        _ = info.write(&mut text, title, *shown <= ALIKE);
     }
     text
 }
@@ -205,75 +242,4 @@ pub(super) fn list(goroutines: &[GoroutineInfo], are_all: bool) -> String {
 /// Must be called while no worker of the scheduler can wake.
 pub(super) fn goroutines(sched: &Sched) -> Vec<GoroutineInfo> {
     sched.workers().flat_map(|worker| worker.fibres().filter_map(GoroutineInfo::of).collect::<Vec<_>>()).collect()
-}
-
-/// Returns the range of the user's frames in a stack, innermost first. Leaves out the frames of this project at the
-/// wait, and the frames of the runtime at the goroutine's base. `name` returns the path of a frame's function.
-pub(crate) fn of_the_user<T>(frames: &[T], name: impl Fn(&T) -> &str) -> Range<usize> {
-    /// The frames between a wait and the caller of that wait.
-    const WAIT: [&str; 10] = [
-        "backtrace::",
-        "core::",
-        "lock_api::",
-        "std::backtrace",
-        "std::thread::local",
-        "sudog_csp::",
-        "sudog_locks::",
-        "sudog_net::",
-        "sudog_runtime::",
-        "sudog_sync::",
-    ];
-    /// The frames between a goroutine's closure and the fibre.
-    const BASE: [&str; 7] =
-        ["std::panicking::", "std::panic::", "core::panic::", "core::ops::", "alloc::", "__rust_try", "sudog_"];
-    let is_of = |frame: &T, list: &[&str]| {
-        // `<&sudog_runtime::..::WaitLimit as ..>::limited` is a function of this project, too.
-        let name = name(frame).trim_start_matches(['<', '&']);
-        list.iter().any(|prefix| name.starts_with(prefix))
-    };
-    let base = frames.iter().position(|frame| name(frame).contains("goroutine::native::fibre::job::run"));
-    let frames = &frames[..base.unwrap_or(frames.len())];
-    let begin = frames.iter().position(|frame| !is_of(frame, &WAIT)).unwrap_or(0);
-    let end = frames.iter().rposition(|frame| !is_of(frame, &BASE)).map_or(frames.len(), |last| last + 1);
-    begin..end.max(begin)
-}
-
-/// Prints the frames [of the user](of_the_user) of a printed backtrace.
-pub(crate) fn frames_of_the_user(stack: &str) -> String {
-    // A frame is a line with number and name, and perhaps a line with the place.
-    let mut frames: Vec<&str> = Vec::new();
-    let mut start = 0;
-    for (at, _) in stack.match_indices('\n') {
-        let next = stack[at + 1..].lines().next().unwrap_or("").trim_start();
-        if !next.starts_with("at ") {
-            frames.push(&stack[start..at]);
-            start = at + 1;
-        }
-    }
-    frames.extend(Some(&stack[start..]).filter(|frame| !frame.trim().is_empty()));
-    let range = of_the_user(&frames, |frame| frame.split_once(": ").map_or("", |(_, name)| name));
-    let mut text = String::new();
-    for frame in &frames[range] {
-        let mut lines = frame.lines();
-        let name = lines.next().and_then(|line| line.split_once(": ")).map_or("?", |(_, name)| name);
-        _ = writeln!(text, "      {name}");
-        lines.for_each(|place| _ = writeln!(text, "          {}", place.trim_start()));
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frames_of_the_runtime_are_left_out() {
-        let stack = "   0: <std::backtrace::Backtrace>::force_capture\n   1: sudog_runtime::goroutine::native::sched::dump::show\n             \
-            at /src/dump.rs:1:2\n   2: <&sudog_sync::mutex::Mutex<T> as A>::lock\n   3: app::serve\n             at /app.rs:3:4\n   \
-            4: core::ops::function::FnOnce::call_once\n   5: sudog_runtime::goroutine::native::fibre::job::run\n   6: corosensei::on\n";
-        assert_eq!(frames_of_the_user(stack), "      app::serve\n          at /app.rs:3:4\n");
-        // Without symbols, frames of the user cannot be told from others: all are printed.
-        assert_eq!(frames_of_the_user("   0: <unknown>\n   1: <unknown>\n"), "      <unknown>\n      <unknown>\n");
-        assert_eq!(frames_of_the_user(""), "");
-    }
 }

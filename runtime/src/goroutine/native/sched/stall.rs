@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use crate::fatal::{fatal, say};
 use crate::goroutine::native::fibre::job::Vtable;
 use crate::goroutine::native::fibre::{Fibre, current};
-use crate::goroutine::native::sched::report;
+use crate::goroutine::native::sched::frames::frames_of_the_user;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
 
@@ -166,7 +166,7 @@ fn show_stack(fibre: &Fibre) {
     let stack = if !fibre.has_room(ROOM) {
         "    (too little of the stack is left to show the stack)\n".into()
     } else {
-        report::frames_of_the_user(&Backtrace::force_capture().to_string())
+        frames_of_the_user(&Backtrace::force_capture().to_string())
     };
     say(&format!("sudog: goroutine {} calls into the runtime again:\n{stack}", fibre.describe()));
 }
