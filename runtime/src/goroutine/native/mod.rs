@@ -30,6 +30,7 @@ pub mod synctest;
 mod task;
 mod time;
 mod together;
+pub(crate) mod trace;
 #[cfg(feature = "tracing")]
 mod tracing;
 
@@ -96,4 +97,5 @@ pub(crate) use fibre::wait_check::is_on as waits_are_checked;
 pub(crate) use sched::report::frames_of_the_user;
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) use sched::report::of_the_user;
+pub(crate) use fibre::job::Vtable;
 pub(crate) use sched::stall::in_place;

@@ -13,6 +13,7 @@ use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{bubble, clock, cycle, stall};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
+use crate::goroutine::native::trace;
 use crate::goroutine::protocol::inbox::Chain;
 use crate::{Instant, ParkResult, shim};
 
@@ -186,6 +187,8 @@ impl FibreRef {
             // SAFETY: the fibre is alive, as the goroutine waits for this `ready`. Its worker is the caller's.
             home.ready_local(unsafe { self.0.as_ref() }, true);
         } else {
+            // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
+            note_ready(unsafe { self.0.as_ref() });
             // The link is the fibre's first field.
             // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
             // its worker has read the inbox.
@@ -193,6 +196,14 @@ impl FibreRef {
             // Wake through `home`, not through the fibre: the fibre may be freed by now; a worker never is.
             home.wake();
         }
+    }
+}
+
+/// Tells a trace that the caller is about to hand a goroutine over to another worker.
+#[inline]
+fn note_ready(fibre: &Fibre) {
+    if fibre.observed.get() {
+        trace::is_readied_elsewhere(fibre);
     }
 }
 
@@ -232,6 +243,8 @@ impl ReadyBatch {
             }
             self.home = Some(home);
             self.len += 1;
+            // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
+            note_ready(unsafe { goroutine.0.as_ref() });
             // The link is the fibre's first field.
             // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
             // its worker has read the inbox.

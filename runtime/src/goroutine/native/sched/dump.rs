@@ -348,7 +348,7 @@ pub(crate) fn answer(worker: &'static Worker) {
 
 /// Resumes a suspended fibre of this worker, so that the fibre shows its stack, and returns that stack.
 fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Backtrace> {
-    if !fibre.observed.get() || fibre.state.get() == State::Running {
+    if !fibre.observed.was_seen() || fibre.state.get() == State::Running {
         return None;
     }
     let wait = fibre.wait.get(); // keep the note: a user's allocator may wait, and note that wait
