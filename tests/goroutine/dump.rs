@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use sudog::chan::channel;
-use sudog::runtime::{Dump, GoroutineInfo, GoroutineState, dump, gosched};
+use sudog::runtime::{Dump, GoroutineInfo, GoroutineState, current_goroutine, dump, gosched};
 use sudog::sync::{Mutex, WaitGroup};
 use sudog::time::sleep;
 use sudog::{Builder, blocking, run, synctest, without_switching};
@@ -107,6 +107,39 @@ fn who_holds_a_mutex() {
         assert_eq!(text.contains(&held), cfg!(debug_assertions), "{text}");
         drop(tx);
     });
+}
+
+/// A thread that waits is listed, with the holder of the mutex, as long as it waits.
+#[test]
+fn threads_that_wait() {
+    let _watchdog = Watchdog::new();
+    let mutex = Arc::new(Mutex::new(()));
+    let ((tx, rx), (told, holder)) = (channel::<()>(0), channel::<String>(0));
+    let theirs = mutex.clone();
+    let main = thread::spawn(move || {
+        run(|| {
+            let _guard = theirs.lock();
+            told.send(current_goroutine().unwrap()).unwrap();
+            _ = rx.recv();
+        });
+    });
+    let holder = holder.recv().unwrap();
+    let held = format!(" s], held by goroutine {}", holder.strip_suffix(" \"main\"").unwrap());
+    let waiter = thread::Builder::new().name("dump-thread".into()).spawn(move || drop(mutex.lock())).unwrap();
+    let waits = if cfg!(target_os = "linux") { " \"dump-thread\" [sync.Mutex.Lock, " } else { " [sync.Mutex.Lock, " };
+    let is_listed = || {
+        let threads = |line: &str| line.starts_with("thread ") && line.contains(waits) && line.ends_with(&held);
+        dump().to_string().lines().any(threads)
+    };
+    if OBSERVED {
+        eventually(is_listed);
+        // The thread of the holder waits for the result of `run`.
+        assert!(dump().to_string().lines().any(|line| line.starts_with("thread ") && line.contains(" [run, ")));
+    }
+    drop(tx);
+    waiter.join().unwrap();
+    main.join().unwrap();
+    assert!(!is_listed());
 }
 
 /// Tests with more goroutines than a worker describes between two of its scheduling choices.

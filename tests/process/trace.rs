@@ -13,7 +13,7 @@ use sudog::chan::{Chan, channel};
 use sudog::low_level::event::{self, Recorder, Recording};
 use sudog::low_level::sema::Wake;
 use sudog::low_level::{RuntimeSema, Semaphore};
-use sudog::runtime::{goexit, gosched};
+use sudog::runtime::{GoroutineInfo, dump, goexit, gosched};
 use sudog::sync::{Mutex, WaitGroup};
 use sudog::time::sleep;
 use sudog::{Builder, Placement, go_async, run, spawn, synctest};
@@ -158,16 +158,13 @@ fn start(name: &str, f: impl FnOnce() + Send + 'static) {
 fn each_span_and_arrow_is_there() {
     let _watchdog = Watchdog::new();
     let _alone = alone();
-    let line = line!() + 5;
     let trace = traced(|| {
         synctest::test(move || {
             let (tx, rx) = channel::<u32>(0);
-            sudog::goroutine_local! { static UNUSED: u32 = 0; }
             start("the \"reader\"", move || {
                 assert_eq!(rx.recv(), Ok(1));
                 gosched();
                 sleep(Duration::from_secs(5));
-                UNUSED.with(|_| ());
             });
             synctest::wait();
             tx.send(1).unwrap();
@@ -182,7 +179,6 @@ fn each_span_and_arrow_is_there() {
     assert_eq!(until, ["run", "wait", "ready", "run", "yield", "run", "wait", "timer", "run", "end"]);
     assert!(reader.windows(2).all(|pair| pair[0].end == pair[1].begin), "{reader:?}");
     assert!(reader[0].args["created at"].as_str().unwrap().starts_with(file!()), "{reader:?}");
-    assert!(line > 0);
     // What runs on the worker is what the goroutines say of themselves.
     let worker = trace.track(WORKERS, "worker 0");
     let runs = |title: &str| {
@@ -231,17 +227,12 @@ fn a_waker_on_another_thread_is_named() {
     let (tx2, rx2) = channel::<u32>(0);
     let trace = traced(|| {
         run(move || {
-            let waits = |n: &'static str| {
-                move || {
-                    eventually_listed(n, "chan receive");
-                }
-            };
             let first = Builder::new().name("first").on(Placement::Worker(0)).spawn(move || rx.recv().unwrap());
-            waits("first")();
+            await_receiver("first");
             thread::spawn(move || tx.send(1).unwrap()).join().unwrap();
             assert_eq!(first.join().unwrap(), 1);
             let second = Builder::new().name("second").on(Placement::Worker(0)).spawn(move || rx2.recv().unwrap());
-            waits("second")();
+            await_receiver("second");
             let sender = Builder::new().name("sender").on(Placement::Worker(1)).spawn(move || tx2.send(2).unwrap());
             sender.join().unwrap();
             assert_eq!(second.join().unwrap(), 2);
@@ -255,14 +246,10 @@ fn a_waker_on_another_thread_is_named() {
     assert_eq!((worker("second"), worker("sender")), (0, 1));
 }
 
-/// Waits until the goroutine called `name` waits for `reason`.
-fn eventually_listed(name: &str, reason: &str) {
-    loop {
-        let dump = sudog::runtime::dump();
-        let is_it = |info: &sudog::runtime::GoroutineInfo| info.name.as_deref() == Some(name) && info.wait_reason == reason;
-        if dump.goroutines.iter().any(is_it) {
-            return;
-        }
+/// Waits until the goroutine called `name` waits for a channel.
+fn await_receiver(name: &str) {
+    let waits = |info: &GoroutineInfo| info.name.as_deref() == Some(name) && info.wait_reason == "chan receive";
+    while !dump().goroutines.iter().any(waits) {
         gosched();
     }
 }
@@ -293,7 +280,7 @@ fn a_goroutine_that_waited_before_joins() {
             ping.send(sent);
             assert_eq!(pong.recv(), Some(sent + 1));
             sent += 1;
-            _ = sudog::runtime::dump();
+            _ = dump();
             let trace = Trace::of(&event::snapshot());
             let waits = trace.slices.iter().filter(|(track, slices)| {
                 track.0 == GOROUTINES && slices.iter().filter(|slice| slice.name == "chan receive").count() > 3
@@ -369,7 +356,6 @@ fn a_full_ring_keeps_the_last_steps() {
     const FEW: usize = 60;
     let _watchdog = Watchdog::new();
     let _alone = alone();
-    let mut recording = Recording::default();
     Recorder::new().goroutines().capacity(FEW).start();
     synctest::test(|| (0..1000).for_each(|_| gosched()));
     assert!(event::snapshot().dropped > 1000);
@@ -378,7 +364,7 @@ fn a_full_ring_keeps_the_last_steps() {
     let spans = trace.slices.iter().filter(|(track, _)| track.0 == GOROUTINES).map(|(_, slices)| slices.len());
     let spans: usize = spans.sum();
     assert!((58..=64).contains(&spans), "{spans}");
-    std::mem::swap(&mut recording, &mut event::stop());
+    let mut recording = event::stop();
     recording.keep_last(Duration::ZERO);
     let last: usize = Trace::of(&recording).slices.values().map(Vec::len).sum();
     assert!(last <= 2, "only the last step is left: {last}");

@@ -113,7 +113,9 @@ fn collect(started: Reading, until: u64, parts: Vec<Part>) -> Recording {
             #[cfg(unix)]
             if steps::is_step(code(words)) {
                 // SAFETY: only `record_step` writes words with the code of a step.
-                recording.steps.push(unsafe { steps::unpack(scale.time(words[0]), who(words), code(words), arguments(words)) });
+                recording
+                    .steps
+                    .push(unsafe { steps::unpack(scale.time(words[0]), who(words), code(words), arguments(words)) });
                 continue;
             }
             recording.events.push(unpack(words, &scale));

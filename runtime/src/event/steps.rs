@@ -53,17 +53,35 @@ pub struct Step {
 
 #[derive(Clone, Copy, Debug)]
 pub enum Deed {
-    Create { place: &'static Location<'static>, work: u64 },
+    Create {
+        place: &'static Location<'static>,
+        work: u64,
+    },
     /// The first bit of `work` is set if a task is polled: each poll has the number of a goroutine of its own.
-    Begin { origin: &'static str, work: u64 },
+    Begin {
+        origin: &'static str,
+        work: u64,
+    },
     Name([u8; CHUNK]),
-    Run { worker: u64, index: u64 },
-    Park { reason: &'static str },
+    Run {
+        worker: u64,
+        index: u64,
+    },
+    Park {
+        reason: &'static str,
+    },
     Yield,
     End,
-    Ready { worker: u64, goroutine: u64 },
-    Expire { goroutine: u64 },
-    Idle { worker: u64 },
+    Ready {
+        worker: u64,
+        goroutine: u64,
+    },
+    Expire {
+        goroutine: u64,
+    },
+    Idle {
+        worker: u64,
+    },
 }
 
 #[cold]

@@ -91,11 +91,11 @@ pub(crate) use fibre::current::{
 };
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) use fibre::current::{has_room, stack_addresses};
+pub(crate) use fibre::job::Vtable;
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use fibre::wait_check::is_on as waits_are_checked;
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use sched::report::frames_of_the_user;
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) use sched::report::of_the_user;
-pub(crate) use fibre::job::Vtable;
 pub(crate) use sched::stall::in_place;

@@ -31,8 +31,7 @@ const HOOKS: u8 = 1;
 const STALLS: u8 = 2;
 const TRACE: u8 = 4;
 
-/// Whether a fibre's switches are observed. Written by the fibre's worker. A waker on another thread reads whether they
-/// are.
+/// Whether a fibre's switches are observed. Used by the fibre's worker only.
 ///
 /// | state | switches are observed | by |
 /// |---|---|---|
@@ -40,7 +39,7 @@ const TRACE: u8 = 4;
 /// | `BEGUN` | since the goroutine began | all observers |
 /// | `JOINS` | from the next wait or yield on: the fibre is suspended, and was not observed when it suspended | a trace |
 /// | `JOINED` | since a later wait or yield | a trace |
-pub(crate) struct Observed(AtomicU8);
+pub(crate) struct Observed(Cell<u8>);
 
 impl Observed {
     const NOT: u8 = 0;
@@ -49,7 +48,7 @@ impl Observed {
     const JOINED: u8 = 3;
 
     pub(crate) const fn new() -> Self {
-        Self(AtomicU8::new(Self::NOT))
+        Self(Cell::new(Self::NOT))
     }
 
     /// Returns whether the switches are observed now, or from the next wait or yield on.
@@ -66,13 +65,13 @@ impl Observed {
     /// Notes, when a goroutine begins, whether its switches are observed.
     #[inline(always)]
     pub(crate) fn begin(&self, observed: bool) {
-        self.0.store(u8::from(observed), Ordering::Relaxed);
+        self.0.set(u8::from(observed));
     }
 
     /// Has a suspended fibre join the observed fibres. Called by the fibre's worker.
     pub(crate) fn join(&self) {
         if self.state() == Self::NOT {
-            self.0.store(Self::JOINS, Ordering::Relaxed);
+            self.0.set(Self::JOINS);
         }
     }
 
@@ -83,13 +82,13 @@ impl Observed {
             return true;
         }
         let is_traced = is_traced();
-        self.0.store(if is_traced { Self::JOINED } else { Self::NOT }, Ordering::Relaxed);
+        self.0.set(if is_traced { Self::JOINED } else { Self::NOT });
         is_traced
     }
 
     #[inline(always)]
     fn state(&self) -> u8 {
-        self.0.load(Ordering::Relaxed)
+        self.0.get()
     }
 }
 

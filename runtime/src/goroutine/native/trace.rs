@@ -109,21 +109,15 @@ pub(super) fn is_queued(fibre: &Fibre, why: ParkResult) {
     }
 }
 
-/// Records that the caller readies the goroutine of a fibre, which is parked or about to park.
-fn is_readied(fibre: &Fibre) {
+/// Records that the caller readies the goroutine of a fibre, which is parked or about to park. The caller may be on
+/// another thread, and so may read only what does not change while the goroutine waits.
+#[cold]
+pub(crate) fn is_readied(fibre: &Fibre) {
     let worker = match current::fibre() {
         Some(_) => 0,
         None => current::worker().map_or(0, |worker| ptr::from_ref(worker).addr()),
     };
     steps::readies(worker, fibre.id.get());
-}
-
-/// Records that the caller readies a goroutine of another worker. Called before the goroutine is handed over.
-#[cold]
-pub(crate) fn is_readied_elsewhere(fibre: &Fibre) {
-    if switch_hooks::is_traced() {
-        is_readied(fibre);
-    }
 }
 
 /// Records that a worker has nothing to run.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::goroutine::native::fibre::{Fibre, State, Wait};
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::sched::{bubble, clock, cycle, stall};
+use crate::goroutine::native::sched::{bubble, clock, cycle, stall, threads};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::native::trace;
@@ -202,8 +202,8 @@ impl FibreRef {
 /// Tells a trace that the caller is about to hand a goroutine over to another worker.
 #[inline]
 fn note_ready(fibre: &Fibre) {
-    if fibre.observed.get() {
-        trace::is_readied_elsewhere(fibre);
+    if switch_hooks::is_traced() {
+        trace::is_readied(fibre);
     }
 }
 
@@ -397,8 +397,8 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Notes the resource that the calling goroutine is about to wait for, and the holder of that resource: for the
-/// deadlock report. `holder`, if not null, points to the id of the goroutine that holds the resource, and is alive for
+/// Notes the resource that the caller is about to wait for, and the holder of that resource: for dumps and for the
+/// deadlock report. Of a thread only if switches are observed. `holder`, if not null, points to the id of the goroutine that holds the resource, and is alive for
 /// as long as the wait.
 #[inline]
 pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
@@ -407,6 +407,8 @@ pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
         if cfg!(debug_assertions) && !holder.is_null() {
             cycle::note();
         }
+    } else if switch_hooks::is_observed() {
+        threads::note_wait(what, holder);
     }
 }
 

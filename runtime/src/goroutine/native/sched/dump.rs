@@ -30,6 +30,8 @@ use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::{GoroutineGroup, GoroutineInfo};
 use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::sched::threads;
+use crate::goroutine::native::sched::threads::ThreadInfo;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::sema::{self, Wake};
 
@@ -57,6 +59,8 @@ pub struct Dump {
     /// goroutine calls [`dump`] at a point where the goroutine may not switch, this call, too, blocks the worker's
     /// thread.
     pub silent_workers: Vec<usize>,
+    /// The threads that waited for locks, semaphores, channels or the like when the dump was made.
+    threads: Vec<ThreadInfo>,
 }
 
 impl Dump {
@@ -86,6 +90,7 @@ impl Dump {
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&report::list(&self.goroutines, false))?;
+        self.threads.iter().try_for_each(|thread| thread.fmt(f))?;
         if self.others > 0 {
             writeln!(f, "{} goroutines that have not begun, and async tasks", self.others)?;
         }
@@ -107,6 +112,11 @@ impl fmt::Display for Dump {
 /// has, for each goroutine that has begun since, the place of the call that started the goroutine, and the goroutine's
 /// stack, unless the goroutine runs or has less than 16 KiB of stack left. (Without observation, goroutines and waits
 /// are some instructions cheaper.)
+///
+/// Where switches are observed, the printed dump also lists threads that wait for a lock, a channel or the like of this
+/// project, the longest wait first: the system's number and name of the thread (Linux), the wait reason, and the goroutine
+/// that holds the awaited mutex, if the lock knows that goroutine. Async tasks that wait are counted in
+/// [`others`](Dump::others) only.
 ///
 /// # Examples
 ///
@@ -240,7 +250,8 @@ pub(super) fn ask(wanted: Wanted) -> Dump {
     *lock(&REQUEST) = None;
     goroutines.sort_unstable_by_key(|info| info.id);
     let others = sched.live().saturating_sub(goroutines.len());
-    Dump { goroutines, others, silent_workers }
+    let threads = if matches!(request.wanted, Wanted::All) { threads::waiting() } else { Vec::new() };
+    Dump { goroutines, others, silent_workers, threads }
 }
 
 impl Request {

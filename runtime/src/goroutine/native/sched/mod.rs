@@ -16,5 +16,6 @@ pub(crate) mod spread;
 pub(crate) mod stall;
 pub(crate) mod steal;
 pub(crate) mod sysmon;
+pub(crate) mod threads;
 pub(crate) mod timer_heap;
 pub(crate) mod worker;
