@@ -180,7 +180,7 @@ fn each_of_many_is_listed_once() {
     });
 }
 
-/// Goroutines wait, end and begin, with stacks that are freed, while threads and goroutines make dumps.
+/// Goroutines wait, end and begin, with stacks that are freed, and threads wait, while threads and goroutines make dumps.
 #[test]
 fn the_program_goes_on() {
     let _watchdog = Watchdog::new();
@@ -203,6 +203,10 @@ fn the_program_goes_on() {
                 sized.join().unwrap();
             }
         });
+        let mutex = Arc::new(Mutex::new(0_u64));
+        let add = |mutex: Arc<Mutex<u64>>| move || (0..ROUNDS).for_each(|_| *mutex.lock() += 1);
+        let adding: Vec<_> = (0..2).map(|_| thread::spawn(add(mutex.clone()))).collect();
+        (0..2).for_each(|_| group.go(add(mutex.clone())));
         let dumping: Vec<_> = (0..2).map(|_| thread::spawn(|| (0..20).map(|_| dump()).collect::<Vec<_>>())).collect();
         group.go(|| (0..20).for_each(|_| drop(dump())));
         group.wait();
@@ -211,6 +215,8 @@ fn the_program_goes_on() {
                 assert!(dump.goroutines.is_sorted_by(|a, b| a.id < b.id), "{dump}");
             }
         }
+        adding.into_iter().for_each(|thread| blocking(|| thread.join().unwrap()));
+        assert_eq!(*mutex.lock(), 4 * ROUNDS);
     });
     assert_eq!(SUM.load(Relaxed), 4 * ROUNDS * (ROUNDS - 1) / 2);
 }

@@ -178,9 +178,9 @@ impl<'a, W: Write> Tracks<'a, W> {
             Deed::Run { worker, index } => self.run(id, at, worker, index),
             Deed::Park { reason } => {
                 let goroutine = self.goroutine(id);
-                if goroutine.state != State::Running {
-                    goroutine.origin = None; // of an earlier wait, whose end is not recorded
-                }
+                // Keep a wake-up that has come in this run. An earlier wake-up was for another wait.
+                let (state, since) = (goroutine.state, goroutine.since);
+                goroutine.origin.take_if(|origin| state != State::Running || origin.at < since);
                 let reason = if reason.is_empty() { "waiting" } else { reason };
                 self.stop(id, at, State::Waiting(reason), "wait")
             }
@@ -435,5 +435,137 @@ impl fmt::Display for Json<'_> {
             '\0'..' ' => write!(f, "\\u{:04x}", u32::from(char)),
             _ => f.write_char(char),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Recording;
+    use super::*;
+    use serde_json::Value;
+
+    const G: fn(u64) -> Who = Who::Goroutine;
+    const LOOP: Who = Who::Thread(9);
+    const RUN: Deed = Deed::Run { worker: 0x100, index: 3 };
+
+    /// Returns the slices and arrows of a trace with these steps, in the order in which they are written: a slice as
+    /// `track: name begin-end until`, an arrow as `name: track@time -> track@time`.
+    fn trace(steps: &[(u64, Who, Deed)]) -> Vec<String> {
+        let step = |&(at, who, deed): &_| Step { at: Duration::from_micros(at), who, deed };
+        let recording = Recording { steps: steps.iter().map(step).collect(), ..Recording::default() };
+        let mut text = Vec::new();
+        recording.write_trace(&mut text).unwrap();
+        let json: Value = serde_json::from_slice(&text).unwrap();
+        let items = json["traceEvents"].as_array().unwrap();
+        let of = |item: &Value, kind: &str| item["ph"] == kind;
+        let name = |item: &Value| {
+            let is_name = |name: &&Value| {
+                name["name"] == "thread_name" && name["pid"] == item["pid"] && name["tid"] == item["tid"]
+            };
+            items.iter().find(is_name).map_or("?", |name| name["args"]["name"].as_str().unwrap()).to_owned()
+        };
+        let text = |item: &Value| match item["ph"].as_str().unwrap() {
+            "X" => {
+                let (begin, length) = (item["ts"].as_f64().unwrap(), item["dur"].as_f64().unwrap());
+                let until = item["args"]["until"].as_str().unwrap_or("open");
+                let what = item["name"].as_str().unwrap();
+                Some(format!("{}: {what} {begin}-{} {until}", name(item), begin + length))
+            }
+            "s" => {
+                let end = items.iter().find(|end| of(end, "f") && end["id"] == item["id"]).unwrap();
+                let what = item["name"].as_str().unwrap();
+                Some(format!("{what}: {}@{} -> {}@{}", name(item), item["ts"], name(end), end["ts"]))
+            }
+            _ => None,
+        };
+        items.iter().filter_map(text).collect()
+    }
+
+    #[test]
+    fn a_wake_up_before_the_park_is_the_wake_up_of_that_park() {
+        let found = trace(&[
+            (0, G(1), RUN),
+            (1, Who::Thread(2), Deed::Ready { worker: 0, goroutine: 1 }),
+            (2, G(1), Deed::Park { reason: "chan receive" }),
+            (3, LOOP, Deed::Ready { worker: 0x100, goroutine: 1 }),
+            (4, G(1), RUN),
+            (5, G(1), Deed::End),
+        ]);
+        assert_eq!(
+            found,
+            [
+                "thread 2: wakes 1-1 wakes",
+                "worker 3: goroutine 1 0-2 wait",
+                "goroutine 1: running 0-2 wait",
+                "goroutine 1: chan receive 2-3 ready",
+                "goroutine 1: runnable 3-4 run",
+                "wakes: thread 2@1.0 -> goroutine 1@4.0",
+                "worker 3: goroutine 1 4-5 end",
+                "goroutine 1: running 4-5 end",
+            ]
+        );
+    }
+
+    /// A waker takes a goroutine out of its queue while the goroutine's timer is due: the goroutine waits again, for that
+    /// waker.
+    #[test]
+    fn a_timer_and_a_late_wake_up() {
+        let found = trace(&[
+            (0, G(1), RUN),
+            (1, G(1), Deed::Park { reason: "" }),
+            (2, LOOP, Deed::Expire { goroutine: 1 }),
+            (3, Who::Thread(2), Deed::Ready { worker: 0, goroutine: 1 }),
+            (4, G(1), RUN),
+            (5, G(1), Deed::Park { reason: "" }),
+            (6, LOOP, Deed::Ready { worker: 0x100, goroutine: 1 }),
+            (7, G(1), RUN),
+        ]);
+        let arrows: Vec<_> = found.iter().filter(|line| line.contains("->")).collect();
+        assert_eq!(arrows, ["wakes: worker 3@6.0 -> goroutine 1@7.0"]);
+        let timers: Vec<_> = found.iter().filter(|line| line.ends_with("timer") || line.ends_with("ready")).collect();
+        assert_eq!(timers, ["goroutine 1: waiting 1-2 timer", "goroutine 1: waiting 5-6 ready"]);
+        assert_eq!(found.last().unwrap(), "goroutine 1: running 7-7 open");
+    }
+
+    /// A goroutine that joined the recording while it waited ends without a step of its own.
+    #[test]
+    fn an_end_that_is_not_recorded() {
+        let joins =
+            [(0, G(1), Deed::Park { reason: "sleep" }), (1, LOOP, Deed::Expire { goroutine: 1 }), (2, G(1), RUN)];
+        let ended = ["worker 3: goroutine 1 2-3 not recorded", "goroutine 1: running 2-3 not recorded"];
+        for next in [(3, LOOP, Deed::Idle { worker: 0x100 }), (3, G(2), RUN)] {
+            let found = trace(&[&joins[..], &[next]].concat());
+            assert_eq!(found[2..4], ended, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_hand_over_is_a_wake_up_and_then_a_yield() {
+        let steps = |between: &[(u64, Who, Deed)]| {
+            let before = [
+                (0, G(1), RUN),
+                (1, G(1), Deed::Park { reason: "semacquire" }),
+                (2, G(2), RUN),
+                (3, G(2), Deed::Ready { worker: 0, goroutine: 1 }),
+            ];
+            let found = trace(&[&before, between, &[(8, G(2), Deed::Yield), (9, G(1), RUN)]].concat());
+            found.into_iter().find(|line| line.contains("->")).unwrap()
+        };
+        assert_eq!(steps(&[]), "hands over: goroutine 2@3.0 -> goroutine 1@9.0");
+        let waits = [(4, G(2), Deed::Park { reason: "" }), (5, LOOP, Deed::Expire { goroutine: 2 }), (6, G(2), RUN)];
+        assert_eq!(steps(&waits), "wakes: goroutine 2@3.0 -> goroutine 1@9.0");
+    }
+
+    #[test]
+    fn names_are_escaped() {
+        let named = |text: &[u8]| {
+            let mut bytes = [0; 15];
+            bytes[..text.len()].copy_from_slice(text);
+            Deed::Name(bytes)
+        };
+        let name = "a \"b\" \\ \u{1}".as_bytes();
+        let found = trace(&[(0, G(1), RUN), (0, G(1), named(name)), (0, G(1), named(b" c")), (1, G(1), Deed::End)]);
+        assert_eq!(found[0], format!("worker 3: goroutine 1 {:?} 0-1 end", "a \"b\" \\ \u{1} c"));
+        assert_eq!(trace(&[]), [""; 0]);
     }
 }

@@ -407,7 +407,7 @@ pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
         if cfg!(debug_assertions) && !holder.is_null() {
             cycle::note();
         }
-    } else if switch_hooks::is_observed() {
+    } else {
         threads::note_wait(what, holder);
     }
 }
