@@ -274,6 +274,9 @@ fn a_goroutine_that_waited_before_joins() {
             }
             count
         });
+        let (tx, rx) = channel::<u32>(0);
+        let waiter = Builder::new().name("waiter").spawn(move || rx.recv());
+        await_receiver("waiter");
         ping.send(0);
         assert_eq!(pong.recv(), Some(1));
         Recorder::new().goroutines().start();
@@ -291,6 +294,8 @@ fn a_goroutine_that_waited_before_joins() {
                 break;
             }
         }
+        tx.send(7).unwrap();
+        assert_eq!(waiter.join().unwrap(), Ok(7));
         ping.close();
         assert_eq!(answerer.join().unwrap(), sent);
         all = Some(Trace::of(&event::stop()));

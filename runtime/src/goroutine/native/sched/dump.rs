@@ -114,9 +114,9 @@ impl fmt::Display for Dump {
 /// are some instructions cheaper.)
 ///
 /// Where switches are observed, the printed dump also lists threads that wait for a lock, a channel or the like of this
-/// project, the longest wait first: the system's number and name of the thread (Linux), the wait reason, and the goroutine
-/// that holds the awaited mutex, if the lock knows that goroutine. Async tasks that wait are counted in
-/// [`others`](Dump::others) only.
+/// project, the longest wait first, with the system's number and name of each thread (names on Linux). In builds with debug
+/// assertions a thread has a wait reason, and the goroutine that holds the awaited mutex. Async tasks that wait are counted
+/// in [`others`](Dump::others) only.
 ///
 /// # Examples
 ///

@@ -13,7 +13,6 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::goroutine::native::fibre::Wait;
-use crate::goroutine::native::switch_hooks;
 use crate::shim::system::atomic::{AtomicU64, Ordering};
 
 /// A waiting thread.
@@ -51,14 +50,10 @@ pub(super) struct ThreadInfo {
     holder: Option<u64>,
 }
 
-/// Notes what the calling thread is about to wait for, if switches are observed: see `note_wait`. Not inlined, so that the
-/// callers, which may be goroutines, become no larger.
+/// Notes what the calling thread is about to wait for: see `note_wait`.
 #[cold]
-#[inline(never)]
 pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
-    if switch_hooks::is_observed() {
-        NOTE.set(Wait::new(what, 0, holder));
-    }
+    NOTE.set(Wait::new(what, 0, holder));
 }
 
 /// Calls `wait`, in which the calling thread waits, and lists the thread meanwhile.
