@@ -290,7 +290,7 @@ fn a_goroutine_that_waited_before_joins() {
             let waits = trace.slices.iter().filter(|(track, slices)| {
                 track.0 == GOROUTINES && slices.iter().filter(|slice| slice.name == "chan receive").count() > 3
             });
-            if waits.count() >= 1 {
+            if waits.count() >= 2 {
                 break;
             }
         }

@@ -302,12 +302,12 @@ pub fn start() {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use sudog::low_level::event;
+/// use sudog::low_level::event::{self, Recorder};
 /// use sudog::sync::Mutex;
 ///
 /// static ACCOUNTS: Mutex<u64> = Mutex::new(0);
 ///
-/// event::start();
+/// Recorder::new().goroutines().start();
 /// let asked = Instant::now();
 /// let mut accounts = ACCOUNTS.lock();
 /// if asked.elapsed() > Duration::from_millis(50) {

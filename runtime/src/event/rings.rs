@@ -112,10 +112,9 @@ fn collect(started: Reading, until: u64, parts: Vec<Part>) -> Recording {
         for words in part.events.into_iter().filter(|words| (started.ticks()..=until).contains(&words[0])) {
             #[cfg(unix)]
             if steps::is_step(code(words)) {
-                // SAFETY: only `record_step` writes words with the code of a step.
-                recording
-                    .steps
-                    .push(unsafe { steps::unpack(scale.time(words[0]), who(words), code(words), arguments(words)) });
+                // SAFETY: `words` have the code of a step, and only `record_step` writes such words.
+                let step = unsafe { steps::unpack(scale.time(words[0]), who(words), code(words), arguments(words)) };
+                recording.steps.push(step);
                 continue;
             }
             recording.events.push(unpack(words, &scale));

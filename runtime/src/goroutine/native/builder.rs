@@ -206,7 +206,7 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
 unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>>, placement: Placement) {
     if switch_hooks::is_observed() {
         // SAFETY: the caller keeps the contract of `start_unchecked`.
-        return unsafe { start_observed(f, details, placement, Location::caller()) };
+        return unsafe { start_observed(f, details, placement) };
     }
     match (placement, current::worker()) {
         (Placement::Any, Some(worker)) if !together::is_here() => {
@@ -231,13 +231,10 @@ unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>
 ///
 /// The contract of [`start_unchecked`].
 #[cold]
-unsafe fn start_observed<F: FnOnce() + Send>(
-    f: F,
-    mut details: Option<Box<Details>>,
-    placement: Placement,
-    caller: &'static Location<'static>,
-) {
+#[track_caller]
+unsafe fn start_observed<F: FnOnce() + Send>(f: F, mut details: Option<Box<Details>>, placement: Placement) {
     switch_hooks::forbid_start_in_hook();
+    let caller = Location::caller();
     if switch_hooks::observes_starts() {
         details.get_or_insert_default().created_at = Some(caller);
     }

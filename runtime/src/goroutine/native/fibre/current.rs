@@ -398,8 +398,8 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
 }
 
 /// Notes the resource that the caller is about to wait for, and the holder of that resource: for dumps and for the
-/// deadlock report. Of a thread only in builds with debug assertions. `holder`, if not null, points to the id of the goroutine that holds the resource, and is alive for
-/// as long as the wait.
+/// deadlock report. Notes those of a thread only in builds with debug assertions. `holder`, if not null, points to the id
+/// of the goroutine that holds the resource, and is alive for as long as the wait.
 #[inline]
 pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
     if let Some(fibre) = fibre() {
