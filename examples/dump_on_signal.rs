@@ -21,7 +21,8 @@ pub fn main() {
     let dumper = thread::spawn(move || {
         while signals.recv().is_some() {
             // Write the text at once, so that no other output comes in between.
-            let text = format!("{}\n", dump());
+            let dump = dump();
+            let text = format!("{} goroutines\n{dump}\n", dump.goroutines.len());
             _ = io::stderr().write_all(text.as_bytes());
         }
     });
