@@ -345,7 +345,7 @@ fn polls_of_tasks_are_on_the_tracks_of_workers_only() {
 fn a_recording_ends_and_begins_again() {
     let _watchdog = Watchdog::new();
     let _alone = alone();
-    let program = || run(|| spawn(|| gosched()).join().unwrap());
+    let program = || run(|| spawn(gosched).join().unwrap());
     let lines = |recording: &Recording| Trace::of(recording).slices.len();
     let first = traced(program);
     assert!(!first.slices.is_empty());
@@ -394,7 +394,7 @@ fn traces_of_a_storm() {
                 while !done.load(Relaxed) {
                     *mutex.lock() += 1;
                     _ = if n % 2 == 0 { ch.try_send(n).is_ok() } else { ch.try_recv().is_ok() };
-                    spawn(|| gosched()).join().unwrap();
+                    spawn(gosched).join().unwrap();
                     sleep(Duration::from_micros(50));
                 }
             });
