@@ -3,7 +3,7 @@
 //! All functions here are called where switches are observed. They take no lock, allocate nothing and call no user code.
 //! ([`begins`] makes the thread's ring, if the thread has none.)
 //!
-//! A trace begins with [`start`], which asks each worker to [mark](mark) the fibres that are suspended. From its next wait
+//! A trace begins with [`start`], which asks each worker to [`mark`] the fibres that are suspended. From its next wait
 //! on, a goroutine that has begun earlier is in the trace, too.
 
 use crate::shim::system::atomic::{AtomicU32, Ordering};
