@@ -59,13 +59,12 @@ pub use g::{G, ParkResult};
 pub use shim::futex;
 pub use shim::{AtomicU32, AtomicU64, Instant};
 
-/// Notes for the deadlock report that the calling goroutine, if the caller is a goroutine, is about to wait for an
-/// object. `what` names the object. `holder` is the address where the id of the goroutine that holds the object is
-/// stored.
+/// Notes, for dumps and for the deadlock report, that the calling goroutine or thread is about to wait for an object.
+/// `what` names the object. `holder` is the address where the id of the goroutine that holds the object is stored.
 ///
 /// # Safety
 ///
-/// `holder` is null, or stays alive until the goroutine has called this function or [`note_wait_for`] again.
+/// `holder` is null, or stays alive until the caller has called this function or [`note_wait_for`] again.
 #[doc(hidden)]
 #[inline]
 pub unsafe fn note_wait(what: &'static str, holder: *const shim::system::atomic::AtomicU64) {

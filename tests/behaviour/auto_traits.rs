@@ -18,7 +18,7 @@ use sudog::csp::{ActiveSet, End, Failed, Reclaimed, Unwritten};
 use sudog::locks::capacitor::*;
 use sudog::locks::spin_lock::*;
 use sudog::locks::waiting_array::*;
-use sudog::low_level::event::{self, Event, Recording, Who, clock};
+use sudog::low_level::event::{self, Event, Recorder, Recording, Who, clock};
 use sudog::low_level::sema::{self, Acquire, NotifyList};
 use sudog::low_level::{policy, *};
 use sudog::runtime::*;
@@ -116,6 +116,7 @@ table! {
     Who => true, true;
     event::Kind => true, true;
     Recording => true, true;
+    Recorder => true, true;
     clock::Reading => true, true;
     clock::Scale => true, true;
     // ---- network, rates ----

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use sudog::chan::channel;
-use sudog::runtime::{Dump, GoroutineInfo, GoroutineState, dump, gosched};
+use sudog::runtime::{Dump, GoroutineInfo, GoroutineState, current_goroutine, dump, gosched};
 use sudog::sync::{GoMutex, Mutex, RwMutex, WaitGroup};
 use sudog::time::sleep;
 use sudog::{Builder, blocking, run, spawn_async, synctest, without_switching};
@@ -213,6 +213,39 @@ fn leaks_and_goroutines_that_are_stuck() {
     });
 }
 
+/// A thread that waits is listed, with the holder of the mutex, as long as it waits.
+#[test]
+fn threads_that_wait() {
+    let _watchdog = Watchdog::new();
+    let mutex = Arc::new(Mutex::new(()));
+    let ((tx, rx), (told, holder)) = (channel::<()>(0), channel::<String>(0));
+    let theirs = mutex.clone();
+    let main = thread::spawn(move || {
+        run(|| {
+            let _guard = theirs.lock();
+            told.send(current_goroutine().unwrap()).unwrap();
+            _ = rx.recv();
+        });
+    });
+    let holder = holder.recv().unwrap();
+    let held = format!(" s], held by goroutine {}", holder.strip_suffix(" \"main\"").unwrap());
+    let waiter = thread::Builder::new().name("dump-thread".into()).spawn(move || drop(mutex.lock())).unwrap();
+    let waits = if cfg!(target_os = "linux") { " \"dump-thread\" [sync.Mutex.Lock, " } else { " [sync.Mutex.Lock, " };
+    let is_listed = || {
+        let threads = |line: &str| line.starts_with("thread ") && line.contains(waits) && line.ends_with(&held);
+        dump().to_string().lines().any(threads)
+    };
+    if OBSERVED {
+        eventually(is_listed);
+        // The thread of the holder waits for the result of `run`.
+        assert!(dump().to_string().lines().any(|line| line.starts_with("thread ") && line.contains(" [run, ")));
+    }
+    drop(tx);
+    waiter.join().unwrap();
+    main.join().unwrap();
+    assert!(!is_listed());
+}
+
 /// Tests with more goroutines than a worker describes between two of its scheduling choices.
 #[test]
 fn each_of_many_is_listed_once() {
@@ -251,7 +284,7 @@ fn each_of_many_is_listed_once() {
     });
 }
 
-/// Goroutines wait, end and begin, with stacks that are freed, while threads and goroutines make dumps.
+/// Goroutines wait, end and begin, with stacks that are freed, and threads wait, while threads and goroutines make dumps.
 #[test]
 fn the_program_goes_on() {
     let _watchdog = Watchdog::new();
@@ -274,6 +307,10 @@ fn the_program_goes_on() {
                 sized.join().unwrap();
             }
         });
+        let mutex = Arc::new(Mutex::new(0_u64));
+        let add = |mutex: Arc<Mutex<u64>>| move || (0..ROUNDS).for_each(|_| *mutex.lock() += 1);
+        let adding: Vec<_> = (0..2).map(|_| thread::spawn(add(mutex.clone()))).collect();
+        (0..2).for_each(|_| group.go(add(mutex.clone())));
         let dumping: Vec<_> = (0..2).map(|_| thread::spawn(|| (0..20).map(|_| dump()).collect::<Vec<_>>())).collect();
         group.go(|| (0..20).for_each(|_| drop(dump())));
         group.wait();
@@ -282,6 +319,8 @@ fn the_program_goes_on() {
                 assert!(dump.goroutines.is_sorted_by(|a, b| a.id < b.id), "{dump}");
             }
         }
+        adding.into_iter().for_each(|thread| blocking(|| thread.join().unwrap()));
+        assert_eq!(*mutex.lock(), 4 * ROUNDS);
     });
     assert_eq!(SUM.load(Relaxed), 4 * ROUNDS * (ROUNDS - 1) / 2);
 }

@@ -7,7 +7,7 @@ use std::sync::{Mutex as StdMutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::low_level::event::{self, CAPACITY, Event, Kind, Who};
+use sudog::low_level::event::{self, Event, Kind, Recorder, Who};
 use sudog::low_level::policy::{Policy, SpinStrategy};
 use sudog::low_level::sema::{self, Order, Wake};
 use sudog::low_level::{RawLock, Semaphore};
@@ -328,11 +328,11 @@ fn outside_of_a_recording_nothing_is_recorded() {
 #[test]
 fn a_ring_drops_its_oldest_and_counts_them() {
     let _alone = alone();
-    let n = CAPACITY + 100;
+    let n = Recorder::CAPACITY + 100;
     event::start();
     (0..n).for_each(|i| event::record(Kind::Want, i, i));
     let recording = event::stop();
-    assert_eq!((recording.events.len(), recording.dropped), (CAPACITY, 100));
+    assert_eq!((recording.events.len(), recording.dropped), (Recorder::CAPACITY, 100));
     assert!(recording.events.iter().map(|e| (e.addr, e.waiter)).eq((100..n).map(|i| (i, i))), "in order, and whole");
 }
 

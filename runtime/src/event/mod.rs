@@ -10,6 +10,8 @@
 //! | both, for all of a program's locks | use the feature `event` of these crates |
 //! | the user of a lock: [`Kind::Want`], [`Kind::Locked`], [`Kind::Unlocked`], and any other | call [`record`] |
 //!
+//! A recording also has what goroutines do (run, wait, wake each other), if [`Recorder::goroutines`] asks for that.
+//!
 //! An event goes into a ring of the thread: 32 bytes, no lock, no allocation except for the thread's first event. A
 //! full ring drops its oldest events, and counts them. Between [`start`] and [`stop`] an event costs about 20 ns,
 //! nearly all of it for the time; otherwise an event costs a load and a branch.
@@ -41,10 +43,17 @@ pub mod clock;
 mod ring;
 #[cfg(not(sudog_loom))]
 mod rings;
+#[cfg(all(unix, not(sudog_loom)))]
+pub(crate) mod steps;
 mod trace;
+#[cfg(all(unix, not(sudog_loom)))]
+mod tracks;
 
 use std::fmt;
 use std::time::Duration;
+
+#[cfg(all(unix, not(sudog_loom)))]
+use crate::goroutine::trace as goroutines;
 
 /// An event: a step of a contender for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,6 +144,40 @@ pub struct Recording {
     /// The number of dropped events: the oldest events of full rings, and the events of a thread that had no ring while
     /// it held a lock under which no ring may be made.
     pub dropped: u64,
+    /// The steps of goroutines, in the order of time.
+    #[cfg(all(unix, not(sudog_loom)))]
+    steps: Vec<steps::Step>,
+}
+
+impl Recording {
+    /// Keeps the events of the last part of the recording, which takes the time `span`, and drops earlier events. The
+    /// rings of idle threads reach further back than those of busy threads, so the beginning of a recording may lack
+    /// events of some threads.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use sudog::low_level::event;
+    ///
+    /// event::start();
+    /// let mut recording = event::snapshot();
+    /// recording.keep_last(Duration::from_secs(5));
+    /// ```
+    pub fn keep_last(&mut self, span: Duration) {
+        let from = self.end().saturating_sub(span);
+        self.events.retain(|event| event.at >= from);
+        #[cfg(all(unix, not(sudog_loom)))]
+        self.steps.retain(|step| step.at >= from);
+    }
+
+    /// Returns the time of the last event.
+    fn end(&self) -> Duration {
+        let end = self.events.last().map_or(Duration::ZERO, |event| event.at);
+        #[cfg(all(unix, not(sudog_loom)))]
+        let end = end.max(self.steps.last().map_or(Duration::ZERO, |step| step.at));
+        end
+    }
 }
 
 impl fmt::Display for Kind {
@@ -153,19 +196,105 @@ impl fmt::Display for Who {
     }
 }
 
-/// The number of events that a thread's ring holds. A ring takes half a megabyte.
+/// The settings of a recording.
+///
+/// # Examples
+///
+/// Go's `trace.FlightRecorder`: the program records always, and writes the last five seconds when asked to.
+///
+/// ```
+/// use std::time::Duration;
+/// use sudog::low_level::event::{self, Recorder};
+/// use sudog::{run, spawn};
+///
+/// Recorder::new().goroutines().capacity(1 << 16).start();
+/// run(|| spawn(|| ()).join().unwrap());
+///
+/// let mut recording = event::snapshot();
+/// recording.keep_last(Duration::from_secs(5));
+/// let mut trace = Vec::new(); // or a file, to be opened at https://ui.perfetto.dev
+/// recording.write_trace(&mut trace)?;
+/// # assert!(String::from_utf8(trace).unwrap().contains("running"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[cfg(not(sudog_loom))]
-pub const CAPACITY: usize = 1 << 14;
+#[derive(Clone, Copy, Debug)]
+pub struct Recorder {
+    capacity: usize,
+    /// True if the recording has the steps of goroutines.
+    goroutines: bool,
+}
 
-/// Begins a recording, in all threads. Discards a recording that is under way.
+#[cfg(not(sudog_loom))]
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl Recorder {
+    /// The number of events that the ring of a thread holds, if [`capacity`](Self::capacity) has set no other number. A
+    /// ring of this size takes half a megabyte.
+    pub const CAPACITY: usize = 1 << 14;
+
+    /// Returns the settings of [`start`]: locks only, [`CAPACITY`](Self::CAPACITY) events for each thread.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { capacity: Self::CAPACITY, goroutines: false }
+    }
+
+    /// Also records when each goroutine starts, runs, yields, waits and ends, on which worker, what the goroutine waits
+    /// for, and which goroutine or thread makes it ready. [`Recording::write_trace`] shows these steps.
+    /// [`Recording::events`] does not have them.
+    ///
+    /// Goroutines that run or wait at the start of the recording are recorded from one of their next waits on. An event
+    /// costs as much as an event of a lock; a switch makes two events, a wake-up one or two. On systems other than Unix,
+    /// which have no goroutines, this setting does nothing.
+    #[must_use]
+    pub const fn goroutines(self) -> Self {
+        Self { goroutines: true, ..self }
+    }
+
+    /// Sets the number of events that the ring of a thread holds, rounded up to a power of two. An event takes 32 bytes.
+    /// Rings are not freed, but later recordings with the same capacity use them again.
+    ///
+    /// # Panics
+    ///
+    /// If `events` is 0.
+    #[must_use]
+    pub const fn capacity(self, events: usize) -> Self {
+        assert!(events > 0, "a ring for no events");
+        Self { capacity: events, ..self }
+    }
+
+    /// Begins a recording, in all threads. Discards a recording that is under way.
+    pub fn start(self) {
+        #[cfg(unix)]
+        let spares = if self.goroutines { goroutines::spare_rings() } else { 0 };
+        #[cfg(not(unix))]
+        let spares = 0;
+        #[cfg(unix)]
+        goroutines::stop();
+        rings::start(self.capacity, spares);
+        #[cfg(unix)]
+        if self.goroutines {
+            goroutines::start();
+        }
+    }
+}
+
+/// Begins a recording of what locks do, in all threads. Discards a recording that is under way. [`Recorder`] has more
+/// settings.
 #[cfg(not(sudog_loom))]
 pub fn start() {
-    rings::start();
+    Recorder::new().start();
 }
 
 /// Returns the events that have been recorded so far, and goes on with the recording: a flight recorder, as Go's
-/// `trace.FlightRecorder`. The recording has at most the latest [`CAPACITY`] events of each thread. An event that is
-/// being recorded at this moment may be missed. Without a [`start`] the returned recording is empty.
+/// `trace.FlightRecorder`. The recording has at most the latest events of each thread that fit into a ring: see
+/// [`Recorder::capacity`]. An event that is being recorded at this moment may be missed. Without a [`start`] the returned
+/// recording is empty.
 ///
 /// # Examples
 ///
@@ -173,12 +302,12 @@ pub fn start() {
 ///
 /// ```
 /// use std::time::{Duration, Instant};
-/// use sudog::low_level::event;
+/// use sudog::low_level::event::{self, Recorder};
 /// use sudog::sync::Mutex;
 ///
 /// static ACCOUNTS: Mutex<u64> = Mutex::new(0);
 ///
-/// event::start();
+/// Recorder::new().goroutines().start();
 /// let asked = Instant::now();
 /// let mut accounts = ACCOUNTS.lock();
 /// if asked.elapsed() > Duration::from_millis(50) {
@@ -199,6 +328,8 @@ pub fn snapshot() -> Recording {
 #[cfg(not(sudog_loom))]
 #[must_use]
 pub fn stop() -> Recording {
+    #[cfg(unix)]
+    goroutines::stop();
     rings::stop()
 }
 

@@ -39,8 +39,13 @@ impl Ring {
     /// Creates a ring for `capacity` events, which must be a power of two.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity.is_power_of_two());
-        let slot = |_| [(); 4].map(|()| AtomicU64::new(0));
-        Self { begun: AtomicU64::new(0), done: AtomicU64::new(0), slots: (0..capacity).map(slot).collect() }
+        Self { begun: AtomicU64::new(0), done: AtomicU64::new(0), slots: slots(capacity) }
+    }
+
+    /// Returns the number of events that the ring holds.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
     }
 
     /// Returns the number of events that have been written.
@@ -74,6 +79,18 @@ impl Ring {
         events.drain(..(overwritten - oldest) as usize);
         Part { events, lost: overwritten.saturating_sub(from) }
     }
+}
+
+/// Returns slots whose memory the system provides when an event is first written there.
+#[cfg(not(any(sudog_loom, sudog_sim)))]
+fn slots(capacity: usize) -> Box<[[AtomicU64; 4]]> {
+    // SAFETY: an `AtomicU64` of zero bytes is valid: the number 0.
+    unsafe { Box::new_zeroed_slice(capacity).assume_init() }
+}
+
+#[cfg(any(sudog_loom, sudog_sim))]
+fn slots(capacity: usize) -> Box<[[AtomicU64; 4]]> {
+    (0..capacity).map(|_| [(); 4].map(|()| AtomicU64::new(0))).collect()
 }
 
 #[cfg(all(test, not(sudog_loom)))]

@@ -4,20 +4,24 @@
 //! is the largest number of recording threads that have existed at the same time.
 
 use crate::shim::system;
-use crate::shim::system::atomic::{AtomicBool, AtomicU64};
+use crate::shim::system::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::clock::{self, Reading};
 use super::ring::{Part, Ring, Words};
-use super::{CAPACITY, Event, Kind, Recording, Who};
+#[cfg(unix)]
+use super::steps;
+use super::{Event, Kind, Recording, Who};
 use crate::goroutine;
 use crate::shim::Mutex;
 
 /// True while a recording is under way.
 static ON: AtomicBool = AtomicBool::new(false);
-/// The number of events that were dropped because their thread had no ring: the thread was ending, or held a lock under
-/// which no ring may be made.
+/// The number of events that a ring of the recording holds. Written before `ON` is set.
+static CAPACITY: AtomicUsize = AtomicUsize::new(0);
+/// The number of events that were dropped because their thread had no ring: the thread was ending, or could make no ring
+/// at that moment.
 static HOMELESS: AtomicU64 = AtomicU64::new(0);
 static THREADS: AtomicU64 = AtomicU64::new(0);
 static RINGS: Mutex<Rings> = Mutex::new(Rings { all: Vec::new(), free: Vec::new(), started: None });
@@ -52,14 +56,23 @@ impl Drop for Own {
     }
 }
 
-pub(super) fn start() {
+/// Begins a recording whose rings hold `capacity` events each, and makes `spares` rings for threads that cannot make a
+/// ring themselves: see [`record_step`].
+pub(super) fn start(capacity: usize, spares: usize) {
+    let capacity = capacity.next_power_of_two();
+    let is_free = |rings: &Rings| rings.free.iter().filter(|ring| ring.capacity() == capacity).count();
+    let missing = spares.saturating_sub(is_free(&RINGS.lock()));
+    let new: Vec<_> = (0..missing).map(|_| &*Box::leak(Box::new(Ring::new(capacity)))).collect();
     let mut rings = RINGS.lock();
+    rings.all.extend(new.iter().map(|&ring| Entry { ring, before: 0 }));
+    rings.free.extend(new);
     rings.started = Some(Reading::now());
     HOMELESS.store(0, Relaxed);
+    CAPACITY.store(capacity, Relaxed);
     for entry in &mut rings.all {
         entry.before = entry.ring.written();
     }
-    // Use Release, so that a thread that sees the store reads the same clock.
+    // Use Release, so that a thread that sees the store reads the same clock and the same capacity.
     ON.store(true, Release);
 }
 
@@ -92,43 +105,70 @@ impl Rings {
 /// Puts the parts of a recording together, up to the time `until`.
 fn collect(started: Reading, until: u64, parts: Vec<Part>) -> Recording {
     let scale = started.scale();
-    let mut recording = Recording { events: Vec::new(), dropped: HOMELESS.load(Relaxed) };
+    let mut recording = Recording { dropped: HOMELESS.load(Relaxed), ..Recording::default() };
     for part in parts {
         recording.dropped += part.lost;
         // Drop events with an earlier time than the recording: these were being recorded when the recording began.
-        let ours = part.events.into_iter().filter(|words| (started.ticks()..=until).contains(&words[0]));
-        recording.events.extend(ours.map(|words| unpack(words, &scale)));
+        for words in part.events.into_iter().filter(|words| (started.ticks()..=until).contains(&words[0])) {
+            #[cfg(unix)]
+            if steps::is_step(code(words)) {
+                // SAFETY: `words` have the code of a step, and only `record_step` writes such words.
+                let step = unsafe { steps::unpack(scale.time(words[0]), who(words), code(words), arguments(words)) };
+                recording.steps.push(step);
+                continue;
+            }
+            recording.events.push(unpack(words, &scale));
+        }
     }
-    recording.events.sort_by_key(|event| event.at); // a stable sort
+    // Sort by stable sorts: events of one thread at the same time keep their order.
+    recording.events.sort_by_key(|event| event.at);
+    #[cfg(unix)]
+    recording.steps.sort_by_key(|step| step.at);
     recording
+}
+
+/// Returns the thread's ring. `None`: the thread has no ring of the recording's capacity.
+#[inline]
+fn ring(own: &Own) -> Option<&'static Ring> {
+    own.ring.get().filter(|ring| ring.capacity() == CAPACITY.load(Relaxed))
 }
 
 #[inline]
 pub(super) fn prepare() {
     if ON.load(Acquire) {
-        let _ = OWN.try_with(|own| own.ring.get().is_none().then(|| provide(own)));
+        let _ = OWN.try_with(|own| ring(own).is_none().then(|| provide(own)));
     }
 }
 
 #[inline]
 pub(super) fn record(kind: Kind, addr: usize, waiter: usize) {
     if ON.load(Acquire) {
-        write(kind, addr, waiter, |own| Some(provide(own)));
+        write(kind as u8, addr as u64, waiter as u64, |own| Some(provide(own)));
     }
 }
 
 #[inline]
 pub(super) fn record_if_prepared(kind: Kind, addr: usize, waiter: usize) {
     if ON.load(Acquire) {
-        write(kind, addr, waiter, |_| None);
+        write(kind as u8, addr as u64, waiter as u64, |_| None);
+    }
+}
+
+/// Records a step of a goroutine: `code` and the arguments are those of [`steps`]. Allocates nothing: a thread without a
+/// ring takes one of the rings that [`start`] has made, and the event is dropped, and counted, if no such ring is left.
+#[cfg(unix)]
+#[inline]
+pub(super) fn record_step(code: u8, first: u64, second: u64) {
+    if ON.load(Acquire) {
+        write(code, first, second, spare);
     }
 }
 
 #[inline]
-fn write(kind: Kind, addr: usize, waiter: usize, otherwise: impl FnOnce(&Own) -> Option<&'static Ring>) {
+fn write(code: u8, first: u64, second: u64, otherwise: impl FnOnce(&Own) -> Option<&'static Ring>) {
     let done = OWN.try_with(|own| {
-        let ring = own.ring.get().or_else(|| otherwise(own))?;
-        ring.write(pack(clock::ticks(), own.number.get(), kind, addr, waiter));
+        let ring = ring(own).or_else(|| otherwise(own))?;
+        ring.write(pack(clock::ticks(), own.number.get(), code, first, second));
         Some(())
     });
     if done.ok().flatten().is_none() {
@@ -136,39 +176,69 @@ fn write(kind: Kind, addr: usize, waiter: usize, otherwise: impl FnOnce(&Own) ->
     }
 }
 
+/// Gives the thread a ring of the recording's capacity.
 #[cold]
 fn provide(own: &Own) -> &'static Ring {
-    own.number.set(THREADS.fetch_add(1, Relaxed) + 1);
-    let free = RINGS.lock().free.pop();
-    let ring = free.unwrap_or_else(|| {
-        let ring = &*Box::leak(Box::new(Ring::new(CAPACITY)));
-        RINGS.lock().all.push(Entry { ring, before: 0 });
+    spare(own).unwrap_or_else(|| {
+        let ring = &*Box::leak(Box::new(Ring::new(CAPACITY.load(Relaxed))));
+        let mut rings = RINGS.lock();
+        rings.all.push(Entry { ring, before: 0 });
+        rings.free.extend(own.ring.replace(Some(ring)));
         ring
-    });
+    })
+}
+
+/// Gives the thread a ring of the recording's capacity that no other thread uses, if there is such a ring. The thread's
+/// former ring is free from then on.
+#[cold]
+fn spare(own: &Own) -> Option<&'static Ring> {
+    if own.number.get() == 0 {
+        own.number.set(THREADS.fetch_add(1, Relaxed) + 1);
+    }
+    let capacity = CAPACITY.load(Relaxed);
+    let mut rings = RINGS.lock();
+    let free = rings.free.iter().position(|ring| ring.capacity() == capacity)?;
+    let ring = match own.ring.get() {
+        // Exchange the two in place: `free` has room.
+        Some(old) => std::mem::replace(&mut rings.free[free], old),
+        None => rings.free.swap_remove(free),
+    };
     own.ring.set(Some(ring));
-    ring
+    Some(ring)
 }
 
 const GOROUTINE: u64 = 1 << 63;
-/// The number of bits in which an event stores [`Event::waiter`]. The bits above store the kind.
-const WAITER_BITS: u32 = 56;
+/// The number of bits in which an event stores its second argument: [`Event::waiter`]. The bits above store the code.
+const SECOND_BITS: u32 = 56;
 
 #[inline]
-fn pack(ticks: u64, thread: u64, kind: Kind, addr: usize, waiter: usize) -> Words {
+fn pack(ticks: u64, thread: u64, code: u8, first: u64, second: u64) -> Words {
     let who = match goroutine::id() {
         0 => thread,
         id => id | GOROUTINE,
     };
-    let waiter = waiter as u64 & ((1 << WAITER_BITS) - 1);
-    [ticks, who, addr as u64, (kind as u64) << WAITER_BITS | waiter]
+    [ticks, who, first, u64::from(code) << SECOND_BITS | second & ((1 << SECOND_BITS) - 1)]
 }
 
-fn unpack([ticks, who, addr, last]: Words, scale: &clock::Scale) -> Event {
+fn who([_, who, ..]: Words) -> Who {
+    if who & GOROUTINE == 0 { Who::Thread(who) } else { Who::Goroutine(who & !GOROUTINE) }
+}
+
+fn code([.., last]: Words) -> u8 {
+    (last >> SECOND_BITS) as u8
+}
+
+fn arguments([_, _, first, last]: Words) -> (u64, u64) {
+    (first, last & ((1 << SECOND_BITS) - 1))
+}
+
+fn unpack(words: Words, scale: &clock::Scale) -> Event {
+    let (addr, waiter) = arguments(words);
     Event {
-        at: scale.time(ticks),
-        who: if who & GOROUTINE == 0 { Who::Thread(who) } else { Who::Goroutine(who & !GOROUTINE) },
-        kind: Kind::ALL[(last >> WAITER_BITS) as usize],
+        at: scale.time(words[0]),
+        who: who(words),
+        kind: Kind::ALL[usize::from(code(words))],
         addr: addr as usize,
-        waiter: (last & ((1 << WAITER_BITS) - 1)) as usize,
+        waiter: waiter as usize,
     }
 }

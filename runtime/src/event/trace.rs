@@ -10,11 +10,15 @@
 //!
 //! An arrow leads from each `Wake` and `Handoff` to the waiter's track. Starvation mode has a track for each lock.
 //! All other events are marks on the actor's track. What has not ended ends with the recording, with `"open": true`.
+//!
+//! The steps of goroutines have tracks of their own: see `tracks.rs`.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
+#[cfg(all(unix, not(sudog_loom)))]
+use super::tracks::Tracks;
 use super::{Event, Kind, Recording, Who};
 
 /// The name of the time in which a lock is in starvation mode.
@@ -45,6 +49,11 @@ impl Recording {
     /// `chrome://tracing` open. Each thread and goroutine has a track, which shows when the actor wanted a lock, slept
     /// and had the lock; an arrow leads from each waker to its waiter.
     ///
+    /// A recording with [`Recorder::goroutines`](super::Recorder::goroutines) also has a track for each worker, which shows
+    /// which goroutine runs, and a track for each goroutine, which shows when the goroutine runs, could run and waits, with
+    /// the wait reason. Arrows `wakes` and `starts` lead to a goroutine from the goroutine or thread that has made it
+    /// ready or has started it. An arrow is called `hands over` if the waker has given its worker up at once.
+    ///
     /// # Errors
     ///
     /// The error of `out`. The trace is then not whole.
@@ -71,8 +80,10 @@ impl Recording {
         for event in &self.events {
             trace.add(event)?;
         }
-        let end = self.events.last().map_or(Duration::ZERO, |event| event.at);
+        let end = self.end();
         trace.end(end)?;
+        #[cfg(all(unix, not(sudog_loom)))]
+        Tracks::write(&mut trace.out, &self.steps, end)?;
         writeln!(trace.out, "\n]}}")?;
         trace.out.flush()
     }
@@ -199,7 +210,7 @@ impl<W: Write> Trace<W> {
 }
 
 /// Returns a time in microseconds, with three digits after the point.
-fn us(time: Duration) -> String {
+pub(super) fn us(time: Duration) -> String {
     let ns = time.as_nanos();
     format!("{}.{:03}", ns / 1000, ns % 1000)
 }
@@ -217,7 +228,7 @@ mod tests {
             addr: 16,
             waiter,
         };
-        let recording = Recording { events: events.iter().map(event).collect(), dropped: 3 };
+        let recording = Recording { events: events.iter().map(event).collect(), dropped: 3, ..Recording::default() };
         let mut out = Vec::new();
         recording.write_trace(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
@@ -285,7 +296,7 @@ mod tests {
             event(30, Kind::Unlocked, 32),
         ];
         let mut out = Vec::new();
-        Recording { events, dropped: 0 }.write_trace(&mut out).unwrap();
+        Recording { events, ..Recording::default() }.write_trace(&mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let count = |what: &str| text.matches(what).count();
         assert_eq!((count(r#""ph":"X""#), count(r#""ph":"b""#), count(r#""ph":"e""#)), (1, 1, 1), "{text}");

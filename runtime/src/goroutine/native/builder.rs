@@ -18,7 +18,7 @@ use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Details;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::{fork, run, stack, switch_hooks, together};
+use crate::goroutine::native::{fork, run, stack, switch_hooks, together, trace};
 use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
 use crate::sema::{self, IntoLimit, Wake};
@@ -204,7 +204,10 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
 #[inline]
 #[track_caller]
 unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>>, placement: Placement) {
-    let details = if switch_hooks::is_observed() { note_start(details, Location::caller()) } else { details };
+    if switch_hooks::is_observed() {
+        // SAFETY: the caller keeps the contract of `start_unchecked`.
+        return unsafe { start_observed(f, details, placement) };
+    }
     match (placement, current::worker()) {
         (Placement::Any, Some(worker)) if !together::is_here() => {
             worker.count_made();
@@ -221,13 +224,34 @@ unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>
     }
 }
 
-/// Notes the location of the call that starts a goroutine. Ends the process if the caller is in a switch hook.
+/// Starts a goroutine as [`start_unchecked`] does, and tells the observers of switches about the call that starts the
+/// goroutine. Ends the process if the caller is in a switch hook.
+///
+/// # Safety
+///
+/// The contract of [`start_unchecked`].
 #[cold]
-fn note_start(details: Option<Box<Details>>, caller: &'static Location<'static>) -> Option<Box<Details>> {
+#[track_caller]
+unsafe fn start_observed<F: FnOnce() + Send>(f: F, mut details: Option<Box<Details>>, placement: Placement) {
     switch_hooks::forbid_start_in_hook();
-    let mut details = details.unwrap_or_default();
-    details.created_at = Some(caller);
-    Some(details)
+    let caller = Location::caller();
+    if switch_hooks::observes_starts() {
+        details.get_or_insert_default().created_at = Some(caller);
+    }
+    let worker = current::worker();
+    let queued_here = worker.filter(|_| matches!(placement, Placement::Any) && !together::is_here());
+    let place = if queued_here.is_some() { Place::Any } else { Place::of(placement) };
+    // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that `f` borrows
+    // live for as long as `f` uses them.
+    let work = unsafe { job::pack_unchecked(f, details, worker) };
+    trace::creates(work, caller);
+    match queued_here {
+        Some(worker) => {
+            worker.count_made();
+            worker.submit(work);
+        }
+        None => start_at(work, place),
+    }
 }
 
 /// The queue into which a new goroutine goes.

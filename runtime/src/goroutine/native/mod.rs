@@ -31,6 +31,7 @@ pub mod synctest;
 mod task;
 mod time;
 mod together;
+pub(crate) mod trace;
 #[cfg(feature = "tracing")]
 mod tracing;
 
@@ -93,6 +94,7 @@ pub(crate) use fibre::current::{
 pub(crate) use fibre::current::{describe, is_task};
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) use fibre::current::{has_room, stack_addresses};
+pub(crate) use fibre::job::Vtable;
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use fibre::wait_check::is_on as waits_are_checked;
 #[cfg(all(debug_assertions, not(sudog_sim)))]

@@ -1,5 +1,5 @@
 //! Calls at the moments when a goroutine gets a worker and when the goroutine gives the worker up: a program's hooks,
-//! and the stall report.
+//! the stall report, and traces.
 //!
 //! | a goroutine | calls, on the goroutine's stack | when |
 //! |---|---|---|
@@ -8,8 +8,9 @@
 //! | goes on | `enter(Entering::Resumes)` | after the switch |
 //! | has ended, or a task's poll has ended | `leave(Leaving::Ends)` | after the destructors of the goroutine's locals |
 //!
-//! When a goroutine begins, its fibre notes whether switches are observed. So without hooks and reports a switch reads
-//! one byte of the fibre, and has a branch that is not taken.
+//! When a goroutine begins, its fibre notes whether switches are observed: see [`Observed`]. So without observers a
+//! switch reads one byte of the fibre, and has a branch that is not taken. Hooks and the stall report observe goroutines
+//! that begin later. A trace also observes those that have begun: each worker [marks](Observed::join) its fibres.
 
 use crate::shim::system;
 use crate::shim::system::OnceLock;
@@ -22,6 +23,88 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 static OBSERVERS: AtomicU8 = AtomicU8::new(0);
 const HOOKS: u8 = 1;
 const STALLS: u8 = 2;
+const TRACE: u8 = 4;
+
+/// Whether a fibre's switches are observed. Used by the fibre's worker only.
+///
+/// | state | switches are observed | by |
+/// |---|---|---|
+/// | `NOT` | no | |
+/// | `BEGUN` | since the goroutine began | all observers |
+/// | `JOINS` | from the next wait or yield on: the fibre is suspended, and was not observed when it suspended | a trace |
+/// | `JOINED` | since a later wait or yield | a trace |
+pub(crate) struct Observed(Cell<u8>);
+
+impl Observed {
+    const NOT: u8 = 0;
+    const BEGUN: u8 = 1;
+    const JOINS: u8 = 2;
+    const JOINED: u8 = 3;
+
+    pub(crate) const fn new() -> Self {
+        Self(Cell::new(Self::NOT))
+    }
+
+    /// Returns whether the switches are observed now, or from the next wait or yield on.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> bool {
+        self.state() != Self::NOT
+    }
+
+    /// Returns whether the switch that has suspended the fibre was observed.
+    pub(crate) fn was_seen(&self) -> bool {
+        matches!(self.state(), Self::BEGUN | Self::JOINED)
+    }
+
+    /// Notes, when a goroutine begins, whether its switches are observed.
+    #[inline(always)]
+    pub(crate) fn begin(&self, observed: bool) {
+        self.0.set(u8::from(observed));
+    }
+
+    /// Has a suspended fibre join the observed fibres. Called by the fibre's worker.
+    pub(crate) fn join(&self) {
+        if self.state() == Self::NOT {
+            self.0.set(Self::JOINS);
+        }
+    }
+
+    /// Notes that the fibre is about to suspend. Returns whether the switch is observed: a fibre that a former trace has
+    /// marked leaves the observed fibres.
+    pub(crate) fn suspends(&self) -> bool {
+        if self.state() == Self::BEGUN {
+            return true;
+        }
+        let is_traced = is_traced();
+        self.0.set(if is_traced { Self::JOINED } else { Self::NOT });
+        is_traced
+    }
+
+    #[inline(always)]
+    fn state(&self) -> u8 {
+        self.0.get()
+    }
+}
+
+/// The observers of a switch: a bit for each.
+#[derive(Clone, Copy)]
+pub(super) struct Observers(u8);
+
+impl Observers {
+    /// Returns the observers of a fibre that is observed.
+    pub(super) fn of(fibre: &Observed) -> Self {
+        let observers = OBSERVERS.load(Ordering::Relaxed);
+        Self(if fibre.state() == Observed::BEGUN { observers } else { observers & TRACE })
+    }
+
+    pub(super) fn have_stalls(self) -> bool {
+        self.0 & STALLS != 0
+    }
+
+    pub(super) fn have_trace(self) -> bool {
+        self.0 & TRACE != 0
+    }
+}
 
 /// The hooks that [`add_switch_hooks`] has added: room for those of four libraries.
 static HOOKS_SET: [OnceLock<SwitchHooks>; 4] = [const { OnceLock::new() }; 4];
@@ -122,6 +205,21 @@ pub(crate) fn observe_stalls() {
     OBSERVERS.fetch_or(STALLS, Ordering::Relaxed);
 }
 
+/// Begins or ends a trace of the switches.
+pub(crate) fn observe_trace(is_on: bool) {
+    if is_on {
+        OBSERVERS.fetch_or(TRACE, Ordering::Relaxed);
+    } else {
+        OBSERVERS.fetch_and(!TRACE, Ordering::Relaxed);
+    }
+}
+
+/// Returns whether switches are traced.
+#[inline(always)]
+pub(crate) fn is_traced() -> bool {
+    OBSERVERS.load(Ordering::Relaxed) & TRACE != 0
+}
+
 /// Returns whether switches are observed. The load is Relaxed: a program adds hooks before it starts goroutines, and
 /// the start of a goroutine orders that addition before this load.
 #[inline(always)]
@@ -133,6 +231,17 @@ pub(crate) fn is_observed() -> bool {
 #[inline(always)]
 pub(crate) fn observes_stalls() -> bool {
     OBSERVERS.load(Ordering::Relaxed) & STALLS != 0
+}
+
+/// Returns whether the stall report or a trace is to be told the names of goroutines.
+#[inline(always)]
+pub(crate) fn observes_names() -> bool {
+    OBSERVERS.load(Ordering::Relaxed) & (STALLS | TRACE) != 0
+}
+
+/// Returns whether an observer is to be told the calls that start goroutines.
+pub(crate) fn observes_starts() -> bool {
+    OBSERVERS.load(Ordering::Relaxed) & (HOOKS | STALLS) != 0
 }
 
 /// Returns whether the caller is in a hook.
@@ -167,17 +276,17 @@ pub(crate) fn forbid_start_in_hook() {
 
 /// Calls the hooks when a goroutine has got a worker.
 #[cold]
-pub(super) fn enters(why: Entering) {
-    if OBSERVERS.load(Ordering::Relaxed) & HOOKS != 0 {
+pub(super) fn enters(observers: Observers, why: Entering) {
+    if observers.0 & HOOKS != 0 {
         hooks().for_each(|hooks| call(|| (hooks.enter)(why)));
     }
 }
 
 /// Calls the hooks when a goroutine is about to give its worker up.
 #[cold]
-pub(super) fn leaves(why: Leaving) {
+pub(super) fn leaves(observers: Observers, why: Leaving) {
     forbid_in_hook("wait");
-    if OBSERVERS.load(Ordering::Relaxed) & HOOKS != 0 {
+    if observers.0 & HOOKS != 0 {
         let mut all: [Option<&SwitchHooks>; HOOKS_SET.len()] = [None; _];
         hooks().zip(&mut all).for_each(|(hooks, place)| *place = Some(hooks));
         all.into_iter().rev().flatten().for_each(|hooks| call(|| (hooks.leave)(why)));

@@ -13,9 +13,10 @@ use crate::goroutine::native::fibre::job::Vtable;
 use crate::goroutine::native::fibre::{Fibre, State, Wait};
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::sched::{bubble, clock, cycle, stall};
+use crate::goroutine::native::sched::{bubble, clock, cycle, stall, threads};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
+use crate::goroutine::native::trace;
 use crate::goroutine::protocol::inbox::Chain;
 use crate::{Instant, ParkResult, shim};
 
@@ -196,6 +197,8 @@ impl FibreRef {
             // SAFETY: the fibre is alive, as the goroutine waits for this `ready`. Its worker is the caller's.
             home.ready_local(unsafe { self.0.as_ref() }, true);
         } else {
+            // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
+            note_ready(unsafe { self.0.as_ref() });
             // The link is the fibre's first field.
             // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
             // its worker has read the inbox.
@@ -203,6 +206,14 @@ impl FibreRef {
             // Wake through `home`, not through the fibre: the fibre may be freed by now; a worker never is.
             home.wake();
         }
+    }
+}
+
+/// Tells a trace that the caller is about to hand a goroutine over to another worker.
+#[inline]
+fn note_ready(fibre: &Fibre) {
+    if switch_hooks::is_traced() {
+        trace::is_readied(fibre);
     }
 }
 
@@ -242,6 +253,8 @@ impl ReadyBatch {
             }
             self.home = Some(home);
             self.len += 1;
+            // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
+            note_ready(unsafe { goroutine.0.as_ref() });
             // The link is the fibre's first field.
             // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
             // its worker has read the inbox.
@@ -394,9 +407,9 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Notes the resource that the calling goroutine is about to wait for, and the holder of that resource: for the
-/// deadlock report. `holder`, if not null, points to the id of the goroutine that holds the resource, and is alive for
-/// as long as the wait.
+/// Notes the resource that the caller is about to wait for, and the holder of that resource: for dumps and for the
+/// deadlock report. Notes those of a thread only in builds with debug assertions. `holder`, if not null, points to the id
+/// of the goroutine that holds the resource, and is alive for as long as the wait.
 #[inline]
 pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
     note_wait_for(what, ptr::slice_from_raw_parts(holder, 1));
@@ -410,6 +423,8 @@ pub(crate) fn note_wait_for(what: &'static str, holders: *const [AtomicU64]) {
         if cfg!(debug_assertions) && !holders.is_null() {
             cycle::note();
         }
+    } else if cfg!(debug_assertions) {
+        threads::note_wait(what, holders);
     }
 }
 

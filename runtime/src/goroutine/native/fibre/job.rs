@@ -26,6 +26,7 @@ use crate::goroutine::native::fibre::{Fibre, current};
 use crate::goroutine::native::sched::stall;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
+use crate::goroutine::native::trace;
 use crate::goroutine::protocol::inbox::Link;
 use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
@@ -252,6 +253,16 @@ pub(crate) fn stack_size(work: Work) -> Option<usize> {
     unsafe { (*job).details.as_ref() }.and_then(|details| details.stack_size)
 }
 
+/// Returns the vtable of a piece of work.
+pub(crate) fn vtable(work: Work) -> &'static Vtable {
+    if work.0.get() & 1 != 0 {
+        return Vtable::TASK;
+    }
+    let job: *const Job = ptr::with_exposed_provenance(work.0.get());
+    // SAFETY: `job` is a packed job: the caller has taken `work` from a queue and has not unpacked `work` yet.
+    unsafe { (*job).vtable }
+}
+
 /// Writes `next` into an unused job, as the link of a list of spare jobs.
 #[inline]
 pub(crate) fn link_spare(job: NonNull<Job>, next: Option<NonNull<Job>>) {
@@ -320,7 +331,7 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
             details.on_panic
         }
     };
-    if switch_hooks::observes_stalls() {
+    if switch_hooks::observes_names() {
         is_running();
     }
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
@@ -328,11 +339,16 @@ unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
     }
 }
 
-/// Tells the stall report which goroutine runs.
+/// Tells the stall report and a trace which goroutine runs.
 #[cold]
 fn is_running() {
     if let Some(fibre) = current::fibre() {
-        stall::runs(fibre);
+        if switch_hooks::observes_stalls() {
+            stall::runs(fibre);
+        }
+        if switch_hooks::is_traced() {
+            trace::is_named(fibre);
+        }
     }
 }
 

@@ -51,7 +51,8 @@ use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack;
 use crate::goroutine::native::stack::{Extent, PooledStack};
-use crate::goroutine::native::switch_hooks::{self, Entering, Leaving};
+use crate::goroutine::native::switch_hooks::{self, Entering, Leaving, Observed, Observers};
+use crate::goroutine::native::trace;
 use crate::goroutine::protocol::inbox::Link;
 use crate::goroutine::protocol::runq::Work;
 use crate::sema::{self, Wake};
@@ -92,9 +93,8 @@ pub(crate) struct Fibre {
     pub(crate) used: Cell<bool>,
     /// True until the goroutine blocks for the first time.
     pub(crate) fresh: Cell<bool>,
-    /// True if switches are observed. Set when the goroutine begins, and kept until the goroutine ends: see
-    /// `switch_hooks`.
-    pub(crate) observed: Cell<bool>,
+    /// Whether switches are observed. Set when the goroutine begins: see `switch_hooks`.
+    pub(crate) observed: Observed,
     /// True if goroutines that this goroutine starts stay on the same worker: see `together`.
     pub(crate) together: Cell<bool>,
     timer: Cell<u32>,
@@ -244,7 +244,7 @@ impl Fibre {
             usual: size.is_none(),
             used: Cell::new(false),
             fresh: Cell::new(false),
-            observed: Cell::new(false),
+            observed: Observed::new(),
             together: Cell::new(false),
             budget: Cell::new(Budget::Unlimited),
             timer: Cell::new(NONE),
@@ -294,7 +294,7 @@ impl Fibre {
     fn run(&'static self, work: Work) {
         self.worker.begin(self);
         let observed = switch_hooks::is_observed();
-        self.observed.set(observed);
+        self.observed.begin(observed);
         if observed {
             return self.run_observed(work);
         }
@@ -305,6 +305,7 @@ impl Fibre {
     #[inline(never)]
     fn run_observed(&'static self, work: Work) {
         self.created_at.set(None);
+        trace::begins(work);
         self.enters(Entering::Begins);
         self.run_begun(work);
         self.leaves(Leaving::Ends);
@@ -316,18 +317,26 @@ impl Fibre {
     /// Tells the observers of switches that the goroutine has got the worker.
     #[cold]
     fn enters(&self, why: Entering) {
-        if switch_hooks::observes_stalls() {
+        let observers = Observers::of(&self.observed);
+        if observers.have_trace() {
+            trace::runs(self);
+        }
+        if observers.have_stalls() {
             stall::runs(self);
         }
-        switch_hooks::enters(why);
+        switch_hooks::enters(observers, why);
     }
 
     /// Tells the observers of switches that the goroutine gives the worker up.
     #[cold]
     fn leaves(&self, why: Leaving) {
-        switch_hooks::leaves(why);
-        if switch_hooks::observes_stalls() {
+        let observers = Observers::of(&self.observed);
+        switch_hooks::leaves(observers, why);
+        if observers.have_stalls() {
             stall::gives_up(self);
+        }
+        if observers.have_trace() {
+            trace::leaves(self, why);
         }
     }
 
@@ -378,6 +387,9 @@ impl Fibre {
     #[cold]
     #[inline(never)]
     fn suspend_observed(&'static self) {
+        if !self.observed.suspends() {
+            return self.switch();
+        }
         self.leaves(Leaving::Waits);
         self.switch();
         dump::show_stack_if_asked(self, || self.switch());

@@ -31,6 +31,8 @@ use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::{GoroutineGroup, GoroutineInfo, GoroutineState};
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stuck;
+use crate::goroutine::native::sched::threads;
+use crate::goroutine::native::sched::threads::ThreadInfo;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::sema::{self, Wake};
 
@@ -58,6 +60,8 @@ pub struct Dump {
     /// goroutine calls [`dump`] at a point where the goroutine may not switch, this call, too, blocks the worker's
     /// thread.
     pub silent_workers: Vec<usize>,
+    /// The threads that waited for locks, semaphores, channels or the like when the dump was made.
+    threads: Vec<ThreadInfo>,
 }
 
 impl Dump {
@@ -112,6 +116,7 @@ impl Dump {
         Self {
             goroutines: self.goroutines.iter().filter(is_leak).cloned().collect(),
             others: 0,
+            threads: Vec::new(),
             silent_workers: self.silent_workers.clone(),
         }
     }
@@ -143,6 +148,7 @@ impl Dump {
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&report::list(&self.goroutines, false))?;
+        self.threads.iter().try_for_each(|thread| thread.fmt(f))?;
         if self.others > 0 {
             writeln!(f, "{} goroutines that have not begun, and async tasks", self.others)?;
         }
@@ -164,6 +170,11 @@ impl fmt::Display for Dump {
 /// has, for each goroutine that has begun since, the place of the call that started the goroutine, and the goroutine's
 /// stack, unless the goroutine runs or has less than 16 KiB of stack left. (Without observation, goroutines and waits
 /// are some instructions cheaper.)
+///
+/// Where switches are observed, the printed dump also lists threads that wait for a lock, a channel or the like of this
+/// project, the longest wait first, with the system's number and name of each thread (names on Linux). In builds with debug
+/// assertions a thread has a wait reason, and the goroutine that holds the awaited mutex. Async tasks that wait are counted
+/// in [`others`](Dump::others) only.
 ///
 /// # Examples
 ///
@@ -304,7 +315,8 @@ pub(super) fn ask(wanted: Wanted) -> Dump {
     *lock(&REQUEST) = None;
     goroutines.sort_unstable_by_key(|info| info.id);
     let others = sched.live().saturating_sub(goroutines.len());
-    Dump { goroutines, others, silent_workers }
+    let threads = if matches!(request.wanted, Wanted::All) { threads::waiting() } else { Vec::new() };
+    Dump { goroutines, others, silent_workers, threads }
 }
 
 impl Request {
@@ -418,7 +430,7 @@ pub(crate) fn answer(worker: &'static Worker) {
 
 /// Resumes a suspended fibre of this worker, so that the fibre shows its stack, and returns that stack.
 fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Stack> {
-    if !fibre.observed.get() || fibre.state.get() == State::Running {
+    if !fibre.observed.was_seen() || fibre.state.get() == State::Running {
         return None;
     }
     let wait = fibre.wait.get(); // keep the note: a user's allocator may wait, and note that wait

@@ -27,5 +27,6 @@ pub(crate) mod stall;
 pub(crate) mod steal;
 pub(crate) mod stuck;
 pub(crate) mod sysmon;
+pub(crate) mod threads;
 pub(crate) mod timer_heap;
 pub(crate) mod worker;

@@ -34,6 +34,7 @@ use crate::fatal::{fatal, say};
 use crate::goroutine::native::fibre::job::Vtable;
 use crate::goroutine::native::fibre::{Fibre, current};
 use crate::goroutine::native::sched::frames::frames_of_the_user;
+use crate::goroutine::native::sched::threads;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
 
@@ -93,11 +94,10 @@ fn in_place_observed<T>(wait: impl FnOnce() -> T) -> T {
             self.0.store(false, Ordering::Relaxed);
         }
     }
-    let _waited = current::fibre().map(|fibre| {
-        let waits = &fibre.worker.stall.waits_in_place;
-        waits.store(true, Ordering::Relaxed);
-        Waited(waits)
-    });
+    let Some(fibre) = current::fibre() else { return threads::while_listed(wait) };
+    let waits = &fibre.worker.stall.waits_in_place;
+    waits.store(true, Ordering::Relaxed);
+    let _waited = Waited(waits);
     wait()
 }
 

@@ -30,6 +30,7 @@ use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::processor::Advice;
 use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, Rest, SPIN, Seen, Worker};
 use crate::goroutine::native::sched::{bubble, sysmon};
+use crate::goroutine::native::trace;
 use crate::goroutine::protocol::idle::Woken;
 use crate::goroutine::protocol::runq::BATCH;
 use crate::shim::system;
@@ -64,6 +65,7 @@ impl Worker {
     pub(crate) fn wait_for_work(&'static self) -> Rest {
         fork::forbid_in_child();
         self.looking.store(true, Ordering::Relaxed);
+        trace::idles(self);
         let mut spin = SPIN;
         let rest = loop {
             match self.search_and_sleep(spin) {

@@ -49,6 +49,7 @@ use crate::goroutine::native::sched::stall::Stall;
 use crate::goroutine::native::sched::sysmon;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::native::switch_hooks;
+use crate::goroutine::native::trace;
 use crate::goroutine::protocol::idle::Sleeper;
 use crate::goroutine::protocol::inbox::Inbox;
 use crate::goroutine::protocol::pinned::PinnedWork;
@@ -140,6 +141,8 @@ pub(crate) struct Own {
     pub(crate) looked: Cell<Option<Instant>>,
     pub(crate) courtesy: Courtesy,
     pub(crate) dump: dump::Progress,
+    /// The number of the last trace for which the worker has marked its fibres: see `trace`.
+    pub(crate) traces: Cell<u32>,
 }
 
 // SAFETY: `own` is touched by the worker's thread only (and read by the deadlock report, while no worker can wake; and
@@ -286,6 +289,7 @@ impl Worker {
                 looked: Cell::new(None),
                 courtesy: Courtesy::new(),
                 dump: dump::Progress::new(),
+                traces: Cell::new(0),
             }),
         }
     }
@@ -447,6 +451,7 @@ impl Worker {
     /// stacks.
     #[cold]
     fn poll_slow_sources(&'static self) {
+        trace::mark_once(self);
         _ = self.processor.take();
         let asked = self.is_asked();
         if asked && self.own.next.get().is_none() {
@@ -581,9 +586,18 @@ impl Worker {
         fibre.state.set(State::Queued);
         self.counters.is_readied(&fibre.readied);
         if fibre.observed.get() {
-            self.stall.is_queued();
+            self.observe_queued(fibre, why);
         }
         self.own.first_blocks.set(0);
+    }
+
+    /// Tells the observers of switches that a fibre of this worker has come into a queue of this worker.
+    #[cold]
+    fn observe_queued(&self, fibre: &Fibre, why: ParkResult) {
+        self.stall.is_queued();
+        if switch_hooks::is_traced() {
+            trace::is_queued(fibre, why);
+        }
     }
 
     /// Yields for the running goroutine: all other goroutines that are ready on this worker have a turn first.
@@ -621,7 +635,7 @@ impl Worker {
     pub(crate) fn start_on(&'static self, work: Work, front: bool) -> &'static Fibre {
         let fibre = self.fibre_for(job::stack_size(work));
         fibre.work.set(Some(work));
-        fibre.observed.set(switch_hooks::is_observed()); // the wait to begin is observed, too
+        fibre.observed.begin(switch_hooks::is_observed()); // the wait to begin is observed, too
         self.enqueue(fibre, ParkResult::Unparked, front);
         fibre
     }

@@ -1,0 +1,204 @@
+//! The threads that wait, for dumps.
+//!
+//! While switches are observed, a thread that waits is in a list. The list's entry is on the stack of that thread, so a
+//! wait allocates nothing. Entries are linked and unlinked under the lock of the list. A dump copies the entries under
+//! that lock, and reads the names of the threads afterwards.
+
+use crate::shim::system;
+use crate::shim::system::Mutex;
+use std::cell::Cell;
+use std::fmt;
+use std::ptr;
+use std::sync::PoisonError;
+use std::time::{Duration, Instant};
+
+use crate::goroutine::native::fibre::Wait;
+use crate::lock_order;
+use crate::shim::system::atomic::{AtomicU64, Ordering};
+
+/// A waiting thread.
+struct Entry {
+    /// The system's number of the thread.
+    id: u64,
+    wait: Wait,
+    since: Instant,
+    /// The neighbours in the list. Used under the list's lock.
+    newer: Cell<*const Entry>,
+    older: Cell<*const Entry>,
+}
+
+/// The entry that was listed last, or null. An entry is alive as long as it is listed.
+struct List(*const Entry);
+
+// SAFETY: an entry is touched under the lock of the list only, while the entry is listed. The pointers are to entries on
+// the stacks of threads, which unlink the entries before these are gone.
+unsafe impl Send for List {}
+
+static LIST: Mutex<List> = Mutex::new(List(ptr::null()));
+
+system::thread_local! {
+    /// The note of the thread's next wait.
+    static NOTE: Cell<Wait> = const { Cell::new(Wait::NONE) };
+}
+
+/// The most holders of a resource that are listed.
+const HOLDERS: usize = 8;
+
+/// A thread as a dump describes it.
+#[derive(Clone, Debug)]
+pub(super) struct ThreadInfo {
+    id: u64,
+    name: String,
+    wait_reason: &'static str,
+    waited: Duration,
+    /// The goroutines that hold the awaited resource; 0 after the last.
+    holders: [u64; HOLDERS],
+}
+
+/// Notes what the calling thread is about to wait for: see `note_wait`.
+#[cold]
+pub(crate) fn note_wait(what: &'static str, holders: *const [AtomicU64]) {
+    NOTE.set(Wait::new(what, 0, holders));
+}
+
+/// Calls `wait`, in which the calling thread waits, and lists the thread meanwhile.
+pub(crate) fn while_listed<T>(wait: impl FnOnce() -> T) -> T {
+    /// Unlinks the entry, even if `wait` panics.
+    struct Listed<'a>(&'a Entry);
+    impl Drop for Listed<'_> {
+        fn drop(&mut self) {
+            unlink(self.0);
+        }
+    }
+    let entry = Entry {
+        id: thread_id(),
+        wait: NOTE.replace(Wait::NONE),
+        since: system::now(),
+        newer: Cell::new(ptr::null()),
+        older: Cell::new(ptr::null()),
+    };
+    let listed = Listed(&entry);
+    link(listed.0);
+    wait()
+}
+
+fn link(entry: &Entry) {
+    let mut list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
+    entry.older.set(list.0);
+    // SAFETY: `list.0` is null, or a listed entry, which is alive.
+    if let Some(older) = unsafe { list.0.as_ref() } {
+        older.newer.set(entry);
+    }
+    list.0 = entry;
+}
+
+fn unlink(entry: &Entry) {
+    let mut list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
+    let (newer, older) = (entry.newer.get(), entry.older.get());
+    // SAFETY: `older` is null, or the neighbour of a listed entry, so a listed entry, which is alive.
+    if let Some(older) = unsafe { older.as_ref() } {
+        older.newer.set(newer);
+    }
+    // SAFETY: `newer` is null, or the neighbour of a listed entry, so a listed entry, which is alive.
+    match unsafe { newer.as_ref() } {
+        Some(newer) => newer.older.set(older),
+        None => list.0 = older,
+    }
+}
+
+/// Describes the threads that wait, the longest wait first.
+pub(super) fn waiting() -> Vec<ThreadInfo> {
+    // Reserve memory outside of the lock: the allocator may be a user's, and may wait.
+    let mut infos = Vec::new();
+    loop {
+        let list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = list.entries().count();
+        if count <= infos.capacity() {
+            let now = system::now();
+            infos.extend(list.entries().map(|entry| entry.info(now)));
+            break;
+        }
+        drop(list);
+        infos.reserve(count + 8);
+    }
+    infos.iter_mut().for_each(|info| info.name = thread_name(info.id));
+    infos.reverse();
+    infos
+}
+
+impl List {
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        // SAFETY: `self.0` is null or a listed entry; the list is locked, so each listed entry is alive.
+        std::iter::successors(unsafe { self.0.as_ref() }, |entry| {
+            // SAFETY: `older` of a listed entry is null or a listed entry; the list is locked, so that entry is alive.
+            unsafe { entry.older.get().as_ref() }
+        })
+    }
+}
+
+impl Entry {
+    /// Copies the ids of the goroutines that hold the awaited resource. Does not allocate, as the list is locked.
+    fn holders(&self) -> [u64; HOLDERS] {
+        // SAFETY: the holders are null, or alive until the thread's next `note_wait`, by the contract of `note_wait`. The
+        // thread still waits, as its entry is listed and the list is locked.
+        let ids = unsafe { self.wait.holders() }.iter().map(|holder| holder.load(Ordering::Relaxed));
+        let mut holders = [0; HOLDERS];
+        for (place, id) in holders.iter_mut().zip(ids.filter(|&id| id != 0 && !lock_order::is_thread(id))) {
+            *place = id;
+        }
+        holders
+    }
+
+    fn info(&self, now: Instant) -> ThreadInfo {
+        ThreadInfo {
+            id: self.id,
+            name: String::new(),
+            wait_reason: self.wait.what(),
+            waited: now.saturating_duration_since(self.since),
+            holders: self.holders(),
+        }
+    }
+}
+
+impl fmt::Display for ThreadInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {}", self.id)?;
+        if !self.name.is_empty() {
+            write!(f, " {:?}", self.name)?;
+        }
+        let reason = if self.wait_reason.is_empty() { "waiting" } else { self.wait_reason };
+        write!(f, " [{reason}, {:.2} s]", self.waited.as_secs_f64())?;
+        let mut holders = self.holders.iter().take_while(|&&id| id != 0);
+        if let Some(first) = holders.next() {
+            write!(f, ", held by goroutine{} {first}", if self.holders[1] == 0 { "" } else { "s" })?;
+            holders.try_for_each(|other| write!(f, ", {other}"))?;
+        }
+        writeln!(f)
+    }
+}
+
+/// Returns the system's number of the calling thread. Does not call `thread::current`, which may allocate.
+#[cfg(all(target_os = "linux", not(sudog_sim)))]
+fn thread_id() -> u64 {
+    // SAFETY: `gettid` takes no arguments and cannot fail.
+    unsafe { libc::gettid() as u64 }
+}
+
+#[cfg(not(all(target_os = "linux", not(sudog_sim))))]
+fn thread_id() -> u64 {
+    // SAFETY: `pthread_self` takes no arguments and cannot fail.
+    unsafe { libc::pthread_self() as u64 }
+}
+
+/// Returns the name that the system has for a thread of this process, at most 15 bytes on Linux; nothing if the thread has
+/// ended, or if the system does not say.
+#[cfg(all(target_os = "linux", not(sudog_sim)))]
+fn thread_name(id: u64) -> String {
+    std::fs::read_to_string(format!("/proc/self/task/{id}/comm"))
+        .map_or(String::new(), |name| name.trim_end().to_owned())
+}
+
+#[cfg(not(all(target_os = "linux", not(sudog_sim))))]
+fn thread_name(_: u64) -> String {
+    String::new()
+}
