@@ -95,12 +95,14 @@ fn rwbench_runs_every_lock_and_writes_every_field() {
 #[test]
 fn rwbench_for_people() {
     let run = ["rwbench", "--threads", "1,3", "--writes", "10", "--seconds", "0.005", "--runs", "2", "--locks"];
-    let text = stdout(&[&run[..], &["go,sharded,std"]].concat());
-    for start in ["rwbench on threads: medians of 2 runs", "lock ", "go ", "sharded ", "std ", "writes in 1000: "] {
+    let text = stdout(&[&run[..], &["sudog,sharded,std"]].concat());
+    for start in ["rwbench on threads: medians of 2 runs", "lock ", "sudog ", "sharded ", "std ", "writes in 1000: "] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
-    assert!(text.contains("write p50") && text.contains("ratio to that of go") && text.contains("beats go up to"));
-    assert!(!stdout(&[&run[..], &["go,std"]].concat()).contains("beats go"));
+    assert!(
+        text.contains("write p50") && text.contains("ratio to that of sudog") && text.contains("beats sudog up to")
+    );
+    assert!(!stdout(&[&run[..], &["sudog,std"]].concat()).contains("beats sudog"));
 }
 
 #[test]
@@ -109,9 +111,12 @@ fn rwbench_on_goroutines() {
     let run = ["rwbench", "--on", "goroutines", "--workers", "2", "--threads", "5", "--seconds", "0.01", "--runs", "1"];
     let records = records(&[&run[..], &["--writes", "100", "--json"]].concat());
     let locks: Vec<_> = records.iter().filter_map(|record| record["rwlock"].as_str()).collect();
-    assert_eq!(locks, ["go", "phase-fair", "sharded", "mutex"]);
+    assert_eq!(locks, ["sudog", "phase-fair", "sharded", "mutex"]);
     assert!(records.iter().all(|record| record["on"] == "goroutines" && record["workers"] == 2));
-    refused(&[&run[..], &["--locks", "go,std"]].concat(), "rwlocks for goroutines: go, phase-fair, sharded, mutex");
+    refused(
+        &[&run[..], &["--locks", "sudog,std"]].concat(),
+        "rwlocks for goroutines: sudog, phase-fair, sharded, mutex",
+    );
 }
 
 #[test]
@@ -121,14 +126,14 @@ fn locks_are_composed_by_name() {
         assert!(text.contains(example), "{example}: {text}");
     }
     let run = ["--threads", "3", "--seconds", "0.01", "--runs", "1", "--json", "--locks"];
-    let locks = "go,capacitor( std, admit=gated,b=2 ),sliding(go,admit=gated),multilane(tts,count=separate,lanes=3),\
-                 sliding(go,wait=yield,b=2)";
+    let locks = "sudog,capacitor( std, admit=gated,b=2 ),sliding(sudog,admit=gated),multilane(tts,count=separate,lanes=3),\
+                 sliding(sudog,wait=yield,b=2)";
     let canonical = [
-        "go",
+        "sudog",
         "capacitor(std,b=2,admit=gated)",
-        "sliding(go)",
+        "sliding(sudog)",
         "multilane(tts,lanes=3,count=separate)",
-        "sliding(go,b=2,wait=yield)",
+        "sliding(sudog,b=2,wait=yield)",
     ];
     let mutexbench = records(&[&["mutexbench"], &run[..], &[locks]].concat());
     assert_eq!(mutexbench.iter().map(|r| r["lock"].as_str().unwrap()).collect::<Vec<_>>(), canonical);
@@ -139,9 +144,11 @@ fn locks_are_composed_by_name() {
     let path = folder("composed").join("page.html");
     let run = ["mutexbench", "--threads", "2", "--seconds", "0.01", "--runs", "1", "--locks", locks, "--report"];
     let text = stdout(&[&run[..], &[path.to_str().unwrap()]].concat());
-    assert!(text.contains("sliding(go)") && text.contains("--tax` for the price alone"), "{text}");
-    assert!(stdout(&["uncontended", "--rounds", "1", "--locks", "sliding(go)"]).contains("--tax` for the price alone"));
-    assert!(!stdout(&["uncontended", "--rounds", "1", "--locks", "go"]).contains("--tax"));
+    assert!(text.contains("sliding(sudog)") && text.contains("--tax` for the price alone"), "{text}");
+    assert!(
+        stdout(&["uncontended", "--rounds", "1", "--locks", "sliding(sudog)"]).contains("--tax` for the price alone")
+    );
+    assert!(!stdout(&["uncontended", "--rounds", "1", "--locks", "sudog"]).contains("--tax"));
     let page = fs::read_to_string(path).unwrap();
     assert!(page.contains("std behind platoons of 2, over the semaphore benaphore, behind the gate"), "{page}");
 }
@@ -149,45 +156,44 @@ fn locks_are_composed_by_name() {
 #[test]
 fn what_cannot_be_composed_is_refused() {
     for (locks, because) in [
-        ("go,capacitor", "'capacitor' goes around a lock: as in 'capacitor(go)'"),
-        ("condenser(go)", "'condenser' is nothing that goes around a lock; known: capacitor, sliding, multilane"),
-        ("capacitor(go", "a ')' is missing"),
-        ("capacitor(go,b=2,std", "a ')' is missing"),
-        ("capacitor(go),std)", "a ')' too many in 'std)'"),
-        ("capacitor(sliding(go))", "cannot be composed again"),
-        ("sliding(go,b=32)", "b must be from 1 to 31"),
-        ("sliding(go,b=2,b=2)", "the option 'b' is there twice"),
-        ("sliding(go,sema=twa)", "sliding has no option 'sema'; it has: b, admit, wait"),
-        ("capacitor(go,wait=spin)", "capacitor has no option 'wait'"),
-        ("capacitor(go)()", "'()' is behind the end of 'capacitor(go)'"),
-        ("capacitor((go))", "'(go)' is no lock"),
-        ("capacitor(go,admit=fractional:2)", "must be from 0 to 1"),
-        ("sliding(go),sliding(go,admit=gated)", "'sliding(go,admit=gated)' is there twice"),
+        ("sudog,capacitor", "'capacitor' goes around a lock: as in 'capacitor(sudog)'"),
+        ("condenser(sudog)", "'condenser' is nothing that goes around a lock; known: capacitor, sliding, multilane"),
+        ("capacitor(sudog", "a ')' is missing"),
+        ("capacitor(sudog,b=2,std", "a ')' is missing"),
+        ("capacitor(sudog),std)", "a ')' too many in 'std)'"),
+        ("capacitor(sliding(sudog))", "cannot be composed again"),
+        ("sliding(sudog,b=32)", "b must be from 1 to 31"),
+        ("sliding(sudog,b=2,b=2)", "the option 'b' is there twice"),
+        ("sliding(sudog,sema=twa)", "sliding has no option 'sema'; it has: b, admit, wait"),
+        ("capacitor(sudog,wait=spin)", "capacitor has no option 'wait'"),
+        ("capacitor(sudog)()", "'()' is behind the end of 'capacitor(sudog)'"),
+        ("capacitor((sudog))", "'(sudog)' is no lock"),
+        ("capacitor(sudog,admit=fractional:2)", "must be from 0 to 1"),
+        ("sliding(sudog),sliding(sudog,admit=gated)", "'sliding(sudog,admit=gated)' is there twice"),
     ] {
         for command in ["mutexbench", "uncontended"] {
             refused(&[command, "--locks", locks], because);
         }
     }
     #[cfg(target_os = "linux")]
-    refused(&["mutexbench", "--locks", "capacitor(go,sema=futex)"], "a newcomer can take a permit of futex");
+    refused(&["mutexbench", "--locks", "capacitor(sudog,sema=futex)"], "a newcomer can take a permit of futex");
 }
 
 #[test]
 #[cfg(unix)]
 fn goroutines_contend_for_compositions() {
     let run = ["mutexbench", "--on", "goroutines", "--workers", "2", "--threads", "5", "--seconds", "0.01", "--locks"];
-    let locks =
-        "capacitor(go),sliding(go),capacitor(go,sema=runtime,admit=gated),multilane(go),sliding(go,b=2,wait=spin)";
+    let locks = "capacitor(sudog),sliding(sudog),capacitor(sudog,sema=runtime,admit=gated),multilane(sudog),sliding(sudog,b=2,wait=spin)";
     let records = records(&[&run[..], &[locks, "--json"]].concat());
     assert!(records.len() == 15 && records.iter().all(|r| r["on"] == "goroutines"), "{records:?}");
-    for blocks in ["sliding(tts)", "capacitor(go,sema=parking_lot_core)", "multilane(std)", "tts"] {
-        refused(&[&run[..], &[blocks]].concat(), &format!("who waits for {blocks} blocks a thread"));
+    for blocks in ["sliding(tts)", "capacitor(sudog,sema=parking_lot_core)", "multilane(std)", "tts"] {
+        refused(&[&run[..], &[blocks]].concat(), &format!("a goroutine that waits for {blocks} blocks the thread"));
     }
 }
 
 #[test]
 fn capacitor_has_four_curves_for_each_lock_and_the_tax() {
-    let run = ["capacitor", "--locks", "lifo,go", "--b", "3", "--sema", "twa", "--threads", "1,3", "--runs", "2"];
+    let run = ["capacitor", "--locks", "lifo,sudog", "--b", "3", "--sema", "twa", "--threads", "1,3", "--runs", "2"];
     let run = [&run[..], &["--seconds", "0.005", "--rounds", "1"]].concat();
     let (tax, figure): (Vec<_>, Vec<_>) =
         records(&[&run[..], &["--json"]].concat()).into_iter().partition(|record| record["bench"] == "capacitor-tax");
@@ -200,8 +206,8 @@ fn capacitor_has_four_curves_for_each_lock_and_the_tax() {
         ]
     };
     let turns: Vec<_> = figure.iter().map(|record| record["lock"].as_str().unwrap()).collect();
-    let names = [names("lifo"), names("go")].concat();
-    assert_eq!(turns, names.iter().cycle().take(4 * names.len()).collect::<Vec<_>>(), "they take turns");
+    let names = ["lifo", "sudog"].map(|inner| names(inner).into_iter().cycle().take(4 * 4));
+    assert_eq!(turns, names.into_iter().flatten().collect::<Vec<_>>(), "the variants of a lock take turns");
     for record in &figure {
         has_fields(record, &["bench", "threads", "run", "throughput", "min_max", "jain", "wait_p999_ns"]);
         assert_eq!(record["bench"], "capacitor");
@@ -215,7 +221,8 @@ fn capacitor_has_four_curves_for_each_lock_and_the_tax() {
 
     let path = folder("capacitor").join("page.html");
     let text = stdout(&[&run[..], &["--report", path.to_str().unwrap()]].concat());
-    for start in ["capacitor on threads: medians of 2 runs", "lifo: ", "go: ", "The tax, alone on threads", "In a box"]
+    for start in
+        ["capacitor on threads: medians of 2 runs", "lifo: ", "sudog: ", "The tax, alone on threads", "In a box"]
     {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
@@ -260,12 +267,12 @@ fn capacitor_sweeps_and_taxes_alone() {
         let name = option.split('=').next().unwrap();
         refused(&["capacitor", "--sweep", option], &format!("'--sweep' cannot be used with '{name}"));
     }
-    refused(&["capacitor", "--tax", "--report", "x"], "the report is of the figure");
+    refused(&["capacitor", "--tax", "--report", "x"], "the report shows the figure");
     refused(&["capacitor", "--b", "32"], "from 1 to 31");
     for command in ["capacitor", "bypass"] {
         refused(
-            &[command, "--locks", "go,sliding(go)"],
-            "'sliding(go)' is composed; what is asked for here are inner locks",
+            &[command, "--locks", "sudog,sliding(sudog)"],
+            "'sliding(sudog)' is composed; this command takes inner locks",
         );
     }
     refused(&["capacitor", "--sema", "nope"], "unknown semaphore 'nope'");
@@ -273,9 +280,12 @@ fn capacitor_sweeps_and_taxes_alone() {
     refused(&["capacitor", "--sema", "sem_t"], "a newcomer can take a permit of sem_t");
     #[cfg(unix)]
     {
-        let able = "inner locks for goroutines, with '--locks': go, go-1.14, ";
+        let able = "inner locks for goroutines, with '--locks': sudog, sudog/go-1.14, ";
         refused(&["capacitor", "--on", "goroutines"], able);
-        refused(&["capacitor", "--on", "goroutines", "--locks", "go,tts"], "who waits for tts blocks a thread");
+        refused(
+            &["capacitor", "--on", "goroutines", "--locks", "sudog,tts"],
+            "a goroutine that waits for tts blocks the thread",
+        );
         refused(&["capacitor", "--on", "goroutines", "--locks", "tts", "--sweep"], able);
     }
 }
@@ -369,10 +379,10 @@ fn bypass_is_within_what_is_promised() {
         }
     }
     let text = stdout(&[&run[..], &["--stall", "off"]].concat());
-    for start in ["bypass on threads: 5 that contend", "sliding(lifo,b=3)", "lifo, no capacitor: 3 permits"] {
+    for start in ["bypass on threads: 5 contenders", "sliding(lifo,b=3)", "lifo, no capacitor: 3 permits"] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
-    assert!(text.contains("nobody is kept") && text.contains("Over the benaphore"), "{text}");
+    assert!(text.contains("no arrival is delayed") && text.contains("Over the benaphore"), "{text}");
     let traced = self::records(&[&run[..], &["--trace", "7", "--json"]].concat());
     assert!(traced.iter().all(|record| record["trace"].as_array().unwrap().len() == 7));
     refused(&["bypass", "--threads", "1"], "from 2 to 4096");
@@ -387,7 +397,7 @@ fn locks_take_turns() {
     let records = records(&[
         "mutexbench",
         "--locks",
-        "std,go",
+        "std,sudog",
         "--threads",
         "1,3",
         "--seconds",
@@ -401,7 +411,7 @@ fn locks_take_turns() {
     let mut expected = Vec::new();
     for run in [1, 2] {
         for threads in [1, 3] {
-            expected.extend(["std", "go"].map(|lock| (Some(run), Some(threads), Some(lock))));
+            expected.extend(["std", "sudog"].map(|lock| (Some(run), Some(threads), Some(lock))));
         }
     }
     assert_eq!(order, expected);
@@ -412,7 +422,7 @@ fn locks_take_turns() {
 fn goroutines_contend_for_what_does_not_block_their_threads() {
     let able: Vec<_> =
         LockName::usual().into_iter().filter(|lock| !lock.blocks_threads()).map(|lock| lock.name()).collect();
-    assert!(able.contains(&"go") && !able.contains(&"std"), "{able:?}");
+    assert!(able.contains(&"sudog") && !able.contains(&"std"), "{able:?}");
     let run = ["mutexbench", "--on", "goroutines", "--workers", "2", "--threads", "1,5", "--seconds", "0.01"];
     let records = records(&[&run[..], &["--runs", "1", "--json"]].concat());
     let locks: Vec<_> = records.iter().map(|record| record["lock"].as_str().unwrap()).collect();
@@ -423,8 +433,10 @@ fn goroutines_contend_for_what_does_not_block_their_threads() {
     }
     let text = stdout(&run);
     assert!(text.starts_with("mutexbench on goroutines (2 workers): "), "{text}");
-    assert!(!text.contains("do not meet"), "{text}");
-    assert!(stdout(&["mutexbench", "--locks", "go", "--threads", "1", "--seconds", "0.01"]).contains("on threads: "));
+    assert!(!text.contains("do not contend"), "{text}");
+    assert!(
+        stdout(&["mutexbench", "--locks", "sudog", "--threads", "1", "--seconds", "0.01"]).contains("on threads: ")
+    );
 }
 
 #[test]
@@ -435,14 +447,14 @@ fn every_goroutine_ends_on_however_few_workers() {
         let run = ["mutexbench", "--on", "goroutines", "--workers", &number, "--threads", "64", "--seconds", "0.01"];
         let records = records(&[&run[..], &["--runs", "2", "--json"]].concat());
         assert!(records.iter().all(|r| r["workers"] == workers && r["per_thread"][63].is_u64()));
-        assert_eq!(stdout(&run).contains("do not meet"), workers == 1);
+        assert_eq!(stdout(&run).contains("do not contend"), workers == 1);
     }
 }
 
 #[test]
 #[cfg(unix)]
 fn there_are_as_many_workers_as_processors_unless_somebody_says() {
-    let run = ["uncontended", "--on", "goroutines", "--locks", "go,std", "--rounds", "1", "--json"];
+    let run = ["uncontended", "--on", "goroutines", "--locks", "sudog,std", "--rounds", "1", "--json"];
     let workers = |told: Option<&str>| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sudog-lab"));
         command.args(run).env_remove("SUDOG_MAXPROCS");
@@ -459,10 +471,13 @@ fn there_are_as_many_workers_as_processors_unless_somebody_says() {
 #[test]
 #[cfg(unix)]
 fn locks_that_block_threads_are_refused_for_goroutines() {
-    refused(&["mutexbench", "--on", "goroutines", "--locks", "go,std"], "who waits for std blocks a thread");
     refused(
-        &["mutexbench", "--on", "goroutines", "--locks", "go+parking_lot_core"],
-        "locks for goroutines: go, go-1.14",
+        &["mutexbench", "--on", "goroutines", "--locks", "sudog,std"],
+        "a goroutine that waits for std blocks the thread",
+    );
+    refused(
+        &["mutexbench", "--on", "goroutines", "--locks", "sudog+parking_lot_core"],
+        "locks for goroutines: sudog, sudog/go-1.14",
     );
     // No contender waits in this benchmark.
     assert!(
@@ -476,11 +491,11 @@ fn compare_on_goroutines() {
     let path = folder("goroutines").join("page.html");
     let path = path.to_str().unwrap();
     let text = stdout(&["compare", "--quick", "--on", "goroutines", "--workers", "2", "--report", path]);
-    assert!(text.contains("T: goroutines (2 workers) that contend"), "{text}");
+    assert!(text.contains("T: the number of contenders (goroutines (2 workers))"), "{text}");
     assert!(!text.contains("parking_lot"), "{text}");
     let page = fs::read_to_string(path).unwrap();
     assert!(page.contains("<dt>on</dt><dd>goroutines (2 workers)</dd>"), "{page}");
-    assert_eq!(page.matches("<svg").count(), 3);
+    assert_eq!(page.matches("<svg").count(), 4);
 }
 
 #[test]
@@ -528,7 +543,7 @@ fn several_permits_and_no_order() {
         );
     }
     let text = stdout(&run);
-    assert!(text.contains("; 2 permits; ") && text.contains("is not counted"), "{text}");
+    assert!(text.contains("; 2 permits; ") && text.contains("is not recorded"), "{text}");
 }
 
 #[test]
@@ -544,7 +559,7 @@ fn semabench_for_people() {
     assert!(text.contains("/ runtime") && text.contains("overtaken T=3"), "{text}");
     let page = fs::read_to_string(path).unwrap();
     assert!(page.contains("<h1>Semaphores compared</h1>") && page.contains("x floor"), "{page}");
-    assert_eq!(page.matches("<svg").count(), 3);
+    assert_eq!(page.matches("<svg").count(), 4);
     #[cfg(target_os = "linux")]
     assert!(stdout(&[&run[..], &["runtime,sem_t"]].concat()).contains("/ sem_t"));
 }
@@ -564,7 +579,7 @@ fn semabench_on_goroutines() {
     assert_eq!(names, able);
     refused(
         &[&run[..], &["--semaphores", "parking_lot_core"]].concat(),
-        "who waits for parking_lot_core blocks a thread",
+        "a goroutine that waits for parking_lot_core blocks the thread",
     );
     #[cfg(target_os = "linux")]
     refused(&[&run[..], &["--semaphores", "twa,sem_t"]].concat(), "semaphores for goroutines: runtime, benaphore");
@@ -699,7 +714,7 @@ fn collide_for_people_on_goroutines() {
 #[test]
 fn no_sampling_no_waits() {
     let records =
-        records(&["mutexbench", "--locks", "go", "--threads", "1", "--seconds", "0.002", "--sample", "0", "--json"]);
+        records(&["mutexbench", "--locks", "sudog", "--threads", "1", "--seconds", "0.002", "--sample", "0", "--json"]);
     assert!(
         records.iter().all(|r| r["sample_rate"] == 0.0 && r["wait_p50_ns"].is_null() && r["wait_max_ns"].is_null())
     );
@@ -721,10 +736,11 @@ fn contenders_start_together() {
 
 #[test]
 fn mutexbench_for_people() {
-    let text = stdout(&["mutexbench", "--locks", "go,std,parking_lot_0_12", "--threads", "1,2", "--seconds", "0.01"]);
+    let text =
+        stdout(&["mutexbench", "--locks", "sudog,std,parking_lot_0_12", "--threads", "1,2", "--seconds", "0.01"]);
     assert!(text.contains("sample_rate 1/"), "{text}");
     assert!(text.contains("as a ratio to that of parking_lot_0_12"), "{text}");
-    assert!(text.contains("Better than go"), "{text}");
+    assert!(text.contains("Better than sudog"), "{text}");
 }
 
 #[test]
@@ -750,12 +766,17 @@ fn compare_writes_a_page_that_stands_alone() {
     assert!(text.contains("p99.9") && text.contains("ManyAddrCollision"), "{text}");
     let page = fs::read_to_string(&path).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
-    assert_eq!(page.matches("<svg").count(), 3);
+    let (few, all) = page.split_once("<div class=\"plots all\">").unwrap();
+    assert_eq!([few, all].map(|plots| plots.matches("<svg").count()), [4, 4]);
+    let names = ["<title>sudog</title>", "<title>std</title>"];
+    assert!(names.iter().all(|name| few.matches(name).count() == 4), "a line in each plot: {few}");
+    assert!(!few.contains("<title>sudog+") && all.contains("<title>sudog+"), "variants only by the switch: {page}");
+    assert!(page.contains("The longest wait</figcaption>"), "{page}");
     assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="));
     assert!(LockName::COMPARED.iter().all(|lock| page.contains(&format!("<td class=\"word\">{}</td>", lock.name()))));
     let left_out =
         LockName::usual().into_iter().filter(|lock| !LockName::COMPARED.contains(lock)).map(|lock| lock.name());
-    let told = text.lines().find(|line| line.starts_with("For lack of time without ")).unwrap();
+    let told = text.lines().find(|line| line.starts_with("Not measured, to save time: ")).unwrap();
     left_out.for_each(|name| assert!(told.contains(name) && !page.contains(&format!(">{name}<")), "{name}: {told}"));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "the draft is still there");
 }
@@ -778,7 +799,7 @@ fn the_default_report_is_in_the_target_directory() {
 #[test]
 fn mutexbench_writes_a_report_if_asked() {
     let path = folder("mutexbench").join("page.html");
-    let run = ["mutexbench", "--locks", "go", "--threads", "1", "--seconds", "0.01", "--runs", "1", "--sample", "1"];
+    let run = ["mutexbench", "--locks", "sudog", "--threads", "1", "--seconds", "0.01", "--runs", "1", "--sample", "1"];
     // Run again if the only contender had no processor.
     let measured = (0..100).any(|_| {
         let records = records(&[&run[..], &["--json", "--report", path.to_str().unwrap()]].concat());
@@ -786,14 +807,14 @@ fn mutexbench_writes_a_report_if_asked() {
         runs.all(|run| run["acquisitions"].as_u64().unwrap() >= 2)
     });
     assert!(measured, "a contender without a processor in a hundred runs");
-    assert_eq!(fs::read_to_string(path).unwrap().matches("<svg").count(), 3);
+    assert_eq!(fs::read_to_string(path).unwrap().matches("<svg").count(), 4);
 }
 
 #[test]
 fn unknown_names_are_refused_with_the_known_ones() {
-    refused(&["mutexbench", "--locks", "go,nope"], "unknown lock 'nope'; known: go, go-1.14");
+    refused(&["mutexbench", "--locks", "sudog,nope"], "unknown lock 'nope'; known: sudog, sudog/go-1.14");
     refused(&["uncontended", "--locks", ""], "unknown lock");
-    refused(&["rwbench", "--locks", "nope"], "unknown readers-writer lock 'nope'; known: go, phase-fair, sharded");
+    refused(&["rwbench", "--locks", "nope"], "unknown readers-writer lock 'nope'; known: sudog, phase-fair, sharded");
     refused(&["semabench", "--semaphores", "twa,nope"], "unknown semaphore 'nope'; known: runtime, parking_lot_core");
     refused(&["collisions", "--hashes", "nope"], "unknown hash 'nope'; known: plain-64, mixed-64");
     refused(
@@ -810,7 +831,7 @@ fn nonsense_is_refused() {
     refused(&["mutexbench", "--threads", "0"], "from 1 to 4096");
     refused(&["mutexbench", "--threads", "4097"], "from 1 to 4096");
     refused(&["mutexbench", "--threads", "2,2"], "twice");
-    refused(&["mutexbench", "--locks", "go,go"], "twice");
+    refused(&["mutexbench", "--locks", "sudog,sudog"], "twice");
     for seconds in ["0", "-1", "NaN", "inf", "1e9"] {
         refused(&["mutexbench", "--seconds", seconds], "from 0.001 to 3600");
     }
@@ -818,7 +839,7 @@ fn nonsense_is_refused() {
     refused(&["mutexbench", "--runs", "0"], "from 1");
     refused(&["mutexbench", "--on", "fibres"], "threads, goroutines");
     refused(&["rwbench", "--writes", "1001"], "from 0 to 1000");
-    refused(&["rwbench", "--ungathered"], "readers are let in together");
+    refused(&["rwbench", "--ungathered"], "readers enter together");
     refused(&["rwbench", "--writes", "-1"], "--writes");
     refused(&["rwbench", "--writes", "10,10"], "twice");
     refused(&["semabench", "--permits", "0"], "--permits");
@@ -829,7 +850,7 @@ fn nonsense_is_refused() {
         refused(&[bench, "--workers", "2"], "only goroutines have workers");
         refused(&[bench, "--on", "goroutines", "--workers", "0"], "from 1 to 256");
     }
-    refused(&["semtable", "--on", "goroutines"], "in semtable nothing contends");
+    refused(&["semtable", "--on", "goroutines"], "semtable has no contenders");
     refused(&["mutexbench", "--cs", "-1"], "--cs");
     refused(&["uncontended", "--rounds", "0"], "from 1");
     refused(&["semtable", "--ns", "1"], "from 2");
@@ -1028,7 +1049,7 @@ fn metrics_are_sane(record: &Value) {
 
 #[test]
 fn metrics_of_locks() {
-    let run = ["mutexbench", "--locks", "go,go-fifo,std", "--threads", "1,3", "--seconds", "0.02", "--runs", "1"];
+    let run = ["mutexbench", "--locks", "sudog,sudog/fifo,std", "--threads", "1,3", "--seconds", "0.02", "--runs", "1"];
     let with = |options: &[&'static str]| [&run[..], &["--metrics"], options].concat();
     for record in &records(&with(&["--json", "--window", "5"])) {
         metrics_are_sane(record);
@@ -1040,9 +1061,9 @@ fn metrics_of_locks() {
     for start in ["logged: ", "bypass: ", "LWSS: ", "MTTR: ", "dead: ", "handover: ", "sleeps, futile, syscalls: "] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
-    assert_eq!(text.lines().filter(|line| line.starts_with("go-fifo ")).count(), 2 + 1 + 2 + 2, "{text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("sudog/fifo ")).count(), 2 + 1 + 2 + 2, "{text}");
     assert!(text.contains("  max between") && text.contains("  bypass max  windows  ") && !text.contains("max bypass"));
-    assert!(!text.contains("several may be inside"), "{text}");
+    assert!(!text.contains("several contenders may be inside"), "{text}");
     refused(&[&run[..], &["--window", "5"]].concat(), "only logged runs have windows");
     refused(&with(&["--window", "0"]), "from 1 to");
 }
@@ -1066,7 +1087,7 @@ fn metrics_of_a_turn_that_goes_round() {
 fn metrics_where_several_are_inside() {
     let run = ["--threads", "3", "--seconds", "0.02", "--runs", "1", "--metrics"];
     let semaphores = ["semabench", "--semaphores", "benaphore", "--permits", "2"];
-    let rw_locks = ["rwbench", "--locks", "go,std", "--writes", "10"];
+    let rw_locks = ["rwbench", "--locks", "sudog,std", "--writes", "10"];
     for bench in [&semaphores[..], &rw_locks] {
         let records = records(&[bench, &run, &["--json"]].concat());
         let measured: Vec<_> = records.iter().filter(|record| record.get("metrics").is_some()).collect();
@@ -1090,7 +1111,7 @@ fn metrics_of_stages() {
 #[test]
 #[cfg(unix)]
 fn metrics_of_goroutines() {
-    let run = ["mutexbench", "--on", "goroutines", "--workers", "2", "--locks", "go", "--threads", "5", "--metrics"];
+    let run = ["mutexbench", "--on", "goroutines", "--workers", "2", "--locks", "sudog", "--threads", "5", "--metrics"];
     for record in &records(&[&run[..], &["--seconds", "0.02", "--runs", "1", "--json"]].concat()) {
         metrics_are_sane(record);
         assert!(record["metrics"]["wakeups"]["sleeps_per_acquisition"].is_null(), "{record}");
@@ -1112,7 +1133,7 @@ fn critical_sections_may_differ() {
         refused(&[bench, "--cs", "1,2,x"], "'x' is no number of steps");
         refused(&[bench, "--cs", "1,1000001"], "from 0 to 1000000");
     }
-    let text = stdout(&[&["mutexbench", "--locks", "go", "--cs", "1,1,10"], &few[..]].concat());
+    let text = stdout(&[&["mutexbench", "--locks", "sudog", "--cs", "1,1,10"], &few[..]].concat());
     assert!(text.contains("; critical section 1,1,10 steps by contender, non-critical 0; "), "{text}");
 }
 
@@ -1135,7 +1156,7 @@ fn history_tells_both_stories() {
     }
     refused(&["history", "--story", "war"], "hog, collapse");
     refused(&["history", "--hold", "100"], "it has no unit");
-    refused(&["history", "--on", "goroutines", "--workers", "1"], "that only work do not meet");
+    refused(&["history", "--on", "goroutines", "--workers", "1"], "that only compute do not contend");
 }
 
 /// Writes a file of lines as `mutexbench --json` writes them, without the fields that `trust` does not read.
@@ -1149,13 +1170,17 @@ fn trust_file(folder: &std::path::Path, name: &str, rows: &[(&str, u64, f64)]) -
 #[test]
 fn trust_compares_medians() {
     let folder = folder("trust");
-    let real = trust_file(&folder, "real", &[("go", 1, 10.0), ("go", 1, 30.0), ("go", 1, 20.0), ("tts-spin", 2, 8.0)]);
-    let rows = [("tts-spin", 2, 16.0), ("go", 1, 22.0), ("mcs-spin", 1, 1.0)];
+    let real = trust_file(
+        &folder,
+        "real",
+        &[("sudog", 1, 10.0), ("sudog", 1, 30.0), ("sudog", 1, 20.0), ("tts-spin", 2, 8.0)],
+    );
+    let rows = [("tts-spin", 2, 16.0), ("sudog", 1, 22.0), ("mcs-spin", 1, 1.0)];
     let simulated = trust_file(&folder, "simulated", &rows);
     let trust = ["trust", "--real", &real, "--simulated", &simulated];
     let records = records(&[&trust[..], &["--json"]].concat());
     let found: Vec<_> = records.iter().map(|r| (r["lock"].as_str().unwrap(), r["real"].as_f64().unwrap())).collect();
-    assert_eq!(found, [("go", 20.0), ("tts-spin", 8.0)], "what both files have, by medians");
+    assert_eq!(found, [("sudog", 20.0), ("tts-spin", 8.0)], "what both files have, by medians");
     assert_eq!(records.iter().map(|r| r["tolerable"].as_bool().unwrap()).collect::<Vec<_>>(), [true, false]);
     let text = stdout(&trust);
     assert!(text.contains("off by more than 1.5") && text.contains("T=1: 1 of 1 within a factor 1.5"), "{text}");
@@ -1164,8 +1189,8 @@ fn trust_compares_medians() {
 #[test]
 fn trust_refuses_what_it_cannot_compare() {
     let folder = folder("trust-refuses");
-    let good = trust_file(&folder, "good", &[("go", 1, 10.0)]);
-    let other = trust_file(&folder, "other", &[("go", 2, 10.0), ("tts-spin", 1, 10.0)]);
+    let good = trust_file(&folder, "good", &[("sudog", 1, 10.0)]);
+    let other = trust_file(&folder, "other", &[("sudog", 2, 10.0), ("tts-spin", 1, 10.0)]);
     let empty = trust_file(&folder, "empty", &[]);
     let write = |name: &str, text: &[u8]| {
         let path = folder.join(name);

@@ -186,7 +186,8 @@ fn with_noise() {
     assert_eq!(noise(&["--beside", "1", "--one-processor"]), (1, true));
     let text = stdout(&[&["--beside", "1"][..], &run].concat());
     assert!(text.starts_with("Beside 1 busy loop, on all processors.\n") && text.contains("worst run"), "{text}");
-    let run = ["mutexbench", "--locks", "go", "--threads", "2", "--seconds", "0.01", "--runs", "1", "--one-processor"];
+    let run =
+        ["mutexbench", "--locks", "sudog", "--threads", "2", "--seconds", "0.01", "--runs", "1", "--one-processor"];
     assert!(stdout(&run).starts_with("Beside 0 busy loops, on one processor.\n"));
     refused(&["--beside", "257", "list"], "from 0 to 256");
 }

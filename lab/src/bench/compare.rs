@@ -88,8 +88,8 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
     let summaries = Summaries::new(&plan, &records);
     output.text(table(&alone, &summaries))?;
     output.text(format_args!(
-        "\nT: {on} that contend; throughput in acquisitions; min/max: the smallest share over the largest;\n\
-         p99.9: the wait that 999 acquisitions in 1000 do not exceed.\n{}",
+        "\nT: the number of contenders ({on}). Throughput: acquisitions per second. min/max: the fewest acquisitions \
+         of a\ncontender over the most. p99.9: the wait that 999 acquisitions in 1000 do not exceed.\n{}",
         plan.headline()
     ))?;
     for remark in summaries.remarks() {
@@ -124,5 +124,5 @@ fn left_out(on: Contenders) -> String {
         .filter(|&lock| !LockName::COMPARED.contains(&lock) && on.may_contend_for(lock.into()))
         .map(|lock| lock.name())
         .collect();
-    format!("For lack of time without {}: see mutexbench.", names.join(", "))
+    format!("Not measured, to save time: {}. See mutexbench.", names.join(", "))
 }

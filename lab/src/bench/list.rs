@@ -80,12 +80,14 @@ pub fn run(output: Output) -> Result<(), Failure> {
         output.record(&ListRecord::Semaphore { name, about: name.about(), facts })?;
     }
     output.text(format_args!("{locks}\n\n{GRAMMAR}\n\n{rw_locks}\n\n{semaphores}\n"))?;
-    output.text("deadlines: a wait with a deadline stands in line with the others, or polls.")?;
-    output
-        .text("blocks: what of a goroutine that waits: itself, or the thread of its worker with all that it runs.")?;
-    output.text("LIFO: a waiter may join the line in front. FIFO: first in, first out.")?;
-    output.text("handoff: a release may give its permit to a waiter past all newcomers.")?;
-    output.text("bytes: of the object itself; what it keeps elsewhere is not counted.")
+    output.text("deadlines: whether a waiter with a deadline is queued like the others; otherwise it polls.")?;
+    output.text(
+        "blocks: what a waiting goroutine blocks: only itself, or the thread of its worker, and so the worker's \
+               other goroutines.",
+    )?;
+    output.text("LIFO: a waiter can be queued at the head. FIFO: first in, first out.")?;
+    output.text("handoff: a release can hand its permit to a waiter, so that newcomers cannot take it.")?;
+    output.text("bytes: the size of the object itself, without memory that it has elsewhere.")
 }
 
 fn wait(in_line: bool) -> &'static str {

@@ -52,19 +52,20 @@ const TIMES: &[Column] = &[
 ];
 
 const ABOUT: &str = "\
-logged: admissions in a logged run, one after each run above; slower than that, as it reads the clock at each step.
-In it contenders start together, where the target admits one at a time; their first waits count from then on.
-bypass: admissions of others that were requested later and came first; an upper bound, as one is in line a little later.
-Jain, min/max: of the shares in a window of admissions (64 for each contender, or --window), the worst and the middle.
-windows: how many of them there were; the worst of many is worse than the worst of few.
-LWSS: contenders in 1000 admissions (4 for each, if that is more), on average; first come, first served: T.
-MTTR: from an admission to the same contender's next, in admissions, median; first come, first served: T.
-same again: of all admissions, those of the same contender as the one before. longest run: of one contender.
-dead: the part of the time in which the lock was free and somebody wanted it, with the clock and the lock's own steps.
-handover: from the beginning of a release, if another waited, to the next entry. wait: from request to entry, of all.
-Jain hold: of the times inside. LOT: of the lock opportunity times, inside or while nobody was.
-sleeps, futile, syscalls: per acquisition. futile: the sleeps beyond the first in one wait, each after a wake-up in vain;
-but a lock in which one waits in two places, a capacitor and then the inner lock, may sleep twice without one.";
+logged: the admissions in a logged run. A logged run follows each run above, and is slower, as it reads the clock at each
+step. In a logged run contenders start together, where the target admits one at a time; their first waits count from there.
+bypass: the admissions of others that asked later and came first. An upper bound: a contender is queued a little after it
+asks.
+Jain, min/max: of the shares in a window of admissions (64 for each contender, or --window); the worst window, the median.
+windows: the number of windows. The worst of many windows is worse than the worst of few.
+LWSS: the different contenders in 1000 admissions (4 for each, if that is more), on average; first come, first served: T.
+MTTR: the admissions from one of a contender to its next one, median; first come, first served: T.
+same again: the part of the admissions that follow an admission of the same contender. longest run: the most in a row.
+dead: the part of the time in which the lock was free and a contender wanted it, with the clock and the lock's own steps.
+handover: from the beginning of a release, while another contender waited, to the next entry. wait: from request to entry.
+Jain hold: Jain's index of the times inside. LOT: of the lock opportunity times: inside, or while the lock was free.
+sleeps, futile, syscalls: per acquisition. futile: the sleeps after the first one in a wait, each after a wake-up in vain.
+A lock in which a contender waits in two places, a capacitor and then the inner lock, may sleep twice without such a wake-up.";
 
 fn ns(ns: Option<u64>) -> Option<f64> {
     ns.map(|ns| ns as f64)
@@ -86,13 +87,14 @@ pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
     };
     if runs.iter().any(|m| m.short_term.is_none()) {
         remark(format_args!(
-            "Where several may be inside at once there is no order of admissions: all that needs one is missing."
+            "Where several contenders may be inside at once, there is no order of admissions, and the metrics that need an \
+             order are missing."
         ));
     }
     let full = runs.iter().filter(|m| m.log_full).count();
     if full > 0 {
         remark(format_args!(
-            "{full} of {} logged runs ended before their time, as the log was full: it holds {} admissions.",
+            "{full} of {} logged runs ended early, because the log was full: the log holds {} admissions.",
             runs.len(),
             units::count(log::MOST as f64)
         ));
@@ -103,7 +105,8 @@ pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
     let conflicts: u64 = runs.iter().filter_map(|m| m.handover).map(|handover| handover.clock_conflicts).sum();
     if conflicts > 0 {
         remark(format_args!(
-            "The processors do not agree about the time: {conflicts} entries were before the release that let them in."
+            "The clocks of the processors disagree: {conflicts} entries have an earlier time than the release before \
+             them."
         ));
     }
     Some(text)
@@ -143,11 +146,17 @@ mod tests {
         let line = printed.lines().nth(1).unwrap();
         let cells: Vec<_> = line.split_whitespace().collect();
         assert_eq!(cells, ["x", "2", "2", "0", "0", "1", "1.000", "1.000", "1.000", "1.000", "-", "-", "1", "0.000"]);
-        assert!(!printed.contains("several may be inside") && !printed.contains("log was full"), "{printed}");
+        assert!(
+            !printed.contains("several contenders may be inside") && !printed.contains("log was full"),
+            "{printed}"
+        );
         assert!(printed.ends_with("\nsyscalls are not counted: of a reason."));
 
         let printed = text(&["lock", "T"], &[row(vec![&ordered]), row(vec![&unordered])]).unwrap();
-        assert!(printed.contains("several may be inside") && printed.contains("1 of 2 logged runs ended"), "{printed}");
+        assert!(
+            printed.contains("several contenders may be inside") && printed.contains("1 of 2 logged runs ended"),
+            "{printed}"
+        );
         let cells: Vec<_> = printed.lines().nth(2).unwrap().split_whitespace().collect();
         assert_eq!(cells, ["x", "2", "2", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"]);
     }

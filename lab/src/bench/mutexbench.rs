@@ -36,7 +36,7 @@ pub fn run(args: &MutexbenchArgs, report: Option<&Path>, output: Output) -> Resu
     let usual: Vec<_> = LockName::usual().into_iter().map(LockSpec::Name).collect();
     let plan = Plan::new("mutexbench", &usual, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
     let report = report.map(ReportFile::create).transpose()?;
-    let progress = output.progress(plan.bench, plan.total());
+    let progress = plan.progress(output);
     let records = plan.measure(output, &progress)?;
     progress.finish_and_clear();
     let summaries = Summaries::new(&plan, &records);

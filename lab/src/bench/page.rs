@@ -2,13 +2,10 @@
 
 use super::summary::{Summaries, Summary};
 use super::{semtable, uncontended};
-use plotters::style::RGBColor;
 
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::{
-    Curve, Curves, Page, ReportFile, TwoCurves, TwoScales, colours, definitions, deliver, facts, figures, legend, table,
-};
+use crate::output::report::{Line, Page, Plot, ReportFile, Style, definitions, deliver, facts, figures, legend, table};
 use crate::output::table::Table;
 use crate::output::units;
 use crate::targets::floors::FloorName;
@@ -30,7 +27,7 @@ pub struct Report<'a> {
 impl Report<'_> {
     /// Writes the page, and prints the path of the page.
     pub fn write(&self, file: ReportFile, output: Output) -> Result<(), Failure> {
-        deliver(file, &page(self)?, output)
+        deliver(file, &page(self), output)
     }
 }
 
@@ -43,78 +40,69 @@ pub struct Quantity {
     pub of: fn(&Summary) -> f64,
     /// Formats a number on the axis.
     pub label: fn(f64) -> String,
-    /// Makes the axis logarithmic: values that are not above zero cannot be shown then.
+    /// Makes the axis logarithmic if the values differ much. Values that are not above zero cannot be shown then.
     pub logarithmic: bool,
 }
 
 /// The meanings of the columns of the tables.
 const COLUMNS: [(&str, &str); 11] = [
     ("alone", "lock and unlock, or acquire and release, by one contender alone: the median over the rounds"),
-    (
-        "T",
-        "how many contend, threads or goroutines, each in a loop; more of them than processors, or than \
-         workers, is more than fits",
-    ),
-    ("throughput", "acquisitions per second, of all together. More is better"),
+    ("T", "the number of contenders, threads or goroutines, each of which locks and unlocks in a loop"),
+    ("throughput", "acquisitions per second of all contenders together. High is good"),
     (
         "min/max",
-        "the acquisitions of the one that got the fewest over those of the one that got the most: 1 is even, 0 is one \
-         that never got in. Over a short run a lock that is fair in the long run can look uneven",
+        "the fewest acquisitions of a contender over the most acquisitions of a contender. 1: all had equally many; \
+         0: a contender had none. In a short run a fair lock can look unfair",
     ),
     (
         "Jain",
-        "Jain's index of fairness: the part of all that, sharing evenly, would make as uneven a whole. 1 is even, 1/T is \
-         one that had everything",
+        "Jain's index of fairness. 1: all contenders had equally many acquisitions; 1/T: a single contender had all \
+         of them",
     ),
     (
         "p50, p99, p99.9",
-        "the wait from request to entry that half, 99 in 100, 999 in 1000 acquisitions do not exceed. Less is better. Of \
-         short waits a random sample is timed; those of about two milliseconds and more are all counted. Each acquisition \
-         counts as one: one that gets in a thousand times running waits a thousand times for nothing, and whoever \
-         waits for it waits once. So read them together with the longest wait. None is shorter than it takes to read the \
-         clock",
+        "the wait, from the call of lock to its return, that half, 99 in 100 and 999 in 1000 acquisitions do not \
+         exceed. Low is good. All waits of two milliseconds and more are timed, and a random sample of the others. If \
+         a contender locks a thousand times in a row while another waits, a thousand short waits and one long wait \
+         are counted: so look at the longest wait, too. Reading the clock takes a part of each wait",
     ),
-    ("max wait", "the longest wait that was seen; of the short ones, only those in the sample are"),
-    ("longest run", "the most acquisitions in a row by one contender while others wanted the lock too"),
-    (
-        "max between",
-        "the most acquisitions by others between two of one contender: how often it was overtaken, as long as all do \
-         nothing but want the lock, and have processors",
-    ),
-    ("geometric mean", "of the ratios in the row"),
+    ("max wait", "the longest wait that was timed. All waits of two milliseconds and more are timed"),
+    ("longest run", "the most acquisitions of one contender in a row while others waited"),
+    ("max between", "the most acquisitions of other contenders between two acquisitions of the same contender"),
+    ("geometric mean", "the geometric mean of the ratios in the row"),
     (
         "queue + dequeue",
-        "a waiter put into the queue of one bucket of the semaphore table, with n in it, and taken out again. A queue \
-         that looks at every waiter would grow by 4 from n to 4n",
+        "the time to put a waiter into the queue of a bucket of the semaphore table, in which n waiters are, and to \
+         take it out again. The time of a queue that looks at each waiter grows by a factor of 4 from n to 4n",
     ),
 ];
 
 /// The meanings of the columns of semabench.
 const OVERVIEW: [(&str, &str); 7] = [
-    ("x floor", "alone, over two-rmws"),
+    ("x floor", "the time alone, over that of two-rmws"),
     (FloorName::TwoRmws.name(), FloorName::TwoRmws.about()),
     (
         FloorName::Handover.name(),
-        "a turn that is handed round: each contender sleeps until its turn comes, and has it once a round. What is first \
-         come, first served, with more contenders than processors, cannot do better, but for those who are awake when \
-         their turn comes",
+        "contenders pass a turn round: each contender sleeps until its turn comes. A semaphore that serves first \
+         come, first served cannot be faster with more contenders than processors, except where a contender is awake \
+         when its turn comes",
     ),
-    ("geomean", "of the throughputs with more than one contender"),
-    ("FIFO", "waiters are served in order; a newcomer may come first"),
+    ("geomean", "the geometric mean of the throughputs with more than one contender"),
+    ("FIFO", "waiters are served in the order in which they came; a newcomer may overtake them"),
     (
         "max bypass waiting",
-        "the most acquisitions by others between a request and its entry, of all waits of two milliseconds and more, and of \
-         a sample of the others. First come, first served allows T - 1; more than that came while the contender was on its \
-         way to its place in line and without a processor",
+        "the most acquisitions of others during one wait: during all waits of two milliseconds and more, and a sample \
+         of the others. With first come, first served there are at most T - 1, and more only while a contender has no \
+         processor before its place in the queue is fixed",
     ),
     (
         "overtaken",
-        "of all acquisitions by others during waits, the part that is beyond T - 1 in one. First come, first served: nearly \
-         0. One that has it n times running while all others wait: 1 - 1/n",
+        "the part of the acquisitions of others during waits that is beyond T - 1 in a wait. Nearly 0 with first \
+         come, first served; 1 - 1/n if contenders lock n times in a row while all others wait",
     ),
 ];
 
-const PLOTS: [(&str, Quantity); 3] = [
+const PLOTS: [(&str, Quantity); 4] = [
     (
         "Throughput",
         Quantity { axis: "acquisitions per second", of: |s| s.throughput, label: units::rate, logarithmic: true },
@@ -124,22 +112,23 @@ const PLOTS: [(&str, Quantity); 3] = [
         Quantity { axis: "min/max", of: |s| s.min_max, label: |share| format!("{share:.1}"), logarithmic: false },
     ),
     ("Long waits", Quantity { axis: "p99.9 wait", of: |s| s.p999, label: units::time, logarithmic: true }),
+    ("The longest wait", Quantity { axis: "max wait", of: |s| s.max, label: units::time, logarithmic: true }),
 ];
 
 /// Returns the whole page.
-pub fn page(report: &Report<'_>) -> Result<String, Failure> {
+pub fn page(report: &Report<'_>) -> String {
     let kind = report.contended.kind();
     let mut page = Page::new(
         format!("{}s compared", capitalised(kind)),
         format!(
-            "A {kind} that is fast because one contender keeps it is of no use to the others, and one that is fair because \
-             it is handed from sleeper to sleeper is of no use at all. So read throughput and fairness together: in \
-             the first plot high is good, in the second high is good, in the third low is good. Every figure is a median \
-             over runs in which the {kind}s took turns."
+            "A {kind} can be fast because one contender keeps it, and fair because each contender sleeps before it \
+             has the {kind}. So read throughput and fairness together. In the plots of throughput and fairness high \
+             is good; in the plots of waits low is good. Each figure is the median of several runs, in which the \
+             {kind}s took turns."
         ),
     );
     page.section("Where it was measured", facts(&report.contended.on));
-    contended(&mut page, report)?;
+    contended(&mut page, report);
     if let Some(overview) = report.overview {
         page.section("All in one table", table(overview));
     }
@@ -152,16 +141,31 @@ pub fn page(report: &Report<'_>) -> Result<String, Failure> {
     let of_overview = report.overview.map(|_| OVERVIEW);
     let columns = COLUMNS.into_iter().chain(of_overview.into_iter().flatten());
     page.section("What the columns mean", definitions(columns));
-    Ok(page.render())
+    page.render()
 }
 
-fn contended(page: &mut Page, report: &Report<'_>) -> Result<(), Failure> {
+fn contended(page: &mut Page, report: &Report<'_>) {
     let summaries = report.contended;
-    let targets = summaries.targets.iter().zip(colours(&summaries.targets));
-    page.section("Contended", legend(targets.map(|(target, colour)| (target.name(), target.about(), colour))));
-    let plots: Result<Vec<_>, Failure> =
-        PLOTS.into_iter().map(|(title, quantity)| Ok((title, plot(summaries, quantity)?))).collect();
-    page.html(figures(plots?));
+    let lines = lines(summaries);
+    page.section("Contended", legend(lines.iter().map(|&(target, style)| (target.name(), target.about(), style))));
+    let plots = |lines: &[(Target, Style)]| {
+        figures(PLOTS.map(|(title, quantity)| {
+            let named = lines.iter().map(|&(target, style)| (target, target.name(), style));
+            (title, plot(summaries, named, quantity))
+        }))
+    };
+    let few: Vec<_> = lines.iter().copied().filter(|&(target, _)| !summaries.is_variant(target)).collect();
+    if few.len() == lines.len() {
+        page.html(plots(&lines));
+    } else {
+        page.html(format_args!(
+            "<input type=\"checkbox\" class=\"switch\" id=\"switch\"><label for=\"switch\">all {} lines, also of \
+             variants</label>\n{}{}",
+            lines.len(),
+            plots(&few).replace("class=\"plots\"", "class=\"plots few\""),
+            plots(&lines).replace("class=\"plots\"", "class=\"plots all\"")
+        ));
+    }
     page.section("Contended, in figures", table(&summaries.table()));
     if let Some((title, ratios)) = summaries.ratios() {
         page.paragraph(&title);
@@ -170,7 +174,17 @@ fn contended(page: &mut Page, report: &Report<'_>) -> Result<(), Failure> {
     for remark in summaries.remarks() {
         page.paragraph(&remark);
     }
-    Ok(())
+}
+
+/// Returns the targets with their styles. The first styles, which differ most, are for those that are no variants.
+fn lines(summaries: &Summaries) -> Vec<(Target, Style)> {
+    let mut targets = summaries.targets.clone();
+    targets.sort_by_key(|&target| summaries.is_variant(target));
+    let style = |(n, target)| match target {
+        Target::Floor(_) => (target, Style::FLOOR),
+        _ => (target, Style::nth(n)),
+    };
+    targets.into_iter().enumerate().map(style).collect()
 }
 
 fn alone(report: &Report<'_>) -> Table {
@@ -188,49 +202,34 @@ fn capitalised(word: &str) -> String {
     first.to_uppercase() + rest
 }
 
-/// Returns a plot with a curve for each target.
-pub fn plot(summaries: &Summaries, quantity: Quantity) -> Result<String, Failure> {
-    curves(summaries, summaries.targets.iter().copied().zip(colours(&summaries.targets)), quantity)
-}
-
-/// Returns a plot with a curve for each of these targets, in these colours.
-pub fn curves(
+/// Returns a plot with a line for each of these targets, with these names and styles.
+pub fn plot<'a>(
     summaries: &Summaries,
-    targets: impl Iterator<Item = (Target, RGBColor)>,
+    targets: impl Iterator<Item = (Target, &'a str, Style)>,
     quantity: Quantity,
-) -> Result<String, Failure> {
-    let curve = |(target, colour)| {
-        let ours = summaries.all.iter().filter(|s| s.target == target);
-        Curve { colour, points: ours.map(|s| (s.threads as f64, (quantity.of)(s))).collect() }
+) -> String {
+    let Quantity { axis, of, label, logarithmic } = quantity;
+    let line = |(target, name, style): (Target, &str, Style)| {
+        let points = summaries.of(target).map(|s| (s.threads as f64, of(s))).collect();
+        Line { name: name.to_owned(), style, points, right: Vec::new() }
     };
-    Curves {
-        x: "contenders",
-        base: 2.0,
-        y: quantity.axis,
-        label: quantity.label,
-        logarithmic: quantity.logarithmic,
-        curves: targets.map(curve).collect(),
-    }
-    .svg()
+    Plot { x: "contenders", y: axis, label, logarithmic, right: None, lines: targets.map(line).collect() }.svg()
 }
 
 /// Plots throughput in solid lines, on the left axis, and min/max in dotted lines, on the right axis, for these targets
-/// in these colours.
-pub fn throughput_and_fairness(
-    summaries: &Summaries,
-    targets: impl Iterator<Item = (Target, RGBColor)>,
-) -> Result<String, Failure> {
-    let curves = targets.map(|(target, colour)| {
-        let medians = || summaries.threads.iter().map(|&threads| summaries.get(target, threads));
-        let points = |of: fn(&Summary) -> f64| medians().map(|s| (s.threads as f64, of(s))).collect();
-        TwoCurves { colour, left: points(|s| s.throughput), right: points(|s| s.min_max) }
-    });
-    TwoScales {
+/// in these styles.
+pub fn throughput_and_fairness(summaries: &Summaries, targets: impl Iterator<Item = (Target, Style)>) -> String {
+    let line = |(target, style): (Target, Style)| {
+        let points = |of: fn(&Summary) -> f64| summaries.of(target).map(|s| (s.threads as f64, of(s))).collect();
+        Line { name: target.name().to_owned(), style, points: points(|s| s.throughput), right: points(|s| s.min_max) }
+    };
+    Plot {
         x: "contenders",
-        left: "acquisitions per second",
+        y: "acquisitions per second",
         label: units::rate,
-        right: "min/max",
-        curves: curves.collect(),
+        logarithmic: true,
+        right: Some("min/max"),
+        lines: targets.map(line).collect(),
     }
     .svg()
 }

@@ -3,6 +3,7 @@
 
 use crate::options::{EffortArgs, List, Logging};
 use std::io;
+use std::time::Duration;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -119,7 +120,10 @@ pub fn choose<N: Into<Target> + Copy>(
     let Some(List(asked)) = asked else { return Ok(able) };
     let asked: Vec<Target> = asked.iter().map(|&name| name.into()).collect();
     if let Some(foreign) = asked.iter().find(|target| !target.runs_here()) {
-        return Err(Failure::Usage(format!("{} is not ours, and runs on real machines only", foreign.name())));
+        return Err(Failure::Usage(format!(
+            "{} is not a lock of this project, and runs on real machines only",
+            foreign.name()
+        )));
     }
     match asked.iter().find(|&&target| !on.may_contend_for(target)) {
         None => Ok(asked),
@@ -133,7 +137,8 @@ pub fn keeps_others_out(target: Target, rest: &str, able: &[Target]) -> Failure 
     let able: Vec<_> = able.iter().map(|able| able.name()).collect();
     let rest = if able.is_empty() { String::new() } else { format!("; {rest}: {}", able.join(", ")) };
     Failure::Usage(format!(
-        "who waits for {} blocks a thread, so the first goroutine of each worker would keep the others out to the end{rest}",
+        "a goroutine that waits for {} blocks the thread of its worker, so each worker would run its first goroutine \
+         only{rest}",
         target.name()
     ))
 }
@@ -158,7 +163,7 @@ impl Plan {
             on,
             logging: effort.logging()?,
             workload: Workload {
-                duration: effort.seconds,
+                duration: effort.seconds.unwrap_or(Duration::from_secs(1)),
                 permits: 1,
                 writes: 1000,
                 cs: effort.cs,
@@ -271,6 +276,13 @@ impl Plan {
     #[must_use]
     pub fn total(&self) -> usize {
         self.runs * self.threads.iter().map(|&threads| self.targets_for(threads).count()).sum::<usize>()
+    }
+
+    /// Returns a progress bar for the runs, and prints how long the runs will take.
+    pub fn progress(&self, output: Output) -> ProgressBar {
+        let runs = self.total() * if self.logging.is_some() { 2 } else { 1 };
+        output.estimate(self.bench, self.workload.duration * runs as u32);
+        output.progress(self.bench, self.total())
     }
 
     /// Makes a run.

@@ -113,17 +113,17 @@ struct Summary {
     write_waits: [f64; 3],
 }
 
-/// The share of writes up to which `sharded` beats `go`, for a number of contenders.
+/// The share of writes up to which `sharded` beats `sudog`, for a number of contenders.
 #[derive(Clone, PartialEq, Serialize, Debug)]
 struct Crossover {
     bench: &'static str,
     #[serde(flatten)]
     on: Contenders,
     threads: usize,
-    /// The largest share of writes, in a thousand, such that `sharded` beats `go` at this share and at every smaller
-    /// share that was measured. `None` if `sharded` does not beat `go` at the smallest share.
+    /// The largest share of writes, in a thousand, such that `sharded` beats `sudog` at this share and at every smaller
+    /// share that was measured. `None` if `sharded` does not beat `sudog` at the smallest share.
     beats_up_to: Option<usize>,
-    /// The throughput of `sharded` over that of `go`, by share of writes.
+    /// The throughput of `sharded` over that of `sudog`, by share of writes.
     ratios: Vec<Ratio>,
 }
 
@@ -134,7 +134,7 @@ struct Ratio {
 }
 
 const NAME: &str = "rwbench";
-const GO: Target = Target::RwLock(RwLockName::Go);
+const SUDOG: Target = Target::RwLock(RwLockName::Sudog);
 const SHARDED: Target = Target::RwLock(RwLockName::Sharded);
 
 fn record(
@@ -284,15 +284,15 @@ impl Crossover {
     }
 }
 
-/// Returns the crossover for each number of contenders. Empty unless `go` and `sharded` were both measured.
+/// Returns the crossover for each number of contenders. Empty unless `sudog` and `sharded` were both measured.
 fn crossovers(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Vec<Crossover> {
-    if ![GO, SHARDED].iter().all(|target| plan.targets.contains(target)) {
+    if ![SUDOG, SHARDED].iter().all(|target| plan.targets.contains(target)) {
         return Vec::new();
     }
     let of_threads = |&threads: &usize| {
         let ratio = |&share: &usize| {
-            let [go, sharded] = [GO, SHARDED].map(|s| Summary::new(records, s, threads, share).throughput);
-            Ratio { writes_in_1000: share, ratio: sharded / go }
+            let [sudog, sharded] = [SUDOG, SHARDED].map(|s| Summary::new(records, s, threads, share).throughput);
+            Ratio { writes_in_1000: share, ratio: sharded / sudog }
         };
         Crossover::new(plan.on, threads, shares.iter().map(ratio).collect())
     };
@@ -302,7 +302,7 @@ fn crossovers(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Vec<Crosso
 fn crossover_table(crossovers: &[Crossover]) -> Table {
     let shares = crossovers.first().map_or(&[][..], |crossover| &crossover.ratios);
     let columns = shares.iter().map(|ratio| ratio.writes_in_1000.to_string());
-    let mut table = Table::new(0, ["T".to_owned()].into_iter().chain(columns).chain(["beats go up to".to_owned()]));
+    let mut table = Table::new(0, ["T".to_owned()].into_iter().chain(columns).chain(["beats sudog up to".to_owned()]));
     for crossover in crossovers {
         let ratios = crossover.ratios.iter().map(|r| units::ratio(r.ratio));
         let up_to = crossover.beats_up_to.map_or(units::NOTHING.to_owned(), |share| share.to_string());
@@ -315,7 +315,7 @@ fn crossover_table(crossovers: &[Crossover]) -> Table {
 pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
     if args.effort.ungathered {
         return Err(Failure::Usage(
-            "readers are let in together, as they come: '--ungathered' is for where one is let in at a time".into(),
+            "readers enter together, so contenders never start together here: '--ungathered' has no effect".into(),
         ));
     }
     let mut plan = Plan::new(NAME, RwLockName::ALL, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
@@ -327,16 +327,17 @@ pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
         output.text(format_args!("{logged}\n"))?;
     }
     let mut remarks = String::from(
-        "writes in 1000: of so many visits; who visits draws. same writer: of all writes, those of the same contender as the \
-         write before; 1/T if all of them are active. min/max: the visits of the contender that made the fewest \
-         over those of the one that made the most.\n\
-         WaitHistogram: of two milliseconds and more all, and a sample of the others; those of readers and of writers apart.",
+        "writes in 1000: the writes in 1000 visits, drawn at random. same writer: the part of the writes that follow a write of \
+         the same contender; 1/T if all contenders are active. min/max: the fewest visits of a contender over the most visits \
+         of a contender.\n\
+         Waits: all of two milliseconds and more, and a sample of the others; those of readers and of writers apart.",
     );
     let crossovers = crossovers(&plan, shares, &records);
     crossovers.iter().try_for_each(|crossover| output.record(crossover))?;
     if !crossovers.is_empty() {
         let table = crossover_table(&crossovers);
-        let _ = write!(remarks, "\n\nThroughput of sharded, as a ratio to that of go, by writes in 1000:\n{table}\n");
+        let _ =
+            write!(remarks, "\n\nThroughput of sharded, as a ratio to that of sudog, by writes in 1000:\n{table}\n");
     }
     output.text(remarks)?;
     let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();

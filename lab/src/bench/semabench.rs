@@ -124,29 +124,32 @@ fn mean(summaries: &Summaries, target: Target) -> f64 {
 /// Returns the meanings of the rows and columns.
 fn remarks(plan: &Plan) -> Vec<String> {
     let permits = plan.workload.permits;
-    let mut remarks = vec![
-        format!("alone: acquire and release by one contender alone. x floor: over {}.", TWO_RMWS.name()),
+    let mut remarks =
+        vec![
+        format!("alone: the time of acquire and release, for a single contender. x floor: that time over the time of \
+                 {}.", TWO_RMWS.name()),
         format!("{}: {}.", TWO_RMWS.name(), TWO_RMWS.about()),
         format!(
-            "{}: {}. A floor for what is first come, first served, with more than the {} that can run.",
+            "{}: {}. A semaphore that serves first come, first served cannot be faster with more contenders than the \
+             {} that can run.",
             HANDOVER.name(),
             HANDOVER.about(),
             can_run(plan.on)
         ),
-        "geomean: of the throughputs with T > 1. FIFO: those who wait are served in order; who does not wait may come \
-         first."
+        "geomean: the geometric mean of the throughputs with T > 1. FIFO: waiters are served in order; a newcomer may \
+         overtake them."
             .to_owned(),
     ];
     remarks.push(if permits == 1 {
-        "max bypass waiting: the most acquisitions by others between a request and its entry, of all waits of two milliseconds and \
-         more, and of a sample of the others. First come, first served allows T-1; more than that came while the contender \
-         was on its way to its place in line and without a processor. overtaken: of all acquisitions by others during \
-         waits, the part beyond T-1 in one."
+        "max bypass waiting: the most acquisitions of others during one wait: all waits of two milliseconds and more, and a sample \
+         of the others. With first come, first served there are at most T-1, and more only while a contender has no processor \
+         before its place in the queue is fixed. overtaken: the part of the acquisitions of others during waits that is beyond \
+         T-1 in a wait."
             .to_owned()
     } else {
         format!(
-            "With {permits} permits several are inside at once: they advance generators of their own there, and in what order \
-             they got in is not counted."
+            "With {permits} permits several contenders are inside at once: each advances a generator of its own, and \
+             the order of entries is not recorded."
         )
     });
     remarks

@@ -21,6 +21,9 @@ const BASELINES: &[Target] = &[
     Target::Semaphore(SemaphoreName::SemT),
 ];
 
+/// The most lines that can be told apart in a plot.
+const MOST_LINES: usize = 7;
+
 /// The medians over the runs of a target with a number of contenders. A quantity that was not measured is NaN.
 #[derive(Clone, Debug)]
 pub struct Summary {
@@ -110,8 +113,8 @@ fn number(measured: Option<u64>) -> f64 {
 /// Returns a warning if several contenders never met.
 #[must_use]
 pub fn solitude(on: Contenders, threads: &[usize]) -> Option<String> {
-    const WARNING: &str =
-        "On one worker goroutines do not meet: nothing interrupts the first, so it has the lock to itself to the end.";
+    const WARNING: &str = "With one worker goroutines do not contend: nothing interrupts the first goroutine, so the others run after \
+         its end.";
     (on.have_one_worker() && threads.iter().any(|&n| n > 1)).then(|| WARNING.to_owned())
 }
 
@@ -134,6 +137,23 @@ impl Summaries {
     pub fn get(&self, target: Target, threads: usize) -> &Summary {
         let found = self.all.iter().find(|s| s.target == target && s.threads == threads);
         found.expect("there is a summary of every target with every number")
+    }
+
+    /// Returns the summaries of a target, by number of contenders.
+    pub fn of(&self, target: Target) -> impl Iterator<Item = &Summary> {
+        self.all.iter().filter(move |s| s.target == target)
+    }
+
+    /// Returns whether a target is a variant of another one, and one of so many targets that its line would hide others.
+    #[must_use]
+    pub fn is_variant(&self, target: Target) -> bool {
+        let is_variant = |target: Target| match target {
+            Target::Lock(lock) => lock.name().contains('+') || lock.name().ends_with("_fair"),
+            Target::Semaphore(semaphore) => semaphore.name().contains(['+', '-']),
+            _ => false,
+        };
+        let rest = self.targets.iter().filter(|&&target| !is_variant(target)).count();
+        is_variant(target) && rest > 1 && self.targets.len() > MOST_LINES
     }
 
     /// "lock" or "semaphore".
@@ -219,21 +239,21 @@ impl Summaries {
         self.verdict().into_iter().chain(price).chain(solitude).chain(disturbance(self.other_cpus))
     }
 
-    /// Returns the numbers of contenders, if any, at which a peer is better than `go` in both throughput and p99.9.
-    /// Returns `None` unless `go` and a peer were measured.
+    /// Returns the numbers of contenders, if any, at which a peer is better than `sudog` in both throughput and p99.9.
+    /// Returns `None` unless `sudog` and a peer were measured.
     fn verdict(&self) -> Option<String> {
-        const GO: Target = Target::Lock(LockName::Go);
+        const SUDOG: Target = Target::Lock(LockName::Sudog);
         let is_peer = |target: Target| matches!(target, Target::Lock(lock) if lock.is_peer());
-        if !self.targets.contains(&GO) || !self.targets.iter().any(|&target| is_peer(target)) {
+        if !self.targets.contains(&SUDOG) || !self.targets.iter().any(|&target| is_peer(target)) {
             return None;
         }
-        let mut text = "Better than go in both throughput and p99.9 wait:".to_owned();
+        let mut text = "Better than sudog in both throughput and p99.9 wait:".to_owned();
         let mut nobody = true;
         for &threads in &self.threads {
-            let go = self.get(GO, threads);
+            let sudog = self.get(SUDOG, threads);
             let better = |target: &&Target| {
                 let peer = self.get(**target, threads);
-                is_peer(**target) && peer.throughput > go.throughput && peer.p999 < go.p999
+                is_peer(**target) && peer.throughput > sudog.throughput && peer.p999 < sudog.p999
             };
             let names: Vec<_> = self.targets.iter().filter(better).map(|target| target.name()).collect();
             if !names.is_empty() {

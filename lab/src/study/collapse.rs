@@ -155,14 +155,15 @@ pub fn run(args: &CollapseArgs, output: Output) -> Result<(), Failure> {
         table.row(row.chain(starving).chain(waits).chain(long));
     }
     output.text(format_args!(
-        "Go issue 33747 on {on}: each works for {:?}, {} of it under the mutex, which a contender held for {:?} when \
-         they came. Rounds of all per second from then on, the part of that time in which the mutex is in starvation \
-         mode, the mean wait for it, and the part of the waits that take more than a millisecond; medians of {} \
-         runs of {:?}.\n\n{table}\n",
+        "Go issue 33747 on {on}: each contender works for {:?}, {} of it under the mutex. At the start the mutex is \
+         held for {:?}. From then on: the rounds of all contenders per second, the part of the time in which the \
+         mutex is in starvation mode, the mean wait for the mutex, and the part of the waits that take more than a \
+         millisecond; medians of {} runs of {:?}.\n\n{table}\n",
         args.cost, args.ratio, args.stall, args.runs, args.seconds
     ))?;
     output.text(format_args!(
-        "With giving way (1.14) there are at most {} times the rounds of without (1.9), at {} contenders.",
+        "With the yield at a handoff (1.14) there are at most {} times as many rounds as without (1.9), at {} \
+         contenders.",
         units::ratio(worst.0),
         worst.1
     ))

@@ -278,9 +278,13 @@ pub fn run(args: &GatesArgs, output: Output) -> Result<(), Failure> {
     progress.finish_and_clear();
     output.text(format_args!("gates on threads: medians of {} rounds\n\n{table}\n", args.rounds))?;
     output.text(
-        "n threads wait in a chain. all: the waker opens each gate. systolic: the first one, and each waiter the next.",
+        "n threads wait in a chain. all: the waker opens all gates. systolic: the waker opens the first gate, and \
+         each waiter the next.",
     )?;
-    output.text("waker: how long it takes to open what it opens. first, last awake: from the detaching of the chain.")
+    output.text(
+        "waker: the time that the waker takes to open its gates. first, last awake: the time from the \
+                 detaching of the chain.",
+    )
 }
 
 #[cfg(test)]

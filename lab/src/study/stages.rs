@@ -56,11 +56,11 @@ registry! {
     V1 = "v1": V1<Counted>, "a semaphore of one";
     V2 = "v2": V2<Counted>, "+ a locked flag: a free mutex is taken without the semaphore";
     V3 = "v3": V3<Counted>, "+ spinning before sleeping";
-    V4 = "v4": V4<Counted>, "+ a count of waiters: an unlock that nobody waits for is one step";
+    V4 = "v4": V4<Counted>, "+ a count of waiters: an unlock without waiters is one step";
     V5 = "v5": V5<Counted>, "+ the woken bit: one waiter awake is enough";
-    V6 = "v6": V6<Counted>, "+ LIFO: who is beaten goes back to the head of the line";
-    V7 = "v7": V7<Counted>, "+ starvation mode: nobody waits for long after a millisecond";
-    V8 = "v8": V8<Counted>, "+ fast and slow paths apart, and checks: go-1.14";
+    V6 = "v6": V6<Counted>, "+ LIFO: a waiter that was woken in vain goes back to the head of the queue";
+    V7 = "v7": V7<Counted>, "+ starvation mode: after a millisecond a waiter is served next";
+    V8 = "v8": V8<Counted>, "+ fast and slow paths apart, and checks: sudog/go-1.14";
 }
 
 /// [`RuntimeSema`], with counts of the slow events: sleeps, and handoffs. The counts are global, so only one run may be
@@ -145,7 +145,7 @@ impl StageName {
             Self::V5 => LockName::V5,
             Self::V6 => LockName::V6,
             Self::V7 => LockName::V7,
-            Self::V8 => LockName::Go114,
+            Self::V8 => LockName::SudogGo114,
         }
     }
 }
@@ -236,8 +236,7 @@ pub fn run(args: &StagesArgs, output: Output) -> Result<(), Failure> {
     if let Some(logged) = logged_runs(&plan, stages, &records) {
         output.text(format_args!("{logged}\n"))?;
     }
-    output
-        .text("wakes, handoffs, switches: per acquisition. A wake is a sleep on the semaphore that came to its end.")?;
+    output.text("wakes, handoffs, switches: per acquisition. wakes: the sleeps on the semaphore that have ended.")?;
     for &stage in stages {
         output.text(format_args!("{}: {}.", stage.name(), stage.about()))?;
     }

@@ -3,8 +3,8 @@
 //! Both are files of JSON lines that `mutexbench` wrote, one on the real machine and one on a simulated machine:
 //!
 //! ```text
-//! cargo lab --json mutexbench --locks go,mcs-spin --threads 1,2 > real.jsonl
-//! cargo sim --machine two --json mutexbench --locks go,mcs-spin --threads 1,2 --seconds 0.02 > simulated.jsonl
+//! cargo lab --json mutexbench --locks sudog,mcs-spin --threads 1,2 > real.jsonl
+//! cargo sim --machine two --json mutexbench --locks sudog,mcs-spin --threads 1,2 --seconds 0.02 > simulated.jsonl
 //! cargo lab trust --real real.jsonl --simulated simulated.jsonl
 //! ```
 

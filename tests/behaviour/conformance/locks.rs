@@ -26,19 +26,19 @@ macro_rules! over_every_lock {
 over_every_lock! {
     with_lock of LockName, Job over RawLock;
     backends {
-        go = Go;
-        go_1_14 = Go114;
-        go_1_9 = Go19;
-        go_1_8 = Go18;
-        go_fifo = GoFifo;
-        go_parking_lot_core = GoParkingLotCore;
-        #[cfg(target_os = "linux")] go_futex = GoFutex;
-        go_benaphore = GoBenaphore;
-        go_ticket = GoTicket;
-        go_twa = GoTwa;
-        go_twa_chain = GoTwaChain;
-        go_twa_channel = GoTwaChannel;
-        go_twa_location = GoTwaLocation;
+        sudog_mutex = Sudog;
+        sudog_go_1_14 = SudogGo114;
+        sudog_go_1_9 = SudogGo19;
+        sudog_go_1_8 = SudogGo18;
+        sudog_fifo = SudogFifo;
+        sudog_parking_lot_core = SudogParkingLotCore;
+        #[cfg(target_os = "linux")] sudog_futex = SudogFutex;
+        sudog_benaphore = SudogBenaphore;
+        sudog_ticket = SudogTicket;
+        sudog_twa = SudogTwa;
+        sudog_twa_chain = SudogTwaChain;
+        sudog_twa_channel = SudogTwaChannel;
+        sudog_twa_location = SudogTwaLocation;
         v1 = V1;
         v2 = V2;
         v3 = V3;
@@ -81,13 +81,13 @@ over_every_lock! {
 over_every_lock! {
     with_study of StudyName, StudyJob over RawLock;
     backends {
-        capacitor_go = CapacitorGo;
-        capacitor_go_gated = CapacitorGoGated;
-        capacitor_go_fractional = CapacitorGoFractional;
-        sliding_go = SlidingGo;
-        sliding_go_always = SlidingGoAlways;
-        multilane_go = MultilaneGo;
-        separate_go = SeparateGo;
+        capacitor_sudog = CapacitorSudog;
+        capacitor_sudog_gated = CapacitorSudogGated;
+        capacitor_sudog_fractional = CapacitorSudogFractional;
+        sliding_sudog = SlidingSudog;
+        sliding_sudog_always = SlidingSudogAlways;
+        multilane_sudog = MultilaneSudog;
+        separate_sudog = SeparateSudog;
         capacitor_tts = CapacitorTts;
         sliding_tts = SlidingTts;
         capacitor_lifo = CapacitorLifo;

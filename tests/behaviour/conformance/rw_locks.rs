@@ -7,7 +7,7 @@ use sudog_lab_core::rw_locks::{RwJob, RwLockName, with_rw_lock};
 crate::conformance::over_every_backend! {
     with_rw_lock of RwLockName, RwJob over RawRwLock;
     backends {
-        go = Go;
+        sudog_rw_mutex = Sudog;
         phase_fair = PhaseFair;
         sharded = Sharded;
         mutex = Mutex;

@@ -7,9 +7,9 @@ pub mod counting;
 pub mod goroutine;
 #[cfg(unix)]
 pub mod kinds;
+mod panics;
 
 use std::env;
-use std::io::Write;
 use std::panic;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -36,7 +36,7 @@ impl Watchdog {
     /// Starts a watchdog for the test that runs on this thread. The watchdog watches until it is dropped.
     #[expect(clippy::new_without_default, reason = "a watchdog belongs to the calling thread")]
     pub fn new() -> Self {
-        show_panics();
+        note_panics();
         let test = thread::current().name().unwrap_or("?").to_owned();
         let (alive, ended) = channel::<()>();
         let progress = PROGRESS.with(Arc::clone);
@@ -91,14 +91,15 @@ pub fn is_closed_everywhere(lock: &str) -> bool {
     shards.iter().all(|&shard| shard >= CLOSED)
 }
 
-/// Prints each panic to standard error, which the harness does not capture. A test whose thread panics may leave other
-/// threads waiting for it; when the watchdog then ends the process, the output that the harness has captured is lost.
-fn show_panics() {
+/// Notes each panic, expected or not, and prints the last ones when the process fails. The harness shows the panics of a
+/// failed test's own thread only, and loses all that it has captured when the watchdog or a goroutine ends the process.
+fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
+        panics::print_at_failure();
         let usual = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            let _ = writeln!(std::io::stderr(), "{info}");
+            panics::note(info.to_string());
             usual(info);
         }));
     });

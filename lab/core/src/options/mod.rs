@@ -22,9 +22,9 @@ use crate::targets::compose::items;
 /// Options that mutexbench, rwbench, semabench and stages have in common: the effort, and the workload.
 #[derive(Args, Clone, Debug)]
 pub struct EffortArgs {
-    /// Seconds of a run
-    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
-    pub seconds: Duration,
+    /// Seconds of a run [default: 1; capacitor 0.2]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<Duration>,
 
     /// Runs of each target with each number of contenders, taking turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
@@ -195,7 +195,7 @@ mod tests {
         for bad in ["", "0", "10", "1,1", "1,,2", "x", "-1"] {
             assert!(numbers::<1, 9>(bad).is_err(), "{bad}");
         }
-        assert_eq!(list::<LockName>("std,go").unwrap().0, [LockName::Std, LockName::Go]);
+        assert_eq!(list::<LockName>("std,sudog").unwrap().0, [LockName::Std, LockName::Sudog]);
         assert_eq!(list::<LockName>("std,std").unwrap_err(), "'std' is there twice");
         assert_eq!(list::<QueueName>("treap,one-level").unwrap().0, [QueueName::Treap, QueueName::OneLevel]);
         let unknown = "unknown queue 'heap'; known: one-level, two-level, treap, treap-go";

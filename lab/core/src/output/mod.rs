@@ -6,6 +6,7 @@ pub mod table;
 pub mod units;
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -41,6 +42,15 @@ impl Output {
             return Ok(());
         }
         Ok(writeln!(io::stdout().lock(), "{text}")?)
+    }
+
+    /// Prints how long a measurement will take, on the standard error, if the measurement takes more than a few seconds.
+    pub fn estimate(self, what: &str, time: Duration) {
+        // Simulated runs take another time than the one that they simulate.
+        if cfg!(not(sudog_sim)) && time > Duration::from_secs(5) {
+            // A closed standard error is not a failure.
+            let _ = writeln!(io::stderr(), "{what}: takes about {} s", time.as_secs());
+        }
     }
 
     /// Returns a progress bar on the standard error. The bar is hidden if the standard error is not a terminal, or if

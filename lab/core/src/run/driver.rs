@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn a_lone_contender_is_never_bypassed() {
         for on in kinds() {
-            let outcome = run(LockName::Go, on, 1, 1);
+            let outcome = run(LockName::Sudog, on, 1, 1);
             let order = outcome.order.unwrap();
             assert_eq!((order.max_bypass, order.max_bypass_waiting, order.overtaken), (0, 0, None));
             assert_eq!(order.longest_run, outcome.admissions[0]);
@@ -539,6 +539,6 @@ mod tests {
         for on in kinds() {
             assert!(run(SemaphoreName::Benaphore, on, 5, 3).order.is_none());
         }
-        assert!(run(LockName::Go, Contenders::Threads, 2, 3).order.is_some(), "a lock lets in one");
+        assert!(run(LockName::Sudog, Contenders::Threads, 2, 3).order.is_some(), "a lock lets in one");
     }
 }

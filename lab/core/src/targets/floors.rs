@@ -18,9 +18,9 @@ registry! {
     unknown "floor";
 
     TwoRmws = "two-rmws": TwoRmws,
-        "two RMWs on one line, uncontended: an acquire and a release that find nobody";
+        "two read-modify-writes of a cache line: an acquire and a release without contention";
     Handover = "handover": Handover,
-        "a turn handed round by contenders that sleep: a wake-up and a sleep each time";
+        "contenders that sleep pass a turn round: a wake-up and a sleep each time";
 }
 
 /// A `fetch_sub` to go in, and a `fetch_add` to go out: the least that a semaphore must do. This floor keeps no

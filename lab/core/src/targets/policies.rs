@@ -15,11 +15,11 @@ registry! {
     Go1_8 = "go-1.8": policy::Go1_8,
         "Go 1.8: no starvation mode; a beaten waiter goes to the end of the queue";
     Go1_9 = "go-1.9": policy::Go1_9,
-        "Go 1.9 to 1.13: starvation mode after 1 ms, in which a handoff does not yield the processor";
+        "Go 1.9 to 1.13: starvation mode after 1 ms; the owner that hands the mutex over keeps its processor";
     Go1_14 = "go-1.14": policy::Go,
         "Go since 1.14: the owner that hands the mutex over also yields its processor";
     Fifo = "fifo": policy::Fifo,
         "first come, first served";
     Threads = "threads": policy::Threads,
-        "the default: one thread watches, and has the mutex after 100 us";
+        "the default: one waiter stays awake and watches the mutex, and is handed it after 100 us";
 }

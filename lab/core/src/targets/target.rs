@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn the_kind_is_the_field() {
-        let composed: Composition = "sliding(go,b=2)".parse().unwrap();
-        let [lock, composed, rw_lock] = [LockName::Go.into(), composed.into(), RwLockName::Go.into()];
+        let composed: Composition = "sliding(sudog,b=2)".parse().unwrap();
+        let [lock, composed, rw_lock] = [LockName::Sudog.into(), composed.into(), RwLockName::Sudog.into()];
         for target in [lock, composed, rw_lock, SemaphoreName::Twa.into(), Target::Floor(FloorName::TwoRmws)] {
             let json = serde_json::to_value(target).unwrap();
             assert_eq!(json[target.kind()], target.name(), "{json}");

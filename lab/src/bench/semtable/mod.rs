@@ -236,7 +236,7 @@ impl Steady {
 pub fn run(args: &SemtableArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     if args.on.is_some() {
         return Err(Failure::Usage(
-            "in semtable nothing contends, on threads or goroutines: its waiters do not run".into(),
+            "semtable has no contenders: its waiters are entries of a queue, and do not run".into(),
         ));
     }
     if args.strides {
@@ -267,37 +267,37 @@ pub fn run(args: &SemtableArgs, report: Option<&Path>, output: Output) -> Result
     }
     match report {
         None => Ok(()),
-        Some(file) => report::deliver(file, &page(&go, steady.as_ref())?.render(), output),
+        Some(file) => report::deliver(file, &page(&go, steady.as_ref()).render(), output),
     }
 }
 
-const GO_REMARK: &str =
-    "An operation is one waiter queued and dequeued. A queue that looked at every waiter would grow by 4.";
+const GO_REMARK: &str = "An operation puts a waiter into the queue and takes it out. The time of a queue that looks at each waiter grows \
+     by a factor of 4.";
 
-const STEADY_REMARK: &str = "An operation takes one waiter out and puts it back. TwoLocks: the one who waits for B, \
-    behind n - 1 who wait for A. ManyLocks: any of n, each of whom waits for a lock of its own. A time that grows as n^p \
-    has the growth exponent p.";
+const STEADY_REMARK: &str = "An operation takes a waiter out of the queue and puts it back. TwoLocks: the only waiter \
+                             for B, behind n - 1 waiters for A. ManyLocks: any of n waiters, each of which waits for \
+                             another lock. If the time grows as n^p, p is the growth exponent.";
 
-fn page(go: &[CaseRecord], steady: Option<&Steady>) -> Result<Page, Failure> {
+fn page(go: &[CaseRecord], steady: Option<&Steady>) -> Page {
     let mut page = Page::new(
         "The queues of the semaphore table",
-        "Who waits for a lock waits in a bucket of a table, beside those who wait for other locks of the bucket. What does \
-         it take to find the one who is to be woken? Less is better; a line that does not rise is best.",
+        "The waiters of a lock wait in a bucket of a table, beside the waiters of other locks. The plots show the \
+         time to find the waiter that is woken next. Low is good; a line that does not rise is best.",
     );
-    page.section("Where it was measured", report::facts(&"one thread, which queues and dequeues; nobody waits"));
+    page.section("Where it was measured", report::facts(&"a single thread, which queues and dequeues entries"));
     if let Some(steady) = steady {
-        page.section("n waiters all the time", report::queue_plots(&steady.points, "dequeue + queue")?);
+        page.section("n waiters all the time", report::queue_plots(&steady.points, "dequeue + queue"));
         page.paragraph(STEADY_REMARK);
         steady.verdict().iter().for_each(|line| page.paragraph(line));
         page.section("In figures", report::table(&steady::table(&steady.records)));
         page.section("Growth", report::table(&growth::table(&steady.growths)));
     }
     if !go.is_empty() {
-        page.section("Go's cases, on the treap", report::queue_plots(&points(go), "queue + dequeue")?);
+        page.section("Go's cases, on the treap", report::queue_plots(&points(go), "queue + dequeue"));
         page.paragraph(GO_REMARK);
         page.html(report::table(&table(go)));
     }
-    Ok(page)
+    page
 }
 
 #[cfg(test)]

@@ -317,13 +317,14 @@ pub fn run(args: &BypassArgs, output: Output) -> Result<(), Failure> {
             _ => format!("{}: {} > {}", r.lock, r.max, r.bound),
         })
         .collect();
-    Err(Failure::Run(format!("bypassed beyond what is promised: {}", broken.join("; "))))
+    Err(Failure::Run(format!("bypassed more often than promised: {}", broken.join("; "))))
 }
 
 fn print(args: &BypassArgs, records: &[BypassRecord], output: Output) -> Result<(), Failure> {
-    let kept = if args.stall { "one arrival in 1000 is kept on its way to the lock" } else { "nobody is kept" };
+    let kept =
+        if args.stall { "one arrival in 1000 is delayed on its way to the lock" } else { "no arrival is delayed" };
     output.text(format_args!(
-        "bypass on threads: {} that contend, {} acquisitions of each, B = {}; {kept}\n",
+        "bypass on threads: {} contenders with {} acquisitions each, B = {}; {kept}\n",
         args.threads, args.acquisitions, args.b
     ))?;
     let header = ["lock", "", "bound", "max", "by one", "again", "p99", "mean", "past the gate"];
@@ -353,21 +354,23 @@ fn print(args: &BypassArgs, records: &[BypassRecord], output: Output) -> Result<
         let trace: Vec<_> = record.trace.iter().map(u16::to_string).collect();
         output.text(format_args!("{}: {}", record.lock, trace.join(" ")))?;
     }
-    output
-        .text("Bypassed: others whose arrival began after one's own had ended, and who had the lock before it did.")?;
+    output.text("Bypassed: how many contenders arrived later than this contender, and had the lock earlier.")?;
     output.text(
-        "by one: the most of these by one and the same contender; again: how many were overtaken more than once by one.",
+        "by one: the most of these by the same contender. again: how many contenders were overtaken more than once by \
+         the same one.",
     )?;
     output.text(
-        "at the lock: how many had been let through to it and not released it, at an admission, in the mean; falls, \
-         jumps: the part of the admissions after which it was one less, or larger by two or more.",
+        "at the lock: the mean number, at an admission, of contenders that were let through and have not released the \
+         lock. falls, jumps: the part of the admissions after which this number was one less, or larger by two or \
+         more.",
     )?;
     output.text(
-        "past the gate: the part of the acquisitions that did not arrive. They are not bypassed, nor may they bypass.",
+        "past the gate: the part of the acquisitions that bypassed the capacitor. These are neither counted as \
+         bypassed nor as bypassing.",
     )?;
     output.text(
-        "Over the benaphore, and in lanes counted separately, nobody is numbered: by a clock it is counted from when one has \
-         been let through, so nothing is seen of those who wait for the capacitor.",
+        "Over the benaphore, and in lanes that are counted separately, contenders have no numbers: a clock orders the \
+         contenders that were let through, and bypassing before that is not seen.",
     )?;
     for record in records.iter().filter(|record| !record.promised) {
         let BypassRecord { lock, max, bound, .. } = record;

@@ -1,13 +1,14 @@
 //! Figure 1 of the paper, with the window beside the paper's curves: four curves for each inner lock.
 
-use plotters::style::RGBColor;
-
-use super::{Measured, mutexbench, platoon, window};
+use super::{plan, platoon, window};
 use crate::bench::page;
+use crate::bench::plan::Plan;
 use crate::bench::summary::Summaries;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::{Page, ReportFile, definitions, deliver, facts, figures, legend, table as html_table};
+use crate::output::report::{
+    Page, ReportFile, Style, definitions, deliver, facts, figures, legend, table as html_table,
+};
 use crate::output::table::Table;
 use crate::output::units;
 use crate::study::capacitor::CapacitorArgs;
@@ -20,37 +21,28 @@ const THROUGH: f64 = 0.01;
 
 const CONTENDERS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 
-/// A curve of each plot. The colours are the paper's, and another for the window.
+/// A curve of each plot.
 struct Variant {
     name: &'static str,
     about: &'static str,
-    colour: RGBColor,
     of: fn(&CapacitorArgs, LockName) -> LockSpec,
 }
 
 const VARIANTS: [Variant; 4] = [
-    Variant {
-        name: "bare",
-        about: "the inner lock alone",
-        colour: RGBColor(0xe0, 0x3b, 0x3b),
-        of: |_, inner| LockSpec::Name(inner),
-    },
+    Variant { name: "bare", about: "the inner lock alone", of: |_, inner| LockSpec::Name(inner) },
     Variant {
         name: "platoon",
-        about: "in the paper's capacitor: everybody goes through platoons",
-        colour: RGBColor(0x1f, 0x86, 0xe0),
+        about: "in the paper's capacitor: all contenders go through platoons",
         of: |args, inner| platoon(inner, args.b, args.sema, Admit::Always),
     },
     Variant {
         name: "platoon, one in a hundred",
-        about: "the same for one in a hundred, drawn at random; the others go past it, and nobody is bounded",
-        colour: RGBColor(0xd6, 0x4f, 0xa8),
+        about: "the same for one contender in a hundred, drawn at random; the others bypass the capacitor, so there is no bound",
         of: |args, inner| platoon(inner, args.b, args.sema, Admit::Fractional(THROUGH)),
     },
     Variant {
         name: "window, gate",
         about: "behind the sliding window and the gate",
-        colour: RGBColor(0x1d, 0x9a, 0x55),
         of: |args, inner| window(inner, args.b, Wait::Park, Admit::Gated),
     },
 ];
@@ -61,18 +53,27 @@ struct Family {
     variants: [LockSpec; VARIANTS.len()],
 }
 
-/// Measures and prints; with a file, also writes a report.
+/// Measures and prints; with a file, also writes a report. The variants of a lock take turns, and are printed before the
+/// next lock is measured.
 pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, output: Output) -> Result<(), Failure> {
     let family = |&inner| Family { inner, variants: VARIANTS.map(|variant| (variant.of)(args, inner)) };
     let families: Vec<Family> = locks.iter().map(family).collect();
     let specs = families.iter().flat_map(|family| family.variants).collect();
-    let Measured { plan, summaries, logged } = mutexbench("capacitor", args, locks, specs, &CONTENDERS, output)?;
+    let plan = plan("capacitor", args, locks, specs, &CONTENDERS)?;
     output.text(format_args!("{}; B = {}\n", plan.headline(), args.b))?;
+    let progress = plan.progress(output);
+    let mut records = Vec::new();
     for family in &families {
         let inner = family.inner;
-        output.text(format_args!("{}: {}\n{}\n", inner.name(), inner.about(), table(family, &summaries)))?;
+        let plan = Plan { targets: family.variants.map(Into::into).to_vec(), ..plan.clone() };
+        let measured = plan.measure(output, &progress)?;
+        let table = table(family, &Summaries::new(&plan, &measured));
+        progress.suspend(|| output.text(format_args!("{}: {}\n{table}\n", inner.name(), inner.about())))?;
+        records.extend(measured);
     }
-    if let Some(logged) = logged {
+    progress.finish_and_clear();
+    let summaries = Summaries::new(&plan, &records);
+    if let Some(logged) = plan.logged_runs(summaries.kind(), &records) {
         output.text(format_args!("{logged}\n"))?;
     }
     for Variant { name, about, .. } in &VARIANTS {
@@ -112,18 +113,20 @@ fn write(
     let mut html = Page::new(
         "Locks in capacitors",
         format!(
-            "A capacitor bounds how often one who waits is overtaken, here {} times. Each plot is of one lock: its \
-             throughput in solid lines, on the left, and how evenly it falls on the contenders in dotted ones, on the \
-             right. Every figure is a median over runs in which those of one plot took turns.",
+            "A capacitor bounds how often a waiter is overtaken, here {} times. Each plot is of one lock. Solid lines, on \
+             the left axis: the throughput. Dotted lines, on the right axis: how evenly the acquisitions are divided among \
+             the contenders. Each figure is the median of several runs, in which the variants of the lock took turns.",
             args.b - 1
         ),
     );
     html.section("Where it was measured", facts(&summaries.on));
-    html.section("The locks", legend(VARIANTS.iter().map(|variant| (variant.name, variant.about, variant.colour))));
+    let styles = || (0..).map(Style::nth);
+    let items = VARIANTS.iter().zip(styles()).map(|(variant, style)| (variant.name, variant.about, style));
+    html.section("The locks", legend(items));
     for family in families {
         let inner = family.inner;
-        let curves = family.variants.map(Into::into).into_iter().zip(VARIANTS.iter().map(|variant| variant.colour));
-        let plot = page::throughput_and_fairness(summaries, curves)?;
+        let curves = family.variants.map(Into::into).into_iter().zip(styles());
+        let plot = page::throughput_and_fairness(summaries, curves);
         html.section(inner.name(), figures([(inner.about(), plot)]));
         html.html(html_table(&table(family, summaries)));
     }
@@ -131,8 +134,8 @@ fn write(
         html.paragraph(&remark);
     }
     let meanings = VARIANTS.iter().map(|variant| (variant.name, variant.about)).chain([
-        ("T", "how many contend"),
-        ("min/max", "the acquisitions of the one that got the fewest over those of the one that got the most"),
+        ("T", "the number of contenders"),
+        ("min/max", "the fewest acquisitions of a contender over the most acquisitions of a contender"),
     ]);
     html.section("What the columns mean", definitions(meanings));
     deliver(file, &html.render(), output)

@@ -18,12 +18,9 @@ use crate::targets::compose::items;
 use crate::targets::compose::name::{MAX_WINDOW, sema};
 use clap::Args;
 use std::path::Path;
-
-use indicatif::ProgressBar;
+use std::time::Duration;
 
 use crate::bench::plan::{Plan, keeps_others_out};
-use crate::bench::summary::Summaries;
-
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::report::ReportFile;
@@ -80,7 +77,7 @@ const NOT_OF_THE_SWEEP: [&str; 2] = ["b", "rounds"];
 /// Parses inner locks. Composed locks are refused, as these commands compose by themselves.
 pub fn inner_locks(text: &str) -> Result<List<LockName>, String> {
     match items(text).into_iter().find(|item| item.contains(['(', ')'])) {
-        Some(item) => Err(format!("'{item}' is composed; what is asked for here are inner locks, as 'go'")),
+        Some(item) => Err(format!("'{item}' is composed; this command takes inner locks, as 'sudog'")),
         None => list(text),
     }
 }
@@ -98,7 +95,9 @@ const FIGURE: [LockName; 5] = [LockName::Reciprocating, LockName::Ticket, LockNa
 pub fn run(args: &CapacitorArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
     let locks = |usual: &[LockName]| args.locks.as_ref().map_or_else(|| usual.to_vec(), |list| list.0.clone());
     if report.is_some() && (args.tax || args.sweep) {
-        return Err(Failure::Usage("the report is of the figure: without '--tax' and '--sweep'".into()));
+        return Err(Failure::Usage(
+            "the report shows the figure: it cannot be combined with '--tax' and '--sweep'".into(),
+        ));
     }
     if args.sweep {
         return sweep::run(args, &locks(UNBOXED), output);
@@ -122,24 +121,18 @@ pub(in crate::study) fn window(inner: LockName, limit: u32, wait: Wait, admit: A
     LockSpec::Composed(Recipe { inner, limit, front: Front::Window { wait }, admit }.into())
 }
 
-/// The results of MutexBench.
-struct Measured {
-    plan: Plan,
-    summaries: Summaries,
-    /// A text about the logged runs, if there were any.
-    logged: Option<String>,
-}
+/// The usual length of a run. The figure takes a minute and a half, and the sweep a minute, with runs of this length.
+const RUN: Duration = Duration::from_millis(200);
 
-/// Runs MutexBench on `locks`, which take turns. `locks` are made of the locks `inner`. The default numbers of
-/// contenders are `threads`.
-fn mutexbench(
+/// Returns the plan of MutexBench on `locks`, which are made of the locks `inner`. The default numbers of contenders are
+/// `threads`.
+fn plan(
     bench: &'static str,
     args: &CapacitorArgs,
     inner: &[LockName],
     locks: Vec<LockSpec>,
     threads: &[usize],
-    output: Output,
-) -> Result<Measured, Failure> {
+) -> Result<Plan, Failure> {
     let threads = args.threads.clone().unwrap_or_else(|| List(threads.to_vec()));
     let locks = List(locks);
     let on = args.effort.on.contenders()?;
@@ -148,11 +141,7 @@ fn mutexbench(
         let able: Vec<_> = LockName::ALL.iter().filter(|lock| may(lock)).map(|&lock| lock.into()).collect();
         return Err(keeps_others_out(inner.into(), "inner locks for goroutines, with '--locks'", &able));
     }
-    let plan = Plan::new(bench, &locks.0, Some(&locks), &threads, &args.effort, 0)?;
-    let progress: ProgressBar = output.progress(plan.bench, plan.total());
-    let records = plan.measure(output, &progress)?;
-    progress.finish_and_clear();
-    let summaries = Summaries::new(&plan, &records);
-    let logged = plan.logged_runs(summaries.kind(), &records);
-    Ok(Measured { plan, summaries, logged })
+    let mut plan = Plan::new(bench, &locks.0, Some(&locks), &threads, &args.effort, 0)?;
+    plan.workload.duration = args.effort.seconds.unwrap_or(RUN);
+    Ok(plan)
 }

@@ -1,6 +1,7 @@
 //! The sweep of the bypass limit, from 1 to the most that a window can have: of platoons, and of the window.
 
-use super::{Measured, mutexbench, platoon, window};
+use super::{plan, platoon, window};
+use crate::bench::summary::Summaries;
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
@@ -23,8 +24,12 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
     let of = |inner| LIMITS.map(|limit| FRONTS.map(|front| front(args, inner, limit)));
     let all: Vec<_> = locks.iter().map(|&inner| of(inner)).collect();
     let specs = all.iter().flatten().flatten().copied().collect();
-    let Measured { plan, summaries, logged } = mutexbench("capacitor-sweep", args, locks, specs, &[16], output)?;
+    let plan = plan("capacitor-sweep", args, locks, specs, &[16])?;
     output.text(format_args!("{}\n", plan.headline()))?;
+    let progress = plan.progress(output);
+    let records = plan.measure(output, &progress)?;
+    progress.finish_and_clear();
+    let summaries = Summaries::new(&plan, &records);
     for (inner, by_limit) in locks.iter().zip(&all) {
         for &threads in &summaries.threads {
             let columns = ["platoon", "min/max", "p99.9", "window", "min/max", "p99.9"];
@@ -39,7 +44,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
             output.text(format_args!("{}, T={threads}: {}\n{table}\n", inner.name(), inner.about()))?;
         }
     }
-    if let Some(logged) = logged {
+    if let Some(logged) = plan.logged_runs(summaries.kind(), &records) {
         output.text(format_args!("{logged}\n"))?;
     }
     output.text("min/max: the smallest share over the largest. p99.9: the wait that 999 in 1000 do not exceed.")?;

@@ -113,7 +113,9 @@ struct TaxRecord {
 /// Measures and prints.
 pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(), Failure> {
     let on = args.effort.on.contenders()?;
-    let progress = output.progress("capacitor: the tax", args.rounds * locks.len() * VARIANTS.len());
+    let rounds = args.rounds * locks.len() * VARIANTS.len();
+    output.estimate("capacitor: the tax", ROUND * rounds as u32);
+    let progress = output.progress("capacitor: the tax", rounds);
     let mut times = vec![[const { Vec::new() }; VARIANTS.len()]; locks.len()];
     for _ in 0..args.rounds {
         for (&inner, times) in locks.iter().zip(&mut times) {
@@ -159,8 +161,15 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
         "The tax, alone on {on}: lock and unlock, medians of {} rounds of {ROUND:?}; B = {}\n\n{table}\n",
         args.rounds, args.b
     ))?;
-    output.text("platoon: everybody goes through platoons over the benaphore. window: through the window.")?;
-    output.text("gate: whoever finds nobody there goes past it.")?;
+    output.text(
+        "platoon: all contenders go through platoons over the benaphore. window: all go through the sliding \
+                 window.",
+    )?;
+    output.text("gate: a contender that finds no other contender bypasses the capacitor.")?;
     let boxed: Vec<_> = locks.iter().filter(|inner| !UNBOXED.contains(inner)).map(|inner| inner.name()).collect();
-    if boxed.is_empty() { Ok(()) } else { output.text(format_args!("In a box, bare as well: {}.", boxed.join(", "))) }
+    if boxed.is_empty() {
+        Ok(())
+    } else {
+        output.text(format_args!("In a box, also without a capacitor: {}.", boxed.join(", ")))
+    }
 }

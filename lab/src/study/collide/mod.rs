@@ -243,15 +243,16 @@ impl<'a> Plan<'a> {
         let times = if *rounds == 1 { "once".to_owned() } else { format!("{rounds} times") };
         if self.case == Case::ManyLocks {
             return format!(
-                "collide on {on}: medians of {runs} runs. n/2 locks, two of n contenders for each; each of them {times}: \
-                 lock; give way, 1 to 8 times; unlock. The mutexes are in starvation mode from the start."
+                "collide on {on}: medians of {runs} runs. n/2 locks, and two contenders for each lock. Each \
+                 contender, {times}: lock; yield, 1 to 8 times; unlock. The mutexes are in starvation mode from the \
+                 start."
             );
         }
         format!(
-            "collide on {on}: medians of {runs} runs. n of them, each {times}: lock A; lock B; unlock B; unlock \
-             A. And {hogs} hogs, until those are done: lock B; give way; unlock B. (Not as in Go issue 17953: hogs give \
-             way while they have B, as nothing interrupts a goroutine; the mutexes are in starvation mode from the \
-             start; and all stand in line when the clock starts.)"
+            "collide on {on}: medians of {runs} runs. n contenders, each {times}: lock A; lock B; unlock B; unlock A. \
+             And {hogs} hogs, until the contenders are done: lock B; yield; unlock B. (Other than in Go issue 17953: \
+             hogs yield while they have B, because nothing interrupts a goroutine; the mutexes are in starvation mode \
+             from the start; and all contenders wait when the clock starts.)"
         )
     }
 }
@@ -305,36 +306,38 @@ pub fn run(args: &CollideArgs, report: Option<&Path>, output: Output) -> Result<
     remarks.iter().try_for_each(|remark| output.text(remark))?;
     match report {
         None => Ok(()),
-        Some(file) => report::deliver(file, &page(&plan, &rows, &findings, &remarks)?.render(), output),
+        Some(file) => report::deliver(file, &page(&plan, &rows, &findings, &remarks).render(), output),
     }
 }
 
 const MANY_REMARKS: [&str; 2] = [
-    "colliding: all locks in one bucket. apart: side by side, in as many buckets as there are: a control.",
-    "In line of A: how many waited for a lock when it was unlocked. A run of 4 s and more is not repeated.",
+    "colliding: all locks are in one bucket. apart: the locks are side by side in memory, in as many buckets as \
+     possible: a control.",
+    "In line of A: the number of waiters for a lock at its unlock. A run of 4 s and more is not repeated.",
 ];
 
 const REMARKS: [&str; 3] = [
-    "colliding: A and B in one bucket. apart: in two, where a queue holds those who wait for one lock only: a control.",
-    "A lock operation: the total time over how often A and B were locked, but for the hogs.",
-    "In line: how many waited, on average over the rounds. A run of 4 s and more is not repeated.",
+    "colliding: A and B are in one bucket. apart: in two buckets, each of which has the waiters of one lock: a \
+     control.",
+    "A lock operation: the total time over the number of locks of A and B, without those of the hogs.",
+    "In line: the number of waiters, on average over the rounds. A run of 4 s and more is not repeated.",
 ];
 
-fn page(plan: &Plan<'_>, rows: &[Row], findings: &Findings, remarks: &[String]) -> Result<Page, Failure> {
+fn page(plan: &Plan<'_>, rows: &[Row], findings: &Findings, remarks: &[String]) -> Page {
     let mut page = Page::new(
         "Two contended locks in one bucket",
-        "Many wait for A, and whoever unlocks B has to find the first of those who wait for B. If both are in one bucket, \
-         and that is one list, it walks past all who wait for A: the time grows with the square of their number. Less is \
-         better.",
+        "Many contenders wait for A, and an unlock of B has to find the first waiter for B. If both locks are in one \
+         bucket, and the bucket is a list, the unlock walks past all waiters for A: the total time grows with the \
+         square of their number. Low is good.",
     );
     page.section("Where it was measured", report::facts(&plan.on));
     page.paragraph(&plan.headline());
-    page.section("Total time", report::queue_plots(&findings.points, "total time")?);
+    page.section("Total time", report::queue_plots(&findings.points, "total time"));
     plan.remarks().iter().for_each(|remark| page.paragraph(remark));
     remarks.iter().for_each(|remark| page.paragraph(remark));
     page.section("In figures", report::table(&table(rows)));
     page.section("Growth", report::table(&growth::table(&findings.growths)));
-    Ok(page)
+    page
 }
 
 #[cfg(test)]

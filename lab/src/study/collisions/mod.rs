@@ -411,10 +411,12 @@ pub fn run(args: &CollisionsArgs, output: Output) -> Result<(), Failure> {
 }
 
 const REMARKS: [&str; 4] = [
-    "Futile: a waiter was got up, and its turn had not come. Counted for the first in line, as all are here.",
-    "With n=1 there is nobody to collide with: a post also wakes the ticket after the one granted, and does so late.",
-    "On buckets also: it found its bucket changed on its way to sleep, which spares it the sleep.",
-    "In step, those who share a bucket once share one at every ticket, whatever the hash: all walk alike.",
+    "Futile: a waiter was woken before its turn. Counted for the first waiter in line, which all waiters are here.",
+    "With n=1 no other waiters collide: a post also wakes the waiter after the one whose ticket is granted, and wakes \
+     it late.",
+    "On buckets, also: a waiter that was about to sleep found its bucket changed, and did not sleep.",
+    "In step, waiters that share a bucket once share a bucket at each ticket, with each hash, because all move on \
+     alike.",
 ];
 
 /// A quantity: its title, its source, its format.
@@ -422,7 +424,7 @@ type Quantity = (&'static str, fn(&CollisionRecord) -> f64, fn(f64) -> String);
 
 const QUANTITIES: [Quantity; 2] = [
     ("Futile wake-ups per acquisition", |record| record.futile_per_acquisition, units::ratio),
-    ("Acquisitions per second, of all together", |record| record.throughput, units::rate),
+    ("Acquisitions per second of all contenders together", |record| record.throughput, units::rate),
 ];
 
 #[cfg(test)]

@@ -36,11 +36,11 @@ macro_rules! programs {
 }
 
 programs! {
-    "mutex-go": lock::<GoMutex>,
-    "mutex-go-1.14": lock::<GoMutex<RuntimeSema, policy::Go>>,
-    "mutex-go-1.9": lock::<GoMutex<RuntimeSema, policy::Go1_9>>,
-    "mutex-go-1.8": lock::<GoMutex<RuntimeSema, policy::Go1_8>>,
-    "mutex-go-fifo": lock::<GoMutex<RuntimeSema, policy::Fifo>>,
+    "mutex-sudog": lock::<GoMutex>,
+    "mutex-sudog/go-1.14": lock::<GoMutex<RuntimeSema, policy::Go>>,
+    "mutex-sudog/go-1.9": lock::<GoMutex<RuntimeSema, policy::Go1_9>>,
+    "mutex-sudog/go-1.8": lock::<GoMutex<RuntimeSema, policy::Go1_8>>,
+    "mutex-sudog/fifo": lock::<GoMutex<RuntimeSema, policy::Fifo>>,
     "mutex-stage-4": lock::<stages::V4<RuntimeSema>>,
     "mutex-stage-7": lock::<stages::V7<RuntimeSema>>,
     "mutex-over-twa": lock::<GoMutex<Twa>>,

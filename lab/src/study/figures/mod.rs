@@ -29,7 +29,8 @@ use crate::options::{DEFAULT_SEED, List, Logging, MAX_RUNS, MAX_THREADS, number,
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::report::{
-    Escaped, Page, ReportFile, colours, default_path, deliver, facts, figures, legend, place, table as html_table,
+    Escaped, Page, ReportFile, Style, default_path, deliver, facts, figures, legend as html_legend, place,
+    table as html_table,
 };
 use crate::output::table::Table;
 use crate::output::units;
@@ -249,7 +250,7 @@ pub fn run(args: &FiguresArgs, report: Option<&Path>, output: Output) -> Result<
         }
         output.text("")?;
     }
-    deliver(file, &html(&all)?, output)
+    deliver(file, &html(&all), output)
 }
 
 impl Verdict {
@@ -263,7 +264,7 @@ impl Verdict {
 }
 
 /// Returns the whole page.
-fn html(all: &[Measured]) -> Result<String, Failure> {
+fn html(all: &[Measured]) -> String {
     let mut page = Page::new(
         format!("The figures of the sources, drawn on {}", place()),
         "Each figure has beside it what its source says of it, what is asked of the curves, and whether they show it. The \
@@ -275,7 +276,7 @@ fn html(all: &[Measured]) -> Result<String, Failure> {
         let Measured { figure, headline, summaries, verdicts } = measured;
         page.section(figure.title(), "");
         page.paragraph(figure.about());
-        let (legend, mut plots) = plots(*figure, summaries)?;
+        let (legend, mut plots) = plots(*figure, summaries);
         page.html(legend);
         plots.push(("What the source says".to_owned(), list(verdicts)));
         page.html(figures(plots));
@@ -288,7 +289,7 @@ fn html(all: &[Measured]) -> Result<String, Failure> {
             page.paragraph(&disturbed);
         }
     }
-    Ok(page.render())
+    page.render()
 }
 
 /// Returns a table of all medians that are drawn or that a check uses, and of figures that explain them.
@@ -337,43 +338,39 @@ const OF_THE_WINDOW: [(&str, Quantity); 3] = [
     ),
 ];
 
-/// Returns a legend, and the plots with their titles. In each plot of a figure a variant has the same colour: its
-/// colour in the plot of the first lock.
-fn plots(figure: Figure, summaries: &Summaries) -> Result<(String, Vec<(String, String)>), Failure> {
-    let named = |targets: &[Target], names: &[&str], about: bool| {
-        let items = targets.iter().zip(names).zip(colours(targets));
-        legend(items.map(|((target, &name), colour)| (name, if about { target.about() } else { "" }, colour)))
-    };
-    Ok(match figure {
+/// Returns a legend, and the plots with their titles. In each plot of a figure a variant has the same style.
+fn plots(figure: Figure, summaries: &Summaries) -> (String, Vec<(String, String)>) {
+    let legend = |names: &[&str]| html_legend(names.iter().enumerate().map(|(n, &name)| (name, "", Style::nth(n))));
+    match figure {
         Figure::Semaphores => {
-            let names: Vec<_> = summaries.targets.iter().map(|target| target.name()).collect();
-            let plot = page::plot(summaries, THROUGHPUT)?;
-            (named(&summaries.targets, &names, true), vec![("Throughput".to_owned(), plot)])
+            let items = || (0..).map(Style::nth).zip(&summaries.targets);
+            let named = items().map(|(style, &target)| (target, target.name(), style));
+            let plot = page::plot(summaries, named, THROUGHPUT);
+            let legend = html_legend(items().map(|(style, target)| (target.name(), target.about(), style)));
+            (legend, vec![("Throughput".to_owned(), plot)])
         }
         Figure::Capacitors => {
-            let of = |lock: LockName| [lock.into(), platoon(lock), fractional(lock)];
-            let first = of(CAPACITOR_LOCKS[0]);
             let plot = |lock: LockName| {
-                let curves = of(lock).into_iter().zip(colours(&first));
-                Ok((lock.name().to_owned(), page::throughput_and_fairness(summaries, curves)?))
+                let of = [lock.into(), platoon(lock), fractional(lock)];
+                let curves = of.into_iter().zip((0..).map(Style::nth));
+                (lock.name().to_owned(), page::throughput_and_fairness(summaries, curves))
             };
-            let plots = CAPACITOR_LOCKS.into_iter().map(plot).collect::<Result<_, Failure>>()?;
-            (named(&first, &["bare", "wrapped", "fractional"], false), plots)
+            (legend(&["bare", "wrapped", "fractional"]), CAPACITOR_LOCKS.map(plot).to_vec())
         }
         Figure::Window => {
             let names = BYPASS_LIMITS.map(|limit| format!("B = {limit}"));
             let names: Vec<&str> = ["bare", "platoon"].into_iter().chain(names.iter().map(String::as_str)).collect();
-            let first = Figure::swept(SWEPT_LOCKS[0]);
             let plots = OF_THE_WINDOW.into_iter().flat_map(|(title, quantity)| {
                 SWEPT_LOCKS.map(|lock| {
-                    let curves = Figure::swept(lock).into_iter().zip(colours(&first));
-                    Ok((format!("{}: {title}", lock.name()), page::curves(summaries, curves, quantity)?))
+                    let named = Figure::swept(lock).into_iter().zip(&names).enumerate();
+                    let curves = named.map(|(n, (target, &name))| (target, name, Style::nth(n)));
+                    (format!("{}: {title}", lock.name()), page::plot(summaries, curves, quantity))
                 })
             });
-            let plots = plots.collect::<Result<_, Failure>>()?;
-            (named(&first, &names, false), plots)
+            let plots = plots.collect();
+            (legend(&names), plots)
         }
-    })
+    }
 }
 
 #[cfg(test)]
@@ -399,7 +396,7 @@ mod tests {
     #[test]
     fn each_claim_and_each_curve_is_on_the_page() {
         for figure in Figure::ALL {
-            let page = html(&[measured(figure)]).unwrap();
+            let page = html(&[measured(figure)]);
             for claim in figure.claims() {
                 assert!(page.contains(&Escaped(claim.says).to_string()), "{}", claim.says);
             }

@@ -218,13 +218,14 @@ pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result
         table.row([n.to_string()].into_iter().chain(times).chain([units::ratio(ratio)]).chain(starving));
     }
     output.text(format_args!(
-        "Go issue 33747 on {on}: each works for {:?}, {} of it under the mutex, which somebody held for {:?} when \
-         they came. Time per round of anybody from then on, and the part of that time in which the mutex is in starvation \
-         mode; medians of {} runs of {:?}.\n\n{table}\n",
+        "Go issue 33747 on {on}: each contender works for {:?}, {} of it under the mutex. At the start the mutex is \
+         held for {:?}. From then on: the time for each round of a contender, and the part of the time in which the \
+         mutex is in starvation mode; medians of {} runs of {:?}.\n\n{table}\n",
         args.cost, args.ratio, args.stall, args.runs, args.seconds
     ))?;
     output.text(format_args!(
-        "Without giving way (1.9) a round takes at most {} times what it takes with it (1.14), at {} contenders.\n",
+        "Without the yield at a handoff (1.9) a round takes at most {} times as long as with the yield (1.14), at {} \
+         contenders.\n",
         units::ratio(worst.0),
         worst.1
     ))

@@ -82,7 +82,7 @@ pub fn run(args: &HistoryArgs, output: Output) -> Result<(), Failure> {
     let tells = |story| args.story.is_none_or(|only| only == story);
     if tells(StoryName::Collapse) && args.on.workers == Some(1) {
         return Err(Failure::Usage(
-            "on one worker goroutines that only work do not meet: nothing interrupts them".into(),
+            "on one worker goroutines that only compute do not contend: nothing interrupts them".into(),
         ));
     }
     let counts = Counts::now();

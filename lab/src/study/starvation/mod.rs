@@ -316,15 +316,15 @@ fn remarks(contest: &Contest, outcome: &Outcome, history: &EventHistory) -> Vec<
     let count = |kind| history.count(kind);
     let mut remarks = vec![
         format!(
-            "Starvation mode: turned on {} times, off {}; for {} of {}.",
+            "Starvation mode: turned on {} times, turned off {} times; it lasted {} of {}.",
             count(Kind::StarvingEnter),
             count(Kind::StarvingExit),
             time(history.time_starving()),
             time(history.end)
         ),
         format!(
-            "Overtaken by newcomers (barges): {}; taken after a spin: {}; woken to compete: {}, beaten and back in line: \
-             {}.",
+            "Newcomers that overtook sleepers (barges): {}. Locks after a spin: {}. Wake-ups to compete for the \
+             mutex: {}, of which in vain: {}.",
             count(Kind::Barge),
             count(Kind::SpinWin),
             count(Kind::Wake),
@@ -341,13 +341,14 @@ fn remarks(contest: &Contest, outcome: &Outcome, history: &EventHistory) -> Vec<
     }
     if contest.on.have_one_worker() {
         remarks.push(
-            "On one worker a goroutine that is busy keeps the others from running: they seldom come to want the mutex."
+            "With one worker a busy goroutine keeps the others from running, so they seldom ask for the mutex."
                 .to_owned(),
         );
     }
     if outcome.recording.dropped > 0 {
         remarks.push(format!(
-            "{} events had no room, the oldest: waits and counts are of what is left. Acquisitions are complete.",
+            "The {} oldest events had no room: waits and counts are those of the other events. Acquisitions are \
+             complete.",
             outcome.recording.dropped
         ));
     }
@@ -360,14 +361,17 @@ fn check(history: &EventHistory) -> String {
     let all = history.handoffs.len();
     let mut text = match (all, judged(Verdict::Another)) {
         (0, _) => return "No handoffs.".to_owned(),
-        (_, 0) => format!("Handoffs: {all}, to the one who had waited longest: {}.", judged(Verdict::Longest)),
-        (_, wrong) => format!("WRONG: of {all} handoffs {wrong} went to one who had not waited longest."),
+        (_, 0) => format!("Handoffs: {all}, to the waiter that had waited longest: {}.", judged(Verdict::Longest)),
+        (_, wrong) => format!("WRONG: of {all} handoffs {wrong} went to a waiter that had not waited longest."),
     };
     if judged(Verdict::Passed) > 0 {
-        text += &format!(" To one who had passed those on its way into the line: {}.", judged(Verdict::Passed));
+        text += &format!(
+            " To a waiter that had passed longer waiters on its way into the queue: {}.",
+            judged(Verdict::Passed)
+        );
     }
     if judged(Verdict::Unknown) > 0 {
-        text += &format!(" Not judged, as events are missing: {}.", judged(Verdict::Unknown));
+        text += &format!(" Not judged, because events are missing: {}.", judged(Verdict::Unknown));
     }
     text
 }

@@ -14,7 +14,7 @@ const ROWS: [&str; 3] = ["starvation", "handoffs", "barges"];
 
 /// The meanings of the letters.
 pub const LEGEND: &str =
-    "# holds the mutex   . sleeps in line   - waits awake   = starvation mode   v handed over   ^ overtaken by";
+    "# holds the mutex   . sleeps in line   - waits awake   = starvation mode   v handoff   ^ overtakes sleepers";
 
 /// Returns the part of a history that is in the window.
 #[must_use]

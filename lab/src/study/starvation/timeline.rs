@@ -137,7 +137,7 @@ impl Drawing<'_> {
                  fill-opacity=\"0.17\"><title>starvation mode, {}: turned on by {}, off by {}</title></rect>",
                 TOP - 12.0,
                 span(starving.from, starving.to),
-                Escaped(starving.by.map_or("somebody", |who| &self.names[who])),
+                Escaped(starving.by.map_or("a contender", |who| &self.names[who])),
                 Escaped(starving.ended_by.map_or("nobody", |who| &self.names[who]))
             );
             if width > 110.0 {
@@ -186,15 +186,15 @@ impl Drawing<'_> {
             let half = if to > handoff.from { BAR / 2.0 } else { -BAR / 2.0 };
             let (y1, y2) = (middle(handoff.from) + half, middle(to) - half);
             let verdict = match handoff.verdict {
-                Verdict::Longest => "who had waited longest",
-                Verdict::Passed => "who had passed others on its way into the line",
-                Verdict::Another => "who had NOT waited longest",
+                Verdict::Longest => "which had waited longest",
+                Verdict::Passed => "which had passed others on its way into the queue",
+                Verdict::Another => "which had NOT waited longest",
                 Verdict::Unknown => "",
             };
             draw!(
                 self,
                 "<path d=\"M{x1:.2} {y1}L{x2:.2} {y2}\" marker-end=\"url(#timeline-head)\"><title>{} hands over to {}, \
-                 {verdict}; that one has it after {}</title></path>",
+                 {verdict}; the receiver has the mutex after {}</title></path>",
                 Escaped(&self.names[handoff.from]),
                 Escaped(&self.names[to]),
                 time(arrived.saturating_sub(handoff.at))

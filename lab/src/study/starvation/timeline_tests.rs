@@ -65,7 +65,7 @@ fn everything_is_drawn() {
     assert_eq!(drawn("<title>hog &lt;&amp;&quot;&gt; holds the mutex, 50.0 µs (from 0.010 ms on)</title>"), 1);
     assert_eq!(drawn("<title>victim sleeps in line, 40.0 µs"), 1);
     assert_eq!(drawn("<title>victim waits awake"), 2);
-    assert_eq!(drawn("hands over to victim, who had waited longest; that one has it after 10.0 µs"), 1);
+    assert_eq!(drawn("hands over to victim, which had waited longest; the receiver has the mutex after 10.0 µs"), 1);
     assert_eq!(drawn("starvation mode, 40.0 µs (from 0.050 ms on): turned on by victim, off by victim"), 1);
     assert_eq!(drawn("turns starvation mode on, at 50.0 µs") + drawn("turns starvation mode off, at 90.0 µs"), 2);
     assert_eq!(drawn("takes the mutex while others sleep, at 40.0 µs"), 1);

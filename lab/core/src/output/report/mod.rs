@@ -5,7 +5,6 @@ mod machine;
 mod page;
 mod picture;
 mod plot;
-mod two_scales;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -14,8 +13,7 @@ pub use file::{ReportFile, default_path};
 pub use machine::place;
 pub use page::{Escaped, Page, definitions, figures, table};
 pub use picture::Picture;
-pub use plot::{Curve, Curves, colours, legend, queue_plots};
-pub use two_scales::{TwoCurves, TwoScales};
+pub use plot::{Line, Plot, Style, legend, queue_plots};
 
 use crate::output::Output;
 use crate::output::failure::Failure;

@@ -8,23 +8,25 @@ use crate::run::contenders::Contenders;
 
 /// An explanation of the picture for readers that do not know the source.
 const MEANINGS: [(&str, &str); 6] = [
-    ("holds the mutex", "from the end of lock to the beginning of unlock"),
-    ("sleeps in line", "in the queue of the mutex's semaphore, on no processor"),
+    ("holds the mutex", "the time from the return of lock to the call of unlock"),
+    ("sleeps in line", "the contender is in the queue of the mutex's semaphore, and has no processor"),
     (
         "waits awake",
-        "from lock to the first sleep; and from a wake until it has the mutex, or goes back to sleep because somebody was \
-         faster. It may be on its way to a processor",
+        "the time from the call of lock to the first sleep; and from each wake-up until the contender has the mutex, \
+         or sleeps again because another contender was faster. A woken contender may still wait for a processor",
     ),
     (
         "starvation mode",
-        "turned on by one who has waited too long and was beaten once more. While it lasts nobody may overtake: who comes \
-         queues, and each unlock hands the mutex to the first in line",
+        "turned on by a waiter that has waited too long, was woken, and found the mutex locked again. In starvation \
+         mode a newcomer goes to the end of the queue, and each unlock hands the mutex to the first waiter in the \
+         queue",
     ),
     (
         "hands over",
-        "from the unlock to the moment when the one whom it is for has the mutex: nobody holds it in between",
+        "an arrow from the unlock to the time at which the receiver has the mutex. No contender holds the mutex in \
+         between",
     ),
-    ("overtakes sleepers", "took the mutex while others slept: of the two who wanted it, the one that was awake"),
+    ("overtakes sleepers", "a newcomer, which was awake, took the mutex while waiters slept"),
 ];
 
 /// The page.

@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn of_each_contender_the_log_is_in_the_order_of_time() {
         for on in kinds() {
-            for target in [Target::from(LockName::Go), SemaphoreName::Ticket.into(), RwLockName::Go.into()] {
+            for target in [Target::from(LockName::Sudog), SemaphoreName::Ticket.into(), RwLockName::Sudog.into()] {
                 let Logged { history, .. } = log(target, on, 5, 1);
                 assert_eq!((history.contenders, history.in_order), (5, target.kind() != "rwlock"));
                 for contender in 0..5 {
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn a_lone_contender_is_never_bypassed() {
         for on in kinds() {
-            let metrics = Metrics::new(log(LockName::Go, on, 1, 1), None);
+            let metrics = Metrics::new(log(LockName::Sudog, on, 1, 1), None);
             assert!(metrics.bypass.is_none_or(|bypass| bypass.max == 0));
             assert_eq!(metrics.short_term.unwrap().longest_run, metrics.acquisitions);
             assert_eq!(metrics.handover.unwrap().handover_max_ns, None);
@@ -222,7 +222,7 @@ mod tests {
         let workload = Workload { duration: Duration::from_secs(60), ..WORKLOAD };
         let run = Run { on: Contenders::Threads, threads: 3, workload };
         let pool = Pool::new(3, Duration::ZERO);
-        let logged = Target::from(LockName::Go).with(run).log_into(pool).unwrap();
+        let logged = Target::from(LockName::Sudog).with(run).log_into(pool).unwrap();
         assert!(logged.log_full);
         let of = |n| logged.history.admissions.iter().filter(|admission| admission.contender == n).count();
         assert!([0, 1, 2].map(of).contains(&1024), "one has filled its chunk");

@@ -159,7 +159,7 @@ impl FromStr for LockSpec {
             return text.parse().map(Self::Composed);
         }
         match name::KINDS.iter().find(|kind| kind.name == text.trim()) {
-            Some(kind) => Err(format!("'{0}' goes around a lock: as in '{0}(go)'", kind.name)),
+            Some(kind) => Err(format!("'{0}' goes around a lock: as in '{0}(sudog)'", kind.name)),
             None => text.parse().map(Self::Name),
         }
     }
@@ -170,8 +170,8 @@ impl FromStr for LockSpec {
 pub fn remark_on_price(targets: impl IntoIterator<Item = Target>) -> Option<String> {
     let composed = targets.into_iter().any(|target| matches!(target, Target::Composed(_)));
     composed.then(|| {
-        "What is composed goes through jumps, and most inner locks are in a box, unlike bare locks, so alone, at T=1, it \
-         looks dearer than it is: see `cargo lab capacitor --tax` for the price alone."
+        "Composed locks are called through jumps, and most inner locks are in a box, so the time of a composed lock \
+         at T=1 is too long: see `cargo lab capacitor --tax` for the price alone."
             .to_owned()
     })
 }
@@ -208,18 +208,18 @@ mod tests {
 
     /// Returns every front end over every semaphore that it can have, every admission, and inner locks of both kinds.
     fn some_of_each() -> Vec<Composition> {
-        let mut names: Vec<String> = ["go", "std", "go-1.8", "reciprocating"]
+        let mut names: Vec<String> = ["sudog", "std", "sudog/go-1.8", "reciprocating"]
             .map(|inner| ["", ",admit=always", ",admit=fractional:0.5"].map(|admit| format!("sliding({inner}{admit})")))
             .concat();
         names.extend(UNBOXED.iter().map(|inner| format!("capacitor({},b=2,admit=gated)", inner.name())));
         names.push("multilane(mcs,b=2)".to_owned());
-        names.extend(["yield", "spin"].map(|wait| format!("sliding(go,b=2,wait={wait})")));
+        names.extend(["yield", "spin"].map(|wait| format!("sliding(sudog,b=2,wait={wait})")));
         for sema in serving_in_order() {
             let sema = sema.name();
             names.push(format!("capacitor(tts,b=3,sema={sema})"));
             names.push(format!("capacitor(parking_lot_0_12,b=1,sema={sema},admit=gated)"));
             for deal in ["in-turn", "by-thread", "at-random"] {
-                names.push(format!("multilane(go,lanes=3,sema={sema},deal={deal},count=separate)"));
+                names.push(format!("multilane(sudog,lanes=3,sema={sema},deal={deal},count=separate)"));
             }
         }
         names.iter().map(|name| composition(name)).collect()
@@ -253,15 +253,15 @@ mod tests {
             AnyCapacitor::new(front, limit, Admit::Gated)
         };
         for (name, limit, bound) in [
-            ("capacitor(go)", 4, Some(3)),
-            ("capacitor(go,b=1048576,sema=twa)", 1 << 20, Some((1 << 20) - 1)),
-            ("sliding(go,b=31)", 31, Some(30)),
-            ("sliding(go,b=2,wait=spin)", 2, Some(1)),
-            ("sliding(go,b=3,wait=yield)", 3, Some(2)),
-            ("multilane(go)", 4, Some(7)),
-            ("multilane(go,lanes=3,b=2)", 2, Some(5)),
-            ("multilane(go,count=separate)", 4, None),
-            ("multilane(go,lanes=1,count=separate)", 4, Some(3)),
+            ("capacitor(sudog)", 4, Some(3)),
+            ("capacitor(sudog,b=1048576,sema=twa)", 1 << 20, Some((1 << 20) - 1)),
+            ("sliding(sudog,b=31)", 31, Some(30)),
+            ("sliding(sudog,b=2,wait=spin)", 2, Some(1)),
+            ("sliding(sudog,b=3,wait=yield)", 3, Some(2)),
+            ("multilane(sudog)", 4, Some(7)),
+            ("multilane(sudog,lanes=3,b=2)", 2, Some(5)),
+            ("multilane(sudog,count=separate)", 4, None),
+            ("multilane(sudog,lanes=1,count=separate)", 4, Some(3)),
         ] {
             let capacitor = of(name);
             assert_eq!((capacitor.limit(), capacitor.bound()), (limit, bound), "{name}");
@@ -272,10 +272,10 @@ mod tests {
     #[test]
     fn platoons_behind_a_gate_know_of_those_who_are_about_to_arrive() {
         for (name, knows) in [
-            ("capacitor(go)", false),
-            ("capacitor(go,admit=fractional:0.5)", false),
-            ("capacitor(go,admit=gated)", true),
-            ("capacitor(go,sema=twa,admit=gated)", true),
+            ("capacitor(sudog)", false),
+            ("capacitor(sudog,admit=fractional:0.5)", false),
+            ("capacitor(sudog,admit=gated)", true),
+            ("capacitor(sudog,sema=twa,admit=gated)", true),
         ] {
             let Recipe { front, limit, admit, .. } = composition(name).recipe();
             let capacitor = AnyCapacitor::new(front, limit, admit);
@@ -290,19 +290,19 @@ mod tests {
     #[test]
     fn what_is_before_the_lock_blocks_threads_too() {
         for (name, blocks) in [
-            ("capacitor(go)", false),
-            ("sliding(go)", false),
-            ("capacitor(go,sema=parking_lot_core)", true),
+            ("capacitor(sudog)", false),
+            ("sliding(sudog)", false),
+            ("capacitor(sudog,sema=parking_lot_core)", true),
             ("capacitor(std)", true),
             ("sliding(std)", true),
             ("sliding(tts)", true),
-            ("multilane(go)", false),
+            ("multilane(sudog)", false),
             ("multilane(std)", true),
-            ("multilane(go,count=separate)", false),
-            ("multilane(go,count=separate,sema=parking_lot_core)", true),
-            ("capacitor(go,sema=ticket-spin)", false),
-            ("sliding(go,wait=spin)", false),
-            ("sliding(go,wait=yield)", false),
+            ("multilane(sudog,count=separate)", false),
+            ("multilane(sudog,count=separate,sema=parking_lot_core)", true),
+            ("capacitor(sudog,sema=ticket-spin)", false),
+            ("sliding(sudog,wait=spin)", false),
+            ("sliding(sudog,wait=yield)", false),
         ] {
             assert_eq!(composition(name).blocks_threads(), blocks, "{name}");
         }
@@ -310,16 +310,16 @@ mod tests {
 
     #[test]
     fn only_of_compositions_the_price_is_remarked_on() {
-        let go = Target::from(LockName::Go);
+        let go = Target::from(LockName::Sudog);
         assert_eq!(remark_on_price([go, SemaphoreName::Twa.into()]), None);
-        assert!(remark_on_price([go, composition("sliding(go)").into()]).unwrap().contains("--tax"));
+        assert!(remark_on_price([go, composition("sliding(sudog)").into()]).unwrap().contains("--tax"));
     }
 
     #[test]
     fn a_lock_or_a_composition() {
-        assert_eq!("go".parse(), Ok(LockSpec::Name(LockName::Go)));
-        assert_eq!("sliding(go)".parse(), Ok(LockSpec::Composed(composition("sliding(go)"))));
-        assert_eq!("sliding".parse::<LockSpec>().unwrap_err(), "'sliding' goes around a lock: as in 'sliding(go)'");
-        assert!("nope".parse::<LockSpec>().unwrap_err().starts_with("unknown lock 'nope'; known: go, "));
+        assert_eq!("sudog".parse(), Ok(LockSpec::Name(LockName::Sudog)));
+        assert_eq!("sliding(sudog)".parse(), Ok(LockSpec::Composed(composition("sliding(sudog)"))));
+        assert_eq!("sliding".parse::<LockSpec>().unwrap_err(), "'sliding' goes around a lock: as in 'sliding(sudog)'");
+        assert!("nope".parse::<LockSpec>().unwrap_err().starts_with("unknown lock 'nope'; known: sudog, "));
     }
 }

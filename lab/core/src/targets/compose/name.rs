@@ -155,9 +155,9 @@ A lock can also be composed: an inner lock, any of those above, in a capacitor.
   multilane(INNER,count=separate[,lanes=N][,b=N][,sema=NAME][,deal=in-turn|by-thread|at-random])
                                                    each for itself: 2, 4, benaphore, in-turn
 HOW: always, gated, or fractional:P, for a part P of the acquisitions. NAME: a semaphore that is FIFO with handoff.
-It goes through jumps, and most inner locks are in a box, unlike bare locks: so alone it looks dearer than it is, and the
-price alone is told by 'capacitor --tax'.
-For example: capacitor(tts)  sliding(go,b=8)  capacitor(lifo,sema=twa,admit=fractional:0.01)  multilane(mcs,lanes=4)";
+Composed locks are called through jumps, and most inner locks are in a box, so their times without contention are too
+long; 'capacitor --tax' measures the price of a capacitor alone.
+For example: capacitor(tts)  sliding(sudog,b=8)  capacitor(lifo,sema=twa,admit=fractional:0.01)  multilane(mcs,lanes=4)";
 
 /// The most lanes. More lanes would never be filled.
 const MAX_LANES: u32 = 1024;
@@ -294,7 +294,8 @@ pub fn sema(value: &str) -> Result<SemaphoreName, String> {
     }
     let able: Vec<_> = serving_in_order().map(SemaphoreName::name).collect();
     Err(format!(
-        "a newcomer can take a permit of {value} past those who wait, so nobody would be bounded; in a capacitor: {}",
+        "a newcomer can take a permit of {value} before the waiters, so there would be no bound; a capacitor can \
+         have: {}",
         able.join(", ")
     ))
 }
@@ -433,13 +434,13 @@ impl FromStr for Recipe {
         }
         let mut items = items(rest).into_iter();
         let inner = items.next().filter(|inner| !inner.is_empty());
-        let inner = inner.ok_or_else(|| format!("no lock in '{text}': as in '{}(go)'", kind.name))?;
+        let inner = inner.ok_or_else(|| format!("no lock in '{text}': as in '{}(sudog)'", kind.name))?;
         match inner.split_once('(') {
             None => {}
             Some((name, _)) if ALL.iter().any(|kind| kind.name == name.trim()) => {
                 return Err(format!("'{inner}' is composed, and cannot be composed again"));
             }
-            Some(_) => return Err(format!("'{inner}' is no lock: as in '{}(go)'", kind.name)),
+            Some(_) => return Err(format!("'{inner}' is no lock: as in '{}(sudog)'", kind.name)),
         }
         let inner = inner.parse()?;
 
@@ -492,23 +493,23 @@ mod tests {
     #[test]
     fn canonical_names() {
         for (text, name) in [
-            ("capacitor(go)", "capacitor(go)"),
-            (" capacitor ( go , b = 4 , admit=always,sema=benaphore ) ", "capacitor(go)"),
-            ("capacitor(go,sema=twa,b=8)", "capacitor(go,b=8,sema=twa)"),
-            ("capacitor(go,admit=gated)", "capacitor(go,admit=gated)"),
-            ("sliding(go,admit=gated)", "sliding(go)"),
-            ("sliding(go,admit=always,b=1)", "sliding(go,b=1,admit=always)"),
-            ("sliding(go,admit=fractional:1e-2)", "sliding(go,admit=fractional:0.01)"),
-            ("sliding(go,admit=fractional:1.0)", "sliding(go,admit=fractional:1)"),
-            ("sliding(go,admit=fractional:-0)", "sliding(go,admit=fractional:0)"),
-            ("sliding(go,admit=fractional:2.4e-10)", "sliding(go,admit=fractional:0.00000000024)"),
-            ("sliding(go,wait=park)", "sliding(go)"),
-            ("sliding(go,wait=spin,admit=always,b=2)", "sliding(go,b=2,admit=always,wait=spin)"),
-            ("sliding(go,wait=yield)", "sliding(go,wait=yield)"),
-            ("multilane(go,deal=in-turn,count=together,lanes=2)", "multilane(go)"),
+            ("capacitor(sudog)", "capacitor(sudog)"),
+            (" capacitor ( sudog , b = 4 , admit=always,sema=benaphore ) ", "capacitor(sudog)"),
+            ("capacitor(sudog,sema=twa,b=8)", "capacitor(sudog,b=8,sema=twa)"),
+            ("capacitor(sudog,admit=gated)", "capacitor(sudog,admit=gated)"),
+            ("sliding(sudog,admit=gated)", "sliding(sudog)"),
+            ("sliding(sudog,admit=always,b=1)", "sliding(sudog,b=1,admit=always)"),
+            ("sliding(sudog,admit=fractional:1e-2)", "sliding(sudog,admit=fractional:0.01)"),
+            ("sliding(sudog,admit=fractional:1.0)", "sliding(sudog,admit=fractional:1)"),
+            ("sliding(sudog,admit=fractional:-0)", "sliding(sudog,admit=fractional:0)"),
+            ("sliding(sudog,admit=fractional:2.4e-10)", "sliding(sudog,admit=fractional:0.00000000024)"),
+            ("sliding(sudog,wait=park)", "sliding(sudog)"),
+            ("sliding(sudog,wait=spin,admit=always,b=2)", "sliding(sudog,b=2,admit=always,wait=spin)"),
+            ("sliding(sudog,wait=yield)", "sliding(sudog,wait=yield)"),
+            ("multilane(sudog,deal=in-turn,count=together,lanes=2)", "multilane(sudog)"),
             (
-                "multilane(go,count=separate,lanes=3,deal=at-random)",
-                "multilane(go,lanes=3,deal=at-random,count=separate)",
+                "multilane(sudog,count=separate,lanes=3,deal=at-random)",
+                "multilane(sudog,lanes=3,deal=at-random,count=separate)",
             ),
         ] {
             assert_eq!(canonical(text), name, "{text}");
@@ -548,66 +549,69 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said() {
         for (text, because) in [
-            ("condenser(go)", "'condenser' is nothing that goes around a lock; known: capacitor, sliding, multilane"),
-            ("(go)", "'' is nothing that goes around a lock"),
-            ("go", "'go' is not composed"),
-            ("capacitor(go", "a ')' is missing in 'capacitor(go'"),
-            ("capacitor(go))", "a ')' too many"),
-            ("capacitor(go)x", "'x' is behind the end of 'capacitor(go)'"),
-            ("capacitor(go)()", "'()' is behind the end of 'capacitor(go)'"),
-            ("sliding(go) , (b=2)", "' , (b=2)' is behind the end of 'sliding(go)'"),
-            ("capacitor()", "no lock in 'capacitor()': as in 'capacitor(go)'"),
+            (
+                "condenser(sudog)",
+                "'condenser' is nothing that goes around a lock; known: capacitor, sliding, multilane",
+            ),
+            ("(sudog)", "'' is nothing that goes around a lock"),
+            ("sudog", "'sudog' is not composed"),
+            ("capacitor(sudog", "a ')' is missing in 'capacitor(sudog'"),
+            ("capacitor(sudog))", "a ')' too many"),
+            ("capacitor(sudog)x", "'x' is behind the end of 'capacitor(sudog)'"),
+            ("capacitor(sudog)()", "'()' is behind the end of 'capacitor(sudog)'"),
+            ("sliding(sudog) , (b=2)", "' , (b=2)' is behind the end of 'sliding(sudog)'"),
+            ("capacitor()", "no lock in 'capacitor()': as in 'capacitor(sudog)'"),
             ("capacitor(,b=4)", "no lock in"),
             ("capacitor(nope)", "unknown lock 'nope'; known: go, "),
             ("capacitor(b=4)", "unknown lock 'b=4'; known: go, "),
-            ("capacitor(sliding(go))", "'sliding(go)' is composed, and cannot be composed again"),
-            ("capacitor((go))", "'(go)' is no lock: as in 'capacitor(go)'"),
-            ("capacitor(nope(go))", "'nope(go)' is no lock: as in 'capacitor(go)'"),
-            ("capacitor(go,)", "'' is no option: as in 'b=4'"),
-            ("capacitor(go,std)", "'std' is no option: as in 'b=4'"),
-            ("capacitor(go,size=4)", "capacitor has no option 'size'; it has: b, sema, admit"),
-            ("sliding(go,sema=twa)", "sliding has no option 'sema'; it has: b, admit, wait"),
-            ("capacitor(go,wait=spin)", "capacitor has no option 'wait'; it has: b, sema, admit"),
-            ("multilane(go,wait=spin)", "multilane has no option 'wait'"),
-            ("sliding(go,wait=sleep)", "unknown wait 'sleep'; known: park, yield, spin"),
-            ("sliding(go,lanes=2)", "sliding has no option 'lanes'"),
-            ("multilane(go,admit=gated)", "multilane has no option 'admit'; it has: lanes, b, sema, deal, count"),
-            ("capacitor(go,b=4,b=4)", "the option 'b' is there twice in 'capacitor(go,b=4,b=4)'"),
-            ("capacitor(go,b=0)", "b must be from 1 to 1048576, and is '0'"),
-            ("capacitor(go,b=1048577)", "b must be from 1 to 1048576"),
-            ("capacitor(go,b=-1)", "b must be from 1"),
-            ("capacitor(go,b=few)", "b must be from 1"),
-            ("capacitor(go,b=)", "b must be from 1"),
-            ("sliding(go,b=32)", "b must be from 1 to 31, and is '32'"),
-            ("multilane(go,lanes=0)", "lanes must be from 1 to 1024"),
-            ("multilane(go,lanes=1024,b=1025)", "lanes times b must be 1048576 at most"),
-            ("capacitor(go,admit=fractional:1.5)", "the part in fractional:P must be from 0 to 1, and is '1.5'"),
-            ("capacitor(go,admit=fractional:-0.1)", "from 0 to 1"),
-            ("capacitor(go,admit=fractional:NaN)", "from 0 to 1"),
-            ("capacitor(go,admit=fractional:2.3e-10)", "fractional:2.3e-10 would be never, which is fractional:0"),
-            ("capacitor(go,admit=fractional:)", "from 0 to 1"),
-            ("capacitor(go,admit=fractional)", "unknown admit 'fractional'; known: always, gated, fractional:P"),
-            ("capacitor(go,sema=nope)", "unknown semaphore 'nope'; known: runtime"),
-            ("multilane(go,deal=by-name)", "unknown deal 'by-name'; known: in-turn, by-thread, at-random"),
-            ("multilane(go,count=never)", "unknown count 'never'; known: together, separate"),
-            ("multilane(go,deal=by-thread)", "lanes that are counted together are dealt in turn"),
-            ("multilane(go,sema=twa)", "lanes that are counted together have tickets of their own, and no 'sema'"),
+            ("capacitor(sliding(sudog))", "'sliding(sudog)' is composed, and cannot be composed again"),
+            ("capacitor((sudog))", "'(sudog)' is no lock: as in 'capacitor(sudog)'"),
+            ("capacitor(nope(sudog))", "'nope(sudog)' is no lock: as in 'capacitor(sudog)'"),
+            ("capacitor(sudog,)", "'' is no option: as in 'b=4'"),
+            ("capacitor(sudog,std)", "'std' is no option: as in 'b=4'"),
+            ("capacitor(sudog,size=4)", "capacitor has no option 'size'; it has: b, sema, admit"),
+            ("sliding(sudog,sema=twa)", "sliding has no option 'sema'; it has: b, admit, wait"),
+            ("capacitor(sudog,wait=spin)", "capacitor has no option 'wait'; it has: b, sema, admit"),
+            ("multilane(sudog,wait=spin)", "multilane has no option 'wait'"),
+            ("sliding(sudog,wait=sleep)", "unknown wait 'sleep'; known: park, yield, spin"),
+            ("sliding(sudog,lanes=2)", "sliding has no option 'lanes'"),
+            ("multilane(sudog,admit=gated)", "multilane has no option 'admit'; it has: lanes, b, sema, deal, count"),
+            ("capacitor(sudog,b=4,b=4)", "the option 'b' is there twice in 'capacitor(sudog,b=4,b=4)'"),
+            ("capacitor(sudog,b=0)", "b must be from 1 to 1048576, and is '0'"),
+            ("capacitor(sudog,b=1048577)", "b must be from 1 to 1048576"),
+            ("capacitor(sudog,b=-1)", "b must be from 1"),
+            ("capacitor(sudog,b=few)", "b must be from 1"),
+            ("capacitor(sudog,b=)", "b must be from 1"),
+            ("sliding(sudog,b=32)", "b must be from 1 to 31, and is '32'"),
+            ("multilane(sudog,lanes=0)", "lanes must be from 1 to 1024"),
+            ("multilane(sudog,lanes=1024,b=1025)", "lanes times b must be 1048576 at most"),
+            ("capacitor(sudog,admit=fractional:1.5)", "the part in fractional:P must be from 0 to 1, and is '1.5'"),
+            ("capacitor(sudog,admit=fractional:-0.1)", "from 0 to 1"),
+            ("capacitor(sudog,admit=fractional:NaN)", "from 0 to 1"),
+            ("capacitor(sudog,admit=fractional:2.3e-10)", "fractional:2.3e-10 would be never, which is fractional:0"),
+            ("capacitor(sudog,admit=fractional:)", "from 0 to 1"),
+            ("capacitor(sudog,admit=fractional)", "unknown admit 'fractional'; known: always, gated, fractional:P"),
+            ("capacitor(sudog,sema=nope)", "unknown semaphore 'nope'; known: runtime"),
+            ("multilane(sudog,deal=by-name)", "unknown deal 'by-name'; known: in-turn, by-thread, at-random"),
+            ("multilane(sudog,count=never)", "unknown count 'never'; known: together, separate"),
+            ("multilane(sudog,deal=by-thread)", "lanes that are counted together are dealt in turn"),
+            ("multilane(sudog,sema=twa)", "lanes that are counted together have tickets of their own, and no 'sema'"),
         ] {
             let why = text.parse::<Recipe>().unwrap_err();
             assert!(why.contains(because) && !why.contains('\n'), "{text}: {why}");
         }
         #[cfg(target_os = "linux")]
         for sema in ["futex", "sem_t"] {
-            let why = format!("capacitor(go,sema={sema})").parse::<Recipe>().unwrap_err();
+            let why = format!("capacitor(sudog,sema={sema})").parse::<Recipe>().unwrap_err();
             assert!(why.contains("past those who wait") && why.contains("benaphore"), "{why}");
         }
     }
 
     #[test]
     fn commas_in_parentheses_do_not_divide() {
-        assert_eq!(items("go, sliding(go,b=2),std"), ["go", "sliding(go,b=2)", "std"]);
-        assert_eq!(items("capacitor(go,b=2,std"), ["capacitor(go,b=2,std"]);
-        assert_eq!(items("go),std"), ["go)", "std"]);
+        assert_eq!(items("sudog, sliding(sudog,b=2),std"), ["sudog", "sliding(sudog,b=2)", "std"]);
+        assert_eq!(items("capacitor(sudog,b=2,std"), ["capacitor(sudog,b=2,std"]);
+        assert_eq!(items("sudog),std"), ["sudog)", "std"]);
         assert_eq!(items(""), [""]);
     }
 }

@@ -18,19 +18,19 @@ registry! {
     fn with_study;
     unknown "lock in a capacitor";
 
-    CapacitorGo = "capacitor-go": Capacitor<GoMutex>,
+    CapacitorSudog = "capacitor-sudog": Capacitor<GoMutex>,
         "platoons before the Go mutex";
-    CapacitorGoGated = "capacitor-go-gated": Capacitor<GoMutex, RuntimeSema, Gated>,
+    CapacitorSudogGated = "capacitor-sudog-gated": Capacitor<GoMutex, RuntimeSema, Gated>,
         "the same over the runtime's semaphore, with the gate";
-    CapacitorGoFractional = "capacitor-go-fractional": Capacitor<GoMutex, Twa, Fractional>,
+    CapacitorSudogFractional = "capacitor-sudog-fractional": Capacitor<GoMutex, Twa, Fractional>,
         "the same over the TWA semaphore, for one in a hundred";
-    SlidingGo = "sliding-go": Sliding<GoMutex>,
+    SlidingSudog = "sliding-sudog": Sliding<GoMutex>,
         "the window and the gate before the Go mutex";
-    SlidingGoAlways = "sliding-go-always": Sliding<GoMutex, Always>,
+    SlidingSudogAlways = "sliding-sudog-always": Sliding<GoMutex, Always>,
         "the window before the Go mutex";
-    MultilaneGo = "multilane-go": Wrapped<GoMutex, Multilane, Always>,
+    MultilaneSudog = "multilane-sudog": Wrapped<GoMutex, Multilane, Always>,
         "lanes that are counted together before the Go mutex";
-    SeparateGo = "separate-go": Wrapped<GoMutex, SeparateLanes<Benaphore>, Always>,
+    SeparateSudog = "separate-sudog": Wrapped<GoMutex, SeparateLanes<Benaphore>, Always>,
         "lanes that are counted each for itself before the Go mutex";
     CapacitorTts = "capacitor-tts": Capacitor<Tts>,
         "platoons before test-and-test-and-set";

@@ -32,26 +32,26 @@ registry! {
     fn with_lock;
     unknown "lock";
 
-    Go = "go": GoMutex<RuntimeSema>,
+    Sudog = "sudog": GoMutex<RuntimeSema>,
         "the Go mutex with the default policy, over the runtime's semaphore table";
-    Go114 = "go-1.14": GoMutex<RuntimeSema, policy::Go>,
+    SudogGo114 = "sudog/go-1.14": GoMutex<RuntimeSema, policy::Go>,
         "the Go mutex with Go's own constants, over the runtime's semaphore table";
-    GoParkingLotCore = "go+parking_lot_core": GoMutex<ParkingLotSema>,
+    SudogParkingLotCore = "sudog+parking_lot_core": GoMutex<ParkingLotSema>,
         "the Go mutex with the default policy, over parking_lot_core's table";
     #[cfg(target_os = "linux")]
-    GoFutex = "go+futex": GoMutex<FutexSema>,
+    SudogFutex = "sudog+futex": GoMutex<FutexSema>,
         "the Go mutex with the default policy, over the kernel's futex table";
-    GoBenaphore = "go+benaphore": GoMutex<Benaphore>,
+    SudogBenaphore = "sudog+benaphore": GoMutex<Benaphore>,
         "the Go mutex with the default policy, over the benaphore";
-    GoTicket = "go+ticket": GoMutex<Ticket>,
+    SudogTicket = "sudog+ticket": GoMutex<Ticket>,
         "the Go mutex with the default policy, over the ticket semaphore";
-    GoTwa = "go+twa": GoMutex<Twa>,
+    SudogTwa = "sudog+twa": GoMutex<Twa>,
         "the Go mutex with the default policy, over the TWA semaphore";
-    GoTwaChain = "go+twa-chain": GoMutex<TwaChain>,
+    SudogTwaChain = "sudog+twa-chain": GoMutex<TwaChain>,
         "the Go mutex with the default policy, over waiting chains";
-    GoTwaChannel = "go+twa-channel": GoMutex<TwaChannel>,
+    SudogTwaChannel = "sudog+twa-channel": GoMutex<TwaChannel>,
         "the Go mutex with the default policy, over waiting channels";
-    GoTwaLocation = "go+twa-location": GoMutex<TwaLocation>,
+    SudogTwaLocation = "sudog+twa-location": GoMutex<TwaLocation>,
         "the Go mutex with the default policy, over waiting locations";
     Std = "std": StdMutex,
         "std::sync::Mutex, poisoning included";
@@ -66,11 +66,11 @@ registry! {
     #[cfg(unix)]
     Pthread = "pthread": Pthread,
         "pthread_mutex_t of the C library, default attributes";
-    Go19 = "go-1.9": GoMutex<RuntimeSema, policy::Go1_9>,
-        "the Go mutex of 1.9 to 1.13: a handoff does not give way";
-    Go18 = "go-1.8": GoMutex<RuntimeSema, policy::Go1_8>,
+    SudogGo19 = "sudog/go-1.9": GoMutex<RuntimeSema, policy::Go1_9>,
+        "the Go mutex of 1.9 to 1.13: a handoff does not yield the processor";
+    SudogGo18 = "sudog/go-1.8": GoMutex<RuntimeSema, policy::Go1_8>,
         "the Go mutex of 1.8: no starvation mode";
-    GoFifo = "go-fifo": GoMutex<RuntimeSema, policy::Fifo>,
+    SudogFifo = "sudog/fifo": GoMutex<RuntimeSema, policy::Fifo>,
         "the Go mutex, first come, first served";
     V1 = "v1": stages::V1<RuntimeSema>,
         "the Go mutex, stage 1: a semaphore of one";
@@ -79,13 +79,13 @@ registry! {
     V3 = "v3": stages::V3<RuntimeSema>,
         "the Go mutex, stage 3: spins before it sleeps";
     V4 = "v4": stages::V4<RuntimeSema>,
-        "the Go mutex, stage 4: counts those who sleep";
+        "the Go mutex, stage 4: counts its sleepers";
     V5 = "v5": stages::V5<RuntimeSema>,
         "the Go mutex, stage 5: wakes one at a time";
     V6 = "v6": stages::V6<RuntimeSema>,
         "the Go mutex, stage 6: a beaten waiter stays at the head";
     V7 = "v7": stages::V7<RuntimeSema>,
-        "the Go mutex, stage 7: starvation mode; stage 8 is go-1.14";
+        "the Go mutex, stage 7: starvation mode; stage 8 is sudog/go-1.14";
     Tts = "tts": Tts,
         "test-and-test-and-set; spins, then parks";
     Ticket = "ticket": TicketLock,
@@ -139,7 +139,7 @@ impl LockName {
     pub const STAGES: &[Self] = &[Self::V1, Self::V2, Self::V3, Self::V4, Self::V5, Self::V6, Self::V7];
 
     /// The Go mutex with the policies that are for study.
-    pub const POLICIES: &[Self] = &[Self::Go19, Self::Go18, Self::GoFifo];
+    pub const POLICIES: &[Self] = &[Self::SudogGo19, Self::SudogGo18, Self::SudogFifo];
 
     /// The queue and spin locks, with each way to wait.
     pub const SPIN: &[Self] = &[
@@ -183,12 +183,12 @@ impl LockName {
     /// The locks of `compare`. There is time for a single lock over a waiting array, so the list has the recommended
     /// array only. The early stages of the Go mutex, its early policies, and the queue and spin locks are for study.
     pub const COMPARED: &[Self] = &[
-        Self::Go,
-        Self::Go114,
-        Self::GoParkingLotCore,
+        Self::Sudog,
+        Self::SudogGo114,
+        Self::SudogParkingLotCore,
         #[cfg(target_os = "linux")]
-        Self::GoFutex,
-        Self::GoBenaphore,
+        Self::SudogFutex,
+        Self::SudogBenaphore,
         Self::Std,
         Self::ParkingLot012,
         Self::ParkingLot012Fair,
@@ -202,7 +202,7 @@ impl LockName {
     #[must_use]
     pub fn is_peer(self) -> bool {
         let ours = [Self::STAGES, Self::SPIN, Self::MODELS];
-        !self.name().starts_with("go") && !ours.iter().any(|ours| ours.contains(&self))
+        !self.name().starts_with("sudog") && !ours.iter().any(|ours| ours.contains(&self))
     }
 
     /// Returns whether a goroutine that waits for the lock blocks the thread of its worker, and with the thread all
@@ -212,17 +212,17 @@ impl LockName {
         // A waiter of a lock over a semaphore of this project waits as a goroutine.
         !matches!(
             self,
-            Self::Go
-                | Self::Go114
-                | Self::Go19
-                | Self::Go18
-                | Self::GoFifo
-                | Self::GoBenaphore
-                | Self::GoTicket
-                | Self::GoTwa
-                | Self::GoTwaChain
-                | Self::GoTwaChannel
-                | Self::GoTwaLocation
+            Self::Sudog
+                | Self::SudogGo114
+                | Self::SudogGo19
+                | Self::SudogGo18
+                | Self::SudogFifo
+                | Self::SudogBenaphore
+                | Self::SudogTicket
+                | Self::SudogTwa
+                | Self::SudogTwaChain
+                | Self::SudogTwaChannel
+                | Self::SudogTwaLocation
                 | Self::V1
                 | Self::V2
                 | Self::V3
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn compare_has_all_but_waiting_arrays_and_what_is_for_study() {
-        let left_out = |lock: &LockName| lock.name().starts_with("go+t");
+        let left_out = |lock: &LockName| lock.name().starts_with("sudog+t");
         let rest: Vec<_> = LockName::usual().into_iter().filter(|lock| !left_out(lock)).collect();
         assert_eq!(LockName::COMPARED, rest);
     }

@@ -26,14 +26,14 @@ registry! {
     fn with_rw_lock;
     unknown "readers-writer lock";
 
-    Go = "go": GoRwMutex,
+    Sudog = "sudog": GoRwMutex,
         "Go's RWMutex";
     PhaseFair = "phase-fair": PhaseFairRwMutex,
         "Go's RWMutex, whose writers go first come, first served";
     Sharded = "sharded": ShardedRwMutex,
         "readers count themselves in eight shards, and writers visit them all";
     Mutex = "mutex": Exclusive<GoMutex>,
-        "the Go mutex, for readers as well: what a readers-writer lock has to beat";
+        "the Go mutex, for readers as well: a readers-writer lock should be faster";
     Std = "std": StdRwLock,
         "std::sync::RwLock, poisoning included";
     ParkingLot012 = "parking_lot_0_12": RwParkingLot012,
