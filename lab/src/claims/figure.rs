@@ -1,12 +1,12 @@
 //! A figure of a claim: a value of a command's records, and the bound that the claim asks of the value.
 //!
-//! `TWA over ticket, T = % | throughput twa@% / ticket@% > 1 | 16 64` is a label, an expression, and the words that stand
-//! for `%`, one after the other. An expression has one term, or two with `/` or `-` between, and a bound: `<`, `<=`, `>`,
-//! `>=`, or `in 0.5..2`; 3ms are 3000000. Without a bound the figure is only printed. A term is a field of the records and a record's
-//! selectors with `@` between; the second term may leave the field out. A selector `key=value` asks for this value of a
-//! field, a number for so many threads, contenders, pairs or waiters, and a word, in which `~` is a space, for
-//! any field with this value. In front,
-//! `most` or `least` takes all records that are selected.
+//! `TWA over ticket, T = % | throughput twa@% / ticket@% > 1 | 16 64` is a label, an expression, and the words that
+//! stand for `%`, one after the other. An expression has one term, or two with `/` or `-` between, and a bound: `<`,
+//! `<=`, `>`, `>=`, or `in 0.5..2`; 3ms are 3000000. Without a bound the figure is only printed. A term is a field of
+//! the records and the selectors of a record, with `@` between; the second term may leave the field out. A selector
+//! `key=value` asks for this value of a field, a number for so many threads, contenders, pairs or waiters, and a word,
+//! in which `~` is a space, for any field with this value. In front, `most` or `least` takes all records that are
+//! selected.
 
 use std::fmt;
 use std::str::FromStr;
@@ -159,7 +159,7 @@ impl fmt::Display for Figure {
         write!(f, " [{text}")?;
         match &self.stored {
             Some(Stored { held, samples, .. }) if (1..*samples).contains(held) => {
-                write!(f, ": {held} of {samples} seeds]")
+                write!(f, ": {held} of {samples}]")
             }
             _ => write!(f, "]"),
         }
@@ -322,6 +322,6 @@ mod tests {
         let mut figure = Figure::new('A', "T = % | throughput twa@% > 1 | 2 4").unwrap();
         assert_eq!(figure.to_string(), "T = 2, 4: - [> 1]");
         figure.stored = Some(stored);
-        assert_eq!(figure.to_string(), "T = 2, 4: 1.50 (0.50 to 2.50) [> 1: 2 of 7 seeds]");
+        assert_eq!(figure.to_string(), "T = 2, 4: 1.50 (0.50 to 2.50) [> 1: 2 of 7]");
     }
 }
