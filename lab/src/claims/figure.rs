@@ -186,10 +186,13 @@ fn digits(value: f64) -> String {
     }
 }
 
+/// Combines two values, as `most` and `least` do.
+type Combine = fn(f64, f64) -> f64;
+
 /// An expression without a bound.
 struct Expression<'a> {
     /// Combines the values of all records that are selected. `None` if there must be one.
-    all: Option<fn(f64, f64) -> f64>,
+    all: Option<Combine>,
     /// The field and the selectors.
     first: (&'a str, &'a str),
     /// The sign, and the second term.
@@ -199,7 +202,7 @@ struct Expression<'a> {
 impl<'a> Expression<'a> {
     fn parse(text: &'a str) -> Result<Self, String> {
         let words: Vec<_> = text.split_whitespace().collect();
-        let (all, words): (Option<fn(f64, f64) -> f64>, _) = match &words[..] {
+        let (all, words): (Option<Combine>, _) = match &words[..] {
             ["most", rest @ ..] => (Some(f64::max), rest),
             ["least", rest @ ..] => (Some(f64::min), rest),
             words => (None, words),
@@ -226,7 +229,7 @@ impl<'a> Expression<'a> {
 }
 
 /// Returns the field of the record that the selectors choose; of all these records, if `all` says how to combine them.
-fn select(records: &[Value], (field, of): (&str, &str), all: Option<fn(f64, f64) -> f64>) -> Result<f64, String> {
+fn select(records: &[Value], (field, of): (&str, &str), all: Option<Combine>) -> Result<f64, String> {
     let selectors: Vec<_> = selectors(of).collect();
     let chosen = records.iter().filter(|record| selectors.iter().all(|selector| is_selected(record, selector)));
     let values: Vec<f64> = chosen.filter_map(|record| number(at(record, field)?)).collect();
@@ -257,10 +260,7 @@ fn is_name(selector: &str) -> bool {
 }
 
 fn is_selected(record: &Value, selector: &str) -> bool {
-    let is = |value: &Value, text: &str| match value {
-        Value::String(value) => value == text,
-        value => value.to_string() == text,
-    };
+    let is = |value: &Value, text: &str| value.as_str().map_or_else(|| value.to_string(), str::to_owned) == text;
     if is_name(selector) {
         let name = selector.replace('~', " ");
         return record.as_object().is_some_and(|fields| fields.values().any(|value| value.as_str() == Some(&name)));
