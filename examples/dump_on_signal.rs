@@ -14,6 +14,7 @@ use sudog::signal;
 use sudog::signal::Signal;
 use sudog::{Builder, blocking, run};
 
+/// Runs the program.
 pub fn main() {
     let quits = Chan::new(1);
     signal::notify(&quits, &[Signal::QUIT]);

@@ -11,6 +11,7 @@ use clap::{CommandFactory, FromArgMatches};
 use clap::{Parser, Subcommand};
 
 use crate::bench::{compare, list, mutexbench, rwbench, semabench, semtable, uncontended};
+use crate::claims;
 use crate::output::Output;
 use crate::output::failure::Failure;
 #[cfg(all(feature = "peers", not(sudog_sim)))]
@@ -109,6 +110,8 @@ pub enum Command {
     /// A service with a planted bottleneck, and what each tool for slow programs shows about it ('cargo lab-profile')
     #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
     Profile(crate::study::profile::ProfileArgs),
+    /// Each claim of the sources: confirmed, refuted or open, with the figures
+    Claims(claims::ClaimsArgs),
     /// The locks and semaphores, and their properties
     List,
     /// A command of the feature `peers`.
@@ -168,8 +171,10 @@ impl Cli {
 pub fn main() -> ExitCode {
     #[cfg(sudog_sim)]
     let result = Cli::from_env().and_then(|cli| match &cli.command {
-        Some(Command::Explore(_)) => cli.machine.refused().and_then(|()| dispatch(&cli)), // makes machines itself
-        Some(Command::Trust(_)) => dispatch(&cli),                                        // reads files
+        // Explore makes its machines itself, trust reads files, and claims starts processes.
+        Some(Command::Explore(_)) => cli.machine.refused("explore has no costs").and_then(|()| dispatch(&cli)),
+        Some(Command::Trust(_)) => dispatch(&cli),
+        Some(Command::Claims(_)) => cli.machine.refused("each claim names its machine").and_then(|()| dispatch(&cli)),
         None | Some(Command::Compare(_)) => {
             Err(Failure::Usage("this command compares with code that runs on real machines only".into()))
         }
@@ -216,6 +221,13 @@ pub fn parse_words(text: &str) {
     }
 }
 
+/// Checks that the words are a command line.
+#[cfg(test)]
+pub fn check(words: &[String]) -> Result<(), String> {
+    let line = std::iter::once("sudog-lab").chain(words.iter().map(String::as_str));
+    Cli::try_parse_from(line).map(drop).map_err(|error| error.to_string())
+}
+
 /// Runs the command of the command line.
 pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
     let output = Output { json: cli.json };
@@ -259,6 +271,7 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Trust(args)) => trust::run(args, output),
         #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
         Some(Command::Profile(args)) => crate::study::profile::run(args, output),
+        Some(Command::Claims(args)) => claims::run(args, output),
         Some(Command::List) => list::run(output),
         #[cfg(not(sudog_sim))]
         Some(Command::BusyChild) => noise::be_busy(),

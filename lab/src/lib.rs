@@ -12,6 +12,7 @@
 //! | `sudog-lab` | `bench` | commands that compare, with their options |
 //! | | `peers` | commands that measure other libraries, Go, or goroutines: the feature `peers` |
 //! | | `study` | commands that study a question each |
+//! | | `claims` | the command that runs the others, and judges the claims of the sources by their records |
 //!
 //! Imports between folders go up this table only: `study` imports `bench`, and nothing imports `study` but the command
 //! line (`cli`). The adapters of the peers are [`RawLock`](sudog_sync::RawLock)s and
@@ -20,6 +21,7 @@
 #![allow(missing_docs)] // published nowhere; used by the workspace's tests only
 
 mod bench;
+mod claims;
 mod cli;
 #[cfg(all(feature = "peers", not(sudog_sim)))]
 mod peers;

@@ -25,6 +25,10 @@ use super::{Machine, Mode, State, ThreadId};
 /// meantime.
 const PIECE: u64 = 5_000;
 
+/// Places between the first threads of two consecutive seeds. Seven seeds put a few threads on one socket of `x5-2`, or
+/// on both.
+const FIRST: u64 = 5;
+
 /// An event other than `Continue`. Events are ordered as they happen, ties by processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Event {
@@ -78,6 +82,8 @@ pub(crate) struct Timed {
     spinners: HashMap<u32, Vec<Spinner>>,
     /// The processor of each thread.
     home: Vec<usize>,
+    /// The place of the first thread, which the seed decides; see [`Self::make_ready`].
+    first: usize,
     /// True if the current thread gives way.
     gives_way: bool,
     preset: Preset,
@@ -99,6 +105,7 @@ impl Timed {
             caches: Caches::new(seed),
             spinners: HashMap::new(),
             home: Vec::new(),
+            first: (seed % processors as u64 * FIRST) as usize % processors,
             gives_way: false,
             quantum: preset.cycles(preset.system.quantum),
             granule: preset.cycles(preset.system.granule),
@@ -212,7 +219,7 @@ impl Timed {
             // Place a new thread: first a thread on each core, socket by socket, then on the other hyperthreads.
             let (cpus, each) = (self.cpus.len(), preset.threads_per_core);
             let cores = cpus.div_ceil(each);
-            let place = thread % cpus;
+            let place = (self.first + thread) % cpus;
             let cpu = place % cores * each + place / cores;
             self.home.resize(thread + 1, if cpu < cpus { cpu } else { place });
         }

@@ -29,6 +29,14 @@ pub struct MachineArgs {
     #[arg(long, global = true, value_name = "TIME", value_parser = duration)]
     pub idle_exit: Option<Duration>,
 
+    /// Latency of a line in a cache of another socket, in cycles [default: the machine's]
+    #[arg(long, global = true, value_name = "N")]
+    pub far: Option<u64>,
+
+    /// Seed of the machine's random numbers: where threads start, how long an access takes
+    #[arg(long, global = true, value_name = "N", default_value_t = 0)]
+    pub machine_seed: u64,
+
     /// Simulated time after which a program counts as one that spins for ever, in seconds [default: 600]
     #[arg(long, global = true, value_name = "S", value_parser = clap::value_parser!(u64).range(1..))]
     pub machine_limit: Option<u64>,
@@ -89,13 +97,14 @@ pub fn work(time: Duration) {
 }
 
 impl MachineArgs {
-    /// Refuses these options, for a command that runs on no machine with costs.
-    pub fn refused(&self) -> Result<(), Failure> {
-        let Self { machine, processors, idle_exit, machine_limit } = self;
-        match machine.is_some() || processors.is_some() || idle_exit.is_some() || machine_limit.is_some() {
-            true => Err(Failure::Usage(
-                "explore has no costs, so no --machine, --processors, --idle-exit, --machine-limit".into(),
-            )),
+    /// Refuses these options, for a command that runs on no machine with costs, and says `why`.
+    pub fn refused(&self, why: &str) -> Result<(), Failure> {
+        let Self { machine, processors, idle_exit, far, machine_limit, machine_seed: _ } = self;
+        let numbers = [processors.is_some(), idle_exit.is_some(), far.is_some(), machine_limit.is_some()];
+        match machine.is_some() || numbers.contains(&true) {
+            true => Err(Failure::Usage(format!(
+                "{why}, so no --machine, --processors, --idle-exit, --far, --machine-limit"
+            ))),
             false => Ok(()),
         }
     }
@@ -112,6 +121,7 @@ impl MachineArgs {
         if let Some(time) = self.idle_exit {
             preset.system.idle_exit = time.as_nanos() as u64;
         }
+        preset.memory.far = self.far.unwrap_or(preset.memory.far);
         let processors = self.processors.unwrap_or(preset.processors);
         if !(1..=preset.processors).contains(&processors) {
             let (name, most) = (preset.name, preset.processors);
@@ -121,7 +131,7 @@ impl MachineArgs {
         let simulated = SIMULATED.get_or_init(|| Simulated { machine, processors, mhz, idle_exit_ns });
         output.text(format_args!("on {simulated}"))?;
         let limit = Duration::from_secs(self.machine_limit.unwrap_or(600));
-        let machine = Machine { processors, limit, ..Machine::new(&preset) };
+        let machine = Machine { processors, limit, seed: self.machine_seed, ..Machine::new(&preset) };
         machine.run(command).unwrap_or_else(|stopped| Err(Failure::Run(stopped.to_string())))
     }
 }
