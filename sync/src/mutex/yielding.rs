@@ -1,12 +1,12 @@
 //! When an owner yields to an awake contender after an unlock, and when a successor yields while it watches. Only speed
 //! depends on these yields.
 
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use sudog_runtime::shim::system;
+use sudog_runtime::shim::system::OnceLock;
+use sudog_runtime::shim::system::atomic::AtomicU64;
+use sudog_runtime::shim::system::atomic::Ordering::Relaxed;
 use sudog_runtime::{G, Instant, safepoint, safepoint_is_asked_for};
 
 use super::contention_hint::count_turn;
