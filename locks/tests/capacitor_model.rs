@@ -190,7 +190,7 @@ fn gate_large() {
     (2..=3).for_each(|b| gates::<5>(b, true));
 }
 
-/// The semaphore behind a capacitor: for permits, whoever releases.
+/// The semaphore behind a capacitor: for permits, whichever thread releases.
 fn bounded<const N: usize>(model: &Bounded<N>) {
     let Bounded { b, over, permits, tries, deadlines, .. } = *model;
     let also = format!("{}{}", if tries { ", try" } else { "" }, if deadlines { ", deadlines" } else { "" });

@@ -1,4 +1,4 @@
-//! A semaphore behind a capacitor: bounds how often an acquirer is overtaken for a permit, whoever releases.
+//! A semaphore behind a capacitor: bounds how often an acquirer is overtaken for a permit, whichever thread releases.
 //!
 //! | call | steps |
 //! |---|---|

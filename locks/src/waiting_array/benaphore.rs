@@ -8,7 +8,7 @@
 //! | `count`, as a signed number | means |
 //! |---|---|
 //! | above 0 | permits that a taker may take; the doorway owes nothing, so no newcomer overtakes a waiter |
-//! | 0 | no permit, and nobody waits |
+//! | 0 | no permit, and no thread waits |
 //! | below 0, from -2^61 on | the doorway owes as many grants to the queue: that many permits are requested, and each post goes to the queue |
 //! | below -2^61 | closed: closing subtracts 2^62, and no number of posts leads back to the other values |
 //!

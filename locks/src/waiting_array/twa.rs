@@ -94,7 +94,7 @@ impl State {
 
 /// Transitions: from the state that they are called on, to the state that they return.
 impl State {
-    /// A poster advances the sequence; nobody sleeps after that.
+    /// A poster advances the sequence; no thread sleeps after that.
     #[inline]
     const fn advance(self) -> Self {
         Self((self.0 | THREADS | GOROUTINES).wrapping_add(1))

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | capacitor | see `sliding.rs`, `platoon.rs` | `window`; `next`, `here` |
 //! | `S` | the permits of the inner semaphore | `permits`; any acquirer may take any permit, in any order |
-//! | | the permits that acquirers have taken | `taken`: nobody's in particular |
+//! | | the permits that acquirers have taken | `taken`: of no particular acquirer |
 //!
 //! | operation | accesses |
 //! |---|---|
@@ -118,7 +118,7 @@ impl<const N: usize> Bounded<N> {
         }
     }
 
-    /// Thread `who`, which has an admitted ticket, departs, and goes on at `at`.
+    /// The thread, which has an admitted ticket, departs, and goes on at `at`.
     fn departs(&self, who: usize, ticket: i8, at: At, state: &mut State<N>) -> Result<(), &'static str> {
         state.crowd.go(who, at);
         let risen = match self.over {
@@ -140,7 +140,7 @@ impl<const N: usize> Bounded<N> {
         Ok(())
     }
 
-    /// Thread `who` gives its place at the platoon's semaphore up: the tickets behind its ticket move up.
+    /// The thread gives its place at the platoon's semaphore up: the tickets behind its ticket move up.
     fn leaves(who: usize, ticket: i8, state: &mut State<N>) {
         state.crowd.go(who, At::Out);
         state.next -= 1;

@@ -1,4 +1,4 @@
-//! The steps of goroutines, which a recording has beside the steps of locks if [`Recorder::goroutines`] has asked for
+//! The steps of goroutines, which a recording has beside the steps of locks if [`Recorder::goroutines`](super::Recorder::goroutines) has asked for
 //! them.
 //!
 //! | step | actor | recorded by | words of the event |
