@@ -404,6 +404,8 @@ const NOT_PUBLIC: &[&str] = &[
     "LockTag",
     "WaiterRoom",
     "Alarm",
+    "Deed",
+    "Step",
     "NetWait",
     "CaseRef",
     "Chosen",
