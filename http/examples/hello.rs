@@ -17,6 +17,7 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use sudog::compute;
 use sudog::http::{self, Body, IntoResponse, Request, Response, Server, StatusCode};
 use sudog::net::{TcpListener, TcpStream};
 use sudog::prelude::*;
@@ -50,11 +51,21 @@ fn ticks(r: Request) -> Response {
     }))
 }
 
+/// Computes for long: on another thread, so that other goroutines of this worker go on.
+fn checksum(mut r: Request) -> io::Result<String> {
+    let mut data = Vec::new();
+    r.body_mut().read_to_end(&mut data)?;
+    let hash = |hash: u64, &byte: &u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3); // FNV-1a
+    let sum = compute(|| data.iter().fold(0xcbf2_9ce4_8422_2325, hash));
+    Ok(format!("{sum:016x}\n"))
+}
+
 /// Go's `ServeMux`.
 fn routes(r: Request) -> Response {
     match (r.method(), r.uri().path()) {
         (&http::Method::GET, "/guests") => GUESTS.lock().to_string().into_response(),
         (&http::Method::GET, "/ticks") => ticks(r),
+        (&http::Method::POST, "/checksum") => checksum(r).into_response(),
         (&http::Method::POST, "/shout") => shout(r).into_response(),
         (&http::Method::GET, _) => hello(r).into_response(),
         _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
@@ -89,6 +100,8 @@ fn main() -> io::Result<()> {
             print!("{}", ask(addr, &format!("GET /{name} HTTP/1.0\r\n\r\n"))?);
         }
         print!("{}", ask(addr, "POST /shout HTTP/1.0\r\nContent-Length: 6\r\n\r\nhello\n")?);
+        let sum = ask(addr, "POST /checksum HTTP/1.0\r\nContent-Length: 1\r\n\r\na")?;
+        assert!(sum.ends_with("\r\n\r\naf63dc4c8601ec8c\n"), "{sum}");
         print!("{}", ask(addr, "GET /ticks HTTP/1.0\r\n\r\n")?);
         let guests = ask(addr, "GET /guests HTTP/1.0\r\n\r\n")?;
         assert!(guests.ends_with("\r\n\r\n2"), "{guests}");
