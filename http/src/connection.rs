@@ -1,4 +1,5 @@
-//! A connection: the task that runs hyper over a socket, with the time limits that hyper does not have.
+//! A connection: the task that runs hyper over a socket, with the time limits that hyper does not have. This file has
+//! HTTP/1.1; a connection that speaks HTTP/2 goes on in `http2.rs`.
 //!
 //! All of this file's code runs in the connection's task, so the atomics of `Activity` are relaxed: they only make the
 //! parts `Send`, which hyper stores apart from each other.
@@ -22,7 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -31,9 +32,13 @@ use sudog_runtime::goroutine::{Builder, OnPanic, SleepAsync, now, sleep_async};
 use sudog_sync::context::{self, CancelFunc};
 
 use crate::exchange;
+#[cfg(feature = "http2")]
+use crate::http2;
 use crate::listener::Stream;
 use crate::response::aborted;
 use crate::server::{Server, User};
+#[cfg(feature = "tls")]
+use crate::tls;
 
 /// The time for which a connection stays half-open after the last response, so that a client that still sends reads the
 /// response, and not a reset. Go waits as long (`rstAvoidanceDelay`).
@@ -41,9 +46,35 @@ const LINGER: Duration = Duration::from_millis(500);
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(user: Arc<User>, stream: impl Stream, peer: SocketAddr) {
+    #[cfg(feature = "tls")]
+    if let Some(config) = &user.settings.tls {
+        let Some(stream) = tls::accept(&user, config, stream, peer).await else { return };
+        #[cfg(feature = "http2")]
+        if stream.speaks_http2() {
+            return http2::serve(user, Arc::new(stream), Bytes::new(), peer).await;
+        }
+        return serve_http1(user, Arc::new(stream), Bytes::new(), peer).await;
+    }
+    let stream = Arc::new(stream);
+    let ahead = Bytes::new();
+    #[cfg(feature = "http2")]
+    let ahead = if user.settings.unencrypted_http2 {
+        let Some((is_preface, ahead)) = http2::read_preface(&user, &*stream).await else { return };
+        if is_preface {
+            return http2::serve(user, stream, ahead, peer).await;
+        }
+        ahead
+    } else {
+        ahead
+    };
+    serve_http1(user, stream, ahead, peer).await;
+}
+
+/// Serves a connection that speaks HTTP/1.1. `ahead` are bytes that have been read already.
+async fn serve_http1(user: Arc<User>, stream: Arc<impl Stream>, ahead: Bytes, peer: SocketAddr) {
     let server: &Arc<Server> = &user;
     let (context, cancel) = context::with_cancel(&server.shared.base);
-    let (stream, activity) = (Arc::new(stream), Arc::new(Activity::default()));
+    let activity = Arc::new(Activity::default());
     let service = {
         let (user, activity) = (user.clone(), activity.clone());
         service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -56,12 +87,7 @@ pub(crate) async fn serve(user: Arc<User>, stream: impl Stream, peer: SocketAddr
             async move { answer.recv_async().await.map_err(|_| aborted()) }
         })
     };
-    let io = Io {
-        stream: stream.clone(),
-        activity: activity.clone(),
-        write_timeout: server.settings.write_timeout,
-        stalled: None,
-    };
+    let io = Io::new(stream.clone(), activity.clone(), ahead, server);
     let connection = http1::Builder::new()
         // A client that has closed its side still gets its answers, as in Go. `poll_client_gone` ends the context.
         .half_close(true)
@@ -114,7 +140,14 @@ pub(crate) async fn serve(user: Arc<User>, stream: impl Stream, peer: SocketAddr
         Some(Err(error)) => error.is_parse(),
         None => false,
     };
-    if was_answered && stream.set_read_deadline(now().checked_add(LINGER)).is_ok() {
+    if was_answered {
+        linger(&*stream).await;
+    }
+}
+
+/// Reads until the client's end, for a bounded time: a close before would reset a client that still sends.
+pub(crate) async fn linger(stream: &impl Stream) {
+    if stream.set_read_deadline(now().checked_add(LINGER)).is_ok() {
         let mut rest = [0; 1024];
         while stream.read_async(&mut rest).await.is_ok_and(|n| n > 0) {}
     }
@@ -122,7 +155,7 @@ pub(crate) async fn serve(user: Arc<User>, stream: impl Stream, peer: SocketAddr
 
 /// Runs `f`, and reports a panic of `f`: hyper drops bytes that handlers have made, whose destructors are user code, and
 /// the end of a context wakes tasks, whose wakers are user code.
-fn caught<T>(user: &Arc<User>, peer: SocketAddr, f: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn caught<T>(user: &Arc<User>, peer: SocketAddr, f: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(f))
         .map_err(|payload| {
             in_goroutine(user, move |server| server.report_panic(format_args!("serving {peer}"), payload));
@@ -131,14 +164,14 @@ fn caught<T>(user: &Arc<User>, peer: SocketAddr, f: impl FnOnce() -> T) -> Optio
 }
 
 /// Starts a goroutine that reports: the log is user code, which may wait.
-fn in_goroutine(user: &Arc<User>, report: impl FnOnce(&Server) + Send + 'static) {
+pub(crate) fn in_goroutine(user: &Arc<User>, report: impl FnOnce(&Server) + Send + 'static) {
     let user = user.clone();
     Builder::new().on_panic(OnPanic::Unwind).go(move || report(&user));
 }
 
 /// The facts about a connection that the socket, the clock and the service tell each other.
 #[derive(Default)]
-struct Activity {
+pub(crate) struct Activity {
     /// True from the call of the service until hyper looks for a further header.
     in_request: AtomicBool,
     /// True once the task has been polled again since the call of the service.
@@ -179,15 +212,21 @@ impl Activity {
 }
 
 /// The socket, for hyper.
-struct Io<S> {
+pub(crate) struct Io<S> {
     stream: Arc<S>,
     activity: Arc<Activity>,
+    /// Bytes that have been read already, for the next reads.
+    ahead: Bytes,
     write_timeout: Option<Duration>,
     /// The time limit of a write that waits.
     stalled: Option<SleepAsync>,
 }
 
 impl<S> Io<S> {
+    pub(crate) fn new(stream: Arc<S>, activity: Arc<Activity>, ahead: Bytes, server: &Server) -> Self {
+        Self { stream, activity, ahead, write_timeout: server.settings.write_timeout, stalled: None }
+    }
+
     /// Fails a write that has waited for the client for too long.
     fn limit<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
@@ -203,7 +242,12 @@ impl<S> Io<S> {
 }
 
 impl<S: Stream> Read for Io<S> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        if !self.ahead.is_empty() {
+            let n = self.ahead.len().min(buf.remaining());
+            buf.put_slice(&self.ahead.split_to(n));
+            return Poll::Ready(Ok(()));
+        }
         let read = self.stream.poll_read(cx, buf);
         self.activity.has_unread.store(false, Relaxed);
         if read.is_ready() {
@@ -232,8 +276,12 @@ impl<S: Stream> Write for Io<S> {
         true
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.stream.poll_flush(cx) {
+            // A stream without a buffer: not a write.
+            Poll::Ready(Ok(())) if self.stalled.is_none() => Poll::Ready(Ok(())),
+            flushed => self.limit(cx, flushed),
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -328,7 +376,8 @@ mod tests {
         activity.in_request.store(true, Relaxed);
         activity.is_watched.store(true, Relaxed);
         let (_context, cancel) = context::with_cancel(&context::background());
-        let mut io = Io { stream: stream.clone(), activity: activity.clone(), write_timeout: None, stalled: None };
+        let mut io =
+            Io { stream: stream.clone(), activity: activity.clone(), ahead: Bytes::new(), write_timeout: None, stalled: None };
 
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());

@@ -63,7 +63,7 @@ pub(crate) fn start(
         let method = request.method().clone();
         let (head, incoming) = request.into_parts();
         let rest = Rest::new(incoming);
-        let body = RequestBody::incoming(rest.clone(), &server.settings);
+        let body = RequestBody::incoming(rest.clone(), server.settings.max_body_bytes, server.settings.body_timeout);
         let request = Request { inner: hyper::Request::from_parts(head, body), context, remote_addr: peer };
         let handler = &*server.shared.handler;
         let answered = catch_unwind(AssertUnwindSafe(|| answer(handler, request, &rest, &method, sender)));
@@ -86,7 +86,7 @@ fn answer(handler: &dyn Handler, request: Request, rest: &Rest, method: &Method,
     let (mut head, body) = handler.handle(request).into_parts();
     // Drop extensions here: their destructors are user code, which the connection's task should not run.
     head.extensions.clear();
-    // hyper knows the client's version, and panics at a version that is not of HTTP/1.
+    // hyper knows the client's version, and panics at a version that is not of HTTP/1 in an answer to HTTP/1.
     head.version = Version::HTTP_11;
     match body.0 {
         Kind::Whole(bytes) => {
@@ -111,8 +111,8 @@ fn answer(handler: &dyn Handler, request: Request, rest: &Rest, method: &Method,
     }
 }
 
-/// Returns whether hyper sends the body of a response.
-fn may_have_body(method: &Method, status: StatusCode) -> bool {
+/// Returns whether the response to a request has a body.
+pub(crate) fn may_have_body(method: &Method, status: StatusCode) -> bool {
     let is_tunnel = *method == Method::CONNECT && status.is_success();
     let has_none = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) || status.is_informational();
     *method != Method::HEAD && !is_tunnel && !has_none

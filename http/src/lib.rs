@@ -57,21 +57,42 @@
 #![cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "client")]
+mod client;
 mod connection;
 pub mod debug;
 mod exchange;
+#[cfg(feature = "http2")]
+mod http2;
+#[cfg(any(feature = "client", feature = "http2", feature = "tls"))]
+mod limit;
 mod listener;
+#[cfg(any(feature = "client", feature = "tls"))]
+mod raw;
 mod request;
 mod response;
 mod server;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(feature = "tower")]
+mod tower;
 
 #[doc(no_inline)]
 pub use hyper::body::Bytes;
 #[doc(no_inline)]
 pub use hyper::{HeaderMap, Method, StatusCode, Uri, Version, header};
 
+#[cfg(feature = "client")]
+pub use client::{Client, ResponseBody};
 pub use exchange::Handler;
 pub use listener::Listener;
 pub use request::{Request, RequestBody};
 pub use response::{Body, BodyWriter, IntoResponse, Response};
+#[cfg(feature = "tls")]
+#[doc(no_inline)]
+pub use rustls;
 pub use server::{Server, serve};
+#[cfg(feature = "tls")]
+pub use tls::load_key_pair;
+#[cfg(feature = "tower")]
+pub use tower::tower;

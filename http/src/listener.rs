@@ -61,6 +61,10 @@ pub trait Accept {
 pub trait Stream: Send + Sync + Sized + 'static {
     fn poll_read(&self, cx: &mut TaskContext<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>>;
     fn poll_write(&self, cx: &mut TaskContext<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>>;
+    /// Sends what earlier writes have left in a buffer. Streams of `sudog_net` have no buffer.
+    fn poll_flush(&self, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
     fn poll_shutdown(&self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>>;
     fn poll_read_ready(&self, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>>;
     fn is_at_end(&self) -> bool;

@@ -2,23 +2,23 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::{self, BufRead, ErrorKind, Read};
+use std::mem;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context as TaskContext, Poll};
+use std::task::{Context as TaskContext, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use hyper::body::{Body as _, Bytes, Frame, Incoming};
-use sudog_runtime::goroutine::{block_on_limited, now};
+use sudog_runtime::goroutine::{SleepAsync, block_on_limited, now, sleep_async};
 use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog_sync::context::{self, Context};
 
 use crate::listener::NO_ADDR;
-use crate::server::Settings;
 
 /// A request: that of the crate `http`, by `Deref`, with a context and the client's address.
 ///
@@ -118,47 +118,80 @@ pub struct RequestBody {
     timeout: Option<Duration>,
     /// The time at which reads fail.
     deadline: Option<Instant>,
+    /// The time limit of a task that waits for a chunk.
+    pause: Option<SleepAsync>,
     failed: Option<BodyError>,
 }
 
 /// The part of a body that has not arrived yet: shared by the body and the goroutine of the request, which closes this
 /// part at its end, so that the connection need not wait for a body that is kept.
 pub(crate) struct Rest {
-    /// The receiving end of hyper's channel. None: closed.
-    incoming: Mutex<Option<Incoming>>,
+    arriving: Mutex<Arriving>,
     /// Ends reads that wait when the rest is closed.
     closed: Cancel,
 }
 
+struct Arriving {
+    /// The receiving end of hyper's channel. None: closed.
+    incoming: Option<Incoming>,
+    /// The task that waits for a frame, if the body is polled: a close wakes that task.
+    task: Option<Waker>,
+}
+
+/// A frame from hyper. None: the end of the body.
+type Next = Option<hyper::Result<Frame<Bytes>>>;
+
 impl Rest {
     pub(crate) fn new(incoming: Incoming) -> Arc<Self> {
-        Arc::new(Self { incoming: Mutex::new(Some(incoming)), closed: Cancel::new() })
+        let arriving = Mutex::new(Arriving { incoming: Some(incoming), task: None });
+        Arc::new(Self { arriving, closed: Cancel::new() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Incoming>> {
-        self.incoming.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Arriving> {
+        self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drops the receiving end, so that hyper knows that no read will come. Reads that wait fail.
     pub(crate) fn close(&self) {
-        // Unlock before the drop, which wakes hyper's task.
-        let incoming = self.lock().take();
+        // Unlock before the drop, which wakes hyper's task, and before the task that waits is woken.
+        let (incoming, task) = {
+            let mut arriving = self.lock();
+            (arriving.incoming.take(), arriving.task.take())
+        };
         drop(incoming);
         self.closed.cancel();
+        if let Some(task) = task {
+            task.wake();
+        }
     }
 
-    /// Polls for the next frame. Returns an error if the rest is closed.
-    fn poll_frame(&self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<hyper::Result<Frame<Bytes>>>, BodyError>> {
-        match &mut *self.lock() {
+    /// Polls for the next frame. Returns an error if the rest is closed. The caller waits for `closed`, too.
+    fn poll_frame(&self, cx: &mut TaskContext<'_>) -> Poll<Result<Next, BodyError>> {
+        match &mut self.lock().incoming {
             Some(incoming) => Pin::new(incoming).poll_frame(cx).map(Ok),
             None => Poll::Ready(Err(BodyError::CLOSED)),
         }
+    }
+
+    /// Polls for the next frame, for a task, which a close wakes.
+    fn poll_frame_in_task(&self, cx: &mut TaskContext<'_>) -> Poll<Result<Next, BodyError>> {
+        let waker = cx.waker().clone();
+        let (next, old) = {
+            let mut arriving = self.lock();
+            let next = match &mut arriving.incoming {
+                Some(incoming) => Pin::new(incoming).poll_frame(cx).map(Ok),
+                None => Poll::Ready(Err(BodyError::CLOSED)),
+            };
+            (next, arriving.task.replace(waker))
+        };
+        drop(old); // unlocked: the drop of a waker is user code
+        next
     }
 }
 
 impl fmt::Debug for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rest").field("is_closed", &self.lock().is_none()).finish()
+        f.debug_struct("Rest").field("is_closed", &self.lock().incoming.is_none()).finish()
     }
 }
 
@@ -173,9 +206,8 @@ impl Drop for Unread {
 }
 
 impl RequestBody {
-    pub(crate) fn incoming(rest: Arc<Rest>, settings: &Settings) -> Self {
-        let (left, timeout) = (settings.max_body_bytes, settings.body_timeout);
-        Self { rest: Some(Unread(rest)), left, timeout, ..Self::default() }
+    pub(crate) fn incoming(rest: Arc<Rest>, max_bytes: u64, timeout: Option<Duration>) -> Self {
+        Self { rest: Some(Unread(rest)), left: max_bytes, timeout, ..Self::default() }
     }
 
     /// Sets the time at which reads fail, with `TimedOut` and the status 408, however steadily the client sends. None,
@@ -184,34 +216,103 @@ impl RequestBody {
     /// Calculate the deadline from [`now`].
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
+        self.pause = None;
+    }
+
+    /// Returns the time at which a wait that begins now ends.
+    fn limit(&self) -> Option<Instant> {
+        let pause = self.timeout.and_then(|pause| now().checked_add(pause));
+        [pause, self.deadline].into_iter().flatten().min()
+    }
+
+    /// Returns an error if the deadline has passed: a client that sends steadily lets no wait reach the deadline.
+    fn check_deadline(&self) -> Result<(), BodyError> {
+        if self.deadline.is_some_and(|deadline| deadline <= now()) { Err(BodyError::TIMED_OUT) } else { Ok(()) }
+    }
+
+    /// Takes a frame. Returns the frame's bytes. None: a frame without bytes, or the end of the body.
+    fn accept(&mut self, next: Next) -> Result<Option<Bytes>, BodyError> {
+        match next {
+            None => self.rest = None,
+            Some(Err(_)) => return Err(BodyError::BROKEN),
+            Some(Ok(frame)) => {
+                // A frame without data has trailers, which are not shown.
+                let Ok(data) = frame.into_data() else { return Ok(None) };
+                self.left = self.left.checked_sub(data.len() as u64).ok_or(BodyError::TOO_LARGE)?;
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
     }
 
     /// Waits for the next chunk. Returns None at the end of the body.
     fn next_chunk(&mut self) -> Result<Option<Bytes>, BodyError> {
         while let Some(Unread(rest)) = &self.rest {
-            // A client that sends steadily lets no wait reach the deadline.
-            if self.deadline.is_some_and(|deadline| deadline <= now()) {
-                return Err(BodyError::TIMED_OUT);
-            }
-            let pause = self.timeout.and_then(|pause| now().checked_add(pause));
-            let deadline = [pause, self.deadline].into_iter().flatten().min();
-            let limit = WaitLimit { deadline, cancel: Some(&rest.closed) };
+            self.check_deadline()?;
+            let limit = WaitLimit { deadline: self.limit(), cancel: Some(&rest.closed) };
             let next = block_on_limited(poll_fn(|cx| rest.poll_frame(cx)), &limit).map_err(|why| match why {
                 WaitError::TimedOut => BodyError::TIMED_OUT,
                 WaitError::Cancelled => BodyError::CLOSED,
             })?;
-            match next? {
-                None => self.rest = None,
-                Some(Err(_)) => return Err(BodyError::BROKEN),
-                Some(Ok(frame)) => {
-                    // A frame without data has trailers, which are not shown.
-                    let Ok(data) = frame.into_data() else { continue };
-                    self.left = self.left.checked_sub(data.len() as u64).ok_or(BodyError::TOO_LARGE)?;
-                    return Ok(Some(data));
-                }
+            if let Some(data) = self.accept(next?)? {
+                return Ok(Some(data));
             }
         }
         Ok(None)
+    }
+
+    /// Polls for the next chunk.
+    fn poll_chunk(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+        while let Some(Unread(rest)) = &self.rest {
+            self.check_deadline()?;
+            if let Poll::Ready(next) = rest.poll_frame_in_task(cx) {
+                self.pause = None;
+                if let Some(data) = self.accept(next?)? {
+                    return Poll::Ready(Ok(Some(data)));
+                }
+                continue;
+            }
+            if self.pause.is_none() {
+                self.pause = self.limit().map(|limit| sleep_async(limit.saturating_duration_since(now())));
+            }
+            let Some(pause) = &mut self.pause else { return Poll::Pending };
+            ready!(Pin::new(pause).poll(cx));
+            return Poll::Ready(Err(BodyError::TIMED_OUT));
+        }
+        Poll::Ready(Ok(None))
+    }
+
+    /// Makes all further reads fail. Drops the rest, so that the connection knows that no read will come.
+    fn fail(&mut self, error: BodyError) -> io::Error {
+        self.failed = Some(error);
+        self.rest = None;
+        error.into()
+    }
+}
+
+/// The body for a task, such as a service of `tower`. The limits and the errors are those of `Read`.
+impl hyper::body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if !self.chunk.is_empty() {
+            let chunk = mem::take(&mut self.chunk);
+            return Poll::Ready(Some(Ok(Frame::data(chunk))));
+        }
+        if let Some(error) = self.failed {
+            return Poll::Ready(Some(Err(error.into())));
+        }
+        Poll::Ready(match ready!(self.poll_chunk(cx)) {
+            Ok(chunk) => chunk.map(|chunk| Ok(Frame::data(chunk))),
+            Err(error) => Some(Err(self.fail(error))),
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.chunk.is_empty()
+            && self.failed.is_none()
+            && self.rest.as_ref().is_none_or(|rest| rest.0.lock().incoming.as_ref().is_some_and(Incoming::is_end_stream))
     }
 }
 
@@ -219,16 +320,12 @@ impl BufRead for RequestBody {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         while self.chunk.is_empty() {
             if let Some(error) = self.failed {
-                return Err(io::Error::new(error.kind, error));
+                return Err(error.into());
             }
             match self.next_chunk() {
                 Ok(Some(chunk)) => self.chunk = chunk,
                 Ok(None) => break,
-                Err(error) => {
-                    self.failed = Some(error);
-                    // Drop the rest, so that the connection knows that no read will come.
-                    self.rest = None;
-                }
+                Err(error) => return Err(self.fail(error)),
             }
         }
         Ok(&self.chunk)
@@ -260,23 +357,23 @@ impl BodyError {
     const TOO_LARGE: Self = Self {
         status: StatusCode::PAYLOAD_TOO_LARGE,
         kind: ErrorKind::FileTooLarge,
-        text: "http: request body too large",
+        text: "http: body too large",
     };
     const TIMED_OUT: Self = Self {
         status: StatusCode::REQUEST_TIMEOUT,
         kind: ErrorKind::TimedOut,
-        text: "http: timed out waiting for the request body",
+        text: "http: timed out waiting for the body",
     };
     const BROKEN: Self = Self {
         status: StatusCode::BAD_REQUEST,
         kind: ErrorKind::InvalidData,
-        text: "http: the request body broke off or is malformed",
+        text: "http: the body broke off or is malformed",
     };
     /// The status is for completeness: the request has been answered.
     const CLOSED: Self = Self {
         status: StatusCode::INTERNAL_SERVER_ERROR,
         kind: ErrorKind::NotConnected,
-        text: "http: read of a request body after its request has ended",
+        text: "http: read of a body after its request has ended",
     };
 }
 
@@ -292,3 +389,9 @@ impl fmt::Display for BodyError {
 }
 
 impl Error for BodyError {}
+
+impl From<BodyError> for io::Error {
+    fn from(error: BodyError) -> Self {
+        Self::new(error.kind, error)
+    }
+}

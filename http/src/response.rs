@@ -263,7 +263,7 @@ impl hyper::body::Body for Outgoing {
     }
 }
 
-/// Returns the error by which hyper closes a connection whose handler has not finished its response.
+/// Returns the error by which hyper closes a connection whose response, or whose client's request, has not been finished.
 pub(crate) fn aborted() -> io::Error {
-    io::Error::other("the handler has not finished its response")
+    io::Error::other("the body has not been finished")
 }

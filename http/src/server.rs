@@ -51,6 +51,10 @@ pub(crate) struct Settings {
     /// The semaphore whose tokens are the connections, if their number is limited.
     places: Option<Arc<Weighted>>,
     error_log: Arc<Log>,
+    #[cfg(feature = "http2")]
+    pub(crate) unencrypted_http2: bool,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
 }
 
 /// The state that all handles and all connections of a server share.
@@ -98,6 +102,10 @@ impl Server {
                 max_body_bytes: 10 << 20,
                 places: None,
                 error_log: Arc::new(|line| eprintln!("{line}")),
+                #[cfg(feature = "http2")]
+                unencrypted_http2: false,
+                #[cfg(feature = "tls")]
+                tls: None,
             },
             shared: Arc::new(Shared { handler: Box::new(handler), base, cut, open, stop, stopped, users }),
         }
@@ -154,6 +162,30 @@ impl Server {
     #[must_use]
     pub fn error_log(mut self, log: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.settings.error_log = Arc::new(log);
+        self
+    }
+
+    /// Sets whether a client may speak HTTP/2 without TLS, with prior knowledge: without an upgrade. Such a connection is
+    /// recognised by its first bytes; all others speak HTTP/1.1. Unless set, a server speaks HTTP/2 only if TLS has
+    /// negotiated HTTP/2. Go's `Protocols.SetUnencryptedHTTP2`.
+    #[cfg(feature = "http2")]
+    #[must_use]
+    pub fn unencrypted_http2(mut self, allowed: bool) -> Self {
+        self.settings.unencrypted_http2 = allowed;
+        self
+    }
+
+    /// Makes later calls of [`serve`](Self::serve) on this value expect TLS. A client must finish the handshake within the
+    /// [time limit of a header](Self::header_timeout). If the configuration names no protocols for ALPN, the server offers
+    /// `http/1.1`, and with the feature `http2` first of all `h2`. A handshake that fails is told to
+    /// [`error_log`](Self::error_log). Go's `TLSConfig` with `ServeTLS`.
+    ///
+    /// [`load_key_pair`](crate::load_key_pair) reads a configuration from files. The hooks of a configuration, such as a
+    /// resolver of certificates, run in a task and must not block.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, config: impl Into<Arc<rustls::ServerConfig>>) -> Self {
+        self.settings.tls = Some(crate::tls::with_protocols(config.into()));
         self
     }
 

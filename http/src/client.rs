@@ -1,0 +1,540 @@
+//! `Client`: requests over a pool of connections, by hyper and the client of `hyper-util`.
+//!
+//! hyper's tasks are tasks of the runtime, and run no user code but destructors. A connection is dialled in a goroutine.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::io::{self, BufRead, ErrorKind, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::{Duration, Instant};
+
+use hyper::Uri;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::rt::{self, Executor, ReadBufCursor, Sleep, Timer};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use sudog_net::TcpStream;
+use sudog_runtime::goroutine::{Builder, OnPanic, SleepAsync, block_on, go_async, now, sleep_async, spawn};
+use sudog_runtime::panics::drop_payload;
+use sudog_sync::context::{self, AfterFunc, CancelOnDrop, Context};
+
+use crate::limit::before;
+use crate::listener::Stream;
+use crate::raw::Raw;
+use crate::request::{RequestBody, Rest};
+use crate::response::{Body, BodyWriter, Kind, Outgoing, Response};
+
+/// The longest time for a connection, with its TLS handshake, to be there. Go's `DefaultTransport` allows 30 s and 10 s.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// An HTTP client with a pool of connections. Go's `http.Client`.
+///
+/// A clone is a handle of the same client. A client whose settings are changed is a new client with a pool of its own.
+///
+/// A request waits in the calling goroutine or thread. A connection goes back into the pool when the response's body has been
+/// read to its end, and is closed if the body is dropped before. Redirects are not followed, and there are no cookies and
+/// no proxies.
+///
+/// # Examples
+///
+/// ```
+/// use std::io::Read;
+/// use std::time::Duration;
+/// use sudog::context::background;
+/// use sudog::http::{Client, Request, Server};
+/// use sudog::net::TcpListener;
+/// use sudog::{go, run};
+///
+/// run(|| {
+///     let server = Server::new(|req: Request| format!("Hello, {}!", req.uri().path().trim_start_matches('/')));
+///     let listener = TcpListener::bind("127.0.0.1:0")?;
+///     let addr = listener.local_addr()?;
+///     go!(clone server; server.serve(listener).unwrap());
+///
+///     let client = Client::new().timeout(Duration::from_secs(10));
+///     let mut response = client.get(&format!("http://{addr}/gopher"))?;
+///     let mut text = String::new();
+///     response.body_mut().read_to_string(&mut text)?;
+///     assert_eq!(text, "Hello, gopher!");
+///
+///     server.shutdown(&background()).unwrap();
+///     Ok::<_, std::io::Error>(())
+/// })
+/// # .unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    builder: legacy::Builder,
+    connector: Connector,
+    timeout: Option<Duration>,
+    client: legacy::Client<Connector, Outgoing>,
+}
+
+impl Client {
+    /// Creates a client with these settings: connections that are idle for 90 seconds are closed; any number of
+    /// connections; no time limit of a request.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut builder = legacy::Client::builder(Spawn);
+        builder.pool_timer(Clock).timer(Clock).pool_idle_timeout(Duration::from_secs(90));
+        let connector = Connector::default();
+        Self { client: builder.build(connector.clone()), builder, connector, timeout: None }
+    }
+
+    fn change(mut self, change: impl FnOnce(&mut legacy::Builder, &mut Connector)) -> Self {
+        change(&mut self.builder, &mut self.connector);
+        self.client = self.builder.build(self.connector.clone());
+        self
+    }
+
+    /// Sets the longest time from the beginning of a request until its response's body has been read. Go's
+    /// `Client.Timeout`.
+    #[must_use]
+    pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.timeout = timeout.into();
+        self
+    }
+
+    /// Sets the time after which an idle connection is closed. Go's `Transport.IdleConnTimeout`.
+    #[must_use]
+    pub fn idle_timeout(self, timeout: impl Into<Option<Duration>>) -> Self {
+        let timeout = timeout.into();
+        self.change(|builder, _| _ = builder.pool_idle_timeout(timeout))
+    }
+
+    /// Sets the largest number of idle connections to a host; 0: no connection is used again. Go's
+    /// `Transport.MaxIdleConnsPerHost`.
+    #[must_use]
+    pub fn max_idle_per_host(self, n: usize) -> Self {
+        self.change(|builder, _| _ = builder.pool_max_idle_per_host(n))
+    }
+
+    /// Sets the function that connects to a host, which gets the host and the port of a URI, such as `example.com:80`. The
+    /// function runs in a goroutine. Its connection is a `TcpStream`, a `UnixStream`, or, for tests, a `PipeStream`. Go's
+    /// `Transport.DialContext`.
+    ///
+    /// # Examples
+    ///
+    /// A server without the network, in a bubble of `synctest`:
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// use sudog::context::background;
+    /// use sudog::http::{Client, Request, Server};
+    /// use sudog::net::PipeListener;
+    /// use sudog::{go, synctest};
+    ///
+    /// synctest::test(|| {
+    ///     let server = Server::new(|_: Request| "hello");
+    ///     let listener = PipeListener::new();
+    ///     let dialer = listener.dialer();
+    ///     go!(clone server; server.serve(listener).unwrap());
+    ///
+    ///     let client = Client::new().dial(move |_| dialer.dial());
+    ///     let mut text = String::new();
+    ///     client.get("http://example.com/").unwrap().body_mut().read_to_string(&mut text).unwrap();
+    ///     assert_eq!(text, "hello");
+    ///
+    ///     drop(client);
+    ///     server.shutdown(&background()).unwrap();
+    /// });
+    /// ```
+    #[must_use]
+    pub fn dial<S: Stream>(self, dial: impl Fn(&str) -> io::Result<S> + Send + Sync + 'static) -> Self {
+        let dial: Arc<Dial> = Arc::new(move |addr| Ok(Box::new(Raw(Arc::new(dial(addr)?)))));
+        self.change(|_, connector| connector.dial = Some(dial))
+    }
+
+    /// Sets the configuration of TLS, without which requests to `https` fail. If the configuration names no protocols for
+    /// ALPN, the client offers `http/1.1`, and with the feature `http2` first of all `h2`. Go's
+    /// `Transport.TLSClientConfig`.
+    ///
+    /// The configuration says which certificates are trusted: those of the crate `webpki-roots`, or
+    /// `rustls-native-certs`, or your own. Its hooks run in a task and must not block.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(self, config: impl Into<Arc<rustls::ClientConfig>>) -> Self {
+        let mut config = config.into();
+        if config.alpn_protocols.is_empty() {
+            Arc::make_mut(&mut config).alpn_protocols = crate::tls::protocols();
+        }
+        self.change(|_, connector| connector.tls = Some(config.into()))
+    }
+
+    /// Sets whether all connections speak HTTP/2, also those without TLS, whose servers must expect HTTP/2. Unless set, a
+    /// connection speaks HTTP/2 if TLS has negotiated HTTP/2.
+    #[cfg(feature = "http2")]
+    #[must_use]
+    pub fn http2_only(self, only: bool) -> Self {
+        self.change(|builder, _| _ = builder.http2_only(only))
+    }
+
+    /// Sends a GET request, and waits for the head of the response. Go's `Client.Get`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`send`](Self::send); `InvalidInput` if `uri` is no URI.
+    pub fn get(&self, uri: &str) -> io::Result<Response<ResponseBody>> {
+        self.send(request(uri, Body::default())?)
+    }
+
+    /// Sends a POST request, and waits for the head of the response. Go's `Client.Post`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`send`](Self::send); `InvalidInput` if `uri` is no URI, or `content_type` no value of a header.
+    pub fn post(&self, uri: &str, content_type: &str, body: impl Into<Body>) -> io::Result<Response<ResponseBody>> {
+        let mut request = request(uri, body.into())?;
+        *request.method_mut() = hyper::Method::POST;
+        let content_type = HeaderValue::from_str(content_type).map_err(invalid_input)?;
+        request.headers_mut().insert(CONTENT_TYPE, content_type);
+        self.send(request)
+    }
+
+    /// Sends a request, and waits for the head of the response. The function of a body by [`Body::stream`] runs in a
+    /// goroutine of its own. Go's `Client.Do`.
+    ///
+    /// # Errors
+    ///
+    /// An error of the connection; `TimedOut` after the [time limit](Self::timeout); `InvalidData` if the response, or a
+    /// certificate, is malformed; `InvalidInput` if the URI has no host, or a scheme other than `http` and `https`. A
+    /// response of any status is not an error.
+    pub fn send<B: Into<Body>>(&self, request: hyper::Request<B>) -> io::Result<Response<ResponseBody>> {
+        block_on(self.send_async(request))
+    }
+
+    /// Sends a request as [`send`](Self::send) does, but gives up when the context is done. The context also ends reads of
+    /// the response's body. Go's `http.NewRequestWithContext`.
+    ///
+    /// # Errors
+    ///
+    /// The same as those of `send`, or the context's error: of kind `TimedOut` after a deadline, else `Other`.
+    pub fn send_limited<B: Into<Body>>(
+        &self,
+        request: hyper::Request<B>,
+        ctx: &Context,
+    ) -> io::Result<Response<ResponseBody>> {
+        block_on(self.exchange(request.map(Into::into), ctx.clone()))
+    }
+
+    /// Sends a request as [`send`](Self::send) does, for a task. If the future is dropped, the request is given up.
+    ///
+    /// # Errors
+    ///
+    /// The same as those of `send`.
+    pub fn send_async<B: Into<Body>>(
+        &self,
+        request: hyper::Request<B>,
+    ) -> impl Future<Output = io::Result<Response<ResponseBody>>> + Send + use<B> {
+        self.exchange(request.map(Into::into), context::background())
+    }
+
+    fn exchange(
+        &self,
+        request: hyper::Request<Body>,
+        ctx: Context,
+    ) -> impl Future<Output = io::Result<Response<ResponseBody>>> + Send + use<> {
+        let (client, timeout) = (self.client.clone(), self.timeout);
+        async move {
+            let (ctx, cancel) = match timeout {
+                Some(timeout) => context::with_timeout(&ctx, timeout),
+                None => context::with_cancel(&ctx),
+            };
+            let cancel = cancel.on_drop();
+            let answered = before(Some(ctx.done()), client.request(request.map(outgoing))).await;
+            let Some(answered) = answered else { return Err(end_of(&ctx)) };
+            Ok(answered.map_err(to_io)?.map(|incoming| ResponseBody::new(incoming, ctx, cancel)))
+        }
+    }
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+fn request(uri: &str, body: Body) -> io::Result<hyper::Request<Body>> {
+    let mut request = hyper::Request::new(body);
+    *request.uri_mut() = uri.parse().map_err(invalid_input)?;
+    Ok(request)
+}
+
+fn invalid_input(error: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, error)
+}
+
+/// Returns the body in the form that hyper sends. Starts the goroutine of a function that writes the body.
+fn outgoing(body: Body) -> Outgoing {
+    match body.0 {
+        Kind::Whole(bytes) => Outgoing::whole(bytes),
+        Kind::Stream(write) => {
+            let (mut writer, chunks) = BodyWriter::new();
+            // If `write` fails or panics, the writer is dropped unfinished, and so the request fails. The panic hook has
+            // printed the panic.
+            Builder::new().on_panic(OnPanic::Unwind).go(move || {
+                match catch_unwind(AssertUnwindSafe(|| write(&mut writer))) {
+                    Ok(Ok(())) => writer.finish(),
+                    Ok(Err(_)) => {}
+                    Err(payload) => drop_payload(payload),
+                }
+            });
+            Outgoing::stream(chunks)
+        }
+    }
+}
+
+fn end_of(ctx: &Context) -> io::Error {
+    ctx.err().unwrap_or(context::Error::Canceled).into()
+}
+
+/// Makes an `io::Error` of an error of the client. The kind is that of the `io::Error` that has caused the error, if any.
+fn to_io(error: legacy::Error) -> io::Error {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
+    let mut kind = ErrorKind::InvalidInput; // the client has refused the request
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            kind = error.kind();
+        } else if let Some(error) = error.downcast_ref::<hyper::Error>() {
+            kind = match () {
+                () if error.is_parse() => ErrorKind::InvalidData,
+                () if error.is_incomplete_message() => ErrorKind::UnexpectedEof,
+                () if error.is_user() => ErrorKind::InvalidInput,
+                () => ErrorKind::ConnectionAborted,
+            };
+        }
+        cause = error.source();
+    }
+    io::Error::new(kind, error)
+}
+
+/// The body of a response, which arrives while it is read. A read waits for the server.
+///
+/// If the body is dropped before its end, its connection is closed, or with HTTP/2 its stream is reset. Go's `resp.Body`.
+pub struct ResponseBody {
+    body: RequestBody,
+    ctx: Context,
+    _ends: AfterFunc,
+    _cancel: CancelOnDrop,
+}
+
+impl ResponseBody {
+    fn new(incoming: Incoming, ctx: Context, cancel: CancelOnDrop) -> Self {
+        let rest = Rest::new(incoming);
+        let ends = context::after_func(&ctx, {
+            let rest = rest.clone();
+            move || rest.close()
+        });
+        Self { body: RequestBody::incoming(rest, u64::MAX, None), ctx, _ends: ends, _cancel: cancel }
+    }
+
+    /// Returns the context's error if the context has ended a read.
+    fn why(&self, error: io::Error) -> io::Error {
+        if self.ctx.err().is_some() { end_of(&self.ctx) } else { error }
+    }
+}
+
+impl BufRead for ResponseBody {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if let Err(error) = self.body.fill_buf() {
+            return Err(self.why(error));
+        }
+        self.body.fill_buf()
+    }
+
+    fn consume(&mut self, n: usize) {
+        self.body.consume(n);
+    }
+}
+
+impl Read for ResponseBody {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.body.read(buf).map_err(|error| self.why(error))
+    }
+}
+
+impl hyper::body::Body for ResponseBody {
+    type Data = hyper::body::Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+    ) -> Poll<Option<io::Result<hyper::body::Frame<Self::Data>>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        polled.map(|next| next.map(|frame| frame.map_err(|error| self.why(error))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}
+
+impl fmt::Debug for ResponseBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad("ResponseBody { .. }")
+    }
+}
+
+type Dial = dyn Fn(&str) -> io::Result<Box<dyn Duplex>> + Send + Sync;
+
+/// The service that connects: `legacy::Client` asks for connections by the trait of `tower`.
+#[derive(Clone, Default)]
+struct Connector {
+    /// None: TCP.
+    dial: Option<Arc<Dial>>,
+    #[cfg(feature = "tls")]
+    tls: Option<tokio_rustls::TlsConnector>,
+}
+
+impl Connector {
+    async fn connect(self, uri: Uri) -> io::Result<Conn> {
+        let is_secure = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(invalid_input("the scheme is neither http nor https")),
+        };
+        let host = uri.host().ok_or_else(|| invalid_input("no host"))?;
+        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        let addr = format!("{host}:{port}");
+        let io: Box<dyn Duplex> = match self.dial {
+            None => Box::new(Raw(Arc::new(TcpStream::connect_async(addr).await?))),
+            Some(dial) => spawn(move || dial(&addr)).await.unwrap_or_else(|payload| {
+                drop_payload(payload);
+                Err(io::Error::other("the function that dials has panicked"))
+            })?,
+        };
+        if !is_secure {
+            return Ok(Conn { io, speaks_http2: false });
+        }
+        #[cfg(feature = "tls")]
+        if let Some(tls) = self.tls {
+            use hyper_util::rt::TokioIo;
+            use rustls::pki_types::ServerName;
+
+            let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+            let name = ServerName::try_from(name).map_err(invalid_input)?;
+            let stream = tls.connect(name, TokioIo::new(io)).await?;
+            let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+            return Ok(Conn { io: Box::new(TokioIo::new(stream)), speaks_http2 });
+        }
+        Err(io::Error::new(ErrorKind::Unsupported, "https needs a configuration of TLS: Client::tls"))
+    }
+}
+
+impl tower_service::Service<Uri> for Connector {
+    type Response = Conn;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Conn>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let connected = self.clone().connect(uri);
+        Box::pin(async {
+            let connected = before(Some(sleep_async(CONNECT_TIMEOUT)), connected).await;
+            connected.unwrap_or_else(|| Err(ErrorKind::TimedOut.into()))
+        })
+    }
+}
+
+/// A connection, whatever its type.
+trait Duplex: rt::Read + rt::Write + Send + Unpin {}
+
+impl<T: rt::Read + rt::Write + Send + Unpin> Duplex for T {}
+
+struct Conn {
+    io: Box<dyn Duplex>,
+    speaks_http2: bool,
+}
+
+impl Connection for Conn {
+    fn connected(&self) -> Connected {
+        if self.speaks_http2 { Connected::new().negotiated_h2() } else { Connected::new() }
+    }
+}
+
+impl rt::Read for Conn {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl rt::Write for Conn {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut TaskContext<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+/// Starts the client's tasks.
+#[derive(Clone)]
+struct Spawn;
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawn {
+    fn execute(&self, task: F) {
+        go_async(task);
+    }
+}
+
+/// The runtime's clock, which is that of the bubble in a bubble.
+#[derive(Clone, Copy)]
+struct Clock;
+
+impl Timer for Clock {
+    fn sleep(&self, time: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Alarm(sleep_async(time)))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        self.sleep(deadline.saturating_duration_since(now()))
+    }
+
+    fn now(&self) -> Instant {
+        now()
+    }
+}
+
+struct Alarm(SleepAsync);
+
+impl Sleep for Alarm {}
+
+impl Future for Alarm {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(cx)
+    }
+}
