@@ -42,7 +42,7 @@
 //! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`, dumps, metrics, profiles;
 //! * `signal` (feature `signal`): signals of the system as values of a channel, Go's `os/signal`;
 //! * `net` (feature `net`, Linux): sockets, Go's `net`;
-//! * `http` (feature `http`, Linux): a server, Go's `net/http`;
+//! * `http` (feature `http`, Linux): a server and a client, Go's `net/http`;
 //! * [`x`]: counterparts of packages in `golang.org/x`: weighted semaphores, error groups, single flights, rate limits;
 //! * [`synctest`]: tests of code that waits for the clock, by a clock of their own, so that no test really waits;
 //! * [`guide`]: Go's names beside this crate's names, and how to choose a semaphore and a policy.
@@ -59,7 +59,8 @@
 //! |---|---|
 //! | `csp` | `csp` |
 //! | `event` | all locks report what they do: [`low_level::event`] |
-//! | `http` | `http`, over the crate `hyper` |
+//! | `http` | the server of `http`, over the crate `hyper` |
+//! | `http-client`, `http-tls`, `http-tower`, `http2` | `http`, and in it the client, TLS by rustls, services of `tower` as handlers, HTTP/2 |
 //! | `lock_api_0_4` | the traits of `lock_api` 0.4 for the locks, beside those of 0.5 |
 //! | `locks` | `locks`, parts of which are covered by US patents: see NOTICE |
 //! | `net` | `net` |
@@ -71,7 +72,7 @@
 //! | `signal` | `signal` |
 //! | `stream` | `chan::RecvStream` |
 //! | `tracing` | `runtime::PerGoroutine` |
-//! | `full` | all of these but `event`, `futures-io`, `http`, `hyper` and `lock_api_0_4` |
+//! | `full` | all of these but `event`, `futures-io`, `http` and those that begin so, `hyper` and `lock_api_0_4` |
 //!
 //! No feature is on by default. Without features a program depends on `arc-swap`, `crossbeam-utils`, `lock_api`,
 //! `seize` and, on Unix, `async-task`, `corosensei` and `libc`.
@@ -84,7 +85,7 @@ pub use sudog_locks as locks;
 
 #[cfg(feature = "csp")]
 pub use sudog_csp as csp;
-/// An HTTP server: Go's package `net/http`.
+/// HTTP, servers and clients: Go's package `net/http`.
 #[cfg(all(target_os = "linux", feature = "http", not(any(sudog_loom, sudog_sim))))]
 pub use sudog_http as http;
 /// Network I/O: Go's package `net`.

@@ -13,7 +13,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use hyper::Uri;
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::rt::{self, Executor, ReadBufCursor, Sleep, Timer};
 use hyper_util::client::legacy;
@@ -38,7 +38,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(40);
 ///
 /// A request waits in the calling goroutine or thread. A connection goes back into the pool when the response's body has been
 /// read to its end, and is closed if the body is dropped before. Redirects are not followed, and there are no cookies and
-/// no proxies.
+/// no proxies. A request without a body whose method is safe, such as GET, is sent a second time, over another connection, if
+/// the server closes the connection instead of an answer.
 ///
 /// # Examples
 ///
@@ -246,7 +247,14 @@ impl Client {
                 None => context::with_cancel(&ctx),
             };
             let cancel = cancel.on_drop();
-            let answered = before(Some(ctx.done()), client.request(request.map(outgoing))).await;
+            let (again, request) = (copy_to_repeat(&request), request.map(outgoing));
+            let answer = async {
+                match (client.request(request).await, again) {
+                    (Err(error), Some(again)) if is_unanswered(&error) => client.request(again).await,
+                    (answer, _) => answer,
+                }
+            };
+            let answered = before(Some(ctx.done()), answer).await;
             let Some(answered) = answered else { return Err(end_of(&ctx)) };
             Ok(answered.map_err(to_io)?.map(|incoming| ResponseBody::new(incoming, ctx, cancel)))
         }
@@ -293,6 +301,25 @@ fn outgoing(body: Body) -> Outgoing {
             Outgoing::stream(chunks)
         }
     }
+}
+
+/// Returns a copy of a request that may be sent twice, and has no body. Go: `Request.isReplayable`.
+fn copy_to_repeat(request: &hyper::Request<Body>) -> Option<hyper::Request<Outgoing>> {
+    let is_empty = matches!(&request.body().0, Kind::Whole(bytes) if bytes.is_empty());
+    let mut copy = hyper::Request::new(Outgoing::whole(Bytes::new()));
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    (is_empty && request.method().is_safe()).then_some(copy)
+}
+
+/// Returns whether the connection has ended before the response, as if the server had closed an idle connection just before
+/// the request.
+fn is_unanswered(error: &legacy::Error) -> bool {
+    let Some(error) = error.source().and_then(|error| error.downcast_ref::<hyper::Error>()) else { return false };
+    let cause = error.source().and_then(|error| error.downcast_ref::<io::Error>());
+    let is_cut = |kind| matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+    error.is_incomplete_message() || cause.is_some_and(|error| is_cut(error.kind()))
 }
 
 fn end_of(ctx: &Context) -> io::Error {
@@ -365,13 +392,10 @@ impl Read for ResponseBody {
 }
 
 impl hyper::body::Body for ResponseBody {
-    type Data = hyper::body::Bytes;
+    type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut TaskContext<'_>,
-    ) -> Poll<Option<io::Result<hyper::body::Frame<Self::Data>>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         let polled = Pin::new(&mut self.body).poll_frame(cx);
         polled.map(|next| next.map(|frame| frame.map_err(|error| self.why(error))))
     }

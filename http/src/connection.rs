@@ -376,8 +376,13 @@ mod tests {
         activity.in_request.store(true, Relaxed);
         activity.is_watched.store(true, Relaxed);
         let (_context, cancel) = context::with_cancel(&context::background());
-        let mut io =
-            Io { stream: stream.clone(), activity: activity.clone(), ahead: Bytes::new(), write_timeout: None, stalled: None };
+        let mut io = Io {
+            stream: stream.clone(),
+            activity: activity.clone(),
+            ahead: Bytes::new(),
+            write_timeout: None,
+            stalled: None,
+        };
 
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());

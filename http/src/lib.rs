@@ -1,4 +1,4 @@
-//! An HTTP/1.1 server whose handlers run on goroutines: Go's package `net/http`, over `hyper`.
+//! HTTP, over `hyper`: Go's package `net/http`. A server whose handlers run on goroutines, and a client.
 //!
 //! Each connection is a task, which runs hyper. Each request is a goroutine, which runs the handler: the handler may
 //! block, sleep, lock, select.
@@ -21,11 +21,14 @@
 //! | `srv.ErrorLog` | [`Server::error_log`] |
 //! | `panic(http.ErrAbortHandler)` | `sudog::runtime::goexit()` |
 //! | `net/http/pprof` | [`debug::handle`] |
+//! | `http.Client`, `Get`, `Post`, `Do` (feature `http-client`) | `Client`, with methods that set limits; `get`, `post`, `send` |
+//! | `http.NewRequestWithContext` | `Client::send_limited` |
+//! | `srv.TLSConfig`, `ServeTLS`; `tls.LoadX509KeyPair` (feature `http-tls`) | `Server::tls`, and [`Server::serve`]; `load_key_pair` |
+//! | HTTP/2 (feature `http2`) | spoken if TLS has negotiated HTTP/2, or by `Server::unencrypted_http2` |
+//! | `http.ServeMux` | a `match` over method and path, the crate `matchit`, or a router of axum by `tower` (feature `http-tower`) |
 //! | `httptest.NewRequest`, `httptest.NewTestServer` | [`Request::new`]; a server on a `sudog::net::PipeListener` |
 //!
-//! There is no client: the sockets of `sudog::net` are `Read` and `Write`, over which crates such as `ureq` run
-//! (`net/examples/http_client.rs`); or call a client with sockets of its own in `sudog::blocking`. There is no HTTP/2, no
-//! TLS and no upgrade (WebSocket): put a proxy in front, or use hyper itself with the feature `hyper`.
+//! A request is not upgraded (WebSocket): use hyper itself with the feature `hyper`.
 //!
 //! # Examples
 //!

@@ -312,7 +312,10 @@ impl hyper::body::Body for RequestBody {
     fn is_end_stream(&self) -> bool {
         self.chunk.is_empty()
             && self.failed.is_none()
-            && self.rest.as_ref().is_none_or(|rest| rest.0.lock().incoming.as_ref().is_some_and(Incoming::is_end_stream))
+            && self
+                .rest
+                .as_ref()
+                .is_none_or(|rest| rest.0.lock().incoming.as_ref().is_some_and(Incoming::is_end_stream))
     }
 }
 
@@ -354,11 +357,8 @@ struct BodyError {
 }
 
 impl BodyError {
-    const TOO_LARGE: Self = Self {
-        status: StatusCode::PAYLOAD_TOO_LARGE,
-        kind: ErrorKind::FileTooLarge,
-        text: "http: body too large",
-    };
+    const TOO_LARGE: Self =
+        Self { status: StatusCode::PAYLOAD_TOO_LARGE, kind: ErrorKind::FileTooLarge, text: "http: body too large" };
     const TIMED_OUT: Self = Self {
         status: StatusCode::REQUEST_TIMEOUT,
         kind: ErrorKind::TimedOut,

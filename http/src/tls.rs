@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
+use hyper::body::Bytes;
 use hyper::rt::{Read, ReadBuf, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
@@ -120,15 +121,15 @@ pub(crate) struct Tls<S> {
 
 struct Session<S> {
     io: TokioIo<TlsStream<TokioIo<Raw<S>>>>,
-    /// A byte that a look for the client's end has read.
-    ahead: Option<u8>,
+    /// Bytes that a look for the client's end has read.
+    ahead: Bytes,
     /// True if such a look has found the client's end.
     is_at_end: bool,
 }
 
 impl<S: Stream> Tls<S> {
     fn new(raw: Arc<S>, stream: TlsStream<TokioIo<Raw<S>>>) -> Self {
-        let session = Session { io: TokioIo::new(stream), ahead: None, is_at_end: false };
+        let session = Session { io: TokioIo::new(stream), ahead: Bytes::new(), is_at_end: false };
         Self { raw, session: Mutex::new(session) }
     }
 
@@ -149,8 +150,9 @@ impl<S: Stream> Stream for Tls<S> {
         if session.is_at_end || buf.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        if let Some(byte) = session.ahead.take() {
-            buf.put_slice(&[byte]);
+        if !session.ahead.is_empty() {
+            let n = session.ahead.len().min(buf.remaining());
+            buf.put_slice(&session.ahead.split_to(n));
             return Poll::Ready(Ok(()));
         }
         Pin::new(&mut session.io).poll_read(cx, buf)
@@ -171,12 +173,13 @@ impl<S: Stream> Stream for Tls<S> {
     /// Polls for plaintext: a socket that is ready may have the client's `close_notify`, or no plaintext at all.
     fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let session = &mut *self.lock();
-        if session.ahead.is_none() && !session.is_at_end {
-            let mut byte = [0];
-            let mut buf = ReadBuf::new(&mut byte);
+        if session.ahead.is_empty() && !session.is_at_end {
+            // Some room, so that a body that is looked for does not come in tiny pieces.
+            let mut bytes = [0; 4096];
+            let mut buf = ReadBuf::new(&mut bytes);
             ready!(Pin::new(&mut session.io).poll_read(cx, buf.unfilled()))?;
-            session.ahead = buf.filled().first().copied();
-            session.is_at_end = session.ahead.is_none();
+            session.ahead = Bytes::copy_from_slice(buf.filled());
+            session.is_at_end = session.ahead.is_empty();
         }
         Poll::Ready(Ok(()))
     }

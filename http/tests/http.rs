@@ -376,6 +376,66 @@ fn malformed_requests() {
     assert_eq!(client.answer().body, "POST /twice");
 }
 
+/// A request with a length and with chunks: the chunks count, and the next request begins behind the last chunk. So no
+/// request can be hidden in the body. A proxy in front that believes the length sees a shorter body, and must refuse such a
+/// request itself. Go: TestReadRequest kinds, `fixLength`.
+#[test]
+fn two_lengths() {
+    let running = start(Server::new(echo));
+    let hidden = "GET /hidden HTTP/1.1\r\nHost: x\r\n\r\n";
+    for (length, order) in [(3, true), (3, false), (5 + hidden.len(), true)] {
+        let (length, coding) = (format!("Content-Length: {length}\r\n"), "Transfer-Encoding: chunked\r\n".to_owned());
+        let headers = if order { length + &coding } else { coding + &length };
+        let mut client = running.connect();
+        client.send(format!("POST / HTTP/1.1\r\nHost: x\r\n{headers}\r\n5\r\nhello\r\n0\r\n\r\n"));
+        assert_eq!(client.answer().body, "hello");
+        client.send("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\nlast");
+        assert!(client.rest().ends_with("\r\n\r\nlast"));
+    }
+    // HTTP/1.0 has no chunks.
+    let answer = running
+        .ask("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 400 ") || answer.starts_with("HTTP/1.0 400 "), "{answer}");
+}
+
+/// Go: TestTolerateCRLFBeforeRequestLine.
+#[test]
+fn empty_lines_before_a_request() {
+    let running = start(Server::new(path));
+    let mut client = running.connect();
+    client.send("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nABC\r\n");
+    assert_eq!(client.answer().body, "POST /a");
+    client.send(get("/b"));
+    assert_eq!(client.answer().body, "GET /b");
+}
+
+/// Go: TestHTTP10KeepAlive204Response, TestHTTP11KeepAlive204Response, TestHTTP10KeepAlive304Response.
+#[test]
+fn keep_alive_without_a_body() {
+    let running = start(Server::new(|request: Request| match request.uri().path() {
+        "/204" => StatusCode::NO_CONTENT,
+        _ => StatusCode::NOT_MODIFIED,
+    }));
+    for (version, header) in [("1.1", ""), ("1.0", "Connection: keep-alive\r\n")] {
+        let mut client = running.connect();
+        for status in [204, 304, 204] {
+            client.send(format!("GET /{status} HTTP/{version}\r\nHost: x\r\n{header}\r\n"));
+            let answer = client.head();
+            assert_eq!(answer.status, status);
+            assert!(!answer.headers.contains_key("content-length"), "{answer:?}");
+        }
+    }
+}
+
+/// Go: TestCaseSensitiveMethod.
+#[test]
+fn case_sensitive_method() {
+    let running = start(Server::new(path));
+    let mut client = running.connect();
+    client.send("get / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(client.answer().body, "get /");
+}
+
 #[test]
 fn invalid_utf8_in_a_path() {
     let running = start(Server::new(path));

@@ -1,0 +1,298 @@
+//! `Client`.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener as StdListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+
+use sudog::chan::Chan;
+use sudog::context::{self, background};
+use sudog::http::{Body, Client, IntoResponse, Request, Response, Server, StatusCode, header};
+use sudog::net::{PipeListener, TcpStream};
+use sudog::time::{now, sleep};
+use sudog::{block_on, go, spawn, synctest};
+use support::{Watchdog, eventually};
+
+use super::{HOUR, MS, echo, port, start, text};
+
+const fn send_and_sync<T: Send + Sync>() {}
+const _: () = send_and_sync::<Client>();
+
+/// Go: TestClient, TestClientHead; `Client.Get`, `Post`, `Do`.
+#[test]
+fn requests() {
+    let server = start(Server::new(echo));
+    let client = Client::new();
+    assert_eq!(text(client.get(&server.url("/a")).unwrap()).unwrap(), "HTTP/1.1 GET /a ");
+    let posted = client.post(&server.url("/b"), "text/plain", "hello").unwrap();
+    assert_eq!(posted.headers()[header::CONTENT_TYPE], "text/plain; charset=utf-8");
+    assert_eq!(text(posted).unwrap(), "HTTP/1.1 POST /b hello");
+    let head = hyper_request("HEAD", &server.url("/c"), Body::default());
+    let head = client.send(head).unwrap();
+    assert_eq!(head.headers()[header::CONTENT_LENGTH], "17");
+    assert_eq!(text(head).unwrap(), "");
+    let sent = block_on(client.send_async(hyper_request("PUT", &server.url("/d"), "x"))).unwrap();
+    assert_eq!(text(sent).unwrap(), "HTTP/1.1 PUT /d x");
+    // A status is no error.
+    drop(server);
+    let server = start(Server::new(|_: Request| StatusCode::NOT_FOUND));
+    assert_eq!(client.get(&server.url("/")).unwrap().status(), StatusCode::NOT_FOUND);
+}
+
+pub(crate) fn hyper_request<B>(method: &str, uri: &str, body: B) -> sudog_request::Request<B> {
+    sudog_request::Request::builder().method(method).uri(uri).body(body).unwrap()
+}
+
+/// The crate `http`, whose request a client sends.
+mod sudog_request {
+    pub(super) use hyper::Request;
+}
+
+/// A body that a function writes: sent in chunks, while the response may begin. Go: TestClientWrites and others.
+#[test]
+fn streamed_bodies() {
+    let server = start(Server::new(echo));
+    let client = Client::new();
+    let body = Body::stream(|w| {
+        for n in 0..1000 {
+            writeln!(w, "line {n}")?;
+        }
+        Ok(())
+    });
+    let answer = text(client.post(&server.url("/"), "text/plain", body).unwrap()).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 POST / line 0\nline 1\n"), "{answer}");
+    assert_eq!(answer.lines().count(), 1000);
+
+    // A function that fails or panics fails the request, and the server never takes the part for the whole.
+    for panics in [false, true] {
+        let body = Body::stream(move |w| {
+            writeln!(w, "part")?;
+            w.flush()?;
+            if panics {
+                panic!("in a test");
+            }
+            Err(ErrorKind::NotFound.into())
+        });
+        assert!(client.post(&server.url("/"), "text/plain", body).is_err());
+    }
+}
+
+/// Go: TestTransportKeepAlives, TestTransportConnectionCloseOnResponse, TestTransportIdleConnCrash and others.
+#[test]
+fn connections_are_used_again() {
+    let server = start(Server::new(|request: Request| match request.uri().path() {
+        "/close" => Response::builder().header(header::CONNECTION, "close").body(Body::from(port(request))).unwrap(),
+        "/long" => Response::new(Body::stream(|w| {
+            for _ in 0..1 << 12 {
+                w.write_all(&[b'x'; 1 << 12])?;
+            }
+            Ok(())
+        })),
+        _ => port(request).into_response(),
+    }));
+    let client = Client::new();
+    let ask = |path| text(client.get(&server.url(path)).unwrap()).unwrap();
+    let first = ask("/");
+    assert_eq!(ask("/"), first);
+    // A body that is not read to its end takes its connection along.
+    drop(client.get(&server.url("/long")).unwrap());
+    let second = ask("/");
+    assert_ne!(second, first);
+    // The server closes this connection.
+    assert_eq!(ask("/close"), second);
+    assert_ne!(ask("/"), second);
+    // Without a pool each request has a connection of its own.
+    let client = Client::new().max_idle_per_host(0);
+    let ask = |path| text(client.get(&server.url(path)).unwrap()).unwrap();
+    assert_ne!(ask("/"), ask("/"));
+}
+
+/// A server closes an idle connection just before a request: the client sends the request over another connection. Go:
+/// TestRetryRequestsOnError, TestTransportServerClosingUnexpectedly.
+#[test]
+fn a_connection_that_the_server_closed() {
+    let server = start(Server::new(port).idle_timeout(MS));
+    let client = Client::new();
+    for _ in 0..20 {
+        text(client.get(&server.url("/")).unwrap()).unwrap();
+        thread::sleep(MS);
+    }
+}
+
+/// Go: TestTransportIdleConnTimeout. By the bubble's clock, so exact.
+#[test]
+fn idle_connections_are_closed() {
+    synctest::test(|| {
+        let connections = Arc::new(AtomicUsize::new(0));
+        let server = Server::new(|_: Request| "hello").idle_timeout(2 * HOUR);
+        let listener = PipeListener::new();
+        let dialer = listener.dialer();
+        go!(clone server; server.serve(listener).unwrap());
+        let count = connections.clone();
+        let client = Client::new().idle_timeout(HOUR).dial(move |addr| {
+            assert_eq!(addr, "example.com:80");
+            count.fetch_add(1, SeqCst);
+            dialer.dial()
+        });
+        for (pause, expected) in [(HOUR / 2, 1), (HOUR / 2, 1), (HOUR + 1000 * MS, 2)] {
+            sleep(pause);
+            assert_eq!(text(client.get("http://example.com/").unwrap()).unwrap(), "hello");
+            assert_eq!(connections.load(SeqCst), expected, "after {pause:?}");
+        }
+        drop(client);
+        server.shutdown(&background()).unwrap();
+    });
+}
+
+/// Go: TestClientTimeout, TestClientTimeoutCancel: the time also bounds the reading of the body.
+#[test]
+fn time_limit() {
+    synctest::test(|| {
+        let server = Server::new(|request: Request| {
+            let ctx = request.context().clone();
+            if request.uri().path() == "/head" {
+                ctx.wait();
+            }
+            Response::new(Body::stream(move |w| {
+                w.write_all(b"part")?;
+                w.flush()?;
+                ctx.wait();
+                Ok(())
+            }))
+        });
+        let listener = PipeListener::new();
+        let dialer = listener.dialer();
+        go!(clone server; server.serve(listener).unwrap());
+        let client = Client::new().timeout(HOUR).dial(move |_| dialer.dial());
+        let begun = now();
+        assert_eq!(client.get("http://x/head").unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(now() - begun, HOUR);
+
+        let mut body = client.get("http://x/body").unwrap().into_body();
+        let mut part = [0; 4];
+        body.read_exact(&mut part).unwrap();
+        assert_eq!(body.read(&mut part).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(now() - begun, 2 * HOUR);
+        drop((body, client));
+        server.shutdown(&background()).unwrap();
+    });
+}
+
+/// The end of a context ends the request, at both ends of the connection. Go: TestTransportCancelRequest,
+/// TestTransportResponseCancelRace.
+#[test]
+fn contexts() {
+    let (started, ended) = (Chan::new(1), Chan::new(1));
+    let server = {
+        let (started, ended) = (started.clone(), ended.clone());
+        start(Server::new(move |request: Request| {
+            started.send(());
+            request.context().wait();
+            ended.send(());
+            "late"
+        }))
+    };
+    let client = Client::new();
+    let (ctx, cancel) = context::with_cancel(&background());
+    let asking = spawn({
+        let (client, url) = (client.clone(), server.url("/"));
+        move || client.send_limited(hyper_request("GET", &url, ""), &ctx)
+    });
+    started.recv();
+    cancel.cancel();
+    let error = asking.join().unwrap().unwrap_err();
+    assert_eq!(error.get_ref().unwrap().downcast_ref(), Some(&context::Error::Canceled));
+    ended.recv();
+}
+
+/// Each error has its kind.
+#[test]
+fn errors() {
+    let _watchdog = Watchdog::new();
+    let client = Client::new();
+    let kind = |url: &str| match client.get(url) {
+        Err(error) => error.kind(),
+        Ok(response) => text(response).unwrap_err().kind(),
+    };
+    assert_eq!(kind("http://127.0.0.1:1/"), ErrorKind::ConnectionRefused);
+    for url in ["/path", "ftp://127.0.0.1/", "http://", "not a uri"] {
+        assert_eq!(kind(url), ErrorKind::InvalidInput, "{url}");
+    }
+    assert_eq!(kind("https://127.0.0.1:1/"), ErrorKind::ConnectionRefused);
+    let posted = client.post("http://127.0.0.1:1/", "a\nb", "");
+    assert_eq!(posted.unwrap_err().kind(), ErrorKind::InvalidInput);
+
+    // What servers answer, and then close.
+    for (answer, expected) in [
+        ("", ErrorKind::UnexpectedEof),
+        ("HTTP/1.1 200 OK\r\nContent-Le", ErrorKind::UnexpectedEof),
+        ("SMTP ready\r\n\r\n", ErrorKind::InvalidData),
+        ("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", ErrorKind::InvalidData),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", ErrorKind::InvalidData),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", ErrorKind::InvalidData),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", ErrorKind::InvalidData),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", ErrorKind::InvalidData),
+    ] {
+        let listener = StdListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            // The client repeats a request that has not been answered.
+            for stream in listener.incoming() {
+                let (mut stream, mut request) = (stream.unwrap(), [0; 1024]);
+                let _ = stream.read(&mut request).unwrap();
+                stream.write_all(answer.as_bytes()).unwrap();
+                stream.shutdown(Shutdown::Write).unwrap();
+                let _ = stream.read(&mut request); // until the client has closed
+            }
+        });
+        assert_eq!(kind(&url), expected, "{answer:?}");
+    }
+    // A certificate is needed for https.
+    let listener = StdListener::bind("127.0.0.1:0").unwrap();
+    assert_eq!(kind(&format!("https://{}/", listener.local_addr().unwrap())), ErrorKind::Unsupported);
+}
+
+/// A function that dials may panic.
+#[test]
+fn dial_panics() {
+    let _watchdog = Watchdog::new();
+    let client = Client::new().dial(|addr| -> std::io::Result<TcpStream> { panic!("no way to {addr}, in a test") });
+    assert_eq!(client.get("http://x/").unwrap_err().kind(), ErrorKind::Other);
+}
+
+/// Requests of many goroutines at the same time.
+#[test]
+fn many_requests() {
+    let server = start(Server::new(echo));
+    let client = Client::new();
+    let asking: Vec<_> = (0..50)
+        .map(|n| {
+            let (client, url) = (client.clone(), server.url(&format!("/{n}")));
+            spawn(move || {
+                for _ in 0..10 {
+                    let answer = text(client.post(&url, "text/plain", vec![b'x'; 10_000]).unwrap()).unwrap();
+                    assert!(answer.starts_with(&format!("HTTP/1.1 POST /{n} xxx")) && answer.len() > 10_000);
+                }
+            })
+        })
+        .collect();
+    for asking in asking {
+        asking.join().unwrap();
+    }
+}
+
+/// A client that is dropped closes its idle connections.
+#[test]
+fn dropped_client() {
+    let server = start(Server::new(port));
+    let client = Client::new();
+    text(client.get(&server.url("/")).unwrap()).unwrap();
+    drop(client);
+    let ended = spawn({
+        let server = server.server.clone();
+        move || server.shutdown(&background())
+    });
+    ended.join().unwrap().unwrap();
+    eventually(|| server.server.is_shutting_down());
+}
