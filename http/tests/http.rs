@@ -376,9 +376,8 @@ fn malformed_requests() {
     assert_eq!(client.answer().body, "POST /twice");
 }
 
-/// A request with a length and with chunks: the chunks count, and the next request begins behind the last chunk. So no
-/// request can be hidden in the body. A proxy in front that believes the length sees a shorter body, and must refuse such a
-/// request itself. Go: TestReadRequest kinds, `fixLength`.
+/// A request with a length and with chunks: the chunks count, and the connection is closed behind the response. So no client
+/// can hide a request behind the end that a proxy in front, which believes the length, sees. Go: `fixLength`.
 #[test]
 fn two_lengths() {
     let running = start(Server::new(echo));
@@ -389,8 +388,7 @@ fn two_lengths() {
         let mut client = running.connect();
         client.send(format!("POST / HTTP/1.1\r\nHost: x\r\n{headers}\r\n5\r\nhello\r\n0\r\n\r\n"));
         assert_eq!(client.answer().body, "hello");
-        client.send("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\nlast");
-        assert!(client.rest().ends_with("\r\n\r\nlast"));
+        assert_eq!(client.rest(), "");
     }
     // HTTP/1.0 has no chunks.
     let answer = running
