@@ -11,7 +11,7 @@ use socket2::SockRef;
 use sudog::http::{Client, Server};
 use sudog::spawn;
 
-use super::{MS, configs, echo, start, text};
+use super::{HOUR, MS, configs, echo, start, text};
 
 /// The fault of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ fn run(server: Server, clients: &[(&str, Client)], scheme: &str) {
         .flat_map(|fault| clients.iter().map(move |client| (fault, client)))
         .map(|(fault, (name, client))| {
             let to = proxy(server.addr, fault);
-            let client = client.clone().timeout(if matches!(fault, Fault::Trickle) { 3600_000 * MS } else { 300 * MS });
+            let client = client.clone().timeout(if matches!(fault, Fault::Trickle) { HOUR } else { 300 * MS });
             let client = client.dial(move |_| sudog::net::TcpStream::connect(to));
             let (name, body, url) = (name.to_string(), body.clone(), format!("{scheme}://localhost/"));
             spawn(move || {
