@@ -325,7 +325,7 @@ fn a_task_reads_until_it_is_reclaimed() {
     });
 }
 
-/// Lets a task write to a thread, and then to nobody: the value comes back.
+/// Lets a task write to a thread, and then without a reader: the value comes back.
 #[test]
 fn a_task_writes_until_it_is_reclaimed() {
     explore(3, &[READY_AT_ONCE, WOKEN, TASK_MET, TASK_RECLAIMED, SLEEPS, LAST], |w| {

@@ -736,7 +736,7 @@ fn tasks_and_fibres_share_a_channel() {
 }
 
 /// A value that a dropped read was given belongs to the end: the next read of the end gets the value, in each form, also
-/// from a dead channel.
+/// when no writer can come.
 #[test]
 fn a_dropped_read_has_read_nothing() {
     let [mut ours, mut theirs] = make_channel::<String, 2>();
@@ -752,7 +752,6 @@ fn a_dropped_read_has_read_nothing() {
             _ => {
                 let [_, other] = make_channel::<String, 2>();
                 drop(std::mem::replace(&mut theirs, other));
-                assert!(ours.is_dead());
                 assert_eq!(poll(pin!(ours.read_async()), Waker::noop()), Poll::Ready(text));
             }
         }

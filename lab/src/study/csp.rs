@@ -68,12 +68,12 @@ impl Serialize for Pairs {
 #[derive(Serialize)]
 struct CspRecord {
     bench: &'static str,
-    pairs: Pairs,
+    set: Pairs,
     workers: usize,
     values: usize,
     runs: usize,
     /// The time from a value of a pair to the next: the median over the runs.
-    ns: f64,
+    value_ns: f64,
 }
 
 /// Starts a pair on a worker, in the caller's set. The handle waits for the reader, which is the last to end.
@@ -139,9 +139,16 @@ pub fn run(args: &CspArgs, output: Output) -> Result<(), Failure> {
         }
         let mut row = vec![workers.to_string()];
         for (pairs, times) in Pairs::ALL.into_iter().zip(times) {
-            let ns = median(times);
-            row.push(units::time(ns));
-            output.record(&CspRecord { bench: "csp", pairs, workers, values: args.values, runs: args.runs, ns })?;
+            let value_ns = median(times);
+            row.push(units::time(value_ns));
+            output.record(&CspRecord {
+                bench: "csp",
+                set: pairs,
+                workers,
+                values: args.values,
+                runs: args.runs,
+                value_ns,
+            })?;
         }
         table.row(row);
     }

@@ -66,7 +66,7 @@ struct StageRecord {
     steps: u64,
     runs: usize,
     /// The time of a step: the median over the runs.
-    ns: f64,
+    time_ns: f64,
 }
 
 #[derive(Serialize)]
@@ -95,17 +95,17 @@ fn stages(n: u64) -> Vec<Stage> {
         stage("1", "call on the machine stack", "a call", n, continuation::machine_stack, n, sum),
         stage("1", "continuations by hand", "a call", n, continuation::by_hand, n, sum),
         stage("1", "futures in boxes", "a call", n, continuation::by_compiler, n, sum),
-        stage("1", "futures in their caller's frame", "a call", n, continuation::frame_kept, n, sum),
+        stage("1", "futures in place", "a call", n, continuation::frame_kept, n, sum),
         stage("1", "function", "a call", n, continuation::function, n, squares),
         stage("1", "closure", "a call", n, continuation::closure, n, sum),
         stage("2", "round robin over a list", "a step", steps, round_robin::list, calls, all),
         stage("2", "round robin over an array", "a step", steps, round_robin::array, calls, all),
         stage("3", "stack of fibres", "a step", steps, fibres::run, calls, all),
         stage("4", "squares over channels", "a value", n, channels::squares, n, squares),
-        stage("5", "squares, one thread", "a value", n, |n| active_set::squares(n, 1), n, squares),
-        stage("5", "squares, two threads", "a value", n, |n| active_set::squares(n, 2), n, squares),
-        stage("csp", "squares, goroutines", "a value", n, hanging::squares_of_goroutines, n, squares),
-        stage("csp", "squares, tasks", "a value", n, hanging::squares_of_tasks, n, squares),
+        stage("5", "squares by one thread", "a value", n, |n| active_set::squares(n, 1), n, squares),
+        stage("5", "squares by two threads", "a value", n, |n| active_set::squares(n, 2), n, squares),
+        stage("csp", "squares by goroutines", "a value", n, hanging::squares_of_goroutines, n, squares),
+        stage("csp", "squares by tasks", "a value", n, hanging::squares_of_tasks, n, squares),
     ]
 }
 
@@ -122,9 +122,9 @@ pub fn run(args: &CspStagesArgs, output: Output) -> Result<(), Failure> {
     }
     let mut table = Table::new(2, ["stage", "", "time", "of"]);
     for (Stage { number, name, step, steps, .. }, times) in stages.into_iter().zip(times) {
-        let ns = median(times);
-        output.record(&StageRecord { bench: "csp-stages", stage: number, name, steps, runs: args.runs, ns })?;
-        table.row([number.into(), name.into(), units::time(ns), step.into()]);
+        let time_ns = median(times);
+        output.record(&StageRecord { bench: "csp-stages", stage: number, name, steps, runs: args.runs, time_ns })?;
+        table.row([number.into(), name.into(), units::time(time_ns), step.into()]);
     }
     output.text(format_args!("csp-stages: medians of {} runs\n\n{table}", args.runs))?;
 
