@@ -335,7 +335,7 @@ impl<T> End<T> {
     ///
     /// ```
     /// # #[cfg(unix)] {
-    /// use sudog::csp::{Reclaimed, make_channel};
+    /// use sudog::csp::make_channel;
     /// use sudog::{run, spawn_async};
     ///
     /// let squares = run(|| {
@@ -347,12 +347,9 @@ impl<T> End<T> {
     ///         }
     ///     });
     ///     spawn_async(async move {
-    ///         loop {
-    ///             let n = input.read_async().await?;
-    ///             output.write_async(n * n).await?;
+    ///         while let Ok(n) = input.read_async().await {
+    ///             output.write_async(n * n).await.unwrap();
     ///         }
-    ///         #[allow(unreachable_code)]
-    ///         Ok::<(), Reclaimed>(())
     ///     });
     ///     let mut squares = Vec::new();
     ///     while let Ok(n) = results.read() {

@@ -14,8 +14,8 @@
 //!   they return may end other channels.
 //! * An [`ActiveSet`] counts its fibres. When none of them can run, [`run`] reclaims those that hang.
 //!
-//! A fibre is a goroutine, of any kind; threads may use channels, too. Reclaiming unwinds nothing: a fibre that ignores
-//! [`Reclaimed`] just goes on.
+//! A fibre is a goroutine; threads may use channels, too, and async tasks, by [`read_async`](End::read_async). Reclaiming
+//! unwinds nothing: a fibre that ignores [`Reclaimed`] just goes on.
 //!
 //! # Examples
 //!
