@@ -48,7 +48,7 @@ pub struct Count {
 }
 
 impl Count {
-    pub fn new(last: u64, sum: &Rc<Cell<u64>>) -> Frame {
+    pub fn frame(last: u64, sum: &Rc<Cell<u64>>) -> Frame {
         Box::new(Self { pc: 0, counter: 0, last, sum: sum.clone() })
     }
 }
@@ -72,7 +72,7 @@ impl Con for Count {
 
 pub fn by_hand(n: u64) -> u64 {
     let sum = Rc::default();
-    drive(Count::new(n, &sum));
+    drive(Count::frame(n, &sum));
     sum.get()
 }
 

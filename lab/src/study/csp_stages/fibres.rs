@@ -33,7 +33,7 @@ impl Scheduler {
 pub fn run(calls: u64) -> u64 {
     let sum = Rc::<Cell<u64>>::default();
     let mut scheduler = Scheduler::default();
-    (0..100).for_each(|_| scheduler.push(Count::new(calls, &sum)));
+    (0..100).for_each(|_| scheduler.push(Count::frame(calls, &sum)));
     scheduler.run();
     sum.get()
 }

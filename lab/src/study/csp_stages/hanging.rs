@@ -102,16 +102,12 @@ impl Measured {
     }
 }
 
-/// Makes `n` futures hang, each in a box with its end. Returns them with the end that is left.
-fn hanging_futures(n: usize) -> (Vec<Pin<Box<impl Future<Output = Result<u32, Reclaimed>>>>>, End<u32>) {
-    let [end] = make_channel::<u32, 1>();
-    let futures = (0..n).map(|_| {
-        let mut end = end.dup();
-        let mut future = Box::pin(async move { end.read_async().await });
-        assert!(poll(future.as_mut()).is_pending());
-        future
-    });
-    (futures.collect(), end)
+/// Makes a future hang, in a box with an end of its own.
+fn hanging_future(end: &End<u32>) -> Pin<Box<impl Future<Output = Result<u32, Reclaimed>> + use<>>> {
+    let mut end = end.dup();
+    let mut future = Box::pin(async move { end.read_async().await });
+    assert!(poll(future.as_mut()).is_pending());
+    future
 }
 
 fn poll<F: Future>(future: Pin<&mut F>) -> std::task::Poll<F::Output> {
@@ -121,14 +117,14 @@ fn poll<F: Future>(future: Pin<&mut F>) -> std::task::Poll<F::Output> {
 /// Futures alone: the least that a fibre takes. They are reclaimed by a drop, and then, in a second run, by the last end.
 pub fn futures(n: usize) -> HangRecord {
     let mut measured = Measured::begin(n);
-    let (futures, end) = hanging_futures(n);
+    let [end] = make_channel::<u32, 1>();
+    let futures: Vec<_> = (0..n).map(|_| hanging_future(&end)).collect();
     measured.all_hang();
     drop(futures);
     let drop_ns = measured.lap();
     assert_eq!(end.readers(), 0, "all have left");
-    drop(end);
 
-    let (mut futures, end) = hanging_futures(n);
+    let mut futures: Vec<_> = (0..n).map(|_| hanging_future(&end)).collect();
     measured.begin = Instant::now();
     drop(end);
     assert!(futures.iter_mut().all(|future| poll(future.as_mut()) == Err(Reclaimed).into()));

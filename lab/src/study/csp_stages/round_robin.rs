@@ -10,7 +10,7 @@ const FIBRES: u64 = 100;
 
 fn programs(calls: u64, sum: &Rc<Cell<u64>>) -> impl Iterator<Item = Frame> {
     let sum = sum.clone();
-    (0..FIBRES).map(move |_| Count::new(calls, &sum))
+    (0..FIBRES).map(move |_| Count::frame(calls, &sum))
 }
 
 /// The queue is a list that allocates a node for each push, as the source says of C++'s queue.
