@@ -11,12 +11,16 @@
 //! | a hanging fibre leaves the list: met, reclaimed with its set, timed out, cancelled | | undoes the change that the hang made |
 //! | an end is dropped | the channel is not dead | -1 |
 //!
-//! At zero no partner can ever reach the fibres in the list, and the channel is *dead* for good. The step that brings
-//! the count to zero takes the list, and wakes each fibre in the list after the unlock. Two steps can bring the count
-//! to zero: the drop of the last counted end, or a hang without a limit by the fibre of that end.
+//! At zero no partner can ever reach the fibres in the list, and the channel is *dead* for good. Two steps can bring the
+//! count to zero: the drop of the last counted end, or a hang without a limit by the fibre of that end. The G of that
+//! step takes all fibres out of the list, in batches of [`BATCH`], and readies each batch after an unlock.
 //!
 //! Each fibre in the list of a dead channel hangs without a limit: the end of a fibre with a limit would still be
-//! counted, and the count would not be zero.
+//! counted, and the count would not be zero. No fibre joins that list. A task whose future is dropped leaves the list.
+//!
+//! All fibres of a batch have been readied before the waker of a task is called. The reason: a waker is user code, and
+//! may drop the future of another task that hangs here. That drop waits for the task's `ready`, if the task has been
+//! taken out of the list. By the rule above, the task is then still in the list, or has been readied.
 //!
 //! A fibre of an active set enters and leaves the set's list together with the channel's list, under the channel's
 //! lock. So a waiter that is in a set's list is also in the list of a channel that is not dead. Order of locks:
@@ -27,10 +31,16 @@
 use std::ptr::NonNull;
 
 use sudog_runtime::G;
+use sudog_runtime::panics::Panics;
 use sudog_runtime::shim::{Mutex, MutexGuard, mark};
 
-use crate::list::{Dir, List, Place, Taken, Waiter};
+use crate::list::{Dir, List, Place, Waiter};
 use crate::set::{Runner, Set};
+
+/// The maximum number of fibres that are taken out of the list of a dead channel under one hold of the lock. The number
+/// is limited because the wakers of tasks are stored on the stack. In a model a batch is a single fibre, so that two
+/// fibres show what happens between batches.
+const BATCH: usize = if cfg!(sudog_loom) { 1 } else { 32 };
 
 /// The part of a channel that its ends share. The values are in the frames of the fibres that read and write them.
 pub(crate) struct Channel {
@@ -67,7 +77,7 @@ pub(crate) enum Met<'a> {
 pub(crate) enum Hung<'a> {
     Listed(Listed<'a>),
     /// The fibre's end was the last counted end, so the channel is dead now. The caller must wake the fibres that hang.
-    Last(Hanging),
+    Last(Hanging<'a>),
     /// The fibre's active set has been dropped.
     SetIsClosed,
 }
@@ -85,9 +95,9 @@ pub(crate) struct Listed<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Partner(NonNull<Waiter>);
 
-/// The fibres that hang on a channel that has just died.
+/// The fibres in the list of a channel that has just died, under the channel's lock.
 #[must_use = "the fibres sleep for ever"]
-pub(crate) struct Hanging(Taken);
+pub(crate) struct Hanging<'a>(Locked<'a>);
 
 impl Channel {
     pub(crate) fn new(ends: usize) -> Self {
@@ -128,12 +138,15 @@ impl Channel {
     pub(crate) unsafe fn leave(&self, waiter: &Waiter) -> bool {
         let mut locked = self.lock();
         let state = &mut *locked.0;
-        let listed = state.count > 0 && waiter.place.get() == Place::Listed;
+        let listed = waiter.place.get() == Place::Listed;
         if listed {
-            // SAFETY: the lock is held. The channel is not dead, so its list contains each waiter of this channel whose
-            // place is `Listed`.
+            // SAFETY: the lock is held, and the list contains each waiter of this channel whose place is `Listed`.
             unsafe { state.list.remove(waiter) };
-            state.left(waiter);
+            if state.count > 0 {
+                state.left(waiter);
+            } else {
+                mark("a task leaves a dead channel");
+            }
         }
         listed
     }
@@ -165,7 +178,7 @@ impl Channel {
 
     /// Removes an end from the count. If the channel dies by that, returns the fibres that hang; the caller must wake
     /// them.
-    pub(crate) fn drop_end(&self) -> Option<Hanging> {
+    pub(crate) fn drop_end(&self) -> Option<Hanging<'_>> {
         let mut locked = self.lock();
         let state = &mut *locked.0;
         match state.count {
@@ -173,7 +186,10 @@ impl Channel {
                 mark("an end of a dead channel is dropped");
                 None
             }
-            1 => Some(state.die()),
+            1 => {
+                state.die();
+                Some(Hanging(locked))
+            }
             _ => {
                 state.count -= 1;
                 None
@@ -206,11 +222,13 @@ impl State {
         }
     }
 
-    fn die(&mut self) -> Hanging {
+    /// Makes the channel dead. The caller must wake the fibres in the list.
+    fn die(&mut self) {
         self.count = 0;
-        let taken = self.list.take();
         if std::mem::take(&mut self.of_sets) > 0 {
-            taken.for_each(|waiter| {
+            // SAFETY: the lock is held.
+            let waiters = unsafe { self.list.iter() };
+            waiters.for_each(|waiter| {
                 // SAFETY: the fibre has not been readied, and keeps the set alive.
                 if let Some(set) = unsafe { waiter.set.as_ref() } {
                     // SAFETY: the waiter was in the list of this channel, so the waiter's set lists the waiter.
@@ -218,7 +236,6 @@ impl State {
                 }
             });
         }
-        Hanging(taken)
     }
 }
 
@@ -234,7 +251,9 @@ impl<'a> Locked<'a> {
     pub(crate) unsafe fn hang(mut self, dir: Dir, waiter: &Waiter) -> Hung<'a> {
         let state = &mut *self.0;
         if !waiter.limited && state.count == 1 {
-            return Hung::Last(state.die());
+            mark("a fibre that would hang is the last");
+            state.die();
+            return Hung::Last(Hanging(self));
         }
         let mut runner = None;
         // SAFETY: the set is null or alive, by the contract of this function.
@@ -272,13 +291,44 @@ impl Listed<'_> {
 
 impl Partner {
     /// Returns the address of the partner's value, or of the room for the value.
-    pub(crate) fn slot(self) -> *mut () {
+    fn slot(self) -> *mut () {
         // SAFETY: the partner waits for `wake`, so the waiter is alive, and nothing writes to the field `slot`.
         unsafe { (*self.0.as_ptr()).slot }
     }
 
+    /// Moves the value of a writer out, and wakes the writer.
+    ///
+    /// # Safety
+    ///
+    /// The partner was taken out of a channel of values of type `T`, for a read. The caller calls this once for the
+    /// partner, and uses nothing of the partner afterwards.
+    #[inline]
+    pub(crate) unsafe fn take_value<T>(self) -> T {
+        // SAFETY: a writer has a value of its channel's type in its slot, and treats the value as moved out once the
+        // writer has been woken. The lock is not needed: the writer waits for its wake-up.
+        let value = unsafe { self.slot().cast::<T>().read() };
+        // SAFETY: the contract of this function is that of `wake`. If the waker of a task panics, `value` is dropped.
+        unsafe { self.wake(false) };
+        value
+    }
+
+    /// Moves a value to a reader, and wakes the reader, which goes on first.
+    ///
+    /// # Safety
+    ///
+    /// The partner was taken out of a channel of values of type `T`, for a write. The caller calls this once for the
+    /// partner, and uses nothing of the partner afterwards.
+    #[inline]
+    pub(crate) unsafe fn give_value<T>(self, value: T) {
+        // SAFETY: a reader has room for a value of its channel's type in its slot, and touches the slot only after its
+        // wake-up. The lock is not needed: the reader waits for its wake-up.
+        unsafe { self.slot().cast::<T>().write(value) };
+        // SAFETY: the contract of this function is that of `wake`.
+        unsafe { self.wake(true) };
+    }
+
     /// Wakes the partner. If `first` is true and the partner is a fibre of the caller's worker, the partner runs before
-    /// the caller goes on.
+    /// the caller goes on. The waker of a task is user code, and may panic.
     ///
     /// # Safety
     ///
@@ -297,21 +347,52 @@ impl Partner {
     }
 }
 
-impl Hanging {
-    /// Wakes the fibres. Each fibre finds the channel dead, and returns an error to its caller, on its own worker.
+impl<'a> Hanging<'a> {
+    /// Unlocks `channel`, whose list this is, and wakes the fibres. Each fibre finds the channel dead, and returns an
+    /// error to its caller, on its own worker.
     ///
     /// A fibre drops the ends that it holds when it returns, and such an end may be the last one of another channel.
     /// That drop happens on the fibre's own stack. The woken fibres go to the workers' run queues, and run one after
     /// the other, so nothing recurses.
-    pub(crate) fn wake(mut self) {
-        // SAFETY: the waiters were taken together with the list, so only this loop readies them.
-        while let Some(g) = unsafe { self.0.next() } {
-            // SAFETY:
-            // - `g` points to a live G: its fibre waits for this call. A fibre that gives up finds the channel dead,
-            //   and waits too.
-            // - The waiter has been taken out of its list, and is not used afterwards, so this is the only `ready`.
-            // - Only this list led to the G, which waits for nothing else.
-            unsafe { G::ready(g) };
+    ///
+    /// If wakers of tasks panic, resumes the first panic when all fibres have been woken.
+    pub(crate) fn wake(self, channel: &'a Channel) {
+        let mut panics = Panics::default();
+        let mut locked = self.0;
+        while locked.wake_some(&mut panics) {
+            locked = channel.lock();
         }
+        panics.resume();
+    }
+}
+
+impl Locked<'_> {
+    /// Takes a batch of fibres out of the list of a dead channel, unlocks, and wakes the batch. Returns false if no
+    /// fibres are left.
+    fn wake_some(mut self, panics: &mut Panics) -> bool {
+        let list = &mut self.0.list;
+        if list.dir().is_none() {
+            return false;
+        }
+        let mut batch = [None; BATCH];
+        for place in &mut batch {
+            // SAFETY: the lock is held.
+            let Some(waiter) = (unsafe { list.pop_first() }) else { break };
+            // SAFETY: the waiter was listed until now, and its fibre waits for a wake-up.
+            let waiter = unsafe { waiter.as_ref() };
+            waiter.place.set(Place::Reclaimed);
+            *place = Some(waiter.g);
+        }
+        drop(self);
+        // SAFETY:
+        // - Each G is alive: its fibre waits for this call. A fibre that gives up finds that its waiter has been taken
+        //   out, and waits too.
+        // - Each waiter has been taken out of its list, and is not used afterwards, so this is the only `ready`.
+        // - Only this list led to each G, which waits for nothing else.
+        let wakers = batch.map(|g| g.and_then(|g| unsafe { G::mark_ready(g) }));
+        for waker in wakers.into_iter().flatten() {
+            panics.catch(|| waker.wake());
+        }
+        batch[BATCH - 1].is_some()
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
@@ -28,8 +27,10 @@ use crate::list::Dir;
 /// ```
 pub struct End<T> {
     pub(crate) channel: Arc<Channel>,
-    /// Values go through an end, so `End` is `Send` if the values are; `End` is never `Sync`.
-    values: PhantomData<Cell<T>>,
+    /// The value that a writer has given to a [`ReadFuture`](crate::ReadFuture) of this end, if that future was dropped
+    /// before a poll: for the next read of this end. In a box, as `T` may contain an `End<T>`. The cell keeps `End` from
+    /// being `Sync`.
+    pub(crate) unread: Cell<Option<Box<T>>>,
 }
 
 // A panic in user code leaves the channel consistent.
@@ -52,7 +53,7 @@ impl<T> RefUnwindSafe for End<T> {}
 #[must_use]
 pub fn make_channel<T, const N: usize>() -> [End<T>; N] {
     let channel = Arc::new(Channel::new(N));
-    std::array::from_fn(|_| End { channel: channel.clone(), values: PhantomData })
+    std::array::from_fn(|_| End::new(channel.clone()))
 }
 
 /// Makes a channel, and returns the channel's `n` ends.
@@ -66,10 +67,14 @@ pub fn make_channel<T, const N: usize>() -> [End<T>; N] {
 #[must_use]
 pub fn make_ends<T>(n: usize) -> Vec<End<T>> {
     let channel = Arc::new(Channel::new(n));
-    (0..n).map(|_| End { channel: channel.clone(), values: PhantomData }).collect()
+    (0..n).map(|_| End::new(channel.clone())).collect()
 }
 
 impl<T> End<T> {
+    fn new(channel: Arc<Channel>) -> Self {
+        Self { channel, unread: Cell::new(None) }
+    }
+
     /// Makes another end of the same channel. If the channel is dead, the new end is dead too.
     ///
     /// # Examples
@@ -82,7 +87,7 @@ impl<T> End<T> {
     #[must_use]
     pub fn dup(&self) -> Self {
         self.channel.add_end();
-        Self { channel: self.channel.clone(), values: PhantomData }
+        Self::new(self.channel.clone())
     }
 
     /// Returns whether both are ends of the same channel.
@@ -120,7 +125,7 @@ impl<T> Drop for End<T> {
     /// [`Reclaimed`](crate::Reclaimed), on its own worker when its turn comes, not in this call.
     fn drop(&mut self) {
         if let Some(hanging) = self.channel.drop_end() {
-            hanging.wake();
+            hanging.wake(&self.channel);
         }
     }
 }

@@ -7,25 +7,35 @@ use sudog_runtime::sema::{CancelledWait, WaitError, WaitLimit};
 use sudog_runtime::shim::mark;
 use sudog_runtime::{G, ParkResult};
 
-use crate::channel::{Channel, Hung, Listed, Locked};
+use crate::channel::{Channel, Hanging, Hung, Listed, Locked};
 use crate::error::Failed;
 use crate::list::{Dir, Place, Waiter};
 use crate::set::Set;
 
-/// Hangs until a partner has moved the value out of `slot`, or into `slot`, and then returns `Ok`.
+/// The result of [`hang`].
+pub(crate) enum Ended<'a> {
+    /// A partner has moved the value.
+    Met,
+    Failed(Failed),
+    /// The caller's end was the last counted end, so the channel is dead now. The caller must wake the fibres that hang.
+    Last(Hanging<'a>),
+}
+
+/// Hangs until a partner has moved the value out of `slot`, or into `slot`, and then returns `Met`.
 ///
 /// # Safety
 ///
 /// - `locked` is the lock of `channel`, from the `Met::Nobody` that `meet` returned for `dir`.
-/// - `slot` belongs to the caller. For a write, `slot` has a value. After `Ok` a reader has moved that value out; after
-///   `Err` the value still belongs to the caller. For a read, `slot` has room for a value, and has a value after `Ok`.
-pub(crate) unsafe fn hang(
-    channel: &Arc<Channel>,
-    locked: Locked<'_>,
+/// - `slot` belongs to the caller. For a write, `slot` has a value. After `Met` a reader has moved that value out;
+///   otherwise the value still belongs to the caller. For a read, `slot` has room for a value, and has a value after
+///   `Met`.
+pub(crate) unsafe fn hang<'a>(
+    channel: &'a Arc<Channel>,
+    locked: Locked<'a>,
     dir: Dir,
     slot: *mut (),
     limit: &WaitLimit<'_>,
-) -> Result<(), Failed> {
+) -> Ended<'a> {
     let g = G::current();
     let limited = limit.deadline.is_some() || limit.cancel.is_some();
     let waiter = Waiter::new(&raw const g, slot, limited, Arc::as_ptr(channel), Set::of_caller());
@@ -37,12 +47,8 @@ pub(crate) unsafe fn hang(
     // - `locked` is from a `Met::Nobody` for `dir`, by the contract of this function.
     let listed = match unsafe { locked.hang(dir, &waiter) } {
         Hung::Listed(listed) => listed,
-        Hung::Last(hanging) => {
-            mark("a fibre that would hang is the last");
-            hanging.wake();
-            return Err(Failed::Reclaimed);
-        }
-        Hung::SetIsClosed => return Err(Failed::Reclaimed),
+        Hung::Last(others) => return Ended::Last(others),
+        Hung::SetIsClosed => return Ended::Failed(Failed::Reclaimed),
     };
     // SAFETY: the holder is null.
     unsafe { sudog_runtime::note_wait(if dir == Dir::Read { "csp read" } else { "csp write" }, std::ptr::null()) };
@@ -51,13 +57,13 @@ pub(crate) unsafe fn hang(
         Some(_) => park_cancellable(channel, &waiter, &g, limit, listed),
     };
     if let Some(why) = left {
-        return Err(why);
+        return Ended::Failed(why);
     }
     if waiter.place.get() == Place::Met {
-        Ok(())
+        Ended::Met
     } else {
         mark("a fibre that hangs is reclaimed");
-        Err(Failed::Reclaimed)
+        Ended::Failed(Failed::Reclaimed)
     }
 }
 

@@ -14,8 +14,8 @@
 //!   they return may end other channels.
 //! * An [`ActiveSet`] counts its fibres. When none of them can run, [`run`] reclaims those that hang.
 //!
-//! A fibre is a goroutine, of any kind; threads may use channels, too. Reclaiming unwinds nothing: a fibre that ignores
-//! [`Reclaimed`] just goes on.
+//! A fibre is a goroutine; threads may use channels, too, and async tasks, by [`read_async`](End::read_async). Reclaiming
+//! unwinds nothing: a fibre that ignores [`Reclaimed`] just goes on.
 //!
 //! # Examples
 //!
@@ -59,6 +59,7 @@ mod end;
 mod error;
 #[cfg(all(unix, not(sudog_loom)))]
 mod fibre;
+mod future;
 mod hang;
 mod list;
 mod read;
@@ -70,6 +71,7 @@ pub use end::{End, make_channel, make_ends};
 pub use error::{Failed, Reclaimed, Unwritten};
 #[cfg(all(unix, not(sudog_loom)))]
 pub use fibre::{spawn_fibre, spawn_fibre_on};
+pub use future::{ReadFuture, WriteFuture};
 pub use set::ActiveSet;
 #[cfg(all(unix, not(sudog_loom)))]
 pub use set::run;

@@ -2,7 +2,7 @@
 //! active set.
 //!
 //! The list of a channel is empty, or all readers, or all writers, first in, first out. Each waiter is on the stack of
-//! its own fibre.
+//! its own fibre; the waiter of a task is in the task's future.
 //!
 //! | field of a waiter | read and written |
 //! |---|---|
@@ -14,9 +14,9 @@
 //! | place | the waiter is | next |
 //! |---|---|---|
 //! | `Nowhere` | in no list: new, or taken out by its own fibre or by a cancel | `Listed` |
-//! | `Listed` | in the channel's list; or, if the channel is dead, held by the G that ended the channel | `Met`, `Reclaimed`, `Nowhere` |
+//! | `Listed` | in the channel's list | `Met`, `Reclaimed`, `Nowhere` |
 //! | `Met` | taken out by a partner, which readies the waiter | |
-//! | `Reclaimed` | taken out by the drop of its active set, which readies the waiter | |
+//! | `Reclaimed` | taken out by the drop of its active set, or by the G that ended the channel, which readies the waiter | |
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -227,45 +227,29 @@ impl List {
         waiter.place.set(Place::Nowhere);
     }
 
-    /// Empties the list, and returns the waiters that were in the list. Does not change the waiters.
-    pub(crate) fn take(&mut self) -> Taken {
-        self.len = 0;
-        Taken(std::mem::replace(&mut self.chain, Chain::new()).first())
+    /// Takes the oldest waiter out of the list.
+    ///
+    /// # Safety
+    ///
+    /// The channel's lock is held.
+    pub(crate) unsafe fn pop_first(&mut self) -> Option<NonNull<Waiter>> {
+        // SAFETY: the lock is held.
+        unsafe { self.pop(self.dir) }
+    }
+
+    /// Returns the waiters in the list, the oldest first.
+    ///
+    /// # Safety
+    ///
+    /// The channel's lock is held while the result is in use.
+    pub(crate) unsafe fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        // SAFETY: each waiter in the list is alive, and its links change only under the lock, which is held.
+        let of = |link: Link| link.map(|waiter| unsafe { waiter.as_ref() });
+        std::iter::successors(of(self.chain.first()), move |waiter| of(waiter.in_channel.next.get()))
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
-    }
-}
-
-/// The waiters that the owner of a list's lock has taken out of the list, the oldest first. A waiter does not change
-/// until it has been readied.
-pub(crate) struct Taken(Link);
-
-impl Taken {
-    /// Returns the G of the next waiter, which the caller must ready once. This list does not use the waiter again.
-    ///
-    /// # Safety
-    ///
-    /// No waiter of this list is readied, except through the G that this function has returned for the waiter.
-    pub(crate) unsafe fn next(&mut self) -> Option<*const G> {
-        // SAFETY: the waiter has not been readied yet, by the contract of this function, hence the waiter is alive; and
-        // nothing writes to its links.
-        let waiter = unsafe { self.0?.as_ref() };
-        self.0 = waiter.in_channel.next.get();
-        Some(waiter.g)
-    }
-
-    /// Calls `f` with each waiter. None of these waiters has been readied yet.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&Waiter)) {
-        let mut at = self.0;
-        while let Some(waiter) = at {
-            // SAFETY: `next` removes each waiter that it hands out from this list, so no waiter in the list has been
-            // readied. So each of these waiters is alive, and nothing writes to its links.
-            let waiter = unsafe { waiter.as_ref() };
-            f(waiter);
-            at = waiter.in_channel.next.get();
-        }
     }
 }
 
@@ -288,7 +272,7 @@ mod tests {
         Push(Dir),
         Pop(Dir),
         Remove(usize),
-        Take,
+        PopAll,
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -297,7 +281,7 @@ mod tests {
             5 => dir.clone().prop_map(Step::Push),
             3 => dir.prop_map(Step::Pop),
             2 => any::<usize>().prop_map(Step::Remove),
-            1 => Just(Step::Take),
+            1 => Just(Step::PopAll),
         ]
     }
 
@@ -333,12 +317,14 @@ mod tests {
                         // SAFETY: the model says that the waiter is in the list.
                         unsafe { list.remove(&waiters[i]) };
                     }
-                    Step::Take => {
-                        let mut taken = list.take();
-                        // SAFETY: this test readies no waiter.
-                        let count = std::iter::from_fn(|| unsafe { taken.next() }).count();
-                        prop_assert_eq!(count, model.len());
-                        model.clear();
+                    Step::PopAll => {
+                        // SAFETY: no other thread uses the list.
+                        let seen = unsafe { list.iter() }.map(|waiter| &raw const *waiter).collect::<Vec<_>>();
+                        // SAFETY: no other thread uses the list.
+                        let popped = std::iter::from_fn(|| unsafe { list.pop_first() });
+                        let popped: Vec<_> = popped.map(|waiter| waiter.as_ptr().cast_const()).collect();
+                        prop_assert_eq!(&seen, &popped);
+                        prop_assert_eq!(popped, model.drain(..).map(|i| &raw const waiters[i]).collect::<Vec<_>>());
                     }
                 }
                 if model.is_empty() {

@@ -7,7 +7,7 @@ use sudog_runtime::sema::{IntoLimit, WaitLimit};
 use crate::channel::Met;
 use crate::end::End;
 use crate::error::{Failed, Reclaimed, limited};
-use crate::hang::hang;
+use crate::hang::{Ended, hang};
 use crate::list::Dir;
 
 impl<T> End<T> {
@@ -64,24 +64,24 @@ impl<T> End<T> {
     #[inline]
     fn read_within(&mut self, limit: &WaitLimit<'_>) -> Result<T, Failed> {
         sudog_runtime::safepoint();
+        if let Some(value) = self.unread.get_mut().take() {
+            return Ok(*value);
+        }
         let mut slot = MaybeUninit::<T>::uninit();
         match self.channel.meet(Dir::Read) {
-            Met::Partner(writer) => {
-                // SAFETY: a writer of this channel has a value of this type in its slot, and treats the value as moved
-                // out once the writer has been woken. The lock is not needed: the writer waits for its wake-up.
-                let value = unsafe { writer.slot().cast::<T>().read() };
-                // SAFETY: `writer` was taken out here, is woken once, and is not used afterwards. `wake` runs no user
-                // code, so the value is not lost.
-                unsafe { writer.wake(false) };
-                Ok(value)
-            }
+            // SAFETY: `writer` was taken out of this end's channel here, for a read, and is not used afterwards.
+            Met::Partner(writer) => Ok(unsafe { writer.take_value() }),
             Met::Nobody(locked) => {
                 // SAFETY: `locked` is the lock of this channel, from a `meet` for reading that found no partner. The
-                // slot has room for a value, and is read after `Ok` only.
+                // slot has room for a value, and is read after `Met` only.
                 match unsafe { hang(&self.channel, locked, Dir::Read, slot.as_mut_ptr().cast(), limit) } {
-                    // SAFETY: after `Ok` the slot has a value, by the contract of `hang`.
-                    Ok(()) => Ok(unsafe { slot.assume_init() }),
-                    Err(why) => Err(why),
+                    // SAFETY: after `Met` the slot has a value, by the contract of `hang`.
+                    Ended::Met => Ok(unsafe { slot.assume_init() }),
+                    Ended::Failed(why) => Err(why),
+                    Ended::Last(others) => {
+                        others.wake(&self.channel);
+                        Err(Failed::Reclaimed)
+                    }
                 }
             }
             Met::Dead => Err(Failed::Reclaimed),

@@ -7,7 +7,7 @@ use sudog_runtime::sema::{IntoLimit, WaitLimit};
 use crate::channel::Met;
 use crate::end::End;
 use crate::error::{Failed, Unwritten, limited};
-use crate::hang::hang;
+use crate::hang::{Ended, hang};
 use crate::list::Dir;
 
 impl<T> End<T> {
@@ -73,21 +73,24 @@ impl<T> End<T> {
         sudog_runtime::safepoint();
         match self.channel.meet(Dir::Write) {
             Met::Partner(reader) => {
-                // SAFETY: a reader of this channel has room for a value of this type in its slot, and touches the slot
-                // only after its wake-up. The lock is not needed: the reader waits for its wake-up.
-                unsafe { reader.slot().cast::<T>().write(value) };
-                // SAFETY: `reader` was taken out here, is woken once, and is not used afterwards.
-                unsafe { reader.wake(true) };
+                // SAFETY: `reader` was taken out of this end's channel here, for a write, and is not used afterwards.
+                unsafe { reader.give_value(value) };
                 Ok(())
             }
             Met::Nobody(locked) => {
                 let mut value = ManuallyDrop::new(value);
                 let slot = (&raw mut value).cast();
                 // SAFETY: `locked` is the lock of this channel, from a `meet` for writing that found no partner. The
-                // slot has a value, which is used after `Err` only.
+                // slot has a value, which is not used after `Met`.
                 match unsafe { hang(&self.channel, locked, Dir::Write, slot, limit) } {
-                    Ok(()) => Ok(()),
-                    Err(why) => Err(Unwritten { value: ManuallyDrop::into_inner(value), why }),
+                    Ended::Met => Ok(()),
+                    Ended::Failed(why) => Err(Unwritten { value: ManuallyDrop::into_inner(value), why }),
+                    Ended::Last(others) => {
+                        // If a waker of the others panics, the value is dropped.
+                        let value = ManuallyDrop::into_inner(value);
+                        others.wake(&self.channel);
+                        Err(Unwritten { value, why: Failed::Reclaimed })
+                    }
                 }
             }
             Met::Dead => Err(Unwritten { value, why: Failed::Reclaimed }),

@@ -1,4 +1,4 @@
-//! Models of the count and the list: threads that read, write, give up at a deadline, duplicate ends and drop them.
+//! Models of the count and the list: threads and tasks that read, write, give up, duplicate ends and drop them.
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-csp --test loom_csp`
 //!
@@ -11,9 +11,11 @@
 #[path = "../../runtime/tests/chan_world/mod.rs"]
 mod chan_world;
 
+use std::pin::pin;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Waker};
 
-use chan_world::{Value, explore};
+use chan_world::{READY_AT_ONCE, Value, WOKEN, explore, finish, poll_and_drop};
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU32;
 use loom::thread;
@@ -41,6 +43,13 @@ const HANG_RESTS: &str = "a fibre that hangs brings rest";
 const RESTED_ALREADY: &str = "a set is at rest already";
 const SET_RECLAIMS: &str = "a set reclaims a fibre";
 const CLOSED: &str = "a fibre of a closed set does not hang";
+const TASK_MET: &str = "a task is met";
+const TASK_RECLAIMED: &str = "a task is reclaimed";
+const DROPPED_HANGING: &str = "a task is dropped while it hangs";
+const DROPPED_MET: &str = "a task is dropped when it has been met";
+const DROPPED_RECLAIMED: &str = "a task is dropped when reclaimed";
+const LEAVES_DEAD: &str = "a task leaves a dead channel";
+const UNREAD: &str = "a value that a dropped task was given is read";
 
 fn read(end: &mut End<Value>) -> Result<u32, Reclaimed> {
     waiting(|| end.read()).0.map(Value::read)
@@ -297,6 +306,94 @@ fn a_cascade_through_a_value() {
         drop(outer);
         writer.join().unwrap();
         reader.join().unwrap();
+    });
+}
+
+// ---- tasks --------------------------------------------------------------------------------------------------------------
+
+/// Lets a task read from a thread until the thread's end is gone: no wake-up is lost, and the task is reclaimed.
+#[test]
+fn a_task_reads_until_it_is_reclaimed() {
+    explore(3, &[READY_AT_ONCE, WOKEN, TASK_MET, TASK_RECLAIMED, SLEEPS, LAST, DEAD], |w| {
+        let [mut ours, mut theirs] = make_channel::<Value, 2>();
+        let value = w.value(1);
+        let writer = thread::spawn(move || waiting(|| theirs.write(value)).0.unwrap());
+        assert_eq!(finish(pin!(ours.read_async())).map(Value::read), Ok(1));
+        assert_eq!(finish(pin!(ours.read_async())).map(Value::read), Err(Reclaimed));
+        assert_eq!(finish(pin!(ours.read_async())).map(Value::read), Err(Reclaimed));
+        writer.join().unwrap();
+    });
+}
+
+/// Lets a task write to a thread, and then without a reader: the value comes back.
+#[test]
+fn a_task_writes_until_it_is_reclaimed() {
+    explore(3, &[READY_AT_ONCE, WOKEN, TASK_MET, TASK_RECLAIMED, SLEEPS, LAST], |w| {
+        let [mut ours, mut theirs] = make_channel::<Value, 2>();
+        let reader = thread::spawn(move || assert_eq!(read(&mut theirs), Ok(1)));
+        finish(pin!(ours.write_async(w.value(1)))).unwrap();
+        assert_eq!(finish(pin!(ours.write_async(w.value(2)))).unwrap_err().value.read(), 2);
+        reader.join().unwrap();
+    });
+}
+
+/// Drops a task that reads while a thread writes. The dropped task has read nothing: the value is met by the next read
+/// of the same end.
+#[test]
+fn a_task_that_reads_is_dropped() {
+    explore(3, &[DROPPED_HANGING, DROPPED_MET, UNREAD, SLEEPS, WOKEN], |w| {
+        let [mut ours, mut theirs] = make_channel::<Value, 2>();
+        let value = w.value(1);
+        let writer = thread::spawn(move || waiting(|| theirs.write(value)).0.is_ok());
+        let first = poll_and_drop(pin!(ours.read_async()));
+        let read = first.unwrap_or_else(|| finish(pin!(ours.read_async())));
+        assert_eq!(writer.join().unwrap(), read.map(Value::read).is_ok());
+    });
+}
+
+/// Drops a task that writes while a thread reads: both agree on whether they have met.
+#[test]
+fn a_task_that_writes_is_dropped() {
+    explore(3, &[DROPPED_HANGING, DROPPED_MET, SLEEPS, RECLAIMED, READ, NOT_READ], |w| {
+        let [mut ours, mut theirs] = make_channel::<Value, 2>();
+        let reader = thread::spawn(move || read(&mut theirs).is_ok());
+        _ = poll_and_drop(pin!(ours.write_async(w.value(1))));
+        drop(ours);
+        let read = reader.join().unwrap();
+        mark(if read { READ } else { NOT_READ });
+        assert_eq!(w.read.load(Relaxed), u32::from(read));
+    });
+}
+
+/// Drops a task that hangs while its channel dies.
+#[test]
+fn a_task_is_dropped_and_the_channel_dies() {
+    explore(3, &[DROPPED_HANGING, DROPPED_RECLAIMED, LAST, DEAD], |_| {
+        let [mut ours, theirs] = make_channel::<Value, 2>();
+        let dropper = thread::spawn(move || drop(theirs));
+        if let Some(read) = poll_and_drop(pin!(ours.read_async())) {
+            assert_eq!(read.map(Value::read), Err(Reclaimed));
+        }
+        dropper.join().unwrap();
+        assert!(finish(pin!(ours.read_async())).is_err());
+    });
+}
+
+/// Lets two tasks hang on a channel that dies, and drops the second task, also between the two batches of the death.
+#[test]
+fn a_task_is_dropped_between_two_batches() {
+    explore(3, &[DROPPED_HANGING, DROPPED_RECLAIMED, LEAVES_DEAD, TASK_RECLAIMED, WOKEN], |_| {
+        let [mut a, mut b, last] = make_channel::<Value, 3>();
+        let mut first = pin!(a.read_async());
+        let mut second = Box::pin(b.read_async());
+        let pending = |poll: Poll<_>| assert!(poll.is_pending());
+        pending(first.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+        pending(second.as_mut().poll(&mut Context::from_waker(Waker::noop())));
+        let dropper = thread::spawn(move || drop(last));
+        drop(second);
+        drop(b);
+        assert!(finish(first).is_err());
+        dropper.join().unwrap();
     });
 }
 

@@ -90,6 +90,12 @@ pub enum Command {
     Bypass(bypass::BypassArgs),
     /// MutexBench over the eight stages of the Go mutex: the gain of each stage
     Stages(stages::StagesArgs),
+    /// Pairs of fibres on channels of csp, by the number of workers: in one active set, in several, outside of sets
+    #[cfg(unix)]
+    Csp(crate::study::csp::CspArgs),
+    /// The stages that lead to csp's channels, and fibres that hang: nanoseconds a step, bytes a fibre
+    #[cfg(all(unix, not(sudog_sim)))]
+    CspStages(crate::study::csp_stages::CspStagesArgs),
     /// Two stories of the Go mutex, with the mutex's policies of that time: the hog, and the collapse
     History(history::HistoryArgs),
     /// Go's BenchmarkSemTable on the queue of the semaphore table; and cases that are slow on some of its queues
@@ -261,6 +267,10 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         #[cfg(all(feature = "peers", not(sudog_sim)))]
         Some(Command::Peers(command)) => command.run(output),
         Some(Command::Stages(args)) => stages::run(args, output),
+        #[cfg(unix)]
+        Some(Command::Csp(args)) => crate::study::csp::run(args, output),
+        #[cfg(all(unix, not(sudog_sim)))]
+        Some(Command::CspStages(args)) => crate::study::csp_stages::run(args, output),
         Some(Command::History(args)) => history::run(args, output),
         #[cfg(sudog_sim)]
         Some(Command::Explore(args)) => crate::study::explore::run(args, output),

@@ -310,14 +310,16 @@ impl G {
         }
     }
 
-    /// Readies a G as [`G::ready`] does, but returns a task's waker instead of calling that waker.
+    /// Readies a G as [`G::ready`] does, but returns a task's waker instead of calling that waker. For the crates of
+    /// this project.
     ///
     /// # Safety
     ///
     /// The same as for [`G::ready`].
+    #[doc(hidden)]
     #[inline]
     #[must_use = "the task sleeps until its waker is woken"]
-    pub(crate) unsafe fn mark_ready(g: *const Self) -> Option<Waker> {
+    pub unsafe fn mark_ready(g: *const Self) -> Option<Waker> {
         // SAFETY: the caller keeps the contract of `G::ready` for `g`. So a goroutine is parked, or about to park, and
         // the closure's `ready` is the only `ready` for that park.
         unsafe { Self::mark_ready_by(g, |goroutine| goroutine.ready()) }

@@ -14,7 +14,7 @@ use std::{fs, io};
 
 use sudog::chan::*;
 use sudog::context::{self, CancelCauseFunc, CancelFunc, CancelOnDrop, Cause, Context, DoneFuture, Key};
-use sudog::csp::{ActiveSet, End, Failed, Reclaimed, Unwritten};
+use sudog::csp::{ActiveSet, End, Failed, ReadFuture, Reclaimed, Unwritten, WriteFuture};
 use sudog::locks::capacitor::*;
 use sudog::locks::spin_lock::*;
 use sudog::locks::waiting_array::*;
@@ -333,6 +333,10 @@ table! {
     End<Both> => true, false;
     End<Cell> => true, false;
     End<Rc> => false, false;
+    ReadFuture<'static, Cell> => true, true;
+    ReadFuture<'static, Rc> => false, true;
+    WriteFuture<'static, Cell> => true, true;
+    WriteFuture<'static, Rc> => false, true;
     Unwritten<Both> => true, true;
     Unwritten<Rc, Failed> => false, false;
     ActiveSet => true, true;

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,10 +15,12 @@ use sudog::context;
 use sudog::csp::{
     self, ActiveSet, End, Failed, Reclaimed, Unwritten, make_channel, make_ends, spawn_fibre, spawn_fibre_on,
 };
-use sudog::low_level::sema::{Wake, semacquire, semrelease};
+use sudog::low_level::sema::{self, semacquire, semrelease};
 use sudog::runtime::{Goexit, goexit, gosched, max_procs};
 use sudog::time::sleep;
-use sudog::{Cancel, JoinHandle, Placement, WaitError, WaitLimit, blocking, go, run, spawn, without_switching};
+use sudog::{
+    Cancel, JoinHandle, Placement, WaitError, WaitLimit, blocking, go, run, spawn, spawn_async, without_switching,
+};
 use support::eventually;
 use support::goroutine::{Dropped, alone, here, until};
 
@@ -702,6 +706,160 @@ fn errors_convert() {
     assert_eq!(Reclaimed::from(out.write(1).unwrap_err()), Reclaimed);
 }
 
+// ---- tasks --------------------------------------------------------------------------------------------------------
+
+/// Polls once.
+fn poll<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(waker))
+}
+
+#[test]
+fn tasks_and_fibres_share_a_channel() {
+    let _alone = alone();
+    let sum = run(|| {
+        let [mut numbers, mut input] = make_channel::<u64, 2>();
+        let [mut output, mut results] = make_channel::<u64, 2>();
+        go(move || (0..100).for_each(|n| numbers.write(n).unwrap()));
+        let task = spawn_async(async move {
+            while let Ok(n) = input.read_async().await {
+                output.write_async(n * n).await.unwrap();
+            }
+        });
+        let mut sum = 0;
+        while let Ok(n) = results.read() {
+            sum += n;
+        }
+        task.join().unwrap();
+        sum
+    });
+    assert_eq!(sum, (0..100).map(|n| n * n).sum());
+}
+
+/// A value that a dropped read was given belongs to the end: the next read of the end gets the value, in each form, also
+/// when no writer can come.
+#[test]
+fn a_dropped_read_has_read_nothing() {
+    let [mut ours, mut theirs] = make_channel::<String, 2>();
+    for (form, text) in ["a", "b", "c"].into_iter().enumerate() {
+        let mut read = Box::pin(ours.read_async());
+        assert!(poll(read.as_mut(), Waker::noop()).is_pending());
+        theirs.write(text.to_owned()).unwrap();
+        drop(read);
+        let text = Ok(text.to_owned());
+        match form {
+            0 => assert_eq!(ours.read(), text),
+            1 => assert_eq!(ours.read_limited(Duration::ZERO), Ok("b".to_owned())),
+            _ => {
+                let [_, other] = make_channel::<String, 2>();
+                drop(std::mem::replace(&mut theirs, other));
+                assert_eq!(poll(pin!(ours.read_async()), Waker::noop()), Poll::Ready(text));
+            }
+        }
+    }
+    assert_eq!(ours.read(), Err(Reclaimed));
+}
+
+/// A write that is dropped drops its value; a write that is reclaimed gives it back; a write that was met has neither.
+#[test]
+fn the_value_of_a_write() {
+    let value = Arc::new(());
+    let [mut ours, mut theirs] = make_channel::<Arc<()>, 2>();
+    drop(ours.write_async(value.clone()));
+    assert_eq!(Arc::strong_count(&value), 1, "a write that was not polled");
+    {
+        let mut write = pin!(ours.write_async(value.clone()));
+        assert!(poll(write.as_mut(), Waker::noop()).is_pending());
+        assert_eq!(theirs.writers(), 1);
+    }
+    assert_eq!((Arc::strong_count(&value), theirs.writers()), (1, 0), "a write that hung");
+    {
+        let mut write = pin!(ours.write_async(value.clone()));
+        assert!(poll(write.as_mut(), Waker::noop()).is_pending());
+        drop(theirs.read().unwrap());
+    }
+    assert_eq!(Arc::strong_count(&value), 1, "a write that was met, and not polled again");
+    let mut write = pin!(ours.write_async(value.clone()));
+    assert!(poll(write.as_mut(), Waker::noop()).is_pending());
+    drop(theirs);
+    let Poll::Ready(Err(failed)) = poll(write.as_mut(), Waker::noop()) else { panic!("the channel is dead") };
+    assert!(Arc::ptr_eq(&failed.value, &value));
+}
+
+/// A waker that counts its wake-ups, and then drops the futures of other tasks.
+struct Dropper {
+    woken: AtomicUsize,
+    others: Mutex<Vec<Pin<Box<dyn Future<Output = Result<u32, Reclaimed>> + Send>>>>,
+    panics: bool,
+}
+
+impl Wake for Dropper {
+    fn wake(self: Arc<Self>) {
+        self.woken.fetch_add(1, Relaxed);
+        self.others.lock().unwrap().clear();
+        if self.panics {
+            resume_unwind(Box::new("a waker panics"));
+        }
+    }
+}
+
+/// When a channel dies, the waker of a task drops all other tasks that hang there: more than a batch, some of which have
+/// been taken out of the list.
+#[test]
+fn a_waker_that_drops_the_other_tasks() {
+    for panics in [false, true] {
+        let mut ends = make_ends::<u32>(101);
+        let last = ends.pop().unwrap();
+        let waker = Arc::new(Dropper { woken: AtomicUsize::new(0), others: Mutex::default(), panics });
+        let as_waker = Waker::from(waker.clone());
+        let tasks = ends.into_iter().map(|mut end| {
+            let mut task: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move { end.read_async().await });
+            assert!(poll(task.as_mut(), &as_waker).is_pending());
+            task
+        });
+        let tasks: Vec<_> = tasks.collect();
+        assert_eq!(last.readers(), 100);
+        *waker.others.lock().unwrap() = tasks;
+        let died = catch_unwind(AssertUnwindSafe(|| drop(last)));
+        assert_eq!(died.is_err(), panics);
+        let woken = waker.woken.load(Relaxed);
+        assert!((1..=32).contains(&woken), "those of the first batch: {woken}");
+    }
+}
+
+/// Each reader of a dead channel is woken, although wakers panic.
+#[test]
+fn wakers_that_panic() {
+    let mut ends = make_ends::<u32>(71);
+    let last = ends.pop().unwrap();
+    let waker = Arc::new(Dropper { woken: AtomicUsize::new(0), others: Mutex::default(), panics: true });
+    let as_waker = Waker::from(waker.clone());
+    let mut reads: Vec<_> = ends.iter_mut().map(|end| Box::pin(end.read_async())).collect();
+    assert!(reads.iter_mut().all(|read| poll(read.as_mut(), &as_waker).is_pending()));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(last))).is_err());
+    assert_eq!(waker.woken.load(Relaxed), 70);
+    assert!(reads.iter_mut().all(|read| poll(read.as_mut(), &as_waker) == Poll::Ready(Err(Reclaimed))));
+}
+
+/// A task keeps a duplicate of an end that may be used later, so the fibre that hangs is not reclaimed.
+#[test]
+fn a_task_with_another_end() {
+    let [mut ours, mut theirs] = make_channel::<u32, 2>();
+    let mut spare = ours.dup();
+    thread::scope(|s| {
+        let reader = s.spawn(|| theirs.read());
+        until(|| spare.readers() == 1);
+        assert!(poll(pin!(ours.read_async()), Waker::noop()).is_pending());
+        spare.write(5).unwrap();
+        assert_eq!(reader.join().unwrap(), Ok(5));
+    });
+    // Without the duplicate, the second of two readers ends both.
+    drop(spare);
+    let mut read = Box::pin(ours.read_async());
+    assert!(poll(read.as_mut(), Waker::noop()).is_pending());
+    assert_eq!(theirs.read(), Err(Reclaimed));
+    assert_eq!(poll(read.as_mut(), Waker::noop()), Poll::Ready(Err(Reclaimed)));
+}
+
 // ---- active sets --------------------------------------------------------------------------------------------------
 
 #[test]
@@ -818,7 +976,7 @@ fn what_keeps_a_set_awake() {
         let outside = thread::spawn(move || {
             thread::sleep(pause);
             if n == 1 {
-                semrelease(&PERMIT, Wake::Normal);
+                semrelease(&PERMIT, sema::Wake::Normal);
             }
         });
         set.run(move || {

@@ -2,13 +2,13 @@
 //!
 //! | on | ours | peers |
 //! |---|---|---|
-//! | threads | `Chan`, counted ends | crossbeam-channel, flume, kanal, std's `sync_channel` |
-//! | tasks of tokio | both, `_async` | tokio's `mpsc`, async-channel |
-//! | goroutines | both | none: the peers block a worker's thread |
+//! | threads | `Chan`, counted ends, ends of `csp` | crossbeam-channel, flume, kanal, std's `sync_channel` |
+//! | tasks of tokio | all three, `_async` | tokio's `mpsc`, async-channel |
+//! | goroutines | all three | none: the peers block a worker's thread |
 //!
 //! The library has no unbounded channels, so crossbeam's rows for unbounded channels are left out. A peer is left out
 //! of a benchmark that needs an operation that the peer lacks: several receivers (std, tokio), select (kanal, std),
-//! capacity 0 (tokio, async-channel).
+//! capacity 0 (tokio, async-channel), another capacity and select (csp).
 
 mod blocking;
 mod tasks;
@@ -76,6 +76,7 @@ names! {
     Peer, "channel":
     Chan = "chan",
     Ends = "ends",
+    Csp = "csp",
     Crossbeam = "crossbeam",
     Flume = "flume",
     Kanal = "kanal",
@@ -106,7 +107,7 @@ names! {
 
 impl Peer {
     const fn is_ours(self) -> bool {
-        matches!(self, Self::Chan | Self::Ends)
+        matches!(self, Self::Chan | Self::Ends | Self::Csp)
     }
 }
 
@@ -118,7 +119,7 @@ pub struct ChanbenchArgs {
     #[arg(long, value_name = "WHAT", default_value_t = On::Threads)]
     pub on: On,
 
-    /// Channels, by name: chan, ends, crossbeam, flume, kanal, std; on tasks tokio, async-channel [default: all]
+    /// Channels, by name: chan, ends, csp, crossbeam, flume, kanal, std; on tasks tokio, async-channel [default: all]
     #[arg(long, value_name = "A,B", value_parser = list::<Peer>)]
     pub peers: Option<List<Peer>>,
 

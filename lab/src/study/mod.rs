@@ -8,6 +8,10 @@ pub mod capacitor;
 pub mod collapse;
 pub mod collide;
 pub mod collisions;
+#[cfg(unix)]
+pub mod csp;
+#[cfg(all(unix, not(sudog_sim)))]
+pub mod csp_stages;
 #[cfg(sudog_sim)]
 pub mod explore;
 pub mod figures;

@@ -1,5 +1,6 @@
 //! The benchmarks on threads and goroutines, whose calls block.
 
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
@@ -7,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::time::Instant;
 
+use sudog_csp::{End, make_channel};
 use sudog_runtime::chan::{self, Chan, Select};
 
 use super::{Case, Pattern, Peer, Run};
@@ -119,6 +121,25 @@ channel!(
     |txs, value| select(txs, |select, tx| _ = select.send(tx, value, |sent| sent.expect(OPEN)))
 );
 
+/// An end of a channel of `csp`, whose reads and writes borrow it mutably.
+struct CspEnd(RefCell<End<u64>>);
+
+impl Clone for CspEnd {
+    fn clone(&self) -> Self {
+        Self(self.0.borrow().dup().into())
+    }
+}
+
+channel!(
+    Csp,
+    CspEnd,
+    CspEnd,
+    |_| make_channel::<u64, 2>().map(|end| CspEnd(end.into())).into(),
+    |tx: &CspEnd, v| tx.0.borrow_mut().write(v).expect(OPEN),
+    |rx: &CspEnd| rx.0.borrow_mut().read().expect(OPEN),
+    |rx: &CspEnd| Some(rx.clone())
+);
+
 channel!(
     Crossbeam,
     crossbeam_channel::Sender<u64>,
@@ -180,6 +201,8 @@ pub fn run(peer: Peer, case: Case, on: Contenders) -> Result<Option<Run>, Failur
     match peer {
         Peer::Chan => measure::<Ours>(case, on),
         Peer::Ends => measure::<Ends>(case, on),
+        Peer::Csp if case.capacity > 0 => Ok(None),
+        Peer::Csp => measure::<Csp>(case, on),
         Peer::Crossbeam => measure::<Crossbeam>(case, on),
         // Left out: a run of this benchmark with flume 0.12 did not end. The cause is not known: flume's `Selector`, or
         // this harness.

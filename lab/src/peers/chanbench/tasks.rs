@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use sudog_csp::{End, make_channel};
 use sudog_runtime::chan::{self, Chan};
 use tokio::sync::mpsc;
 
@@ -13,21 +14,32 @@ use super::{Case, Pattern, Peer, Run};
 use crate::output::failure::Failure;
 
 trait Channel: 'static {
-    type Tx: Clone + Send + Sync + 'static;
+    type Tx: Send + 'static;
     type Rx: Send + 'static;
 
     fn bounded(capacity: usize) -> (Self::Tx, Self::Rx);
-    fn send(tx: &Self::Tx, value: u64) -> impl Future<Output = ()> + Send;
+    fn send(tx: &mut Self::Tx, value: u64) -> impl Future<Output = ()> + Send;
     fn recv(rx: &mut Self::Rx) -> impl Future<Output = u64> + Send;
+    fn another_sender(tx: &Self::Tx) -> Self::Tx;
     /// Returns another receiver, or `None` if the channel allows a single receiver only.
     fn another(rx: &Self::Rx) -> Option<Self::Rx>;
 }
 
 const OPEN: &str = "the channel is open while it is measured";
 
+/// Makes another sender: by a function, or else as a clone.
+macro_rules! clone_by {
+    ($tx:ident) => {
+        $tx.clone()
+    };
+    ($tx:ident, $by:expr) => {
+        ($by)($tx)
+    };
+}
+
 macro_rules! channel {
     ($Name:ident, $Tx:ty, $Rx:ty, $bounded:expr, ($tx:ident, $v:ident) $send:expr, ($rx:ident) $recv:expr,
-     $another:expr) => {
+     $another:expr $(, $another_sender:expr)?) => {
         struct $Name;
 
         impl Channel for $Name {
@@ -38,12 +50,16 @@ macro_rules! channel {
                 ($bounded)(capacity)
             }
 
-            async fn send($tx: &Self::Tx, $v: u64) {
+            async fn send($tx: &mut Self::Tx, $v: u64) {
                 $send;
             }
 
             async fn recv($rx: &mut Self::Rx) -> u64 {
                 $recv.expect(OPEN)
+            }
+
+            fn another_sender(tx: &Self::Tx) -> Self::Tx {
+                clone_by!(tx $(, $another_sender)?)
             }
 
             fn another(rx: &Self::Rx) -> Option<Self::Rx> {
@@ -63,6 +79,10 @@ channel!(
     |rx: &chan::Receiver<u64>| Some(rx.clone())
 );
 channel!(
+    Csp, End<u64>, End<u64>, |_| make_channel::<u64, 2>().into(),
+    (tx, v) tx.write_async(v).await.expect(OPEN), (rx) rx.read_async().await, |rx: &End<u64>| Some(rx.dup()), End::dup
+);
+channel!(
     Tokio, mpsc::Sender<u64>, mpsc::Receiver<u64>, mpsc::channel,
     (tx, v) tx.send(v).await.expect(OPEN), (rx) rx.recv().await, |_: &mpsc::Receiver<u64>| None
 );
@@ -80,6 +100,7 @@ pub fn run(peer: Peer, case: Case, workers: usize) -> Result<Option<Run>, Failur
     match peer {
         Peer::Chan => measure::<Ours>(case, workers),
         Peer::Ends => measure::<Ends>(case, workers),
+        Peer::Csp if case.capacity == 0 => measure::<Csp>(case, workers),
         Peer::Tokio if case.capacity > 0 => measure::<Tokio>(case, workers),
         Peer::AsyncChannel if case.capacity > 0 => measure::<AsyncChannel>(case, workers),
         _ => Ok(None),
@@ -103,14 +124,14 @@ fn measure<C: Channel>(case: Case, workers: usize) -> Result<Option<Run>, Failur
         let start = Instant::now();
         let mut senders = Vec::new();
         for _ in 0..case.senders {
-            let (tx, sending) = (tx.clone(), Arc::clone(&sending));
+            let (mut tx, sending) = (C::another_sender(&tx), Arc::clone(&sending));
             senders.push(tokio::spawn(async move {
                 for _ in 0..case.messages {
-                    C::send(&tx, 1).await;
+                    C::send(&mut tx, 1).await;
                 }
                 if sending.fetch_sub(1, Relaxed) == 1 {
                     for _ in 0..case.receivers {
-                        C::send(&tx, 0).await;
+                        C::send(&mut tx, 0).await;
                     }
                 }
             }));

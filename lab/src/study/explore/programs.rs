@@ -8,12 +8,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use sudog_csp::{ActiveSet, Failed, Reclaimed, make_channel, make_ends, spawn_fibre, spawn_fibre_on};
 use sudog_locks::capacitor::{Bounded, Capacitor, Sliding};
 use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, SpinThenYield, TicketLock, Tts};
 use sudog_locks::waiting_array::{Benaphore, MixedHash, SpinThenPark};
 use sudog_locks::waiting_array::{Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_runtime::chan::{Chan, channel as channel_of, select, select_async};
-use sudog_runtime::goroutine::{Builder, OnPanic, block_on, go, goexit, gosched, run, sleep, spawn};
+use sudog_runtime::goroutine::{Builder, OnPanic, Placement, block_on, go, goexit, gosched, run, sleep, spawn};
 use sudog_runtime::goroutine_local;
 use sudog_runtime::shim::system::atomic::AtomicU32;
 use sudog_runtime::shim::{now, system::thread};
@@ -87,6 +88,11 @@ programs! {
     "chan-receiver-leaves": receiver_leaves,
     "chan-select": select_two,
     "chan-select-future": select_beside_future,
+    "csp-squares": csp_squares,
+    "csp-reclaimed": csp_reclaimed,
+    "csp-deadlines": csp_deadlines,
+    "csp-dropped-read": csp_dropped_read,
+    "csp-crossing": csp_crossing,
     "goroutines": goroutines,
     "goroutines-channels": goroutines_channels,
     "goroutines-sleep": goroutines_sleep,
@@ -459,6 +465,116 @@ fn select_two() {
             }
         }
     });
+}
+
+/// Checks a pipeline whose fibres are on several workers, one of which is a task.
+fn csp_squares() {
+    let squares = sudog_csp::run(|| {
+        let [mut numbers, mut input] = make_channel::<u32, 2>();
+        let [mut output, mut results] = make_channel::<u32, 2>();
+        spawn_fibre(move || (0..4).for_each(|n| numbers.write(n).expect("it is read")));
+        drop(spawn_fibre_on(Placement::Any, move || {
+            block_on(async {
+                while let Ok(n) = input.read_async().await {
+                    output.write_async(n * n).await.expect("it is read");
+                }
+            });
+        }));
+        let mut squares = Vec::new();
+        while let Ok(n) = results.read() {
+            squares.push(n);
+        }
+        squares
+    });
+    assert_eq!(squares, [0, 1, 4, 9]);
+}
+
+/// Checks that each fibre that hangs is reclaimed when its partners have gone, and that no value is lost.
+fn csp_reclaimed() {
+    let ends = Mutex::new(make_ends::<u32>(4));
+    let read = Arc::new(AtomicU32::new(0));
+    let theirs = read.clone();
+    on_threads(4, move |me| {
+        let mut end = ends.lock().pop().expect("each takes an end");
+        match me {
+            0 => (1..=2).for_each(|value| end.write(value).expect("it is read")),
+            // A task beside the threads.
+            1 => _ = block_on(end.read_async()).map(|value| theirs.fetch_add(value, Relaxed)),
+            _ => {
+                while let Ok(value) = end.read() {
+                    theirs.fetch_add(value, Relaxed);
+                }
+            }
+        }
+    });
+    assert_eq!(read.load(Relaxed), 3);
+}
+
+/// Checks a reader and a writer with deadlines: both agree on whether they have met.
+fn csp_deadlines() {
+    let ends = Mutex::new(make_ends::<u32>(2));
+    let met = Arc::new(AtomicU32::new(0));
+    let theirs = met.clone();
+    on_threads(2, move |me| {
+        let mut end = ends.lock().pop().expect("each takes an end");
+        for round in 0..3 {
+            let deadline = now() + Duration::from_micros(round);
+            let over = if me == 0 {
+                end.read_limited(deadline).map(|value| _ = theirs.fetch_sub(value, Relaxed))
+            } else {
+                end.write_limited(1, deadline)
+                    .map(|()| _ = theirs.fetch_add(1, Relaxed))
+                    .map_err(|unwritten| unwritten.why)
+            };
+            if over == Err(Failed::Reclaimed) {
+                break;
+            }
+        }
+    });
+    assert_eq!(met.load(Relaxed), 0, "both have met as often");
+}
+
+/// Checks that a task which is dropped has read nothing: the value stays for the next read.
+fn csp_dropped_read() {
+    let [mut ours, mut theirs] = make_channel::<u32, 2>();
+    let writer = thread::spawn(move || (0..3).for_each(|value| theirs.write(value).expect("it is read")));
+    let mut values = Vec::new();
+    loop {
+        if let Poll::Ready(value) = std::pin::pin!(ours.read_async()).poll(&mut Context::from_waker(Waker::noop())) {
+            values.extend(value);
+        }
+        match ours.read() {
+            Ok(value) => values.push(value),
+            Err(Reclaimed) => break,
+        }
+    }
+    writer.join().expect("it does not panic");
+    assert_eq!(values, [0, 1, 2]);
+}
+
+/// Checks that the drop of a set ends fibres whose channels cross, while a partner outside meets one of them.
+fn csp_crossing() {
+    let [mut a, b] = make_channel::<u32, 2>();
+    let [mut c, mut d] = make_channel::<u32, 2>();
+    let ended = Arc::new(AtomicU32::new(0));
+    let (first, second, mut outside) = (ended.clone(), ended.clone(), b.dup());
+    let partner = thread::spawn(move || outside.write(1).is_ok());
+    let mut set = ActiveSet::new();
+    set.run(move || {
+        spawn_fibre(move || {
+            while a.read().is_ok() {}
+            _ = d.write(0);
+            first.fetch_add(1, Relaxed);
+        });
+        spawn_fibre(move || {
+            while c.read().is_ok() {}
+            drop(b);
+            second.fetch_add(1, Relaxed);
+        });
+    });
+    drop(set);
+    assert_eq!(ended.load(Relaxed), 2, "the set waits for its fibres");
+    partner.join().expect("it does not panic");
 }
 
 fn goroutines() {
