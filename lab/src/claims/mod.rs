@@ -17,7 +17,8 @@ use serde_json::Value;
 use sudog_runtime::shim::system::thread;
 
 use self::figure::{Figure, Stored};
-use self::source::{Check, Claim, Command, Source, Verdict, root};
+pub use self::source::Verdict;
+use self::source::{Check, Claim, Command, Source, root};
 use crate::output::Output;
 use crate::output::failure::Failure;
 
@@ -27,7 +28,8 @@ const PROGRAM: &str = if cfg!(sudog_sim) { "cargo sim " } else { "cargo lab " };
 /// Options of `claims`.
 #[derive(Args, Clone, Debug)]
 pub struct ClaimsArgs {
-    /// Only the claims of this source: 000 or waiting-arrays, 002 or capacitors, 003 or go-mutex, 004 or csp
+    /// Only the claims of this source: 000 or waiting-arrays, 002 or capacitors, 003 or go-mutex, 004 or csp,
+    /// own or others
     #[arg(long, value_name = "SOURCE")]
     source: Option<String>,
 
@@ -71,11 +73,11 @@ pub fn run(args: &ClaimsArgs, output: Output) -> Result<(), Failure> {
     let asked = |source: &Source| args.source.as_ref().is_none_or(|name| source.is_named(name));
     let mut sources: Vec<Source> = Source::all()?.into_iter().filter(asked).collect();
     if sources.is_empty() {
-        return Err(Failure::Usage("no such source: 000, 002, 003 or 004".into()));
+        return Err(Failure::Usage("no such source: 000, 002, 003, 004 or own".into()));
     }
+    let mut samples = Samples::new();
     for source in &mut sources {
         output.text(format_args!("{} {}\n", source.number, source.title))?;
-        let mut samples = Samples::new();
         for index in 0..source.claims.len() {
             let row = index + 1;
             if args.row.is_some_and(|only| only != row) {
@@ -131,14 +133,48 @@ fn measure(
         results.push(figure.evaluate(&samples[words]).map_err(|why| lacking.push(why)).ok());
     }
     let measured = results.iter().flatten().count();
-    let figures = source.claims[index].checks.iter_mut().filter_map(|check| match check {
-        Check::Figure(figure) => Some(figure),
-        _ => None,
-    });
-    for (figure, result) in figures.zip(results) {
+    for (figure, result) in source.claims[index].figures_mut().zip(results) {
         figure.stored = result.or(figure.stored.take());
     }
     Ok((measured, lacking))
+}
+
+/// A claim beside a figure of the command `figures`, judged by the records of that figure.
+#[derive(Serialize)]
+pub struct Beside {
+    bench: &'static str,
+    source: String,
+    row: usize,
+    pub says: String,
+    /// `None` if the records lack what the claim is about.
+    pub verdict: Option<Verdict>,
+    pub figures: Vec<String>,
+}
+
+/// Returns the claims whose commands are `figures --only` this figure, judged by these records.
+pub fn beside(figure: &str, records: &[impl Serialize]) -> Result<Vec<Beside>, Failure> {
+    let records: Result<Vec<Value>, _> = records.iter().map(serde_json::to_value).collect();
+    let samples = runs(records.map_err(|error| Failure::Run(error.to_string()))?);
+    let asked = format!(" figures --only {figure} ");
+    let mut all = Vec::new();
+    for mut source in Source::all()? {
+        let letters: Vec<char> = source.commands.iter().filter(|c| c.text.contains(&asked)).map(|c| c.letter).collect();
+        for (row, claim) in (1..).zip(&mut source.claims) {
+            let mut figures: Vec<&mut Figure> =
+                claim.figures_mut().filter(|figure| letters.contains(&figure.command)).collect();
+            for figure in &mut figures {
+                figure.stored = figure.evaluate(&samples).ok();
+            }
+            let verdicts = || figures.iter().filter_map(|figure| Some(figure.stored.as_ref()?.verdict()));
+            // A check that fails decides, even if another was not measured.
+            let verdict = verdicts().max().filter(|&v| v == Verdict::Refuted || verdicts().count() == figures.len());
+            if !figures.is_empty() {
+                let (source, figures) = (source.number.clone(), figures.iter().map(ToString::to_string).collect());
+                all.push(Beside { bench: "figures-claim", source, row, says: claim.says.clone(), verdict, figures });
+            }
+        }
+    }
+    Ok(all)
 }
 
 /// Runs a command, on a simulated machine with each seed. Returns the records of each run.
@@ -208,7 +244,10 @@ fn print(source: &Source, row: usize, measured: usize, output: Output) -> Result
         figures,
     })?;
     let written = if measured == 0 && claim.figures().next().is_some() { ", as written" } else { "" };
-    output.text(format_args!("{row:2}  {verdict}{written}: {says} ({place})\n    \"{quote}\""))?;
+    output.text(format_args!("{row:2}  {verdict}{written}: {says} ({place})"))?;
+    if source.has_quotes() {
+        output.text(format_args!("    \"{quote}\""))?;
+    }
     for check in &claim.checks {
         match check {
             Check::Figure(figure) => {
@@ -248,7 +287,7 @@ mod tests {
     /// Checks the quotations against the sources, if they are there, and against the hash of quotations that were checked.
     #[test]
     fn the_quotations_are_the_sources_words() {
-        for source in all() {
+        for source in all().into_iter().filter(Source::has_quotes) {
             if let Some(folder) = std::env::var_os(TEXTS) {
                 let file = fs::read_dir(folder)
                     .unwrap()
@@ -269,7 +308,8 @@ mod tests {
         for source in all() {
             for claim in &source.claims {
                 let at = format!("{}: {}", source.number, claim.says);
-                assert!(claim.quote.len() >= 8 && !claim.place.is_empty(), "{at}");
+                assert_eq!(claim.quote.len() >= 8, source.has_quotes(), "{at}");
+                assert!(!claim.place.is_empty(), "{at}");
                 assert!(claim.open.is_some() || !claim.checks.is_empty(), "{at}");
                 assert!(claim.figures().all(|figure| source.command(figure.command).is_some()), "{at}");
                 assert!(claim.figures().all(|figure| figure.stored.is_some()), "{at}: not measured");

@@ -11,6 +11,8 @@
 //! | `seen` | verdict, file, text: the verdict is backed by a test, a model or code with this text in this file |
 //! | `argued` | verdict, reason: the verdict follows from the reason |
 //! | `open`, `note` | why there is no verdict; a remark about the verdict |
+//!
+//! The source `own` has claims of newer papers and of prototypes of this project, without quotations.
 
 use std::fmt::{self, Write as _};
 use std::fs;
@@ -22,7 +24,7 @@ use super::figure::{Figure, Stored};
 use crate::output::failure::Failure;
 
 /// The files of the sources, in this folder.
-pub const FILES: [&str; 4] = ["waiting-arrays.txt", "capacitors.txt", "go-mutex.txt", "csp.txt"];
+pub const FILES: [&str; 5] = ["waiting-arrays.txt", "capacitors.txt", "go-mutex.txt", "csp.txt", "others.txt"];
 
 /// Returns the root of the workspace.
 pub fn root() -> &'static Path {
@@ -90,6 +92,14 @@ impl Claim {
             return Verdict::Open;
         }
         self.checks.iter().map(Check::verdict).max().unwrap_or(Verdict::Open)
+    }
+
+    /// Returns the claim's figures, to be changed.
+    pub fn figures_mut(&mut self) -> impl Iterator<Item = &mut Figure> {
+        self.checks.iter_mut().filter_map(|check| match check {
+            Check::Figure(figure) => Some(figure),
+            _ => None,
+        })
     }
 
     /// Returns the claim's figures.
@@ -191,6 +201,11 @@ impl Source {
     /// Returns whether this is the source that a user names by its number, or by its file without the suffix.
     pub fn is_named(&self, name: &str) -> bool {
         name == self.number || self.file.file_stem().is_some_and(|stem| stem == name)
+    }
+
+    /// Returns whether each claim quotes the source.
+    pub fn has_quotes(&self) -> bool {
+        self.number != "own"
     }
 
     /// Writes the results of the figures into the file, each on the line below its figure.

@@ -71,6 +71,10 @@ over_every_lock! {
         anderson = Anderson;
         cna = Cna;
         twa_lock_model = TwaLockModel;
+        twa_lock_chain = TwaLockChain;
+        ticket_lines = TicketLines;
+        hapax = Hapax;
+        fissile = Fissile;
         bar_david_tts = BarDavidTts;
         bar_david_lifo = BarDavidLifo;
         bar_david_mcs = BarDavidMcs;

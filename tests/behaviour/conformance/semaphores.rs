@@ -53,6 +53,10 @@ crate::conformance::over_every_backend! {
         twa_4096 = Twa4096;
         twa_spin_orbit = TwaSpinOrbit;
         twa_spin_gray = TwaSpinGray;
+        twa_spin_stride_one = TwaSpinStrideOne;
+        event_count = EventCount;
+        event_count_polite = EventCountPolite;
+        event_count_one_key = EventCountOneKey;
     }
     checks {
         permits_are_counted

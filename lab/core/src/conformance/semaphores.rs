@@ -25,9 +25,9 @@ use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 use sudog_sync::{Order, Semaphore, Wake};
 
 use super::{Check, eventually, far, real_or_simulated, scope};
-use crate::targets::semaphores::RuntimeLifo;
 #[cfg(target_os = "linux")]
 use crate::targets::semaphores::SemT;
+use crate::targets::semaphores::{EventCountSema, RuntimeLifo, StrideOneHash};
 
 /// Returns all checks of semaphores.
 pub fn checks<S: Semaphore + 'static>() -> [Check; 11] {
@@ -118,6 +118,7 @@ fn queued<S: Semaphore + 'static>(sema: &S) -> usize {
     of_the_waiting_arrays!(TicketSema<Conservative<BucketWait>>);
     of_the_waiting_arrays!(TicketSema<Conservative<BucketWait<Spin, 1, PlainHash>>>, Ticket<Spin, true>);
     of_the_waiting_arrays!(Twa<SpinThenPark, 1, MixedHash<4096>>, Twa<Spin, 1, OrbitHash>, Twa<Spin, 1, GrayHash>);
+    of_the_waiting_arrays!(Twa<Spin, 1, StrideOneHash>, EventCountSema, EventCountSema<true>, EventCountSema<false, true>);
     panic!("{}: how does one count its waiters?", type_name::<S>())
 }
 

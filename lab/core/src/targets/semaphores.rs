@@ -1,12 +1,16 @@
 //! The semaphores that locks are built on, by name.
 
+mod event_count;
 mod lifo;
 #[cfg(target_os = "linux")]
 mod sem_t;
+mod stride_one;
 
+pub use event_count::EventCountSema;
 pub use lifo::RuntimeLifo;
 #[cfg(target_os = "linux")]
 pub use sem_t::SemT;
+pub use stride_one::StrideOneHash;
 
 use serde::Serialize;
 use sudog_locks::capacitor::Bounded;
@@ -130,6 +134,14 @@ registry! {
         "listing 2, spinning, page by page through the buckets";
     TwaSpinGray = "twa-spin-gray": Twa<Spin, 1, GrayHash>,
         "listing 2, spinning, through the buckets by a Gray code";
+    TwaSpinStrideOne = "twa-spin-stride-1": Twa<Spin, 1, StrideOneHash>,
+        "listing 2, spinning, with the buckets of consecutive tickets side by side";
+    EventCount = "event-count": EventCountSema,
+        "an event count and a sequencer over waiting chains";
+    EventCountPolite = "event-count-polite": EventCountSema<true>,
+        "the same, whose releases only read chains without waiters";
+    EventCountOneKey = "event-count-one-key": EventCountSema<false, true>,
+        "the same, with one chain for all waiters, all of which each release wakes";
 }
 
 impl SemaphoreName {
@@ -164,6 +176,10 @@ impl SemaphoreName {
         Self::Twa4096,
         Self::TwaSpinOrbit,
         Self::TwaSpinGray,
+        Self::TwaSpinStrideOne,
+        Self::EventCount,
+        Self::EventCountPolite,
+        Self::EventCountOneKey,
     ];
 
     /// Returns all semaphores except those for study.

@@ -176,7 +176,7 @@ pub struct Sawtooth {
     /// The numbers of admissions at which only the owner was there, the owner and one more contender, and so on.
     pub at_lock: Vec<u64>,
     /// The mean number, the owner included.
-    pub mean: f64,
+    pub at_lock_mean: f64,
     /// The part of the admissions after which the number was lower by one: all but one in B, if B contenders are let
     /// through at once.
     pub falls: f64,
@@ -197,7 +197,7 @@ impl Sawtooth {
         };
         Self {
             at_lock,
-            mean: numbers.iter().sum::<usize>() as f64 / numbers.len().max(1) as f64,
+            at_lock_mean: numbers.iter().sum::<usize>() as f64 / numbers.len().max(1) as f64,
             falls: part(|before, after| after + 1 == before),
             jumps: part(|before, after| after >= before + 2),
         }
@@ -362,7 +362,7 @@ mod tests {
             Sawtooth::of(&beside)
         };
         let platoons = of(&[3, 2, 1, 3, 0, 2, 1]);
-        assert_eq!((platoons.at_lock, platoons.mean), (vec![2, 2, 2], 2.0));
+        assert_eq!((platoons.at_lock, platoons.at_lock_mean), (vec![2, 2, 2], 2.0));
         assert_eq!((platoons.falls, platoons.jumps), (0.8, 0.2));
         let window = of(&[3, 3, 3, 3]);
         assert_eq!((window.at_lock, window.falls, window.jumps), (vec![0, 0, 4], 0.0, 0.0));

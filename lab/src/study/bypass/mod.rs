@@ -344,7 +344,7 @@ fn print(args: &BypassArgs, records: &[BypassRecord], output: Output) -> Result<
             units::ratio(record.past as f64 / record.acquisitions.max(1) as f64),
             counts.join(" "),
             units::count(record.beyond as f64),
-            units::ratio(record.sawtooth.mean),
+            units::ratio(record.sawtooth.at_lock_mean),
             units::ratio(record.sawtooth.falls),
             units::ratio(record.sawtooth.jumps),
         ]);
@@ -411,6 +411,14 @@ mod tests {
                 assert!(record.past == 0 || case.is_gated(), "{case:?}");
             }
         }
+    }
+
+    #[test]
+    fn no_key_of_a_record_comes_twice() {
+        let text = serde_json::to_string(&record(LockName::Mcs, Case::Window, 100)).unwrap();
+        let keys: Vec<_> = text.split('"').skip(1).step_by(2).collect();
+        let twice = keys.iter().enumerate().find(|(n, key)| keys[..*n].contains(key));
+        assert_eq!(twice, None, "{text}");
     }
 
     /// A contender in two thousand sleeps on its way to the lock, and the others do not wait for that contender.

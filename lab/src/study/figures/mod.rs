@@ -1,5 +1,4 @@
-//! The figures of the sources, drawn anew, with the claims of the sources and the answers whether the curves show the
-//! claims.
+//! The figures of the sources, drawn anew, with the claims of the sources and whether the measured curves show the claims.
 //!
 //! | figure | of | bench |
 //! |---|---|---|
@@ -7,9 +6,7 @@
 //! | capacitors | figure 1 of Dice, *Capacitors*: five locks, B = 10, the TWA semaphore as printed | mutexbench |
 //! | window | locks behind the sliding window, over B | mutexbench, each run followed by a logged one |
 //!
-//! All contenders spin, as in the sources. The claims are in [`claims`].
-
-mod claims;
+//! All contenders spin, as in the sources. The claims are those of `lab/src/claims` whose commands draw the figure.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,11 +16,11 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use sudog_runtime::shim::system::thread;
 
-use self::claims::{Claim, Verdict};
 use super::capacitor;
 use crate::bench::page::{self, FAIRNESS, Quantity, THROUGHPUT};
 use crate::bench::plan::{Plan, choose};
 use crate::bench::summary::Summaries;
+use crate::claims::{Beside, Verdict, beside};
 use crate::measure::usage::disturbance;
 use crate::options::{DEFAULT_SEED, List, Logging, MAX_RUNS, MAX_THREADS, number, numbers, seconds};
 use crate::output::Output;
@@ -119,19 +116,17 @@ fn window(inner: LockName, limit: u32) -> Target {
     capacitor::window(inner, limit, Wait::Spin, Admit::Always).into()
 }
 
-/// The record of a claim.
-#[derive(Serialize)]
-struct ClaimRecord {
-    bench: &'static str,
-    figure: Figure,
-    says: &'static str,
-    asked: &'static str,
-    #[serde(flatten)]
-    verdict: Verdict,
-}
-
 impl Figure {
     const ALL: [Self; 3] = [Self::Semaphores, Self::Capacitors, Self::Window];
+
+    /// Returns the word of the command line.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Semaphores => "semaphores",
+            Self::Capacitors => "capacitors",
+            Self::Window => "window",
+        }
+    }
 
     const fn title(self) -> &'static str {
         match self {
@@ -145,8 +140,8 @@ impl Figure {
         match self {
             Self::Semaphores => {
                 "The paper: an X5-2 of 2 sockets, 36 cores and 72 threads; a step of a shared generator while a contender \
-                 has the permit, a step of its own while it has not. Its third curve, sem_t of the system, is not ours and \
-                 has no place on a simulated machine."
+                 has the permit, a step of its own while it has not. Its third curve, sem_t of the system, cannot run on a \
+                 simulated machine."
             }
             Self::Capacitors => {
                 "The paper: an Altra of 128 cores on one socket; a step of a shared generator in the critical section, \
@@ -158,14 +153,6 @@ impl Figure {
                  word. platoon: the capacitor above, with B = 10. The claims are those of a prototype of the simulated \
                  machine, in which these waiters watched a waiting array."
             }
-        }
-    }
-
-    const fn claims(self) -> &'static [Claim] {
-        match self {
-            Self::Semaphores => claims::OF_SEMAPHORES,
-            Self::Capacitors => claims::OF_CAPACITORS,
-            Self::Window => claims::OF_THE_WINDOW,
         }
     }
 
@@ -222,7 +209,7 @@ struct Measured {
     figure: Figure,
     headline: String,
     summaries: Summaries,
-    verdicts: Vec<(&'static Claim, Verdict)>,
+    claims: Vec<Beside>,
 }
 
 /// Measures, prints the claims and the answers, and writes the page.
@@ -237,30 +224,28 @@ pub fn run(args: &FiguresArgs, report: Option<&Path>, output: Output) -> Result<
     for (figure, plan) in plans {
         let records = plan.measure(output, &progress)?;
         let summaries = Summaries::new(&plan, &records);
-        let verdicts = figure.claims().iter().map(|claim| (claim, (claim.check)(&summaries))).collect();
-        all.push(Measured { figure, headline: plan.headline(), summaries, verdicts });
+        let claims = beside(figure.name(), &records)?;
+        all.push(Measured { figure, headline: plan.headline(), summaries, claims });
     }
     progress.finish_and_clear();
-    for Measured { figure, headline, summaries, verdicts } in &all {
+    for Measured { figure, headline, summaries, claims } in &all {
         output.text(format_args!("{}\n{headline}\n\n{}\n", figure.title(), table(summaries)))?;
-        for (claim, verdict) in verdicts {
-            let &Claim { says, asked, .. } = claim;
-            output.text(format_args!("{}: {says}\n    ({asked}) {}", verdict.word(), verdict.found))?;
-            let verdict = verdict.clone();
-            output.record(&ClaimRecord { bench: "figures-claim", figure: *figure, says, asked, verdict })?;
+        for claim in claims {
+            output.text(format_args!("{}: {}\n    {}", word(claim), claim.says, claim.figures.join("\n    ")))?;
+            output.record(claim)?;
         }
         output.text("")?;
     }
     deliver(file, &html(&all), output)
 }
 
-impl Verdict {
-    const fn word(&self) -> &'static str {
-        match self.shown {
-            Some(true) => "shown",
-            Some(false) => "not shown",
-            None => "not measured",
-        }
+/// Returns whether the measured curves show a claim.
+const fn word(claim: &Beside) -> &'static str {
+    match claim.verdict {
+        Some(Verdict::Confirmed) => "shown",
+        Some(Verdict::Open) => "shown in some runs",
+        Some(Verdict::Refuted) => "not shown",
+        None => "not measured",
     }
 }
 
@@ -268,18 +253,18 @@ impl Verdict {
 fn html(all: &[Measured]) -> String {
     let mut page = Page::new(
         format!("The figures of the sources, drawn on {}", place()),
-        "Each figure has beside it what its source says of it, what is asked of the curves, and whether they show it. The \
+        "Each figure has beside it what its source says of it, the figures with the bounds that are asked, and whether they show it. The \
          sources print no numbers, so the bounds are ours. Compare shapes and ratios, and no throughput with that of \
          another machine.",
     );
     page.section("Where it was measured", facts(&Contenders::Threads));
     for measured in all {
-        let Measured { figure, headline, summaries, verdicts } = measured;
+        let Measured { figure, headline, summaries, claims } = measured;
         page.section(figure.title(), "");
         page.paragraph(figure.about());
         let (legend, mut plots) = plots(*figure, summaries);
         page.html(legend);
-        plots.push(("What the source says".to_owned(), list(verdicts)));
+        plots.push(("What the source says".to_owned(), list(claims)));
         page.html(figures(plots));
         page.paragraph(headline);
         page.html(format_args!(
@@ -313,13 +298,14 @@ fn table(summaries: &Summaries) -> Table {
     table
 }
 
-/// Returns claims and verdicts, as HTML.
-fn list(verdicts: &[(&Claim, Verdict)]) -> String {
+/// Returns claims and whether the curves show them, as HTML.
+fn list(claims: &[Beside]) -> String {
     let mut html = String::from("<ul class=\"claims\">\n");
-    for (Claim { says, asked, .. }, verdict) in verdicts {
-        let class = verdict.word().replace(' ', "-");
-        let [word, says, asked, found] = [verdict.word(), says, asked, &verdict.found].map(Escaped);
-        let _ = writeln!(html, "<li class=\"{class}\"><b>{word}</b> {says}.<br><small>{asked}: {found}</small></li>");
+    for claim in claims {
+        let class = word(claim).replace(' ', "-");
+        let figures = claim.figures.join("; ");
+        let [word, says, figures] = [word(claim), &claim.says, &figures].map(Escaped);
+        let _ = writeln!(html, "<li class=\"{class}\"><b>{word}</b> {says}.<br><small>{figures}</small></li>");
     }
     html + "</ul>\n"
 }
@@ -384,16 +370,18 @@ mod tests {
         };
         let all = threads.iter().flat_map(|&t| targets.iter().map(move |target| summary(target, t))).collect();
         let summaries = Summaries { on: Contenders::Threads, targets, threads, all, other_cpus: None };
-        let verdicts = figure.claims().iter().map(|claim| (claim, (claim.check)(&summaries))).collect();
-        Measured { figure, headline: "a < b".to_owned(), summaries, verdicts }
+        let claims = beside(figure.name(), &[(); 0]).unwrap();
+        assert!(claims.len() >= 4 && claims.iter().all(|claim| claim.verdict.is_none()));
+        Measured { figure, headline: "a < b".to_owned(), summaries, claims }
     }
 
     #[test]
     fn each_claim_and_each_curve_is_on_the_page() {
         for figure in Figure::ALL {
-            let page = html(&[measured(figure)]);
-            for claim in figure.claims() {
-                assert!(page.contains(&Escaped(claim.says).to_string()), "{}", claim.says);
+            let measured = measured(figure);
+            let page = html(std::slice::from_ref(&measured));
+            for claim in &measured.claims {
+                assert!(page.contains(&Escaped(&claim.says).to_string()), "{}", claim.says);
             }
             assert!(page.contains(&Escaped(figure.title()).to_string()) && page.contains("<p>a &lt; b</p>"));
             let (plots, curves) = match figure {

@@ -127,6 +127,14 @@ registry! {
         "a model: the compact NUMA-aware lock; spins";
     TwaLockModel = "twa-lock": models::TwaLock,
         "a model: the ticket lock with a waiting array; spins";
+    TwaLockChain = "twa-lock-chain": models::TwaLockChain,
+        "a model: the same over waiting chains; spins, then parks or, if the next, yields";
+    TicketLines = "ticket-lines": models::TicketLines,
+        "a model: the ticket lock on two cache lines; spins";
+    Hapax = "hapax": models::Hapax,
+        "a model: the Hapax lock; spins";
+    Fissile = "fissile": models::Fissile,
+        "a model: the Fissile lock: test-and-set, and CNA as its queue; spins";
     BarDavidTts = "bar-david-tts": models::BarDavid<Tts<Spin>>,
         "Bar-David's transformation around tts-spin";
     BarDavidLifo = "bar-david-lifo": models::BarDavid<Lifo<Spin>>,
@@ -176,6 +184,10 @@ impl LockName {
         Self::Anderson,
         Self::Cna,
         Self::TwaLockModel,
+        Self::TwaLockChain,
+        Self::TicketLines,
+        Self::Hapax,
+        Self::Fissile,
         Self::BarDavidTts,
         Self::BarDavidLifo,
         Self::BarDavidMcs,
