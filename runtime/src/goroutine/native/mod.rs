@@ -87,8 +87,8 @@ pub(crate) use sched::bubble::of_the_system;
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use alarm::alarms::set_by_system as set_alarm_by_system;
 pub(crate) use fibre::current::{
-    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_wait, note_wait_for, safepoint,
-    safepoint_is_asked_for, yield_now,
+    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_task_wait, note_wait, note_wait_for,
+    safepoint, safepoint_is_asked_for, yield_now,
 };
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use fibre::current::{describe, is_task};

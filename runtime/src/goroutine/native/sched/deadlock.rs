@@ -18,6 +18,7 @@ use crate::goroutine::native::sched::dump::Wanted;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::GoroutineInfo;
 use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::sched::tasks;
 use crate::goroutine::native::{alarm::alarms, blocking, switch_hooks};
 
 /// Ends the process if nothing can ever wake the main goroutine of a `run`.
@@ -72,7 +73,9 @@ impl Report {
                 dump::ask(Wanted::All).goroutines.into_iter().filter_map(|info| Some((info.id, info.stack?))).collect();
             goroutines.iter_mut().for_each(|info| info.stack = stacks.remove(&info.id));
         }
-        format!("fatal error: all goroutines are asleep - deadlock!\n\n{}", report::list(&goroutines, true))
+        let mut text = report::list(&goroutines, &[], true);
+        tasks::all().iter().for_each(|task| text += &task.to_string());
+        format!("fatal error: all goroutines are asleep - deadlock!\n\n{text}")
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) mod stall;
 pub(crate) mod steal;
 pub(crate) mod stuck;
 pub(crate) mod sysmon;
+pub(crate) mod tasks;
 pub(crate) mod threads;
 pub(crate) mod timer_heap;
 pub(crate) mod worker;
