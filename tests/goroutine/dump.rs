@@ -229,7 +229,7 @@ fn threads_that_wait() {
         });
     });
     let holder = holder.recv().unwrap();
-    let held = format!(" s], held by goroutine {}", holder.strip_suffix(" \"main\"").unwrap());
+    let held = format!(" s], held by goroutine {holder}");
     let waiter = thread::Builder::new().name("dump-thread".into()).spawn(move || drop(mutex.lock())).unwrap();
     let waits = if cfg!(target_os = "linux") { " \"dump-thread\" [sync.Mutex.Lock, " } else { " [sync.Mutex.Lock, " };
     let is_listed = || {

@@ -8,6 +8,8 @@ pub mod capacitor;
 pub mod collapse;
 pub mod collide;
 pub mod collisions;
+#[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
+pub mod cost;
 #[cfg(sudog_sim)]
 pub mod explore;
 pub mod figures;

@@ -20,6 +20,8 @@
 //! records just after the step on the word: two contenders' steps that are nanoseconds apart may be recorded in the
 //! other order.
 //!
+//! `on_long_wait` and `write_on_long_wait` look into the recording by themselves, when a wait takes too long (Unix).
+//!
 //! [`stop`] ends a recording, and [`snapshot`] looks into a recording that goes on. [`Recording::write_trace`] writes
 //! both for a viewer of traces.
 //!
@@ -39,6 +41,8 @@
 
 #[cfg(not(sudog_loom))]
 pub mod clock;
+#[cfg(all(unix, not(sudog_loom)))]
+mod long_waits;
 #[cfg_attr(sudog_loom, allow(dead_code))] // used there by its own model only
 mod ring;
 #[cfg(not(sudog_loom))]
@@ -54,6 +58,9 @@ use std::time::Duration;
 
 #[cfg(all(unix, not(sudog_loom)))]
 use crate::goroutine::trace as goroutines;
+
+#[cfg(all(unix, not(sudog_loom)))]
+pub use long_waits::{on_long_wait, write_on_long_wait};
 
 /// An event: a step of a contender for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -101,4 +101,5 @@ pub(crate) use fibre::wait_check::is_on as waits_are_checked;
 pub(crate) use sched::frames::frames_of_the_user;
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) use sched::frames::{is_ours, of_the_user};
+pub(crate) use sched::long_waits::watch as watch_long_waits;
 pub(crate) use sched::stall::in_place;

@@ -127,6 +127,12 @@ impl Dump {
         }
     }
 
+    /// Returns the waits of the listed goroutines and threads: the number of each, and the time when the wait began.
+    pub(super) fn waits(&self) -> impl Iterator<Item = (u64, Duration)> {
+        let goroutines = self.goroutines.iter().map(|info| (info.id, info.since));
+        goroutines.chain(self.threads.iter().map(|info| (!info.id, info.since)))
+    }
+
     /// Returns the goroutines as a profile, for `go tool pprof` and for flame graphs: Go's profile `goroutine`. The
     /// innermost function of each stack is the kind of the wait.
     ///
@@ -239,6 +245,9 @@ pub(super) enum Wanted {
     HolderWaits,
     /// Goroutines with these ids, with stacks.
     Ids(HashSet<u64>),
+    /// Goroutines and threads whose waits have lasted for longer than `threshold`, and are of one of these kinds, with
+    /// stacks.
+    Long { kinds: &'static [&'static str], threshold: Duration },
 }
 
 impl Wanted {
@@ -247,7 +256,18 @@ impl Wanted {
             Self::All => true,
             Self::HolderWaits => !info.awaited.is_empty(),
             Self::Ids(ids) => ids.contains(&info.id),
+            Self::Long { .. } => info.state == GoroutineState::Waiting && self.is_long(info.wait_reason, info.waited),
         }
+    }
+
+    fn includes_thread(&self, info: &ThreadInfo) -> bool {
+        !matches!(self, Self::Long { .. }) || self.is_long(info.wait_reason, info.waited)
+    }
+
+    /// Returns whether a wait has lasted for too long, if such waits are asked for.
+    fn is_long(&self, wait_reason: &str, waited: Duration) -> bool {
+        let Self::Long { kinds, threshold } = self else { return false };
+        waited > *threshold && kinds.iter().any(|kind| wait_reason.starts_with(kind))
     }
 }
 
@@ -325,8 +345,13 @@ pub(super) fn ask(wanted: Wanted) -> Dump {
     let tasks = if matches!(request.wanted, Wanted::All) { tasks::all() } else { Vec::new() };
     // A task that is polled is among the goroutines.
     let waiting = tasks.iter().filter(|task| task.is_waiting()).count();
-    let others = sched.live().saturating_sub(goroutines.len() + waiting);
-    Dump { goroutines, others, silent_workers, threads: threads::waiting(), tasks }
+    let others = match request.wanted {
+        Wanted::All => sched.live().saturating_sub(goroutines.len() + waiting),
+        _ => 0,
+    };
+    let mut threads = threads::waiting();
+    threads.retain(|info| request.wanted.includes_thread(info));
+    Dump { goroutines, others, silent_workers, threads, tasks }
 }
 
 impl Request {

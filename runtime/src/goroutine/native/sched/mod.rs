@@ -16,6 +16,7 @@ pub(crate) mod deadlock;
 pub(crate) mod dump;
 pub(crate) mod frames;
 pub(crate) mod ids;
+pub(crate) mod long_waits;
 pub(crate) mod pace;
 pub(crate) mod preempt;
 pub(crate) mod processor;

@@ -54,11 +54,11 @@ const HOLDERS: usize = 8;
 /// A thread as a dump describes it.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadInfo {
-    id: u64,
+    pub(super) id: u64,
     name: String,
     /// See [`Entry::waiter`].
     pub(super) waiter: u64,
-    wait_reason: &'static str,
+    pub(super) wait_reason: &'static str,
     pub(super) waited: Duration,
     /// The time at which the wait began.
     pub(super) since: Duration,
