@@ -389,7 +389,8 @@ fn long_waits_are_written() {
     let file = folder.join("long-wait.json");
     let files = || std::fs::read_dir(&folder).unwrap().count();
     let of_locks: &[&str] = &["sync.Mutex"];
-    let refuses = |threshold, path: &std::path::Path| event::write_on_long_wait(of_locks, threshold, path).unwrap_err();
+    let refuses =
+        |threshold, path: &std::path::Path| Recorder::write_on_long_wait(of_locks, threshold, path).unwrap_err();
     assert_eq!(refuses(LONG, &file).to_string(), "no recording is under way");
     Recorder::new().goroutines().start();
     assert_eq!(refuses(Duration::ZERO, &file).to_string(), "a threshold of no time");
@@ -398,8 +399,9 @@ fn long_waits_are_written() {
     assert_eq!(files(), 0);
 
     let (told, tells) = channel(16);
-    event::on_long_wait(of_locks, LONG, move |waits, recording| _ = told.send((waits.to_string(), recording))).unwrap();
-    event::write_on_long_wait(of_locks, LONG, &file).unwrap();
+    Recorder::on_long_wait(of_locks, LONG, move |waits, recording| _ = told.send((waits.to_string(), recording)))
+        .unwrap();
+    Recorder::write_on_long_wait(of_locks, LONG, &file).unwrap();
     run(|| {
         let mutex = Arc::new(Mutex::new(()));
         let (held, theirs, other) = (mutex.lock(), mutex.clone(), mutex.clone());

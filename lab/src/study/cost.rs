@@ -191,7 +191,9 @@ fn waits(args: &CostArgs) -> Result<[Figure; 2], Failure> {
 
 fn dumps(args: &CostArgs) -> Result<[Figure; 2], Failure> {
     let records = (0..args.runs).map(|_| child(&["cost-child", "dump"])).collect::<Result<Vec<_>, _>>()?;
-    let median_of = |name| Ok(median(records.iter().map(|record| field(record, name)).collect::<Result<Vec<_>, _>>()?));
+    let median_of = |name| -> Result<f64, Failure> {
+        Ok(median(records.iter().map(|record| field(record, name)).collect::<Result<Vec<_>, _>>()?))
+    };
     let name = format!("{MANY} goroutines that wait");
     let pause = "longest gap in the turns of a goroutine that runs meanwhile, on each worker";
     Ok([

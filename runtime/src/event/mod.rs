@@ -20,7 +20,7 @@
 //! records just after the step on the word: two contenders' steps that are nanoseconds apart may be recorded in the
 //! other order.
 //!
-//! `on_long_wait` and `write_on_long_wait` look into the recording by themselves, when a wait takes too long (Unix).
+//! `Recorder::on_long_wait` and `Recorder::write_on_long_wait` look into the recording by themselves, when a wait takes too long (Unix).
 //!
 //! [`stop`] ends a recording, and [`snapshot`] looks into a recording that goes on. [`Recording::write_trace`] writes
 //! both for a viewer of traces.
@@ -58,9 +58,6 @@ use std::time::Duration;
 
 #[cfg(all(unix, not(sudog_loom)))]
 use crate::goroutine::trace as goroutines;
-
-#[cfg(all(unix, not(sudog_loom)))]
-pub use long_waits::{on_long_wait, write_on_long_wait};
 
 /// An event: a step of a contender for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

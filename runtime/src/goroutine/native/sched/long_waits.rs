@@ -1,4 +1,4 @@
-//! A thread that looks for waits that take too long: see [`on_long_wait`](crate::event::on_long_wait).
+//! A thread that looks for waits that take too long: see [`on_long_wait`](crate::event::Recorder::on_long_wait).
 //!
 //! The thread makes a dump of the long waits, and sleeps then. The sleep is [`SHARE`] times as long as the look and the
 //! user's code have taken, within [`SLEEPS`], so that a program of many goroutines goes on.
