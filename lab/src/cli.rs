@@ -116,6 +116,13 @@ pub enum Command {
     /// A service with a planted bottleneck, and what each tool for slow programs shows about it ('cargo lab-profile')
     #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
     Profile(crate::study::profile::ProfileArgs),
+    /// The cost of the tools for slow programs, beside the goals ('cargo lab-cost')
+    #[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
+    Cost(crate::study::cost::CostArgs),
+    /// A measurement of cost in this process, which that command starts
+    #[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
+    #[command(hide = true)]
+    CostChild(crate::study::cost::ChildArgs),
     /// Each claim of the sources: confirmed, refuted or open, with the figures
     Claims(claims::ClaimsArgs),
     /// The locks and semaphores, and their properties
@@ -208,6 +215,10 @@ impl Command {
         match self {
             #[cfg(feature = "peers")]
             Self::Peers(command) => command.measured(),
+            #[cfg(all(unix, feature = "observe", feature = "peers"))]
+            Self::Cost(_) => Measured::InChildren,
+            #[cfg(all(unix, feature = "observe", feature = "peers"))]
+            Self::CostChild(_) => Measured::IsChild,
             _ => Measured::Here,
         }
     }
@@ -281,6 +292,10 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Trust(args)) => trust::run(args, output),
         #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
         Some(Command::Profile(args)) => crate::study::profile::run(args, output),
+        #[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
+        Some(Command::Cost(args)) => crate::study::cost::run(args, output),
+        #[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
+        Some(Command::CostChild(args)) => crate::study::cost::be(args, output),
         Some(Command::Claims(args)) => claims::run(args, output),
         Some(Command::List) => list::run(output),
         #[cfg(not(sudog_sim))]

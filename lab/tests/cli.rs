@@ -976,6 +976,7 @@ fn starvation_for_people() {
     let [page, svg] = [page, svg].map(|path| fs::read_to_string(path).unwrap());
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n") && page.contains(&svg));
     assert!(svg.starts_with("<svg xmlns=") && !page.contains("<script") && !page.contains("href="));
+    assert!(page.contains("class=\"sixteen\"") && page.contains(".sixteen:checked) + .zoomed > svg"), "{page}");
 
     refused(&["starvation", "--policy", "nonsense"], "unknown policy 'nonsense'; known: go-1.8, go-1.9, go-1.14, fifo");
     refused(&["starvation", "--hold", "100"], "it has no unit");

@@ -1,4 +1,4 @@
-//! The lock of the state of a check in builds with debug assertions.
+//! The lock of the state of a check, and of the list of tasks.
 
 use std::cell::Cell;
 use std::sync::PoisonError;

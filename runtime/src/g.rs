@@ -151,7 +151,7 @@ impl G {
         match &self.kind {
             Kind::Thread(parker) => {
                 commit();
-                if goroutine::in_place(|| parker.park(deadline.map(goroutine::of_the_system))) {
+                if goroutine::in_place(deadline.is_some(), || parker.park(deadline.map(goroutine::of_the_system))) {
                     ParkResult::Unparked
                 } else {
                     ParkResult::TimedOut

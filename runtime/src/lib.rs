@@ -19,7 +19,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(sudog_loom, sudog_sim))))]
 
 pub mod chan;
-#[cfg(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(sudog_loom)))]
 mod check_lock;
 pub mod event;
 mod fatal;
@@ -81,6 +81,16 @@ pub unsafe fn note_wait(what: &'static str, holder: *const shim::system::atomic:
 #[inline]
 pub unsafe fn note_wait_for(what: &'static str, holders: *const [shim::system::atomic::AtomicU64]) {
     goroutine::note_wait_for(what, holders);
+}
+
+/// Notes, for dumps, what the calling async task waits for: the poll of a future returns `Pending`. In builds with debug
+/// assertions.
+#[doc(hidden)]
+#[inline]
+pub fn note_task_wait(what: &'static str) {
+    if cfg!(debug_assertions) {
+        goroutine::note_task_wait(what);
+    }
 }
 
 /// Returns the id of the calling goroutine; 0 for a thread.

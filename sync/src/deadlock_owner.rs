@@ -17,9 +17,9 @@
 #[cfg(all(debug_assertions, not(sudog_loom)))]
 use std::sync::atomic::Ordering::Relaxed;
 
-#[cfg(all(debug_assertions, not(sudog_loom)))]
-use sudog_runtime::lock_order::holder_id;
 use sudog_runtime::lock_order::{Access, Acquisition, LockTag};
+#[cfg(all(debug_assertions, not(sudog_loom)))]
+use sudog_runtime::lock_order::{holder_id, reader_id};
 use sudog_runtime::shim::system::atomic::AtomicU64;
 
 /// The number of readers that a readers-writer mutex knows.
@@ -27,8 +27,8 @@ pub(crate) const READERS: usize = 8;
 
 #[cfg(all(debug_assertions, not(sudog_loom)))]
 pub(crate) struct DeadlockOwner<const N: usize = 0> {
-    /// The id of the goroutine or thread that owns the mutex, or that has announced itself as the writer; 0 if that is an
-    /// async task, or if there is none.
+    /// The number ([`holder_id`]) of the goroutine, thread or poll that owns the mutex, or that has announced itself as the
+    /// writer; 0 if there is none.
     id: AtomicU64,
     /// The goroutines and threads that have locked for reading, once for each acquisition; 0 in a free place.
     readers: [AtomicU64; N],
@@ -68,11 +68,11 @@ impl<const N: usize> DeadlockOwner<N> {
     }
 
     fn add_reader(&self) {
-        self.replace_reader(0, holder_id());
+        self.replace_reader(0, reader_id());
     }
 
     fn remove_reader(&self) {
-        let caller = holder_id();
+        let caller = reader_id();
         if caller == 0 || !self.replace_reader(caller, 0) {
             self.readers.iter().for_each(|reader| reader.store(0, Relaxed));
         }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
 use sudog::chan::channel;
 use sudog::runtime::{Dump, GoroutineInfo, GoroutineState, current_goroutine, dump, gosched};
-use sudog::sync::{GoMutex, Mutex, RwMutex, WaitGroup};
+use sudog::sync::{GoMutex, LockAsync, Mutex, RwMutex, WaitGroup};
 use sudog::time::sleep;
 use sudog::{Builder, blocking, run, spawn_async, synctest, without_switching};
 use support::goroutine::alone_with;
@@ -228,7 +229,7 @@ fn threads_that_wait() {
         });
     });
     let holder = holder.recv().unwrap();
-    let held = format!(" s], held by goroutine {}", holder.strip_suffix(" \"main\"").unwrap());
+    let held = format!(" s], held by goroutine {holder}");
     let waiter = thread::Builder::new().name("dump-thread".into()).spawn(move || drop(mutex.lock())).unwrap();
     let waits = if cfg!(target_os = "linux") { " \"dump-thread\" [sync.Mutex.Lock, " } else { " [sync.Mutex.Lock, " };
     let is_listed = || {
@@ -244,6 +245,82 @@ fn threads_that_wait() {
     waiter.join().unwrap();
     main.join().unwrap();
     assert!(!is_listed());
+}
+
+/// Async tasks are listed, with what they wait for, as long as they exist.
+#[test]
+fn tasks_that_wait() {
+    let _watchdog = Watchdog::new();
+    async fn a_task_receives(rx: sudog::chan::Receiver<u32>) {
+        _ = rx.recv_async().await;
+    }
+    run(|| {
+        let (tx, rx) = channel(0);
+        let mutex = Arc::new(Mutex::new(()));
+        let (theirs, held) = (mutex.clone(), mutex.lock());
+        let line = line!() + 1;
+        let receives = spawn_async(a_task_receives(rx));
+        let locks = spawn_async(async move { drop(theirs.lock_async().await) });
+        let waits = spawn_async(std::future::poll_fn(|cx| {
+            FOREIGN.lock().replace(cx.waker().clone());
+            if FOREIGN_IS_OVER.load(Relaxed) { Poll::Ready(()) } else { Poll::Pending }
+        }));
+        static FOREIGN: Mutex<Option<Waker>> = Mutex::new(None);
+        static FOREIGN_IS_OVER: AtomicBool = AtomicBool::new(false);
+        // Returns the first line on each task of this test.
+        let tasks = || {
+            let text = dump().to_string();
+            let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+            let is_ours = |at: usize| {
+                lines.get(at + 1).is_some_and(|line| {
+                    line.contains("::dump::a_task_receives") || line.contains("::tasks_that_wait::")
+                })
+            };
+            let of_tasks = (0..lines.len()).filter(|&at| lines[at].starts_with("task ") && is_ours(at));
+            of_tasks.map(|at| (lines[at].clone(), lines[at + 2].clone())).collect::<Vec<_>>()
+        };
+        if OBSERVED {
+            for reason in [" [chan receive, ", " [sync.Mutex.Lock, ", " [waiting, "] {
+                eventually(|| tasks().iter().any(|(task, _)| task.contains(reason)));
+            }
+            let place = format!("    created at {}:{line}:24", file!());
+            assert!(
+                tasks().iter().any(|(task, created)| task.contains("[chan receive") && *created == place),
+                "{:?}",
+                tasks()
+            );
+        }
+        drop((tx, held));
+        FOREIGN_IS_OVER.store(true, Relaxed);
+        FOREIGN.lock().take().unwrap().wake();
+        [receives, locks, waits].into_iter().for_each(|task| task.join().unwrap());
+        assert!(tasks().is_empty());
+    });
+}
+
+/// A task that waits in a poll, the blocking way, is among the goroutines.
+#[test]
+fn a_task_that_blocks() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let (theirs, held) = (mutex.clone(), mutex.lock());
+        let task = spawn_async(async move { drop(theirs.lock()) });
+        let polled = || {
+            let dump = dump();
+            let poll = dump
+                .goroutines
+                .iter()
+                .find(|info| info.started_as == "a task" && info.wait_reason == "sync.Mutex.Lock");
+            poll.is_some_and(|poll| {
+                let by = format!(" [polled by goroutine {}]\n", poll.id);
+                !OBSERVED || dump.to_string().contains(&by)
+            })
+        };
+        eventually(polled);
+        drop(held);
+        task.join().unwrap();
+    });
 }
 
 /// Tests with more goroutines than a worker describes between two of its scheduling choices.

@@ -5,9 +5,10 @@
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::process::{Command, ExitStatus, Output};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex};
@@ -25,7 +26,7 @@ use sudog::time::{Timer, after, after_func, sleep, sleep_async};
 use sudog::x::{ErrGroup, Weighted};
 use sudog::{
     Builder, JoinHandle, OnPanic, Placement, WaitLimit, block_on, blocking, compute, context, go, go_async, run, scope,
-    spawn, spawn_async,
+    spawn, spawn_async, without_switching,
 };
 
 const CHILD: &str = "SUDOG_TEST_CHILD";
@@ -57,6 +58,9 @@ fn main() {
         ("a_join_of_a_task_that_waits_for_ever", a_join_of_a_task_that_waits_for_ever),
         ("a_once_in_itself", a_once_in_itself),
         ("goroutines_that_wait_for_each_other_are_reported", goroutines_that_wait_for_each_other_are_reported),
+        ("threads_that_wait_for_each_other_are_reported", threads_that_wait_for_each_other_are_reported),
+        ("a_goroutine_that_blocks_its_worker_is_in_a_cycle", a_goroutine_that_blocks_its_worker_is_in_a_cycle),
+        ("waits_of_threads_and_tasks_that_are_no_cycle_are_not", waits_of_threads_and_tasks_that_are_no_cycle_are_not),
         ("waits_that_are_no_cycle_are_not", waits_that_are_no_cycle_are_not),
         ("waits_for_readers_that_are_no_cycle_are_not", waits_for_readers_that_are_no_cycle_are_not),
         ("locks_that_are_taken_in_two_orders_are_reported", locks_that_are_taken_in_two_orders_are_reported),
@@ -305,7 +309,8 @@ fn the_code_that_started_those_that_wait() {
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n"]);
     let text = words(&output);
     assert_eq!(text.matches(&format!("{here}::in_a_function\n")).count(), 4, "{text}");
-    assert_eq!(text.matches(here).count(), 6, "{text}");
+    // In builds with debug assertions the task is listed, too, as the one that the goroutine polls.
+    assert_eq!(text.matches(here).count(), 6 + usize::from(cfg!(debug_assertions)), "{text}");
     assert_eq!(text.matches("started as a task\n").count(), 1, "{text}");
 }
 
@@ -315,6 +320,9 @@ fn a_join_of_a_task_that_waits_for_ever() {
         run(|| spawn_async(std::future::pending::<()>()).join().unwrap());
     });
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n", "\"main\" [join, "]);
+    if cfg!(debug_assertions) {
+        assert_says(&output, 2, &["\ntask 1 [waiting, ", "created at tests/process/goroutine_fatal.rs:"]);
+    }
 }
 
 fn a_once_in_itself() {
@@ -361,6 +369,163 @@ fn goroutines_that_wait_for_each_other_are_reported() {
         let silent = in_a_child("goroutines_that_wait_for_each_other_are_reported", &[("SUDOG_STALLS", "0")], program);
         assert_eq!(words(&silent), "main goes on\n");
     }
+}
+
+/// Cycles of threads, of a thread and a goroutine, and of goroutines that block their worker or poll a task, are reported
+/// while the rest goes on.
+fn threads_that_wait_for_each_other_are_reported() {
+    type Pair = [Arc<Mutex<()>>; 2];
+    fn both([first, second]: Pair) {
+        let _first = first.lock();
+        sleep(Duration::from_millis(50));
+        let _second = second.lock();
+    }
+    fn pairs() -> [Pair; 2] {
+        let [a, b] = [(), ()].map(|()| Arc::new(Mutex::new(())));
+        [[a.clone(), b.clone()], [b, a]]
+    }
+    fn thread(name: &str, pair: Pair) {
+        thread::Builder::new().name(name.into()).spawn(|| both(pair)).unwrap();
+    }
+    fn goroutine(name: &str, pair: Pair) {
+        Builder::new().name(name).go(|| both(pair));
+    }
+    fn program() {
+        run(|| {
+            let [one, other] = pairs();
+            thread("two-threads", one);
+            thread("other-thread", other);
+            let [one, other] = pairs();
+            thread("a-thread", one);
+            goroutine("a-goroutine", other);
+            let [one, other] = pairs();
+            go_async(async { both(one) });
+            goroutine("beside-task", other);
+            // A thread reads, and wants the lock of a goroutine that wants to write.
+            let (rw, mutex) = (Arc::new(RwMutex::new(())), Arc::new(Mutex::new(())));
+            let theirs = (rw.clone(), mutex.clone());
+            let reads = move || {
+                let _read = theirs.0.read();
+                sleep(Duration::from_millis(50));
+                drop(theirs.1.lock());
+            };
+            thread::Builder::new().name("reads".into()).spawn(reads).unwrap();
+            Builder::new().name("writes").go(move || {
+                let _guard = mutex.lock();
+                sleep(Duration::from_millis(50));
+                drop(rw.write());
+            });
+            // The runtime looks for cycles a second after a wait has begun, and again if a worker has not answered.
+            sleep(Duration::from_millis(8000));
+            eprintln!("{}\nmain goes on", dump());
+        });
+    }
+    let output = in_a_child("threads_that_wait_for_each_other_are_reported", &[("SUDOG_MAXPROCS", "2")], program);
+    assert_says(&output, 0, &["main goes on\n"]);
+    let text = words(&output);
+    let reports: Vec<&str> = text.split("sudog: deadlock: each of ").skip(1).collect();
+    if !cfg!(debug_assertions) {
+        return assert!(reports.is_empty(), "{text}");
+    }
+    assert_eq!(reports.len(), 4, "{text}");
+    let members = [
+        ["\"two-threads\" [sync.Mutex.Lock, ", "\"other-thread\" [sync.Mutex.Lock, "],
+        ["\"a-thread\" [sync.Mutex.Lock, ", "\"a-goroutine\" [sync.Mutex.Lock, "],
+        ["started as a task\n", "\"beside-task\" [sync.Mutex.Lock, "],
+        ["\"reads\" [sync.Mutex.Lock, ", "\"writes\" [sync.RWMutex.Lock, "],
+    ];
+    for [one, other] in members {
+        // After the first line comes the list of the members, and then perhaps other output.
+        let list = |report: &str| report.split("\n\n").nth(1).unwrap_or_default().to_owned();
+        let is_of = |report: &&&str| list(report).contains(one) && list(report).contains(other);
+        assert_eq!(reports.iter().filter(is_of).count(), 1, "{one}, {other}: {text}");
+    }
+    assert_says(&output, 0, &[", held by thread ", "these goroutines and threads waits for the next"]);
+}
+
+/// A goroutine that waits where it may not switch blocks its worker, which does not answer dumps.
+fn a_goroutine_that_blocks_its_worker_is_in_a_cycle() {
+    let env = [("SUDOG_MAXPROCS", "2")];
+    let output = in_a_child("a_goroutine_that_blocks_its_worker_is_in_a_cycle", &env, || {
+        Builder::new().on(Placement::Worker(0)).run(|| {
+            let (a, b) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(())));
+            let (first, second) = (b.clone(), a.clone());
+            let held = a.lock();
+            Builder::new().name("fixed").on(Placement::Worker(1)).go(move || {
+                without_switching(|| {
+                    let _first = first.lock();
+                    drop(second.lock());
+                });
+            });
+            while !b.is_locked() {
+                gosched();
+            }
+            Builder::new().name("ends-it").on(Placement::Worker(0)).go(|| {
+                sleep(Duration::from_millis(4000));
+                std::process::exit(0);
+            });
+            drop((b.lock(), held));
+        });
+    });
+    assert_says(&output, 0, &[]);
+    let text = words(&output);
+    if cfg!(debug_assertions) {
+        let says =
+            ["these goroutines and threads waits for the next", "\"sudog-1\", goroutine ", "\"main\" [sync.Mutex.Lock"];
+        assert_says(&output, 0, &says);
+    }
+    assert_eq!(text.matches("sudog: deadlock: ").count(), usize::from(cfg!(debug_assertions)), "{text}");
+}
+
+/// A thread before the first goroutine has no watcher. A task that holds a lock between polls, and one that waits for a
+/// future, are no members of a cycle.
+fn waits_of_threads_and_tasks_that_are_no_cycle_are_not() {
+    let output = in_a_child("waits_of_threads_and_tasks_that_are_no_cycle_are_not", &[], || {
+        const LONG: Duration = Duration::from_millis(1500);
+        run(|| {
+            // A chain of threads, and a thread with a deadline in a cycle.
+            let [a, b, c] = [(), (), ()].map(|()| Arc::new(Mutex::new(())));
+            let (first, second) = (a.clone(), b.clone());
+            let held = b.lock();
+            let chain = thread::spawn(move || {
+                let _first = first.lock();
+                drop(second.lock());
+            });
+            sleep(LONG);
+            drop(held);
+            blocking(|| chain.join().unwrap());
+            let both = [(a.clone(), b.clone()), (b.clone(), a)].map(|(first, second)| {
+                thread::spawn(move || {
+                    let _first = first.lock();
+                    thread::sleep(Duration::from_millis(50));
+                    drop(second.try_lock_for(LONG));
+                })
+            });
+            both.into_iter().for_each(|one| blocking(|| one.join().unwrap()));
+            // The task holds `b` and waits for `c` until a timer ends the wait; a thread holds `c` and waits for `b`.
+            let (theirs, other) = (b.clone(), c.clone());
+            let task = spawn_async(async move {
+                let _b = theirs.lock_async().await;
+                sleep_async(Duration::from_millis(50)).await;
+                let mut c = pin!(other.lock_async());
+                let mut timer = pin!(sleep_async(LONG));
+                poll_fn(|cx| match c.as_mut().poll(cx) {
+                    Poll::Ready(guard) => Poll::Ready(drop(guard)),
+                    Poll::Pending => timer.as_mut().poll(cx),
+                })
+                .await;
+            });
+            let thread = thread::spawn(move || {
+                let _c = c.lock();
+                thread::sleep(Duration::from_millis(100));
+                drop(b.lock());
+            });
+            task.join().unwrap();
+            blocking(|| thread.join().unwrap());
+        });
+    });
+    assert_says(&output, 0, &[]);
+    assert!(!words(&output).contains("deadlock"), "{}", words(&output));
 }
 
 /// A long wait, a chain of waits, and a cycle that deadlines end are not reported as deadlocks.

@@ -377,6 +377,57 @@ fn a_full_ring_keeps_the_last_steps() {
     assert!(last <= 2, "only the last step is left: {last}");
 }
 
+/// A recording is looked into while a goroutine, and in builds with debug assertions a thread, waits for too long, once
+/// for each such wait.
+#[test]
+fn long_waits_are_written() {
+    const LONG: Duration = Duration::from_millis(50);
+    let _watchdog = Watchdog::new();
+    let _alone = alone();
+    let folder = std::env::temp_dir().join(format!("sudog-trace-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("long-wait.json");
+    let files = || std::fs::read_dir(&folder).unwrap().count();
+    let of_locks: &[&str] = &["sync.Mutex"];
+    let refuses =
+        |threshold, path: &std::path::Path| Recorder::write_on_long_wait(of_locks, threshold, path).unwrap_err();
+    assert_eq!(refuses(LONG, &file).to_string(), "no recording is under way");
+    Recorder::new().goroutines().start();
+    assert_eq!(refuses(Duration::ZERO, &file).to_string(), "a threshold of no time");
+    assert_eq!(refuses(LONG, &folder.join("missing").join("file")).kind(), std::io::ErrorKind::NotFound);
+    assert_eq!(refuses(LONG, &folder).kind(), std::io::ErrorKind::IsADirectory);
+    assert_eq!(files(), 0);
+
+    let (told, tells) = channel(16);
+    Recorder::on_long_wait(of_locks, LONG, move |waits, recording| _ = told.send((waits.to_string(), recording)))
+        .unwrap();
+    Recorder::write_on_long_wait(of_locks, LONG, &file).unwrap();
+    run(|| {
+        let mutex = Arc::new(Mutex::new(()));
+        let (held, theirs, other) = (mutex.lock(), mutex.clone(), mutex.clone());
+        start("waits-long", move || drop(theirs.lock()));
+        sleep(LONG); // no lock
+        let (waits, recording) = tells.recv().unwrap();
+        assert!(waits.contains("\"waits-long\" [sync.Mutex.Lock, ") && !waits.contains("[sleep"), "{waits}");
+        assert!(Trace::of(&recording).names.values().any(|name| name.contains("waits-long")));
+        sudog::blocking(|| support::eventually(|| file.exists())); // a worker that is busy answers no look
+        let trace: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        assert!(trace["traceEvents"].as_array().unwrap().len() > 1);
+        assert_eq!(files(), 1, "nothing half-written is left");
+        if cfg!(debug_assertions) {
+            let waiter = thread::spawn(move || drop(other.lock()));
+            let (waits, _) = tells.recv().unwrap();
+            assert!(waits.lines().any(|line| line.starts_with("thread ")), "{waits}");
+            drop(held);
+            sudog::blocking(|| waiter.join().unwrap());
+        }
+    });
+    _ = event::stop();
+    // The sender goes with the thread.
+    while tells.recv().is_ok() {}
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// Goroutines on all workers wait for each other by locks, channels and timers, while snapshots are taken: each trace holds
 /// together.
 #[test]

@@ -128,7 +128,7 @@ fn records(bench: Name, workers: usize, count: usize, readings: &[Reading]) -> V
 
 /// Runs `goroutines`: measures and prints.
 pub fn run(args: &GoroutinesArgs, output: Output) -> Result<(), Failure> {
-    let limits = Limits { min_time: args.extent.min_time, count: args.extent.count };
+    let limits = Limits { min_time: args.extent.min_time, count: args.extent.count, records: false };
     let chosen = |name: &str| args.bench.as_ref().is_none_or(|list| list.0.iter().any(|bench| bench.name == name));
     let benches: Vec<_> = BENCHES.iter().filter(|(name, _)| chosen(name)).collect();
     let workers = &args.extent.workers.0;

@@ -8,6 +8,8 @@ pub mod capacitor;
 pub mod collapse;
 pub mod collide;
 pub mod collisions;
+#[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
+pub mod cost;
 #[cfg(unix)]
 pub mod csp;
 #[cfg(all(unix, not(sudog_sim)))]

@@ -129,9 +129,10 @@ impl<T> TaskWaiter<T> {
     /// # Panics
     ///
     /// Panics if the waiter is in no queue.
-    pub(super) fn poll_ready(&self, waker: &Waker) -> Option<Readied<'_, '_, T>> {
+    pub(super) fn poll_ready(&self, what: &'static str, waker: &Waker) -> Option<Readied<'_, '_, T>> {
         let (core, waiter) = self.queued().expect("it has been queued");
         if !self.g.poll_ready(waker) {
+            crate::note_task_wait(what);
             return None;
         }
         self.stage.set(Stage::Over);
@@ -335,7 +336,7 @@ impl<T> Receiving<T> {
             // slot, which has room.
             unsafe { self.wait.queue(guard, Dir::Recv, self.slot.get().cast()) };
         }
-        let Some(readied) = self.wait.poll_ready(cx.waker()) else { return Poll::Pending };
+        let Some(readied) = self.wait.poll_ready("chan receive", cx.waker()) else { return Poll::Pending };
         Poll::Ready(readied.receive().map(Owned::into_inner))
     }
 }
@@ -430,7 +431,7 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
                 }
             }
         }
-        let Some(readied) = this.wait.poll_ready(cx.waker()) else { return Poll::Pending };
+        let Some(readied) = this.wait.poll_ready("chan send", cx.waker()) else { return Poll::Pending };
         Poll::Ready(P::sent(this.settle(readied)))
     }
 }

@@ -116,7 +116,7 @@ impl<'a, P: SendPort> Future for ReserveFuture<'a, P> {
                 Err(guard) => unsafe { this.wait.queue(guard, Dir::Reserve, std::ptr::null_mut()) },
             }
         }
-        let Some(readied) = this.wait.poll_ready(cx.waker()) else { return Poll::Pending };
+        let Some(readied) = this.wait.poll_ready("chan send", cx.waker()) else { return Poll::Pending };
         Poll::Ready(Permit::new(readied.place().map(|place| place.with(core))))
     }
 }

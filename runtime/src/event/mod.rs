@@ -20,6 +20,8 @@
 //! records just after the step on the word: two contenders' steps that are nanoseconds apart may be recorded in the
 //! other order.
 //!
+//! `Recorder::on_long_wait` and `Recorder::write_on_long_wait` look into the recording by themselves, when a wait takes too long (Unix).
+//!
 //! [`stop`] ends a recording, and [`snapshot`] looks into a recording that goes on. [`Recording::write_trace`] writes
 //! both for a viewer of traces.
 //!
@@ -39,6 +41,8 @@
 
 #[cfg(not(sudog_loom))]
 pub mod clock;
+#[cfg(all(unix, not(sudog_loom)))]
+mod long_waits;
 #[cfg_attr(sudog_loom, allow(dead_code))] // used there by its own model only
 mod ring;
 #[cfg(not(sudog_loom))]

@@ -23,6 +23,8 @@ static CAPACITY: AtomicUsize = AtomicUsize::new(0);
 /// The number of events that were dropped because their thread had no ring: the thread was ending, or could make no ring
 /// at that moment.
 static HOMELESS: AtomicU64 = AtomicU64::new(0);
+/// The number of recordings that have begun.
+static RECORDINGS: AtomicU64 = AtomicU64::new(0);
 static THREADS: AtomicU64 = AtomicU64::new(0);
 static RINGS: Mutex<Rings> = Mutex::new(Rings { all: Vec::new(), free: Vec::new(), started: None });
 
@@ -68,12 +70,19 @@ pub(super) fn start(capacity: usize, spares: usize) {
     rings.free.extend(new);
     rings.started = Some(Reading::now());
     HOMELESS.store(0, Relaxed);
+    RECORDINGS.fetch_add(1, Relaxed);
     CAPACITY.store(capacity, Relaxed);
     for entry in &mut rings.all {
         entry.before = entry.ring.written();
     }
     // Use Release, so that a thread that sees the store reads the same clock and the same capacity.
     ON.store(true, Release);
+}
+
+/// Returns the number of the recording under way, which no other recording has.
+#[cfg(unix)]
+pub(super) fn number() -> Option<u64> {
+    ON.load(Acquire).then(|| RECORDINGS.load(Relaxed))
 }
 
 pub(super) fn stop() -> Recording {

@@ -169,22 +169,53 @@ fn caller() -> Caller {
 
 /// The bit that the [`holder_id`]s of threads have, and the ids of goroutines have not.
 const THREAD: u64 = 1 << 63;
+/// The bit that the [`holder_id`]s of polls have, and the ids of goroutines have not.
+const POLL: u64 = 1 << 62;
 
-/// Returns the number by which a lock notes the caller as a holder: the id of the calling goroutine, or else the number
-/// of the calling thread. Returns 0 in an async task: each poll has another id, and a task may hold a lock between two
-/// polls.
+/// Returns the number by which a lock notes the caller as a holder: the id of the calling goroutine; the marked number of
+/// the calling thread; or the marked id of the poll, in an async task. Each poll of a task has another id. So only while
+/// the poll that has locked goes on is the task known as the holder.
 #[must_use]
 pub fn holder_id() -> u64 {
     match caller() {
-        Caller::Goroutine(_) if goroutine::is_task() => 0,
+        Caller::Goroutine(id) if goroutine::is_task() => id_of_poll(id),
         Caller::Goroutine(id) => id,
         Caller::Thread(number) => number | THREAD,
     }
 }
 
-/// Returns whether a [`holder_id`] is that of a thread.
-pub(crate) fn is_thread(holder: u64) -> bool {
-    holder & THREAD != 0
+/// Returns the number by which a lock notes the caller as one of several holders: 0 in an async task, as the task may
+/// give up the lock in another poll, by another number.
+#[must_use]
+pub fn reader_id() -> u64 {
+    if goroutine::is_task() { 0 } else { holder_id() }
+}
+
+/// A [`holder_id`], decoded.
+#[derive(Clone, Copy)]
+pub(crate) enum Holder {
+    /// A goroutine, by its id.
+    Goroutine(u64),
+    /// The poll of an async task, by the id of the goroutine that polls.
+    Poll(u64),
+    /// A thread.
+    Thread,
+}
+
+/// Decodes a [`holder_id`].
+pub(crate) fn decode(holder: u64) -> Holder {
+    if holder & THREAD != 0 {
+        Holder::Thread
+    } else if holder & POLL != 0 {
+        Holder::Poll(holder & !POLL)
+    } else {
+        Holder::Goroutine(holder)
+    }
+}
+
+/// Returns the [`holder_id`] of the poll that a goroutine with this id makes.
+pub(crate) fn id_of_poll(goroutine: u64) -> u64 {
+    goroutine | POLL
 }
 
 /// Returns the name of the caller, as reports print it.

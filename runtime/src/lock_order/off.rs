@@ -43,8 +43,33 @@ pub fn holder_id() -> u64 {
     crate::goroutine_id()
 }
 
-/// Returns false.
+/// A [`holder_id`], decoded.
 #[cfg(all(unix, not(sudog_loom)))]
-pub(crate) fn is_thread(_: u64) -> bool {
-    false
+#[allow(dead_code)] // one interface over two implementations
+#[derive(Clone, Copy)]
+pub(crate) enum Holder {
+    /// A goroutine, by its id.
+    Goroutine(u64),
+    /// The poll of an async task. There are none here.
+    Poll(u64),
+    /// A thread. There are none here.
+    Thread,
+}
+
+/// Decodes a [`holder_id`].
+#[cfg(all(unix, not(sudog_loom)))]
+pub(crate) fn decode(holder: u64) -> Holder {
+    Holder::Goroutine(holder)
+}
+
+/// Returns the number of the goroutine that polls.
+#[cfg(all(unix, not(sudog_loom)))]
+pub(crate) fn id_of_poll(goroutine: u64) -> u64 {
+    goroutine
+}
+
+/// Returns the [`holder_id`] of the caller.
+#[must_use]
+pub fn reader_id() -> u64 {
+    holder_id()
 }

@@ -110,7 +110,10 @@ impl<Q: BucketQueue> Future for Acquire<'_, Q> {
             match this.stage.get() {
                 Stage::Idle if take(this.count) || this.try_or_join() => break,
                 Stage::Idle => {}
-                Stage::Queued if !this.sudog.g.poll_ready(cx.waker()) => return Poll::Pending,
+                Stage::Queued if !this.sudog.g.poll_ready(cx.waker()) => {
+                    crate::note_task_wait("semacquire");
+                    return Poll::Pending;
+                }
                 Stage::Queued => {
                     this.stage.set(Stage::Idle);
                     if wait_result(this.count, &this.sudog).is_some() {

@@ -259,7 +259,10 @@ impl Future for DoneFuture {
         task::ready!(coop.poll_proceed(cx));
         match context.governor().and_then(|done| done.wake_at_end(place, cx.waker())) {
             Some(outcome) => Poll::Ready(outcome.error),
-            None => Poll::Pending,
+            None => {
+                sudog_runtime::note_task_wait("context.Context.Done");
+                Poll::Pending
+            }
         }
     }
 }

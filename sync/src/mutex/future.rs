@@ -66,7 +66,10 @@ impl<S: AsyncSemaphore, P: Policy> Future for LockFuture<'_, S, P> {
         *stage = Stage::Contending;
         loop {
             if let Some(acquire) = sleep.as_mut().as_pin_mut() {
-                ready!(acquire.poll(cx));
+                if acquire.poll(cx).is_pending() {
+                    sudog_runtime::note_task_wait("sync.Mutex.Lock");
+                    return Poll::Pending;
+                }
                 sleep.set(None);
                 if mutex.after_wakeup(me) {
                     break;

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use sudog_runtime::event::Recorder;
 use sudog_runtime::goroutine;
 
 use super::benches::Name;
@@ -25,6 +26,8 @@ pub struct Limits {
     pub min_time: Duration,
     /// The number of goroutines in benchmarks of a million goroutines.
     pub count: usize,
+    /// True if the flight recorder is on, for goroutines.
+    pub records: bool,
 }
 
 /// Starts this program once more for a benchmark, with `workers` workers, and returns the reading.
@@ -34,6 +37,9 @@ pub fn run_ours(bench: Name, workers: usize, limits: &Limits) -> Result<Reading,
     let mut command = Command::new(program);
     command.args([COMMAND, bench.name, "--workers", &workers]).env("SUDOG_MAXPROCS", &workers);
     command.arg(format!("--min-time={}", limits.min_time.as_secs_f64())).arg(format!("--count={}", limits.count));
+    if limits.records {
+        command.arg("--record");
+    }
     #[cfg(not(sudog_sim))]
     noise().ask(&mut command);
     read(command, bench.name)
@@ -64,6 +70,9 @@ pub fn last_words(output: &Output) -> String {
 
 /// Runs the benchmark, in the process of `versus-go-child`, and prints the reading.
 pub fn be(args: &ChildArgs) -> Result<(), Failure> {
+    if args.record {
+        Recorder::new().goroutines().start();
+    }
     let reading = goroutine::run(|| match goroutine::max_procs() {
         workers if workers == args.workers => Ok(round::measure(&args.bench, args.min_time, args.count)),
         workers => Err(Failure::Run(format!("{workers} workers instead of {}", args.workers))),

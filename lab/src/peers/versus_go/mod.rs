@@ -87,6 +87,10 @@ pub struct ChildArgs {
     /// Goroutines that Million makes, and most contexts that WithTimeout400000 makes
     #[arg(long, value_name = "N", default_value_t = MILLION, value_parser = number::<1, MAX_COUNT>)]
     pub count: usize,
+
+    /// Record the steps of all goroutines, as a flight recorder
+    #[arg(long)]
+    pub record: bool,
 }
 
 /// The record of the setup: the versions, and the options of the measurement.
@@ -171,7 +175,7 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
     let go = Go::find()?;
     let program = go.build()?;
     let (skip, chosen): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|bench| bench.x_sync && !program.has_x_sync);
-    let limits = Limits { min_time: args.extent.min_time, count: args.extent.count };
+    let limits = Limits { min_time: args.extent.min_time, count: args.extent.count, records: false };
     output.record(&Setup {
         bench: "versus-go-setup",
         go: &go.version,

@@ -228,6 +228,7 @@ impl<C: Cases> SelectFuture<C> {
     /// woken. The stage is `Queued`.
     fn poll_ready(&self, waker: &Waker) -> Option<Settled> {
         if !self.g.poll_ready(waker) {
+            crate::note_task_wait("select");
             return None;
         }
         // SAFETY: the G has been readied, by the taker of the claim.

@@ -514,6 +514,7 @@ impl<T> Future for JoinHandle<T> {
             // Look again after storing the waker. The sender releases the permit, then takes the waker. By the waker's
             // lock, either this poll sees the permit, or the sender sees the waker.
             if !sema::try_semacquire(&packet.done) {
+                crate::note_task_wait("join");
                 return Poll::Pending;
             }
         }

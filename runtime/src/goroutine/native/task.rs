@@ -8,10 +8,10 @@
 //! until the task is unblocked it is a stackful goroutine, pinned to its worker.
 
 use crate::shim::system::thread;
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::future::Future;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -23,7 +23,9 @@ use crate::goroutine::native::builder::JoinHandle;
 use crate::goroutine::native::coop;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::{current, job};
+use crate::goroutine::native::sched::bubble;
 use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::sched::tasks::Watched;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::signal::Signal;
 use crate::panics::drop_payload;
@@ -64,6 +66,7 @@ use crate::sema::{IntoLimit, WaitError, WaitLimit};
 ///     semacquire(&DONE);
 /// });
 /// ```
+#[track_caller]
 pub fn go_async<F: Future<Output = ()> + Send + 'static>(future: F) {
     start(future, |result: thread::Result<()>| {
         if let Err(payload) = result {
@@ -83,6 +86,7 @@ pub fn go_async<F: Future<Output = ()> + Send + 'static>(future: F) {
 /// let sum = run(|| spawn_async(async { 1 + 1 }).join().unwrap());
 /// assert_eq!(sum, 2);
 /// ```
+#[track_caller]
 pub fn spawn_async<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
@@ -93,7 +97,27 @@ where
     handle
 }
 
+/// Starts a task, which is listed for dumps if switches are observed.
+#[track_caller]
+#[inline]
 fn start<F, D>(future: F, done: D)
+where
+    F: Future + Send + 'static,
+    D: FnOnce(thread::Result<F::Output>) + Send + 'static,
+    F::Output: 'static,
+{
+    if switch_hooks::is_observed() {
+        switch_hooks::forbid_start_in_hook();
+        if switch_hooks::observes_stalls() && !bubble::is_here() {
+            let place = Location::caller();
+            let future = Watched::new(Box::pin(future), type_name::<F>(), place, current::id, current::take_note);
+            return start_unlisted(future, done);
+        }
+    }
+    start_unlisted(future, done);
+}
+
+fn start_unlisted<F, D>(future: F, done: D)
 where
     F: Future + Send + 'static,
     D: FnOnce(thread::Result<F::Output>) + Send + 'static,
@@ -101,9 +125,8 @@ where
     // The future is moved a few times until it is in its place: see `box_if_large!`.
     if const { job::is_large::<F>() } {
         let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
-        return start(future, done);
+        return start_unlisted(future, done);
     }
-    switch_hooks::forbid_start_in_hook();
     let sched = Sched::here();
     sched.count_made();
     let future = ManuallyDrop::new(future);

@@ -74,7 +74,8 @@ pub fn now() -> Instant {
 /// ```
 pub fn sleep(d: Duration) {
     if current::current().is_none() {
-        return stall::in_place(|| thread::sleep(d));
+        current::note_wait("sleep", std::ptr::null());
+        return stall::in_place(true, || thread::sleep(d));
     }
     if d.is_zero() || d < Duration::from_micros(1) && !bubble::is_here() {
         return G::yield_now(); // the sleep would be over before it begins, and no other goroutine would have run
@@ -123,6 +124,7 @@ impl Future for SleepAsync {
             Some(when) if when <= now() => Poll::Ready(()),
             Some(when) => {
                 self.timer = Some(alarms::set(when, cx.waker().clone()));
+                crate::note_task_wait("sleep");
                 Poll::Pending
             }
             None => Poll::Pending,
@@ -593,6 +595,7 @@ impl Future for TimerFuture<'_> {
         // Set the alarm without the lock. If the time changes meanwhile, the change wakes the task, which polls again:
         // an alarm for the outdated time does no harm.
         this.alarm = due.map(|due| alarms::set(due, cx.waker().clone()));
+        crate::note_task_wait("timer");
         Poll::Pending
     }
 }

@@ -44,6 +44,13 @@ pub struct Picture<'a> {
     pub on: Contenders,
 }
 
+/// Switches that enlarge the picture, without a script: see `.zoomed` in the style sheet.
+const ZOOM: &str = "<p>Zoom: \
+    <label><input type=\"radio\" name=\"zoom\" checked> 1</label> \
+    <label><input type=\"radio\" name=\"zoom\" class=\"four\"> 4</label> \
+    <label><input type=\"radio\" name=\"zoom\" class=\"sixteen\"> 16</label>. \
+    Point at a bar, an arrow or a mark for its times.</p>\n";
+
 impl Picture<'_> {
     /// Writes the page, and prints the path of the page.
     pub fn write(&self, file: ReportFile, output: Output) -> Result<(), Failure> {
@@ -52,7 +59,8 @@ impl Picture<'_> {
 
     fn page(&self) -> String {
         let mut page = Page::new("Starvation mode, seen", self.headline);
-        page.html(format_args!("<figure class=\"wide\" style=\"margin:0\">{}</figure>\n", self.svg));
+        page.html(ZOOM);
+        page.html(format_args!("<figure class=\"zoomed\" tabindex=\"0\">{}</figure>\n", self.svg));
         page.section("What is to be seen", definitions(MEANINGS));
         page.section("In figures", table(self.table));
         for remark in self.remarks {

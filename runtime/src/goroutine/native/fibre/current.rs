@@ -293,7 +293,9 @@ fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
 /// Waits for `ready` without switching to another goroutine: the whole worker waits.
 #[cold]
 fn park_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
-    stall::in_place(|| wait_in_place(fibre, deadline))
+    let result = stall::in_place(deadline.is_some(), || wait_in_place(fibre, deadline));
+    fibre.wait.set(Wait::NONE);
+    result
 }
 
 fn wait_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
@@ -425,7 +427,22 @@ pub(crate) fn note_wait_for(what: &'static str, holders: *const [AtomicU64]) {
         }
     } else if cfg!(debug_assertions) {
         threads::note_wait(what, holders);
+        if !holders.is_null() {
+            cycle::note_of_thread();
+        }
     }
+}
+
+/// Notes what the task waits for that the calling goroutine polls: for dumps. Does nothing on a thread.
+pub(crate) fn note_task_wait(what: &'static str) {
+    if let Some(fibre) = fibre() {
+        fibre.wait.set(Wait::new(what, 0, ptr::slice_from_raw_parts(ptr::null(), 0)));
+    }
+}
+
+/// Takes the note of the calling goroutine's wait. Empty on a thread.
+pub(crate) fn take_note() -> &'static str {
+    fibre().map_or("", |fibre| fibre.wait.replace(Wait::NONE).what())
 }
 
 /// Returns the id of the calling goroutine, or 0.

@@ -159,6 +159,11 @@ impl Wait {
         }
     }
 
+    /// Returns whether the note says where the holders of the awaited resource are.
+    pub(crate) fn knows_holders(&self) -> bool {
+        !self.holders.is_null()
+    }
+
     /// Returns the ids of the goroutines that hold the awaited resource, as far as they are known. An id of 0 means
     /// nothing.
     ///

@@ -222,7 +222,7 @@ fn live(main: Main, tell: impl FnOnce(String)) {
 
     let goroutines = report::goroutines(sched);
     let tasks = sched.live().saturating_sub(goroutines.len());
-    let mut left = report::list(&goroutines, true);
+    let mut left = report::list(&goroutines, &[], true);
     if tasks > 0 {
         left += &format!("{tasks} async task(s)\n");
     }

@@ -20,6 +20,11 @@ pub(crate) fn coarse_now() -> u64 {
     COARSE.load(Ordering::Relaxed)
 }
 
+/// Returns a time on the coarse clock, exactly.
+pub(crate) fn time_of(instant: Instant) -> Duration {
+    instant.saturating_duration_since(*BEGUN.get_or_init(|| instant))
+}
+
 /// Sets the coarse clock to `now`. Called at each look of the watcher, by the function that rouses the watcher (which
 /// sleeps while all workers sleep), and before a dump reads the clock.
 pub(crate) fn refresh(now: Instant) {

@@ -1,41 +1,51 @@
-//! The search for goroutines that wait for each other's locks, while the rest of the program goes on.
+//! The search for goroutines and threads that wait for each other's locks, while the rest of the program goes on.
 //!
 //! | step | by | |
 //! |---|---|---|
-//! | 1 | goroutine | notes its wait for a lock whose holder is known |
+//! | 1 | goroutine or thread | notes its wait for a lock whose holder is known |
 //! | 2 | watcher | [`PAUSE`] later starts a thread that looks for cycles, unless such a thread runs |
-//! | 3 | that thread | makes a dump, and looks for goroutines each of which waits for a lock that the next holds |
-//! | 4 | that thread | if there are some, makes a second dump of these goroutines, and reports the cycles of the second dump whose waits are in both dumps |
+//! | 3 | that thread | makes a dump, and looks for waiters each of which waits for a lock that the next holds |
+//! | 4 | that thread | if there are some, makes a second dump of these waiters, and reports the cycles of the second dump whose waits are in both dumps |
 //!
 //! A dump is not of a single moment. But each goroutine of a reported cycle waited when its worker answered the first
-//! dump, and was in the same wait when its worker answered the second dump: so between the dumps all of them waited. A
-//! goroutine that only waits locks nothing: so each lock that the goroutine holds in the second dump was held at the
-//! first dump, too. The wait that closes a cycle is noted in step 1 like any other. If a worker has not answered, there
-//! is another look.
+//! dump, and was in the same wait when its worker answered the second dump: so between the dumps all of them waited. The
+//! same holds for threads: each dump reads the list of waiting threads once. A waiter that only waits locks nothing: so
+//! each lock that the waiter holds in the second dump was held at the first dump, too. The wait that closes a cycle is
+//! noted in step 1 like any other. If a worker has not answered, there is another look.
 //!
 //! Such waits may still end: another goroutine unlocks a mutex of the cycle, as Go's mutexes allow, or a context ends a
 //! wait. So the report does not end the process. Waits with a deadline are left out.
 //!
-//! Locks know their holders in builds with debug assertions. An edge leads from a goroutine that waits to each holder:
+//! Locks know their holders in builds with debug assertions. An edge leads from a waiter to each holder:
 //!
-//! | a goroutine waits | for |
+//! | a goroutine or thread waits | for |
 //! |---|---|
 //! | to lock a mutex | the owner |
 //! | to write, behind a writer | that writer, which owns the mutex among writers |
 //! | to write, as the next writer | each reader, because the wait ends after the last one has unlocked |
 //! | to read | the writer, or the next writer |
 //!
+//! The waiters are
+//!
+//! * goroutines. One that waits where goroutines do not switch (in a destructor while it panics, in `without_switching`)
+//!   blocks its worker, which does not answer dumps; the list of waiting threads has such a goroutine;
+//! * threads that are no workers, from the time on when the process has started a goroutine: before, there is no watcher;
+//! * polls of async tasks that lock the blocking way. A task's number is that of the poll, so only locks count that the
+//!   same poll has taken.
+//!
 //! The search does not see a cycle through
 //!
-//! * a thread or an async task;
+//! * an async task that waits for a future. The task may also wait for other futures, which this project does not know:
+//!   `select!` over a lock's future and a timer looks like a deadlock, and is none. So a report could be false;
+//! * a lock that an async task has taken in an earlier poll;
 //! * a reader without a place in the mutex, which has 8 places. Each reader leaves its place if a caller without a place
-//!   unlocks. A reader of a `ShardedRwMutex` has no place;
+//!   unlocks. A reader of a `ShardedRwMutex` has no place, and neither has an async task;
 //! * a semaphore, also if the program uses the semaphore as a lock: a semaphore does not know who will release;
 //! * a channel, a wait group, or a condition.
 //!
-//! A goroutine that has locked counts as the holder until the unlock, also if that goroutine has given the guard, or
-//! the duty to unlock, to another goroutine or thread. So a cycle through such a goroutine is reported, though the other
-//! one may unlock.
+//! A caller that has locked counts as the holder until the unlock, also if that caller has given the guard, or the duty
+//! to unlock, to another goroutine or thread. So a cycle through such a caller is reported, though the other one may
+//! unlock.
 //!
 //! This needs no proof about other threads, unlike the report of a [deadlock](mod@super::deadlock).
 
@@ -55,11 +65,15 @@ use crate::goroutine::native::sched::dump::Wanted;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::{GoroutineInfo, GoroutineState};
 use crate::goroutine::native::sched::stall;
+use crate::goroutine::native::sched::sysmon;
+use crate::goroutine::native::sched::threads;
+use crate::goroutine::native::sched::threads::ThreadInfo;
+use crate::lock_order::{self, Holder};
 
 /// The time from a wait to the look for cycles. Much longer than the steps of the coarse clock of waits.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// True if a goroutine has begun to wait for a lock whose holder is known, and no look has been arranged since.
+/// True if a goroutine or thread has begun to wait for a lock whose holder is known, and no look has been arranged since.
 static NOTED: AtomicBool = AtomicBool::new(false);
 /// The number of threads that look for cycles, or that have ended and have not been joined. Written by the watcher
 /// only.
@@ -69,6 +83,14 @@ static LOOKING: AtomicUsize = AtomicUsize::new(0);
 #[cold]
 pub(crate) fn note() {
     NOTED.store(true, Ordering::Relaxed);
+}
+
+/// Does the same for a thread that is no worker. Workers rouse the watcher when they wake; this thread does it here.
+#[cold]
+pub(crate) fn note_of_thread() {
+    if !NOTED.swap(true, Ordering::Relaxed) {
+        sysmon::rouse_for_note();
+    }
 }
 
 /// Returns the number of threads that look for cycles, for the deadlock report.
@@ -117,50 +139,81 @@ impl Looks {
     }
 }
 
-/// The id of a goroutine and the time when a wait began: two dumps that agree in both show the same wait.
+/// The [number](GoroutineInfo::waiter) of a waiter and the time when a wait began: two dumps that agree in both show the
+/// same wait.
 pub(super) type Wait = (u64, Duration);
 
 /// Makes two dumps, and reports the cycles that are in both. Steps 3 and 4.
 fn look() {
     static REPORTED: OnceLock<Mutex<HashSet<Wait>>> = OnceLock::new();
     let first = dump::ask(Wanted::HolderWaits);
-    let found: HashSet<Wait> = cycles(&first.goroutines).into_iter().flatten().collect();
+    let found: HashSet<Wait> = cycles(&first.goroutines, &first.threads).into_iter().flatten().collect();
     let second = match found.is_empty() {
         true => None,
-        false => Some(dump::ask(Wanted::Ids(found.iter().map(|wait| wait.0).collect()))),
+        false => Some(dump::ask(Wanted::Ids(found.iter().filter_map(|wait| goroutine_of(wait.0)).collect()))),
     };
     if [Some(&first), second.as_ref()].into_iter().flatten().any(|dump| !dump.silent_workers.is_empty()) {
         note(); // look again: a goroutine of a cycle may be on a worker that has not answered
     }
-    let Some(second) = second.map(|dump| dump.goroutines) else { return };
+    let Some(mut second) = second else { return };
     let mut reported = REPORTED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-    for cycle in cycles(&second) {
+    for cycle in cycles(&second.goroutines, &second.threads) {
         let is_new = cycle.iter().all(|wait| found.contains(wait)) && !cycle.iter().any(|wait| reported.contains(wait));
         if is_new {
-            let members: Vec<_> =
-                cycle.iter().filter_map(|wait| second.iter().find(|info| info.id == wait.0)).cloned().collect();
+            threads::add_names(&mut second.threads);
+            let is_member = |waiter| cycle.iter().any(|wait| wait.0 == waiter);
+            let goroutines: Vec<_> = cycle
+                .iter()
+                .filter_map(|wait| second.goroutines.iter().find(|info| info.waiter() == wait.0))
+                .cloned()
+                .collect();
+            let threads: Vec<_> = second.threads.iter().filter(|info| is_member(info.waiter)).cloned().collect();
+            let these = if threads.is_empty() { "these goroutines" } else { "these goroutines and threads" };
             say(&format!(
-                "sudog: deadlock: each of these goroutines waits for the next, the last for the first\n\n{}\n",
-                report::list(&members, false)
+                "sudog: deadlock: each of {these} waits for the next, the last for the first\n\n{}\n",
+                report::list(&goroutines, &threads, false)
             ));
             reported.extend(cycle);
         }
     }
 }
 
+/// Returns the id of the goroutine that a waiter is, or by which a task is polled; `None` for a thread.
+fn goroutine_of(waiter: u64) -> Option<u64> {
+    match lock_order::decode(waiter) {
+        Holder::Goroutine(id) | Holder::Poll(id) => Some(id),
+        Holder::Thread => None,
+    }
+}
+
+/// A wait, and the holders of the awaited lock.
+type Edges<'a> = (Wait, &'a [u64]);
+
 /// Returns the wait of a goroutine, if the wait has lasted for some time and, as far as is known, only an unlock can
 /// end the wait.
 pub(super) fn wait_of(info: &GoroutineInfo) -> Option<Wait> {
     let waits = info.state == GoroutineState::Waiting && !info.has_deadline && info.waited >= PAUSE / 4;
-    (waits && !info.holders.is_empty()).then_some((info.id, info.since))
+    (waits && !info.awaited.is_empty()).then_some((info.waiter(), info.since))
 }
 
-/// Returns cycles among goroutines that wait for locks that the next goroutine holds. Each goroutine is in at most one of
-/// the cycles, though a writer that waits for several readers may be in more. The cycles are in the order in which their
-/// last waits began.
-pub(super) fn cycles(goroutines: &[GoroutineInfo]) -> Vec<Vec<Wait>> {
-    let waits: BTreeMap<u64, (Wait, &[u64])> =
-        goroutines.iter().filter_map(|info| Some((info.id, (wait_of(info)?, &*info.holders)))).collect();
+/// Returns the wait of a thread, by the same rule.
+fn wait_of_thread(info: &ThreadInfo) -> Option<Wait> {
+    let waits = !info.has_deadline && info.waited >= PAUSE / 4;
+    (waits && !info.holders().is_empty()).then_some((info.waiter, info.since))
+}
+
+/// Returns the waits for locks, with the holders of these locks.
+pub(super) fn waits<'a>(goroutines: &'a [GoroutineInfo], threads: &'a [ThreadInfo]) -> impl Iterator<Item = Edges<'a>> {
+    let of_goroutines = goroutines.iter().filter_map(|info| Some((wait_of(info)?, &*info.awaited)));
+    of_goroutines.chain(threads.iter().filter_map(|info| Some((wait_of_thread(info)?, info.holders()))))
+}
+
+/// Returns cycles among goroutines and threads that wait for locks that the next one holds. Each is in at most one of the
+/// cycles, though a writer that waits for several readers may be in more. The cycles are in the order in which their last
+/// waits began.
+pub(super) fn cycles(goroutines: &[GoroutineInfo], threads: &[ThreadInfo]) -> Vec<Vec<Wait>> {
+    let waits: BTreeMap<u64, Edges<'_>> =
+        waits(goroutines, threads).map(|(wait, holders)| (wait.0, (wait, holders))).collect();
     let mut seen = HashSet::new();
     let mut found: Vec<Vec<Wait>> = Vec::new();
     for &start in waits.keys() {
@@ -203,6 +256,8 @@ pub(super) mod tests {
             waited,
             since: Duration::ZERO,
             holders: holders.to_vec(),
+            awaited: holders.to_vec(),
+            is_poll: false,
             has_deadline: false,
             worker: 0,
             started_as: "",
@@ -220,7 +275,7 @@ pub(super) mod tests {
 
     fn ids(goroutines: &[(u64, &[u64])]) -> Vec<Vec<u64>> {
         let infos: Vec<_> = goroutines.iter().map(|&(id, holders)| info(id, holders, PAUSE)).collect();
-        let mut found: Vec<Vec<u64>> = cycles(&infos)
+        let mut found: Vec<Vec<u64>> = cycles(&infos, &[])
             .into_iter()
             .map(|cycle| {
                 let mut ids: Vec<u64> = cycle.into_iter().map(|wait| wait.0).collect();
@@ -248,7 +303,7 @@ pub(super) mod tests {
             since: Duration::from_secs(since),
             ..info(id, &[holder], PAUSE)
         });
-        let in_order = cycles(&infos).into_iter().flatten().map(|wait| wait.0);
+        let in_order = cycles(&infos, &[]).into_iter().flatten().map(|wait| wait.0);
         assert_eq!(in_order.collect::<Vec<_>>(), [7, 9, 8, 3, 4]);
     }
 

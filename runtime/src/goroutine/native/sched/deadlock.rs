@@ -15,9 +15,11 @@ use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::cycle;
 use crate::goroutine::native::sched::dump;
 use crate::goroutine::native::sched::dump::Wanted;
+use crate::goroutine::native::sched::long_waits;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::GoroutineInfo;
 use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::sched::tasks;
 use crate::goroutine::native::{alarm::alarms, blocking, switch_hooks};
 
 /// Ends the process if nothing can ever wake the main goroutine of a `run`.
@@ -72,7 +74,9 @@ impl Report {
                 dump::ask(Wanted::All).goroutines.into_iter().filter_map(|info| Some((info.id, info.stack?))).collect();
             goroutines.iter_mut().for_each(|info| info.stack = stacks.remove(&info.id));
         }
-        format!("fatal error: all goroutines are asleep - deadlock!\n\n{}", report::list(&goroutines, true))
+        let mut text = report::list(&goroutines, &[], true);
+        tasks::all().iter().for_each(|task| text += &task.to_string());
+        format!("fatal error: all goroutines are asleep - deadlock!\n\n{text}")
     }
 }
 
@@ -86,12 +90,13 @@ fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
 }
 
 /// Returns whether the process has no thread but workers, callers of `run`, the watcher, idle threads for blocking calls and
-/// for alarms, and the thread that looks for cycles.
+/// for alarms, the thread that looks for cycles, and threads that look for long waits.
 fn all_threads_are_ours(scheds: &[&'static Sched]) -> bool {
     #[cfg(not(sudog_sim))]
     let tasks = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
     #[cfg(sudog_sim)]
     let tasks = sudog_sim::live_threads();
     let workers: usize = scheds.iter().map(|sched| sched.workers().count()).sum();
-    tasks == workers + MAINS.callers() + blocking::threads() + alarms::threads() + cycle::threads() + 1
+    let others = blocking::threads() + alarms::threads() + cycle::threads() + long_waits::sleeping_threads();
+    tasks == workers + MAINS.callers() + others + 1
 }

@@ -31,6 +31,8 @@ use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::{GoroutineGroup, GoroutineInfo, GoroutineState};
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stuck;
+use crate::goroutine::native::sched::tasks;
+use crate::goroutine::native::sched::tasks::TaskInfo;
 use crate::goroutine::native::sched::threads;
 use crate::goroutine::native::sched::threads::ThreadInfo;
 use crate::goroutine::native::sched::worker::Worker;
@@ -54,14 +56,17 @@ const ROOM: usize = 16 << 10;
 pub struct Dump {
     /// Goroutines that have begun, in the order of their ids.
     pub goroutines: Vec<GoroutineInfo>,
-    /// The number of goroutines that have not begun, of async tasks, and of goroutines on `silent_workers`.
+    /// The number of goroutines that have not begun, of goroutines on `silent_workers`, and of async tasks that the printed
+    /// dump does not list.
     pub others: usize,
     /// The workers that have not answered in 200 ms, because a goroutine there computes, or blocks the thread. If a
     /// goroutine calls [`dump`] at a point where the goroutine may not switch, this call, too, blocks the worker's
     /// thread.
     pub silent_workers: Vec<usize>,
     /// The threads that waited for locks, semaphores, channels or the like when the dump was made.
-    threads: Vec<ThreadInfo>,
+    pub(super) threads: Vec<ThreadInfo>,
+    /// The async tasks, where switches are observed.
+    pub(super) tasks: Vec<TaskInfo>,
 }
 
 impl Dump {
@@ -117,8 +122,15 @@ impl Dump {
             goroutines: self.goroutines.iter().filter(is_leak).cloned().collect(),
             others: 0,
             threads: Vec::new(),
+            tasks: self.tasks.iter().filter(|task| task.is_waiting() && task.waited > longer_than).cloned().collect(),
             silent_workers: self.silent_workers.clone(),
         }
+    }
+
+    /// Returns the waits of the listed goroutines and threads: the number of each, and the time when the wait began.
+    pub(super) fn waits(&self) -> impl Iterator<Item = (u64, Duration)> {
+        let goroutines = self.goroutines.iter().map(|info| (info.id, info.since));
+        goroutines.chain(self.threads.iter().map(|info| (!info.id, info.since)))
     }
 
     /// Returns the goroutines as a profile, for `go tool pprof` and for flame graphs: Go's profile `goroutine`. The
@@ -147,10 +159,10 @@ impl Dump {
 
 impl fmt::Display for Dump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&report::list(&self.goroutines, false))?;
-        self.threads.iter().try_for_each(|thread| thread.fmt(f))?;
+        f.write_str(&report::list(&self.goroutines, &self.threads, false))?;
+        self.tasks.iter().try_for_each(|task| task.fmt(f))?;
         if self.others > 0 {
-            writeln!(f, "{} goroutines that have not begun, and async tasks", self.others)?;
+            writeln!(f, "{} goroutines that have not begun, or async tasks", self.others)?;
         }
         for worker in &self.silent_workers {
             writeln!(f, "worker {worker} has not answered: a goroutine computes there, or blocks the thread")?;
@@ -172,9 +184,10 @@ impl fmt::Display for Dump {
 /// are some instructions cheaper.)
 ///
 /// Where switches are observed, the printed dump also lists threads that wait for a lock, a channel or the like of this
-/// project, the longest wait first, with the system's number and name of each thread (names on Linux). In builds with debug
-/// assertions a thread has a wait reason, and the goroutine that holds the awaited mutex. Async tasks that wait are counted
-/// in [`others`](Dump::others) only.
+/// project, the longest wait first, with the system's number and name of each thread (names on Linux), and async tasks
+/// with the type of the future, and the call that started the task. In builds with debug assertions a
+/// thread has a wait reason, and the holders of the awaited mutex; a task has a wait reason, if the task waits for a
+/// future of this project. A task that has been woken counts as waiting until it is polled.
 ///
 /// # Examples
 ///
@@ -219,6 +232,7 @@ pub fn dump() -> Dump {
 /// Makes a dump of all goroutines, and marks those that are stuck.
 fn whole() -> Dump {
     let mut dump = ask(Wanted::All);
+    threads::add_names(&mut dump.threads);
     stuck::mark(&mut dump);
     dump
 }
@@ -231,15 +245,29 @@ pub(super) enum Wanted {
     HolderWaits,
     /// Goroutines with these ids, with stacks.
     Ids(HashSet<u64>),
+    /// Goroutines and threads whose waits have lasted for longer than `threshold`, and are of one of these kinds, with
+    /// stacks.
+    Long { kinds: &'static [&'static str], threshold: Duration },
 }
 
 impl Wanted {
     fn includes(&self, info: &GoroutineInfo) -> bool {
         match self {
             Self::All => true,
-            Self::HolderWaits => !info.holders.is_empty(),
+            Self::HolderWaits => !info.awaited.is_empty(),
             Self::Ids(ids) => ids.contains(&info.id),
+            Self::Long { .. } => info.state == GoroutineState::Waiting && self.is_long(info.wait_reason, info.waited),
         }
+    }
+
+    fn includes_thread(&self, info: &ThreadInfo) -> bool {
+        !matches!(self, Self::Long { .. }) || self.is_long(info.wait_reason, info.waited)
+    }
+
+    /// Returns whether a wait has lasted for too long, if such waits are asked for.
+    fn is_long(&self, wait_reason: &str, waited: Duration) -> bool {
+        let Self::Long { kinds, threshold } = self else { return false };
+        waited > *threshold && kinds.iter().any(|kind| wait_reason.starts_with(kind))
     }
 }
 
@@ -314,9 +342,16 @@ pub(super) fn ask(wanted: Wanted) -> Dump {
     drop(answers); // no thread holds two of these locks
     *lock(&REQUEST) = None;
     goroutines.sort_unstable_by_key(|info| info.id);
-    let others = sched.live().saturating_sub(goroutines.len());
-    let threads = if matches!(request.wanted, Wanted::All) { threads::waiting() } else { Vec::new() };
-    Dump { goroutines, others, silent_workers, threads }
+    let tasks = if matches!(request.wanted, Wanted::All) { tasks::all() } else { Vec::new() };
+    // A task that is polled is among the goroutines.
+    let waiting = tasks.iter().filter(|task| task.is_waiting()).count();
+    let others = match request.wanted {
+        Wanted::All => sched.live().saturating_sub(goroutines.len() + waiting),
+        _ => 0,
+    };
+    let mut threads = threads::waiting();
+    threads.retain(|info| request.wanted.includes_thread(info));
+    Dump { goroutines, others, silent_workers, threads, tasks }
 }
 
 impl Request {

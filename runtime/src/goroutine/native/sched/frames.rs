@@ -35,7 +35,10 @@ pub(crate) fn of_the_user<T>(frames: &[T], name: impl Fn(&T) -> &str) -> Range<u
         let path = definition(name(frame));
         OURS.contains(&crate_of(path)) || list.iter().any(|prefix| path.starts_with(prefix))
     };
-    let base = frames.iter().position(|frame| name(frame).contains("goroutine::native::fibre::job::run"));
+    let is_base = |name: &str| {
+        name.contains("goroutine::native::fibre::job::run") || definition(name).starts_with("async_task::")
+    };
+    let base = frames.iter().position(|frame| is_base(name(frame)));
     let frames = &frames[..base.unwrap_or(frames.len())];
     let begin = frames.iter().position(|frame| !is_of(frame, &WAIT)).unwrap_or(0);
     let end = frames.iter().rposition(|frame| !is_of(frame, &BASE)).map_or(frames.len(), |last| last + 1);
@@ -192,6 +195,15 @@ mod tests {
             "<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once",
             "<core::panic::unwind_safe::AssertUnwindSafe<F> as core::ops::function::FnOnce<()>>::call_once",
             "sudog_runtime::goroutine::native::fibre::job::run",
+        ];
+        assert_eq!(of_the_user(&frames, |name| name), 1..2);
+        let frames = [
+            "sudog_sync::lock",
+            "app::serve::{{closure}}",
+            "<sudog_runtime::goroutine::native::task::Body<F,D> as core::future::future::Future>::poll",
+            "async_task::raw::RawTask<F,T,S,M>::run",
+            "sudog_runtime::goroutine::native::fibre::Fibre::body",
+            "std::rt::lang_start",
         ];
         assert_eq!(of_the_user(&frames, |name| name), 1..2);
     }

@@ -4,15 +4,18 @@ use std::backtrace::Backtrace;
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::Location;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::goroutine::native::fibre::job::Vtable;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::frames::frames_of_the_user;
 use crate::goroutine::native::sched::scheduler::Sched;
-use crate::lock_order;
+use crate::goroutine::native::sched::threads::ThreadInfo;
+use crate::lock_order::{self, Holder};
 
 /// A goroutine as its worker described it: see [`dump`](fn@crate::goroutine::dump).
 #[derive(Clone, Debug)]
@@ -37,8 +40,12 @@ pub struct GoroutineInfo {
     /// wait for the next writer, so the next writer counts as a holder for those readers.
     ///
     /// Locks know their holders only in builds with debug assertions, and at most 8 readers at a time. Threads and async
-    /// tasks are not listed.
+    /// tasks are not listed. (The printed dump names them.)
     pub holders: Vec<u64>,
+    /// The [`holder_id`](lock_order::holder_id)s of all holders: goroutines, threads and polls.
+    pub(super) awaited: Vec<u64>,
+    /// True if the goroutine polls an async task.
+    pub(super) is_poll: bool,
     /// True if the wait ends at a deadline, whatever happens.
     pub has_deadline: bool,
     /// True if, as far as is known, nothing can end the wait: a holder of the awaited lock has ended without an unlock,
@@ -93,6 +100,8 @@ impl GoroutineInfo {
             waited: Duration::ZERO,
             since: Duration::ZERO,
             holders: Vec::new(),
+            awaited: Vec::new(),
+            is_poll: ptr::eq(fibre.vtable.get(), Vtable::TASK),
             has_deadline: false,
             is_stuck: false,
             worker: fibre.worker.index,
@@ -111,11 +120,17 @@ impl GoroutineInfo {
             // SAFETY: the holders are null, or alive for as long as the fibre is parked, by the contract of
             // `note_wait_for`. The fibre stays parked during this call.
             let holders = unsafe { wait.holders() }.iter().map(|holder| holder.load(Ordering::Relaxed));
-            info.holders = holders.filter(|&id| id != 0 && !lock_order::is_thread(id)).collect();
-            info.holders.sort_unstable();
-            info.holders.dedup();
+            info.awaited = holders.filter(|&id| id != 0).collect();
+            info.awaited.sort_unstable();
+            info.awaited.dedup();
+            info.holders = info.awaited.iter().filter_map(|&holder| goroutine(holder)).collect();
         }
         Some(info)
+    }
+
+    /// Returns the [`holder_id`](lock_order::holder_id) by which locks know the goroutine.
+    pub(super) fn waiter(&self) -> u64 {
+        if self.is_poll { lock_order::id_of_poll(self.id) } else { self.id }
     }
 
     /// Returns the state or the kind of the wait, and whether the goroutine is stuck.
@@ -145,8 +160,8 @@ impl GoroutineInfo {
         }
     }
 
-    /// Writes the report of the goroutine. `title` returns the title of a goroutine that holds the awaited mutex.
-    fn write(&self, f: &mut impl fmt::Write, title: impl Fn(u64) -> String, with_stack: bool) -> fmt::Result {
+    /// Writes the report of the goroutine. `titles` has the titles of those that hold the awaited lock.
+    fn write(&self, f: &mut impl fmt::Write, titles: &Titles, with_stack: bool) -> fmt::Result {
         write!(f, "goroutine {}", self.title())?;
         match self.state {
             GoroutineState::Waiting => {
@@ -154,10 +169,7 @@ impl GoroutineInfo {
             }
             _ => write!(f, " [{}]", self.reason())?,
         }
-        if let Some((first, others)) = self.holders.split_first() {
-            write!(f, ", held by goroutine{} {}", if others.is_empty() { "" } else { "s" }, title(*first))?;
-            others.iter().try_for_each(|&other| write!(f, ", {}", title(other)))?;
-        }
+        write_holders(f, &self.awaited, titles)?;
         write!(f, "\n    started as {}", self.started_as)?;
         if let Some(place) = self.created_at {
             write!(f, "\n    created at {place}")?;
@@ -172,8 +184,51 @@ impl GoroutineInfo {
 
 impl fmt::Display for GoroutineInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, |id| id.to_string(), true)
+        self.write(f, &Titles::default(), true)
     }
+}
+
+/// Returns the id of a goroutine that is a holder; `None` if the holder is a thread or a task.
+fn goroutine(holder: u64) -> Option<u64> {
+    match lock_order::decode(holder) {
+        Holder::Goroutine(id) => Some(id),
+        Holder::Poll(_) | Holder::Thread => None,
+    }
+}
+
+/// The titles of goroutines and threads, by which a report names holders of locks.
+#[derive(Default)]
+pub(super) struct Titles {
+    by_holder: HashMap<u64, String>,
+    /// True if a goroutine without a title has ended.
+    are_all: bool,
+}
+
+impl Titles {
+    fn of(&self, holder: u64) -> String {
+        match (self.by_holder.get(&holder), lock_order::decode(holder)) {
+            (Some(title), _) => title.clone(),
+            (None, Holder::Goroutine(id)) if self.are_all => format!("{id}, which has ended"),
+            (None, Holder::Goroutine(id)) => id.to_string(),
+            (None, Holder::Poll(_)) => "an async task".to_owned(),
+            (None, Holder::Thread) => "a thread".to_owned(),
+        }
+    }
+}
+
+/// Writes the holders of an awaited lock, as in `, held by goroutines 3, 4 "keeper" and thread 77`.
+pub(super) fn write_holders(f: &mut impl fmt::Write, holders: &[u64], titles: &Titles) -> fmt::Result {
+    let (goroutines, others): (Vec<u64>, Vec<u64>) = holders.iter().partition(|&&holder| goroutine(holder).is_some());
+    let [goroutines, others] =
+        [goroutines, others].map(|of| of.into_iter().map(|id| titles.of(id)).collect::<Vec<_>>());
+    let mut parts = Vec::new();
+    match &goroutines[..] {
+        [] => {}
+        [title] => parts.push(format!("goroutine {title}")),
+        titles => parts.push(format!("goroutines {}", titles.join(", "))),
+    }
+    parts.extend(others);
+    if parts.is_empty() { Ok(()) } else { write!(f, ", held by {}", parts.join(" and ")) }
 }
 
 /// Goroutines of a dump that are alike: see [`Dump::groups`](crate::goroutine::Dump::groups).
@@ -217,22 +272,26 @@ pub(super) fn groups(goroutines: &[GoroutineInfo]) -> Vec<GoroutineGroup<'_>> {
 /// looking up the names of functions.
 const ALIKE: u32 = 3;
 
-/// Reports goroutines. Each awaited mutex has the names of those holders that are among the goroutines. Of
-/// goroutines that were started by the same call, wait for the same kind of thing, and have the same holders, the first
-/// [`ALIKE`] show their stacks. If `are_all` is true, a holder that is not among `goroutines` has ended.
-pub(super) fn list(goroutines: &[GoroutineInfo], are_all: bool) -> String {
-    let by_id: HashMap<u64, &GoroutineInfo> = goroutines.iter().map(|info| (info.id, info)).collect();
+/// Reports goroutines, and then threads. Each awaited mutex has the names of those holders that are among the goroutines
+/// and threads. Of goroutines that were started by the same call, wait for the same kind of thing, and have the same
+/// holders, the first [`ALIKE`] show their stacks. If `are_all` is true, a holder that is not among `goroutines` has ended.
+pub(super) fn list(goroutines: &[GoroutineInfo], threads: &[ThreadInfo], are_all: bool) -> String {
+    let of_threads = threads.iter().filter(|info| goroutine(info.waiter).is_none());
+    let of_threads = of_threads.map(|info| (info.waiter, info.title()));
+    let of_goroutines = goroutines.iter().map(|info| match info.is_poll {
+        true => (info.waiter(), format!("goroutine {}", info.title())),
+        false => (info.id, info.title()),
+    });
+    let titles = Titles { by_holder: of_goroutines.chain(of_threads).collect(), are_all };
     let mut alike: HashMap<_, u32> = HashMap::new();
     let mut text = String::new();
     for info in goroutines {
-        let title = |id| match by_id.get(&id) {
-            Some(holder) => holder.title(),
-            None if are_all => format!("{id}, which has ended"),
-            None => id.to_string(),
-        };
-        let shown = alike.entry((info.started_as, info.created_at, info.wait_reason, &info.holders)).or_default();
+        let shown = alike.entry((info.started_as, info.created_at, info.wait_reason, &info.awaited)).or_default();
         *shown += 1;
-        _ = info.write(&mut text, title, *shown <= ALIKE);
+        _ = info.write(&mut text, &titles, *shown <= ALIKE);
+    }
+    for info in threads {
+        _ = info.write(&mut text, &titles);
     }
     text
 }

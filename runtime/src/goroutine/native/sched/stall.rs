@@ -81,24 +81,25 @@ impl Stall {
 }
 
 /// Calls `wait`, in which the whole thread waits: the caller is no goroutine, or a goroutine that may not switch.
+/// `has_deadline` is true if the wait ends at a deadline, whatever happens.
 #[inline]
-pub(crate) fn in_place<T>(wait: impl FnOnce() -> T) -> T {
-    if switch_hooks::is_observed() { in_place_observed(wait) } else { wait() }
+pub(crate) fn in_place<T>(has_deadline: bool, wait: impl FnOnce() -> T) -> T {
+    if switch_hooks::is_observed() { in_place_observed(has_deadline, wait) } else { wait() }
 }
 
 #[cold]
-fn in_place_observed<T>(wait: impl FnOnce() -> T) -> T {
+fn in_place_observed<T>(has_deadline: bool, wait: impl FnOnce() -> T) -> T {
     struct Waited<'a>(&'a AtomicBool);
     impl Drop for Waited<'_> {
         fn drop(&mut self) {
             self.0.store(false, Ordering::Relaxed);
         }
     }
-    let Some(fibre) = current::fibre() else { return threads::while_listed(wait) };
+    let Some(fibre) = current::fibre() else { return threads::while_listed(None, has_deadline, wait) };
     let waits = &fibre.worker.stall.waits_in_place;
     waits.store(true, Ordering::Relaxed);
     let _waited = Waited(waits);
-    wait()
+    threads::while_listed(Some(fibre.wait.get()), has_deadline, wait)
 }
 
 /// Returns whether reports are made.

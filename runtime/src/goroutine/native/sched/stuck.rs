@@ -1,8 +1,8 @@
 //! The goroutines of a dump that nothing can wake any more, as far as is known: those that wait for a lock
 //!
-//! * whose holder has ended without an unlock;
-//! * in a cycle of goroutines that wait for each other's locks (`cycle.rs`);
-//! * that such a goroutine holds.
+//! * whose holder, a goroutine, has ended without an unlock;
+//! * in a cycle of goroutines and threads that wait for each other's locks (`cycle.rs`);
+//! * that such a goroutine or thread holds.
 //!
 //! A dump is not of a single moment, so a second dump must agree. Each reported goroutine is in the same wait in both
 //! dumps. A goroutine that holds a lock at the first dump has begun before the second dump. If all workers have answered
@@ -12,13 +12,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::goroutine::native::sched::cycle::{Wait, cycles, wait_of};
+use crate::goroutine::native::sched::cycle::{Wait, cycles, wait_of, waits};
 use crate::goroutine::native::sched::dump::{Dump, Wanted, ask};
 use crate::goroutine::native::sched::report::GoroutineInfo;
+use crate::goroutine::native::sched::threads::ThreadInfo;
+use crate::lock_order::{self, Holder};
 
 /// Marks the goroutines that are stuck.
 pub(super) fn mark(dump: &mut Dump) {
-    let suspects = stuck(&dump.goroutines, |_| true);
+    let suspects = stuck(&dump.goroutines, &dump.threads, |_| true);
     if suspects.is_empty() || !dump.silent_workers.is_empty() {
         return;
     }
@@ -31,24 +33,26 @@ pub(super) fn mark(dump: &mut Dump) {
         .collect();
     let second = ask(Wanted::Ids(asked.clone()));
     if second.silent_workers.is_empty() {
-        let confirmed = stuck(&second.goroutines, |holder| asked.contains(&holder));
+        let confirmed = stuck(&second.goroutines, &second.threads, |holder| asked.contains(&holder));
         for info in &mut dump.goroutines {
             info.is_stuck = wait_of(info).is_some_and(|wait| suspects.contains(&wait) && confirmed.contains(&wait));
         }
     }
 }
 
-/// Returns the waits of the goroutines that seem to be stuck. A holder that is not listed has ended, if the dump was
-/// asked for that holder.
-fn stuck(goroutines: &[GoroutineInfo], is_asked_for: impl Fn(u64) -> bool) -> HashSet<Wait> {
+/// Returns the waits of the goroutines and threads that seem to be stuck. A holder that is not listed has ended, if that
+/// holder is a goroutine, and the dump was asked for that goroutine.
+fn stuck(goroutines: &[GoroutineInfo], threads: &[ThreadInfo], is_asked_for: impl Fn(u64) -> bool) -> HashSet<Wait> {
     let listed: HashSet<u64> = goroutines.iter().map(|info| info.id).collect();
-    let has_ended = |holder: &u64| is_asked_for(*holder) && !listed.contains(holder);
+    let has_ended = |holder: &u64| match lock_order::decode(*holder) {
+        Holder::Goroutine(id) => is_asked_for(id) && !listed.contains(&id),
+        Holder::Poll(_) | Holder::Thread => false,
+    };
     let mut waiters: HashMap<u64, Vec<Wait>> = HashMap::new();
-    let mut found: Vec<Wait> = cycles(goroutines).into_iter().flatten().collect();
-    for info in goroutines {
-        let Some(wait) = wait_of(info) else { continue };
-        info.holders.iter().for_each(|holder| waiters.entry(*holder).or_default().push(wait));
-        if info.holders.iter().any(has_ended) {
+    let mut found: Vec<Wait> = cycles(goroutines, threads).into_iter().flatten().collect();
+    for (wait, holders) in waits(goroutines, threads) {
+        holders.iter().for_each(|holder| waiters.entry(*holder).or_default().push(wait));
+        if holders.iter().any(has_ended) {
             found.push(wait);
         }
     }
@@ -68,7 +72,7 @@ mod tests {
 
     fn ids(goroutines: &[(u64, &[u64])], is_asked_for: impl Fn(u64) -> bool) -> Vec<u64> {
         let infos: Vec<_> = goroutines.iter().map(|&(id, holders)| waiting(id, holders)).collect();
-        let mut ids: Vec<u64> = stuck(&infos, is_asked_for).into_iter().map(|wait| wait.0).collect();
+        let mut ids: Vec<u64> = stuck(&infos, &[], is_asked_for).into_iter().map(|wait| wait.0).collect();
         ids.sort_unstable();
         ids
     }

@@ -13,7 +13,7 @@
 //! [`run`]: fn@crate::goroutine::run
 
 use crate::shim::system;
-use crate::shim::system::atomic::{AtomicBool, Ordering};
+use crate::shim::system::atomic::{AtomicBool, Ordering, fence};
 use crate::shim::system::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::collections::HashMap;
 use std::ptr;
@@ -66,6 +66,14 @@ pub(crate) fn rouse() {
     if DOZING.load(Ordering::Relaxed) {
         rouse_slow();
     }
+}
+
+/// Rouses the watcher, if the watcher sleeps. Called by a thread that has noted a wait, by a store before this call.
+#[cold]
+pub(crate) fn rouse_for_note() {
+    // Pairs with the fence in `watch`: either this thread reads that the watcher dozes, or the watcher reads the note.
+    fence(Ordering::SeqCst);
+    rouse();
 }
 
 #[cold]
@@ -136,7 +144,11 @@ fn watch() {
         // A worker is counted as awake, under the lock of `Idle`, before the worker reads `DOZING`. The watcher has
         // written `DOZING` before the watcher reads the count under that lock. So either the watcher sees the count, or
         // the worker sees that the watcher dozes. And a worker notes a wait before the worker is counted as asleep. So
-        // if the watcher does not see the worker awake, the watcher sees the note.
+        // if the watcher does not see the worker awake, the watcher sees the note. The fence is for the notes of threads:
+        // see `rouse_for_note`.
+        if quiet >= 2 {
+            fence(Ordering::SeqCst);
+        }
         if quiet >= 2 && (Sched::all().iter().any(|sched| sched.idle.awake() > 0) || looks.are_wanted()) {
             DOZING.store(false, Ordering::Relaxed);
             quiet = 0;

@@ -1,8 +1,9 @@
-//! The threads that wait, for dumps.
+//! The threads that wait, for dumps and for the search for cycles of waits.
 //!
-//! While switches are observed, a thread that waits is in a list. The list's entry is on the stack of that thread, so a
-//! wait allocates nothing. Entries are linked and unlinked under the lock of the list. A dump copies the entries under
-//! that lock, and reads the names of the threads afterwards.
+//! While switches are observed, a thread that waits is in a list: a thread that is no worker, or a worker whose goroutine
+//! waits where the goroutine may not switch. The list's entry is on the stack of the waiting thread, so a wait allocates
+//! nothing. Entries are linked and unlinked under the lock of the list. A dump copies the entries under that lock, and
+//! reads the names of the threads afterwards.
 
 use crate::shim::system;
 use crate::shim::system::Mutex;
@@ -13,14 +14,20 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::goroutine::native::fibre::Wait;
-use crate::lock_order;
+use crate::goroutine::native::sched::clock;
+use crate::goroutine::native::sched::report::{Titles, write_holders};
+use crate::lock_order::{self, Holder};
 use crate::shim::system::atomic::{AtomicU64, Ordering};
 
 /// A waiting thread.
 struct Entry {
     /// The system's number of the thread.
     id: u64,
+    /// The [`holder_id`](lock_order::holder_id) of the waiter: the thread, or the goroutine that waits on the thread. 0 in
+    /// builds in which locks do not know their holders.
+    waiter: u64,
     wait: Wait,
+    has_deadline: bool,
     since: Instant,
     /// The neighbours in the list. Used under the list's lock.
     newer: Cell<*const Entry>,
@@ -47,11 +54,16 @@ const HOLDERS: usize = 8;
 /// A thread as a dump describes it.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadInfo {
-    id: u64,
+    pub(super) id: u64,
     name: String,
-    wait_reason: &'static str,
-    waited: Duration,
-    /// The goroutines that hold the awaited resource; 0 after the last.
+    /// See [`Entry::waiter`].
+    pub(super) waiter: u64,
+    pub(super) wait_reason: &'static str,
+    pub(super) waited: Duration,
+    /// The time at which the wait began.
+    pub(super) since: Duration,
+    pub(super) has_deadline: bool,
+    /// The goroutines and threads that hold the awaited resource; 0 after the last.
     holders: [u64; HOLDERS],
 }
 
@@ -61,8 +73,9 @@ pub(crate) fn note_wait(what: &'static str, holders: *const [AtomicU64]) {
     NOTE.set(Wait::new(what, 0, holders));
 }
 
-/// Calls `wait`, in which the calling thread waits, and lists the thread meanwhile.
-pub(crate) fn while_listed<T>(wait: impl FnOnce() -> T) -> T {
+/// Calls `wait`, in which the calling thread waits, and lists the thread meanwhile. `of_goroutine` is the note of the
+/// goroutine that waits on this thread, if a goroutine does.
+pub(crate) fn while_listed<T>(of_goroutine: Option<Wait>, has_deadline: bool, wait: impl FnOnce() -> T) -> T {
     /// Unlinks the entry, even if `wait` panics.
     struct Listed<'a>(&'a Entry);
     impl Drop for Listed<'_> {
@@ -72,7 +85,12 @@ pub(crate) fn while_listed<T>(wait: impl FnOnce() -> T) -> T {
     }
     let entry = Entry {
         id: thread_id(),
-        wait: NOTE.replace(Wait::NONE),
+        #[cfg(all(debug_assertions, not(sudog_sim)))]
+        waiter: lock_order::holder_id(),
+        #[cfg(not(all(debug_assertions, not(sudog_sim))))]
+        waiter: 0,
+        wait: of_goroutine.unwrap_or_else(take_note),
+        has_deadline,
         since: system::now(),
         newer: Cell::new(ptr::null()),
         older: Cell::new(ptr::null()),
@@ -80,6 +98,16 @@ pub(crate) fn while_listed<T>(wait: impl FnOnce() -> T) -> T {
     let listed = Listed(&entry);
     link(listed.0);
     wait()
+}
+
+/// Returns the note of the thread's wait. A note with holders stays until the noted wait has ended, as the thread may be
+/// woken in vain, and wait again.
+fn take_note() -> Wait {
+    let wait = NOTE.get();
+    if !wait.knows_holders() {
+        NOTE.set(Wait::NONE);
+    }
+    wait
 }
 
 fn link(entry: &Entry) {
@@ -106,7 +134,7 @@ fn unlink(entry: &Entry) {
     }
 }
 
-/// Describes the threads that wait, the longest wait first.
+/// Describes the threads that wait, the longest wait first, without their names.
 pub(super) fn waiting() -> Vec<ThreadInfo> {
     // Reserve memory outside of the lock: the allocator may be a user's, and may wait.
     let mut infos = Vec::new();
@@ -121,9 +149,13 @@ pub(super) fn waiting() -> Vec<ThreadInfo> {
         drop(list);
         infos.reserve(count + 8);
     }
-    infos.iter_mut().for_each(|info| info.name = thread_name(info.id));
     infos.reverse();
     infos
+}
+
+/// Adds the names of the threads.
+pub(super) fn add_names(infos: &mut [ThreadInfo]) {
+    infos.iter_mut().for_each(|info| info.name = thread_name(info.id));
 }
 
 impl List {
@@ -137,13 +169,15 @@ impl List {
 }
 
 impl Entry {
-    /// Copies the ids of the goroutines that hold the awaited resource. Does not allocate, as the list is locked.
+    /// Copies the ids of the goroutines and threads that hold the awaited resource. Does not allocate, as the list is
+    /// locked.
     fn holders(&self) -> [u64; HOLDERS] {
-        // SAFETY: the holders are null, or alive until the thread's next `note_wait`, by the contract of `note_wait`. The
-        // thread still waits, as its entry is listed and the list is locked.
+        // SAFETY: the holders are null, or alive until the next `note_wait` of the thread, or of the goroutine that waits
+        // on the thread, by the contract of `note_wait`. The thread still waits, as its entry is listed and the list is
+        // locked.
         let ids = unsafe { self.wait.holders() }.iter().map(|holder| holder.load(Ordering::Relaxed));
         let mut holders = [0; HOLDERS];
-        for (place, id) in holders.iter_mut().zip(ids.filter(|&id| id != 0 && !lock_order::is_thread(id))) {
+        for (place, id) in holders.iter_mut().zip(ids.filter(|&id| id != 0)) {
             *place = id;
         }
         holders
@@ -153,27 +187,40 @@ impl Entry {
         ThreadInfo {
             id: self.id,
             name: String::new(),
+            waiter: self.waiter,
             wait_reason: self.wait.what(),
             waited: now.saturating_duration_since(self.since),
+            since: clock::time_of(self.since),
+            has_deadline: self.has_deadline,
             holders: self.holders(),
         }
     }
 }
 
-impl fmt::Display for ThreadInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "thread {}", self.id)?;
+impl ThreadInfo {
+    /// Returns the goroutines and threads that hold the awaited resource.
+    pub(super) fn holders(&self) -> &[u64] {
+        &self.holders[..self.holders.iter().position(|&id| id == 0).unwrap_or(HOLDERS)]
+    }
+
+    /// Returns the thread's number and name, as reports print them, and the goroutine that waits on the thread.
+    pub(super) fn title(&self) -> String {
+        let mut title = format!("thread {}", self.id);
         if !self.name.is_empty() {
-            write!(f, " {:?}", self.name)?;
+            title += &format!(" {:?}", self.name);
         }
+        if let Holder::Goroutine(id @ 1..) | Holder::Poll(id) = lock_order::decode(self.waiter) {
+            title += &format!(", goroutine {id}");
+        }
+        title
+    }
+
+    /// Writes the report of the thread.
+    pub(super) fn write(&self, f: &mut impl fmt::Write, titles: &Titles) -> fmt::Result {
         let reason = if self.wait_reason.is_empty() { "waiting" } else { self.wait_reason };
-        write!(f, " [{reason}, {:.2} s]", self.waited.as_secs_f64())?;
-        let mut holders = self.holders.iter().take_while(|&&id| id != 0);
-        if let Some(first) = holders.next() {
-            write!(f, ", held by goroutine{} {first}", if self.holders[1] == 0 { "" } else { "s" })?;
-            holders.try_for_each(|other| write!(f, ", {other}"))?;
-        }
-        writeln!(f)
+        write!(f, "{} [{reason}, {:.2} s]", self.title(), self.waited.as_secs_f64())?;
+        write_holders(f, self.holders(), titles)?;
+        f.write_char('\n')
     }
 }
 
