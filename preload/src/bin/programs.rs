@@ -1,0 +1,2 @@
+//! Real programs.
+fn main() {}
