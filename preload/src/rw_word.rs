@@ -13,7 +13,7 @@
 //! | enter | reader | if no writer is inside: `word += 1`. With preference for writers: if none is pending, either |
 //! | sleep | reader | sets SLEEPERS; sleeps while `word` does not change |
 //! | leave | reader | `word -= 1`; the last one, if PENDING: `gate += 1`, wakes the writer |
-//! | enter | writer | if nobody is inside: sets WRITER, clears PENDING |
+//! | enter | writer | if no thread is inside: sets WRITER, clears PENDING |
 //! | sleep | writer | reads `gate`, sets PENDING, looks again; sleeps while `gate` does not change |
 //! | leave | writer | clears WRITER and SLEEPERS; wakes all readers if SLEEPERS, and the next writer if PENDING |
 //! | give up | writer | clears PENDING and SLEEPERS; wakes all readers if SLEEPERS |
@@ -235,6 +235,17 @@ impl RwWord {
         false
     }
 
+    /// Waits as the writer until the deadline, which has passed. A model's futex has no deadlines.
+    #[cfg(sudog_loom)]
+    pub fn pend_and_give_up(&self) -> bool {
+        loop {
+            let state = self.load();
+            if state.admits_writer() || state.is_pending() || self.step(state, state.0 | PENDING) {
+                return self.try_write() || self.give_up();
+            }
+        }
+    }
+
     /// Leaves as the writer. The caller has released the chosen lock.
     #[inline]
     pub fn leave_write(&self) {
@@ -251,7 +262,7 @@ impl RwWord {
     #[cold]
     fn wake_writer(&self) {
         self.gate.fetch_add(1, Release);
-        futex::wake(&raw const self.gate, 1);
+        futex::wake(&raw const self.gate, u32::MAX); // one thread at most sleeps there
     }
 
     /// Returns whether a reader or the writer is inside.

@@ -21,7 +21,7 @@ fn is_replaced() -> bool {
 }
 
 /// The seconds after which a case is taken to hang.
-const PATIENCE: u32 = 100;
+const PATIENCE: u32 = 180;
 
 /// Runs all cases.
 pub fn run() {

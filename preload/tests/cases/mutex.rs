@@ -27,7 +27,7 @@ pub fn owners_exclude_each_other() {
             for n in 0..3 {
                 let (mutex, counter) = (&mutex, &counter);
                 s.spawn(move || {
-                    for k in 0..100 {
+                    for k in 0..40 {
                         // Several ways to lock.
                         match (n + k) % 3 {
                             0 => until(|| mutex.try_lock() == OK),
@@ -42,7 +42,7 @@ pub fn owners_exclude_each_other() {
             }
         });
         // SAFETY: the other threads have ended.
-        assert_eq!(unsafe { *counter.0.get() }, 300);
+        assert_eq!(unsafe { *counter.0.get() }, 120);
         assert_eq!(mutex.destroy(), OK);
     }
 }
@@ -191,7 +191,7 @@ pub fn timed_locks() {
 pub fn destructors_of_thread_specific_data_lock() {
     static MUTEX: Mutex = Mutex::of(libc::PTHREAD_MUTEX_INITIALIZER);
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    const ROUNDS: u32 = 20;
+    const ROUNDS: u32 = 8;
 
     extern "C" fn at_the_end(_: *mut c_void) {
         for _ in 0..ROUNDS {

@@ -15,6 +15,7 @@ use super::posix::{INVALID, OK, RwLock, after, elsewhere, takes, until};
 const PREFER_WRITER_NONRECURSIVE: i32 = 2;
 
 pub fn readers_and_writers() {
+    const ROUNDS: u32 = 40;
     struct Data(Cell<[u32; 2]>);
     // SAFETY: used under the lock only.
     unsafe impl Sync for Data {}
@@ -24,7 +25,7 @@ pub fn readers_and_writers() {
             for n in 0..4 {
                 let (lock, data) = (&lock, &data);
                 s.spawn(move || {
-                    for k in 0..100 {
+                    for k in 0..ROUNDS {
                         if n < 2 {
                             assert_eq!(lock.read(), OK);
                             let [one, other] = data.0.get();
@@ -47,7 +48,7 @@ pub fn readers_and_writers() {
                 });
             }
         });
-        assert_eq!(data.0.get(), [200; 2]);
+        assert_eq!(data.0.get(), [2 * ROUNDS; 2]);
         assert_eq!(lock.destroy(), OK);
     }
     // Readers are inside together.
@@ -136,8 +137,7 @@ pub fn writers_that_are_preferred() {
     // As long as no writer waits, readers enter.
     let waits = || elsewhere(|| lock.try_read() == EBUSY || lock.unlock() != OK);
     beside_a_writer_that_waits(&lock, waits, || {
-        let later = after(libc::CLOCK_REALTIME, 20);
-        assert_eq!(elsewhere(|| takes(19, || lock.timed_read(later))), ETIMEDOUT);
+        assert_eq!(elsewhere(|| takes(20, || lock.timed_read(after(libc::CLOCK_REALTIME, 20)))), ETIMEDOUT);
     });
     assert_eq!((lock.read(), lock.unlock()), (OK, OK));
     // A writer that gives up lets the readers in that have waited behind it.

@@ -1,2 +1,0 @@
-//! Real programs.
-fn main() {}
