@@ -24,10 +24,15 @@ pub(crate) static HEAP: Heap = Heap { lock: Spin::new(), heap: UnsafeCell::new(D
 
 impl Heap {
     fn with<T>(&self, f: impl FnOnce(&mut Dlmalloc) -> T) -> T {
-        self.lock.lock();
+        let held = crate::fork::is_forking();
+        if !held {
+            self.lock.lock();
+        }
         // SAFETY: this thread holds `lock`, and `f`, a call of the allocator, does not call `with`.
         let result = f(unsafe { &mut *self.heap.get() });
-        self.lock.unlock();
+        if !held {
+            self.lock.unlock();
+        }
         result
     }
 }

@@ -176,6 +176,8 @@ fn choose() -> &'static Backend {
     };
     let backend = match name.to_string_lossy().parse() {
         Ok(LockName::Pthread) => &PASSES_ALL,
+        // Some of these panic in a thread that is ending.
+        Ok(name) if LockName::MODELS.contains(&name) => refuse(&format!("SUDOG_LOCK: {} is a model", name.name())),
         Ok(name) => with_lock(name, Find),
         Err(unknown) => refuse(&format!("SUDOG_LOCK: {unknown}")),
     };
@@ -203,8 +205,11 @@ impl NodeRef {
         // generation sees the new node, and a thread that sees a node sees the node's content.
         let current = generation.load(Acquire) == fork::generation();
         let node = self.node.load(Acquire);
+        if !current {
+            return None;
+        }
         // SAFETY: a node that is not null is never freed.
-        current.then(|| unsafe { node.as_ref() }).flatten()
+        unsafe { node.as_ref() }
     }
 
     /// Returns the node, and finds one if there is none of this generation. `mend` makes a fresh node like the one of an
@@ -286,10 +291,15 @@ impl Nodes {
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Places) -> T) -> T {
-        self.lock();
+        let held = fork::is_forking();
+        if !held {
+            self.lock();
+        }
         // SAFETY: this thread holds `lock`, and `f`, a method of `Places` or `find`, does not call `with`.
         let result = f(unsafe { &mut *self.places.get() });
-        self.unlock();
+        if !held {
+            self.unlock();
+        }
         result
     }
 }

@@ -121,7 +121,10 @@ impl Cond {
         if self.generation.load(Acquire) == fork::generation() {
             return;
         }
-        backend::NODES.lock();
+        let held = fork::is_forking();
+        if !held {
+            backend::NODES.lock();
+        }
         if self.generation.load(Relaxed) != fork::generation() {
             // SAFETY: the parent's threads are not there, and those of this process do not go past `mend` yet.
             unsafe { *self.queue.get() = Queue { first: ptr::null_mut(), last: ptr::null_mut() } };
@@ -130,7 +133,9 @@ impl Cond {
             self.lock.unlock();
             self.generation.store(fork::generation(), Release);
         }
-        backend::NODES.unlock();
+        if !held {
+            backend::NODES.unlock();
+        }
     }
 
     /// Runs `f` under the queue's lock.

@@ -11,11 +11,12 @@
 //!
 //! Nodes of older generations are not used again.
 
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 use crate::alloc::HEAP;
 use crate::backend::NODES;
+use crate::mutex::me;
 
 /// The number of forks between the first process and this one. Changed only while the process has a single thread.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -27,13 +28,26 @@ pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
+/// The thread that forks and holds the locks of nodes and heap, by `pthread_self`, or 0.
+static FORKING: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns whether the calling thread is between `prepare` and `parent` or `child`. The thread then uses nodes and heap
+/// without locking them again: other handlers, such as jemalloc's, lock mutexes there.
+#[inline]
+pub fn is_forking() -> bool {
+    // Relaxed: a thread reads itself here only if it has written itself.
+    FORKING.load(Relaxed) == me()
+}
+
 extern "C" fn prepare() {
     // In the order in which a thread locks both.
     NODES.lock();
     HEAP.lock.lock();
+    FORKING.store(me(), Relaxed);
 }
 
 extern "C" fn parent() {
+    FORKING.store(0, Relaxed);
     HEAP.lock.unlock();
     NODES.unlock();
 }
@@ -44,8 +58,7 @@ extern "C" fn child() {
     parent();
 }
 
-/// Sets the handlers of `fork`. As the first to be set, `prepare` runs after the handlers of the program, and `child`
-/// before them.
+/// Sets the handlers of `fork`. Those of the program may run before or after these.
 pub fn watch() {
     // SAFETY: the three handlers are functions of this library, which is never unloaded.
     unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };

@@ -35,7 +35,9 @@
 //!
 //! **Reentrancy.** The first call may come before this library's constructor, or from within the program's allocator. So
 //! the choice of the lock needs `getenv` only; glibc's functions are found when they are needed; and all memory of
-//! Rust code here comes from `alloc.rs`, which calls neither the program's allocator nor a pthread function.
+//! Rust code here comes from `alloc.rs`, which calls neither the program's allocator nor a pthread function. An exception
+//! is left: a lock with a thread-local that has a destructor (`mcs`, `clh`) registers it with glibc, which allocates by the
+//! program's allocator. If that locks a pthread mutex, as jemalloc may, the thread recurses until its stack ends.
 //!
 //! **`fork`.** The child has the locks that were held, but not the threads that waited for them: a queue lock would be
 //! handed to a thread that is not there. So a child takes a fresh node for each mutex that it meets, locked if the

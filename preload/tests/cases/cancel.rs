@@ -56,11 +56,10 @@ impl World {
 
     fn spawn(&self, f: unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void) -> pthread_t {
         let mut thread = 0;
+        let world = ptr::from_ref(self).cast_mut().cast();
         // SAFETY: the test joins the thread before the world ends.
-        assert_eq!(
-            unsafe { pthread_create(&raw mut thread, ptr::null(), f, ptr::from_ref(self).cast_mut().cast()) },
-            OK
-        );
+        let result = unsafe { pthread_create(&raw mut thread, ptr::null(), f, world) };
+        assert_eq!(result, OK);
         thread
     }
 }

@@ -122,7 +122,9 @@ impl Program {
             Self::Memcached => memcached::run(place.command("memcached", lock), threads, place.seconds),
             Self::Sysbench => {
                 let seconds = place.seconds.ceil();
-                let args = format!("threads --threads={threads} --thread-locks=2 --thread-yields=4 --time={seconds} --percentile=99 run");
+                let args = format!(
+                    "threads --threads={threads} --thread-locks=2 --thread-yields=4 --time={seconds} --percentile=99 run"
+                );
                 let output = place.output(self, lock, &args)?;
                 let rate = after(&output, "total number of events:")? / after(&output, "total time:")? / 1e3;
                 // In milliseconds.
