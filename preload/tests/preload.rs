@@ -3,7 +3,8 @@
 //! The program is this test itself, as a child process under `LD_PRELOAD`; it prints the name of each case. A case that
 //! hangs is ended by SIGALRM. The cases run once without the library, too: they are true of glibc.
 //!
-//! `cargo test -p sudog-preload --test preload [LOCK...]`
+//! `cargo test -p sudog-preload --test preload [LOCK...]`. Without names the cases run over a lock of each kind; over all
+//! locks if `SUDOG_PRELOAD_ALL` is set, as `.ci/nightly` does.
 #![cfg_attr(not(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")), allow(unused))]
 
 #[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64", not(sudog_loom), not(sudog_sim)))]
@@ -42,7 +43,12 @@ fn main() {
     );
     assert!(output.stdout.is_empty(), "main has run");
 
-    let wanted: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    const EACH_KIND: [&str; 9] =
+        ["none", "pthread", "sudog", "sudog/go-1.14", "std", "parking_lot_0_12", "mcs", "ticket", "tts-yield"];
+    let mut wanted: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    if wanted.is_empty() && env::var_os("SUDOG_PRELOAD_ALL").is_none() {
+        wanted.extend(EACH_KIND.map(str::to_owned));
+    }
     let all = LockName::ALL.iter().filter(|lock| !LockName::MODELS.contains(lock)).map(|lock| Some(lock.name()));
     let locks: Vec<_> = std::iter::once(None)
         .chain(all)
