@@ -44,8 +44,7 @@ pub(crate) unsafe fn hang(
         }
         Hung::SetIsClosed => return Err(Failed::Reclaimed),
     };
-    // SAFETY: the holder is null.
-    unsafe { sudog_runtime::note_wait(if dir == Dir::Read { "csp read" } else { "csp write" }, std::ptr::null()) };
+    sudog_runtime::note_wait(if dir == Dir::Read { "csp read" } else { "csp write" });
     let left = match limit.cancel {
         None => park(channel, &waiter, &g, limit, listed),
         Some(_) => park_cancellable(channel, &waiter, &g, limit, listed),

@@ -456,7 +456,7 @@ impl<T> JoinHandle<T> {
     pub fn join(mut self) -> thread::Result<T> {
         let packet = self.packet.take().expect("joined once");
         packet.forbid_wait_in_child();
-        current::note_wait("join", std::ptr::null());
+        current::note_wait("join");
         sema::semacquire(&packet.done);
         packet.take()
     }
@@ -488,7 +488,7 @@ impl<T> JoinHandle<T> {
     pub fn join_limited<L: IntoLimit>(&mut self, limit: L) -> Result<thread::Result<T>, L::Error> {
         let packet = self.packet.as_ref().expect("joined once");
         packet.forbid_wait_in_child();
-        current::note_wait("join", std::ptr::null());
+        current::note_wait("join");
         sema::semacquire_limited(&packet.done, sema::Order::Fifo, limit)?;
         let packet = self.packet.take().expect("looked at above");
         Ok(packet.take())

@@ -114,7 +114,7 @@ fn start_and_wait(main: Work, done: &AtomicU32) {
     sysmon::look_at_rest(deadlock::look);
     sched.count_made();
     sched.submit(main);
-    current::note_wait("run", std::ptr::null());
+    current::note_wait("run");
     sema::semacquire(done);
 }
 

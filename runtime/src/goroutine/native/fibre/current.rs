@@ -407,15 +407,15 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Notes the resource that the caller is about to wait for, and the holder of that resource: for dumps and for the
-/// deadlock report. Notes those of a thread only in builds with debug assertions. `holder`, if not null, points to the id
-/// of the goroutine that holds the resource, and is alive for as long as the wait.
+/// Notes the resource that the caller is about to wait for: for dumps and for the deadlock report. Notes the resource of
+/// a thread only in builds with debug assertions.
 #[inline]
-pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
-    note_wait_for(what, ptr::slice_from_raw_parts(holder, 1));
+pub(crate) fn note_wait(what: &'static str) {
+    note_wait_for(what, ptr::slice_from_raw_parts(ptr::null(), 0));
 }
 
-/// Does the same as [`note_wait`] for a resource that several goroutines may hold.
+/// Does the same as [`note_wait`] for a resource that other goroutines hold. `holders`, if not null, points to their
+/// ids, and is alive for as long as the wait.
 #[inline]
 pub(crate) fn note_wait_for(what: &'static str, holders: *const [AtomicU64]) {
     if let Some(fibre) = fibre() {
