@@ -32,6 +32,7 @@ pub mod profile;
 mod profile;
 // For the crates of this project.
 #[doc(hidden)]
+mod list;
 pub mod panics;
 // For the crates of this project: the check of the order of locks.
 #[cfg(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim))))]
