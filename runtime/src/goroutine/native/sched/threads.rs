@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use crate::goroutine::native::fibre::Wait;
+use crate::goroutine::native::fibre::wait::Wait;
 use crate::lock_order;
 use crate::shim::system::atomic::{AtomicU64, Ordering};
 
