@@ -50,8 +50,7 @@ pub(crate) unsafe fn hang<'a>(
         Hung::Last(others) => return Ended::Last(others),
         Hung::SetIsClosed => return Ended::Failed(Failed::Reclaimed),
     };
-    // SAFETY: the holder is null.
-    unsafe { sudog_runtime::note_wait(if dir == Dir::Read { "csp read" } else { "csp write" }, std::ptr::null()) };
+    sudog_runtime::note_wait(if dir == Dir::Read { "csp read" } else { "csp write" });
     let left = match limit.cancel {
         None => park(channel, &waiter, &g, limit, listed),
         Some(_) => park_cancellable(channel, &waiter, &g, limit, listed),

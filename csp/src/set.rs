@@ -219,8 +219,7 @@ impl Set {
         }
         forbid_in_child();
         state.runner = Some(Runner(&raw const g));
-        // SAFETY: the holder is null.
-        unsafe { sudog_runtime::note_wait("csp active set", ptr::null()) };
+        sudog_runtime::note_wait("csp active set");
         g.park(None, || drop(state));
     }
 }

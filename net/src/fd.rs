@@ -89,8 +89,7 @@ impl<S: Source> NetFd<S> {
             let again = back_off.and_then(|d| now().checked_add(d));
             let deadline = [limit.deadline, direction.deadline(), again].into_iter().flatten().min();
             let wait = S::OUTSIDE.then(NetWait::begin);
-            // SAFETY: the holder is null.
-            unsafe { note_wait("IO wait", std::ptr::null()) };
+            note_wait("IO wait");
             let over = semacquire_limited(&direction.permits, Order::Fifo, &WaitLimit { deadline, ..*limit });
             drop(wait);
             match over {

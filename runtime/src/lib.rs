@@ -32,6 +32,7 @@ pub mod profile;
 mod profile;
 // For the crates of this project.
 #[doc(hidden)]
+mod list;
 pub mod panics;
 // For the crates of this project: the check of the order of locks.
 #[cfg(all(debug_assertions, unix, not(any(sudog_loom, sudog_sim))))]
@@ -60,19 +61,15 @@ pub use shim::futex;
 pub use shim::{AtomicU32, AtomicU64, Instant};
 
 /// Notes, for dumps and for the deadlock report, that the calling goroutine or thread is about to wait for an object.
-/// `what` names the object. `holder` is the address where the id of the goroutine that holds the object is stored.
-///
-/// # Safety
-///
-/// `holder` is null, or stays alive until the caller has called this function or [`note_wait_for`] again.
+/// `what` names the object.
 #[doc(hidden)]
 #[inline]
-pub unsafe fn note_wait(what: &'static str, holder: *const shim::system::atomic::AtomicU64) {
-    goroutine::note_wait(what, holder);
+pub fn note_wait(what: &'static str) {
+    goroutine::note_wait(what);
 }
 
-/// Does the same as [`note_wait`] for an object that several goroutines may hold: all of them must give up the object
-/// before the wait ends. `holders` points to their ids; an id of 0 means nothing.
+/// Does the same as [`note_wait`] for an object that other goroutines hold: all of them must give up the object before
+/// the wait ends. `holders` points to their ids; an id of 0 means nothing.
 ///
 /// # Safety
 ///

@@ -112,8 +112,7 @@ impl Cond {
             // SAFETY: `relock.place` is a reference to a guard, so it is valid for reads. The guard in the place is not
             // used again: `relock` writes another guard into the place, or aborts the process.
             drop(unsafe { ptr::read(relock.place) });
-            // SAFETY: `note_wait` accepts a null pointer.
-            unsafe { sudog_runtime::note_wait("sync.Cond.Wait", ptr::null()) };
+            sudog_runtime::note_wait("sync.Cond.Wait");
             let over = ticket.wait_limited(limit);
             relock.now();
             over

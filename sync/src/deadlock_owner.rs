@@ -83,12 +83,12 @@ impl<const N: usize> DeadlockOwner<N> {
         self.readers.iter().any(|reader| reader.compare_exchange(id, new, Relaxed, Relaxed).is_ok())
     }
 
-    fn owner(&self) -> *const [AtomicU64] {
-        std::slice::from_ref(&self.id)
+    fn owner(&self) -> Option<&[AtomicU64]> {
+        Some(std::slice::from_ref(&self.id))
     }
 
-    fn readers(&self) -> *const [AtomicU64] {
-        &raw const self.readers
+    fn readers(&self) -> Option<&[AtomicU64]> {
+        Some(&self.readers)
     }
 
     fn tag(&self) -> &LockTag {
@@ -121,12 +121,12 @@ impl<const N: usize> DeadlockOwner<N> {
     #[inline(always)]
     fn add_reader(&self) {}
 
-    fn owner(&self) -> *const [AtomicU64] {
-        std::ptr::slice_from_raw_parts(std::ptr::null(), 0)
+    fn owner(&self) -> Option<&[AtomicU64]> {
+        None
     }
 
-    fn readers(&self) -> *const [AtomicU64] {
-        self.owner()
+    fn readers(&self) -> Option<&[AtomicU64]> {
+        None
     }
 
     #[inline(always)]
@@ -180,38 +180,33 @@ impl<const N: usize> DeadlockOwner<N> {
 
     /// Runs `wait`, in which the caller waits for this owner, and notes that wait, whose kind is `what`, for reports.
     pub(crate) fn while_waiting<T>(&self, what: &'static str, wait: impl FnOnce() -> T) -> T {
-        // SAFETY: the pointer is null, or points into the mutex, which the caller keeps alive during `wait`.
-        unsafe { noted(what, self.owner(), wait) }
+        noted(what, self.owner(), wait)
     }
 
     /// Runs `wait`, in which the caller, the announced writer, waits for readers, and notes that wait, whose kind is
     /// `what`, for reports. Notes the caller as the owner: readers that come now wait for the caller.
     pub(crate) fn while_draining<T, E>(&self, what: &'static str, wait: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.set_id();
-        // SAFETY: the pointer is null, or points into the mutex, which the caller keeps alive during `wait`.
-        unsafe { noted(what, self.readers(), wait) }.inspect_err(|_| self.clear_id())
+        noted(what, self.readers(), wait).inspect_err(|_| self.clear_id())
     }
 }
 
-/// Runs `wait`, in which the caller waits for `holders`, and notes that wait, whose kind is `what`, for reports.
-///
-/// # Safety
-///
-/// `holders` is null, or stays alive during `wait`.
-unsafe fn noted<T>(what: &'static str, holders: *const [AtomicU64], wait: impl FnOnce() -> T) -> T {
+/// Runs `wait`, in which the caller waits for the goroutines with the ids `holders`, and notes that wait, whose kind is
+/// `what`, for reports.
+fn noted<T>(what: &'static str, holders: Option<&[AtomicU64]>, wait: impl FnOnce() -> T) -> T {
     /// Withdraws the note, even if a semaphore's waiting policy panics: the mutex may be gone by the time of the
     /// goroutine's next wait.
     struct WithdrawNote;
     impl Drop for WithdrawNote {
         fn drop(&mut self) {
             if cfg!(debug_assertions) {
-                // SAFETY: `note_wait` accepts a null pointer.
-                unsafe { sudog_runtime::note_wait("", std::ptr::null()) };
+                sudog_runtime::note_wait("");
             }
         }
     }
-    // SAFETY: `holders` is null, or stays alive until `WithdrawNote` has replaced the note, by the contract of this
-    // function.
+    let holders = holders.map_or(std::ptr::slice_from_raw_parts(std::ptr::null(), 0), std::ptr::from_ref);
+    // SAFETY: the pointer is null, or points to `holders`, which is borrowed until this function ends. By then
+    // `WithdrawNote` has replaced the note.
     unsafe { sudog_runtime::note_wait_for(what, holders) };
     let _withdraw = WithdrawNote;
     wait()

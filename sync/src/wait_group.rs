@@ -189,8 +189,7 @@ impl WaitGroup {
             self.first.store(ptr::null_mut(), Release);
             return;
         }
-        // SAFETY: `note_wait` accepts a null pointer.
-        unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
+        sudog_runtime::note_wait("sync.WaitGroup.Wait");
         let woken = g.park(None, || ());
         debug_assert_eq!(woken, ParkResult::Unparked);
         self.assert_over();
@@ -213,8 +212,7 @@ impl WaitGroup {
         if !self.count_waiter(state, State::add_waiter) {
             return Ok(false);
         }
-        // SAFETY: `note_wait` accepts a null pointer.
-        unsafe { sudog_runtime::note_wait("sync.WaitGroup.Wait", ptr::null()) };
+        sudog_runtime::note_wait("sync.WaitGroup.Wait");
         let over = semacquire_limited(&self.permits, Order::Fifo, limit);
         if over.is_err() && self.leave() { over.map(|()| true) } else { Ok(true) }
     }

@@ -345,7 +345,7 @@ impl<'a> Locked<'a> {
     ) -> Option<Outcome> {
         let g = G::current();
         let waiter = Waiter::new(&raw const g, slot);
-        goroutine::note_wait(what, std::ptr::null());
+        goroutine::note_wait(what);
         // SAFETY:
         // - `waiter` is new, so no queue contains it.
         // - This frame stays while `waiter` is queued, or taken and not readied: `park_queued_spinning` returns only

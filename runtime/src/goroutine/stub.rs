@@ -104,7 +104,7 @@ pub(crate) fn any_worker_sleeps() -> bool {
     false
 }
 
-pub(crate) fn note_wait(_: &'static str, _: *const AtomicU64) {}
+pub(crate) fn note_wait(_: &'static str) {}
 
 pub(crate) fn note_task_wait(_: &'static str) {}
 

@@ -20,6 +20,7 @@ use super::queue::BucketQueue;
 use super::table::{Bucket, CancelIn};
 use super::{CountedLock, Sudog, SudogPtr};
 use crate::chan::Claim;
+use crate::list::{Entry, Links, List};
 use crate::shim::{AtomicBool, Cell, Ordering};
 use crate::{G, goroutine};
 
@@ -47,27 +48,24 @@ use crate::{G, goroutine};
 /// ```
 pub struct Cancel {
     cancelled: AtomicBool,
-    waiters: CountedLock<List>,
+    waiters: CountedLock<List<Registration>>,
 }
-
-struct List {
-    first: Option<NonNull<Registration>>,
-}
-
-// SAFETY: only the holder of the list's lock accesses the registrations that the list links, on whatever thread.
-unsafe impl Send for List {}
 
 /// A waiter's entry in a [`Cancel`]: pinned to the waiter's stack. Dropping the entry takes the entry out of the list.
 #[doc(hidden)]
 pub struct Registration {
     cancel: *const Cancel,
     waiter: Waiter,
-    /// True while the entry is in the list. Only the holder of the list's lock accesses this field and the fields
-    /// below.
+    /// True while the entry is in the list. Only the holder of the list's lock accesses this field and the links.
     entered: Cell<bool>,
-    next: Cell<Option<NonNull<Registration>>>,
-    prev: Cell<Option<NonNull<Registration>>>,
+    links: Links<Registration>,
     _pinned: PhantomPinned,
+}
+
+impl Entry for Registration {
+    fn links(&self) -> &Links<Self> {
+        &self.links
+    }
 }
 
 /// The waiter that a cancel unlinks, and the waiter's queue.
@@ -91,7 +89,7 @@ impl Cancel {
         /// Creates a handle that is not cancelled.
         #[must_use]
         pub const fn new() -> Self {
-            Self { cancelled: AtomicBool::new(false), waiters: CountedLock::new(List { first: None }) }
+            Self { cancelled: AtomicBool::new(false), waiters: CountedLock::new(List::new()) }
         }
     }
 
@@ -99,7 +97,7 @@ impl Cancel {
     #[doc(hidden)]
     #[must_use]
     pub fn cancelled() -> Self {
-        Self { cancelled: AtomicBool::new(true), waiters: CountedLock::new(List { first: None }) }
+        Self { cancelled: AtomicBool::new(true), waiters: CountedLock::new(List::new()) }
     }
 
     /// Ends all waits that refer to this handle. When this function returns, each waiter has been granted a permit or
@@ -117,14 +115,14 @@ impl Cancel {
     pub fn cancel_and_go_on(&self) {
         let mut waiters = self.waiters.lock();
         self.end_later_waits();
-        waiters.end_all();
+        end_all(&mut waiters);
     }
 
     /// Ends the waits that are under way, and no wait that begins later. For a handle that is never cancelled, but
     /// tells waiters that a state has changed: a waiter that registers and then reads the state misses no change.
     #[cfg_attr(any(sudog_loom, not(unix)), allow(dead_code))]
     pub(crate) fn end_waits_under_way(&self) {
-        self.waiters.lock().end_all();
+        end_all(&mut self.waiters.lock());
     }
 
     /// Ends the waits that begin from now on, but no wait that is under way. The caller must call
@@ -200,17 +198,14 @@ impl Cancel {
 
 impl Registration {
     fn new(cancel: &Cancel, waiter: Waiter) -> Self {
-        Self {
-            cancel,
-            waiter,
-            entered: Cell::new(false),
-            next: Cell::new(None),
-            prev: Cell::new(None),
-            _pinned: PhantomPinned,
-        }
+        Self { cancel, waiter, entered: Cell::new(false), links: Links::new(), _pinned: PhantomPinned }
     }
 
     /// Puts the entry into the handle's list. Returns false if the handle has been cancelled already.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the entry is in the list.
     pub fn enter(self: Pin<&Self>) -> bool {
         // SAFETY: `new` was given a reference to the `Cancel`, which outlives this value.
         let cancel = unsafe { &*self.cancel };
@@ -219,7 +214,11 @@ impl Registration {
         if cancel.is_cancelled() {
             return false;
         }
-        waiters.add(self.get_ref());
+        assert!(!self.entered.replace(true), "entered once");
+        // SAFETY: the entry is in no list. The entry is pinned, and its drop takes it out
+        // of the list, under the lock; then the lock is free. A cancel uses the entry on the cancel's thread, as the
+        // constructors of this type permit.
+        unsafe { waiters.push_front(self.get_ref()) };
         true
     }
 }
@@ -231,72 +230,44 @@ impl Drop for Registration {
         // SAFETY: `new` was given a reference to the `Cancel`, which outlives this value.
         let mut waiters = unsafe { &*self.cancel }.waiters.lock();
         if self.entered.get() {
-            waiters.remove(self);
+            // SAFETY: the entry is in the list of its cancel.
+            unsafe { waiters.remove(self) };
         }
     }
 }
 
-impl List {
-    /// Ends all waits whose entries are in this list.
-    fn end_all(&mut self) {
-        while let Some(first) = self.first {
-            // SAFETY: `first` is listed, and its waiter cannot remove it without the list's lock, so the entry is
-            // alive.
-            let entry = unsafe { first.as_ref() };
-            self.remove(entry);
-            match entry.waiter {
-                Waiter::Sudog(bucket, sudog) => {
-                    // SAFETY: `bucket` is alive, as the waiter is inside a call on the bucket's table.
-                    if unsafe { (*bucket).cancel(sudog) } {
-                        // SAFETY: this call has unlinked `sudog`, and the G is not readied yet; nothing of it is used
-                        // afterwards.
-                        unsafe { G::ready(sudog.g()) };
-                    }
-                }
-                // SAFETY: the waiter is inside a call on `list`, so the list and the waiter's `node` are alive.
-                Waiter::Ticket(list, node) => unsafe { (*list).cancel(node) },
-                Waiter::Claim(claim, g) => {
-                    // SAFETY: `claim` is alive while the entry exists, by the contract of `claim_registration`.
-                    if unsafe { (*claim).take(Claim::CANCELLED) } {
-                        // SAFETY: this call has taken the claim, so only this call readies `g`, by the
-                        // contract of `claim_registration`; nothing of the G is used afterwards.
-                        unsafe { G::ready(g) };
-                    }
-                }
-                Waiter::Other(wait, g) => {
-                    // SAFETY: `wait` is alive while the entry exists, by the contract of `registration_of`.
-                    if unsafe { (*wait).leave() } {
-                        // SAFETY: this call has taken the waiter out of its queue, and only this handle readies `g`, by
-                        // the contract of `registration_of`; nothing of the G is used afterwards.
-                        unsafe { G::ready(g) };
-                    }
-                }
-            }
-        }
-    }
-
-    fn add(&mut self, entry: &Registration) {
-        let this = NonNull::from(entry);
-        entry.entered.set(true);
-        entry.next.set(self.first);
-        if let Some(next) = self.first {
-            // SAFETY: `next` is listed, hence alive, and the list's lock is held.
-            unsafe { next.as_ref() }.prev.set(Some(this));
-        }
-        self.first = Some(this);
-    }
-
-    fn remove(&mut self, entry: &Registration) {
+/// Ends all waits whose entries are in the list of a handle, which is locked.
+fn end_all(waiters: &mut List<Registration>) {
+    // The waiter of an entry cannot return before it has had the lock, so the entry is alive.
+    while let Some(entry) = waiters.pop() {
         entry.entered.set(false);
-        let (prev, next) = (entry.prev.replace(None), entry.next.replace(None));
-        match prev {
-            // SAFETY: `prev` is listed, hence alive, and the list's lock is held.
-            Some(prev) => unsafe { prev.as_ref() }.next.set(next),
-            None => self.first = next,
+        if let Some(g) = entry.waiter.leave() {
+            // SAFETY: `leave` has taken the waiter, so only this call readies `g`, which is alive until then. Nothing of
+            // the G is used afterwards.
+            unsafe { G::ready(g) };
         }
-        if let Some(next) = next {
-            // SAFETY: `next` is listed, hence alive, and the list's lock is held.
-            unsafe { next.as_ref() }.prev.set(prev);
+    }
+}
+
+impl Waiter {
+    /// Takes the waiter out of its queue, or takes its claim. Returns the waiter's G, which the caller must ready; `None`
+    /// if a peer was faster, or if the G needs no `ready` of the caller.
+    ///
+    /// The waiter's queue, and the waiter, are alive: the waiter is inside a call on the queue, which its entry does not
+    /// outlive.
+    fn leave(&self) -> Option<*const G> {
+        match *self {
+            // SAFETY: `bucket` is alive, as the waiter is inside a call on the bucket's table.
+            Self::Sudog(bucket, sudog) => unsafe { (*bucket).cancel(sudog) }.then(|| sudog.g()),
+            Self::Ticket(list, node) => {
+                // SAFETY: the waiter is inside a call on `list`, so the list and the waiter's `node` are alive.
+                unsafe { (*list).cancel(node) };
+                None
+            }
+            // SAFETY: `claim` is alive while the entry exists, by the contract of `claim_registration`.
+            Self::Claim(claim, g) => unsafe { (*claim).take(Claim::CANCELLED) }.then_some(g),
+            // SAFETY: `wait` is alive while the entry exists, by the contract of `registration_of`.
+            Self::Other(wait, g) => unsafe { (*wait).leave() }.then_some(g),
         }
     }
 }

@@ -27,6 +27,7 @@ use std::ptr::{self, NonNull};
 
 use super::{CountedLock, WaitError, WaitLimit};
 use crate::g::ReadyBatch;
+use crate::list::{self, Entry, Links};
 use crate::shim::{self, AtomicU32, Cell, Ordering};
 use crate::{G, Instant, ParkResult, goroutine};
 
@@ -69,15 +70,11 @@ pub struct NotifyList {
 }
 
 struct List {
-    first: Option<NonNull<Node>>,
-    last: Option<NonNull<Node>>,
+    nodes: list::List<Node>,
     len: u32,
     /// The number of broadcasts so far.
     broadcasts: u64,
 }
-
-// SAFETY: only the holder of the list's lock accesses the nodes that the list links, on whatever thread.
-unsafe impl Send for List {}
 
 pub(super) struct Node {
     state: AtomicU32,
@@ -90,8 +87,13 @@ pub(super) struct Node {
     /// True if a cancel unlinked the node.
     cancelled: Cell<bool>,
     broadcasts: Cell<u64>,
-    next: Cell<Option<NonNull<Node>>>,
-    prev: Cell<Option<NonNull<Node>>>,
+    links: Links<Node>,
+}
+
+impl Entry for Node {
+    fn links(&self) -> &Links<Self> {
+        &self.links
+    }
 }
 
 /// A place in a [`NotifyList`]. The holder of the ticket gets the notifications that come after the ticket was taken.
@@ -108,7 +110,7 @@ impl NotifyList {
         /// Creates a list without waiters.
         #[must_use]
         pub const fn new() -> Self {
-            Self { list: CountedLock::new(List { first: None, last: None, len: 0, broadcasts: 0 }) }
+            Self { list: CountedLock::new(List { nodes: list::List::new(), len: 0, broadcasts: 0 }) }
         }
     }
 
@@ -124,8 +126,7 @@ impl NotifyList {
             listed: Cell::new(true),
             cancelled: Cell::new(false),
             broadcasts: Cell::new(0),
-            next: Cell::new(None),
-            prev: Cell::new(None),
+            links: Links::new(),
         };
         let mut list = self.list.lock_and_count();
         // SAFETY: `node` is new, and stays in place until this frame is left, which is after the ticket has been
@@ -162,9 +163,7 @@ impl NotifyList {
     /// Returns the number of tickets that are held at this moment. For tests and diagnostics.
     #[must_use]
     pub fn waiters(&self) -> usize {
-        let list = self.list.lock();
-        // SAFETY: each `node` is in the list, and so alive, and the list's lock is held during the visit.
-        std::iter::successors(list.first, |node| unsafe { node.as_ref() }.next.get()).count()
+        self.list.lock().nodes.iter().count()
     }
 
     /// Unlinks a node because of a cancel, and readies the ticket's holder; unless a notifier has been faster.
@@ -174,15 +173,14 @@ impl NotifyList {
     /// `node` was put into this list, and is alive.
     pub(super) unsafe fn cancel(&self, node: NonNull<Node>) {
         let mut list = self.list.lock();
-        // SAFETY: `node` is alive, by the contract of this function, and the list's lock is held.
-        if !list.holds(unsafe { node.as_ref() }) {
+        // SAFETY: `node` is alive, by the contract of this function.
+        let at = unsafe { node.as_ref() };
+        if !list.holds(at) {
             return;
         }
-        // SAFETY: `node` is in this list, as `holds` has returned true, and alive.
-        unsafe {
-            list.unlink(node);
-            node.as_ref().cancelled.set(true);
-        }
+        // SAFETY: the node is in this list, as `holds` has returned true.
+        unsafe { list.unlink(at) };
+        at.cancelled.set(true);
         list.uncount(1);
         drop(list);
         // SAFETY: this call has unlinked `node`, and does not use it afterwards.
@@ -191,9 +189,7 @@ impl NotifyList {
 
     fn notify_first(&self) {
         let mut list = self.list.lock();
-        let Some(first) = list.first else { return };
-        // SAFETY: `first` is in the list, and the list's lock is held.
-        unsafe { list.unlink(first) };
+        let Some(first) = list.pop() else { return };
         list.uncount(1);
         drop(list);
         // SAFETY: this call has unlinked `first`, and does not use it afterwards.
@@ -202,16 +198,14 @@ impl NotifyList {
 
     fn notify_every_ticket(&self) {
         let mut list = self.list.lock();
-        let mut at = list.first.take();
-        list.last = None;
+        let mut nodes = std::mem::replace(&mut list.nodes, list::List::new());
         list.broadcasts += 1;
         let n = std::mem::take(&mut list.len);
         list.uncount(n);
         drop(list);
         let mut batch = ReadyBatch::new();
-        while let Some(node) = at {
-            // SAFETY: this call has taken `node` with the list, and has not notified it yet, so it is alive.
-            at = unsafe { node.as_ref() }.next.get();
+        // A node that is not notified yet is alive.
+        while let Some(node) = nodes.pop().map(NonNull::from) {
             // SAFETY: this call has taken `node` with the list, and does not use it afterwards. `batch` is dropped
             // below, and this loop neither runs user code nor waits before that.
             unsafe { notify(node, |g| assert!(batch.mark_ready(g).is_none(), "no task waits here")) };
@@ -260,15 +254,19 @@ impl List {
     /// - `node` stays alive and in place for as long as it is linked into this list, or into a list that a broadcast
     ///   has taken.
     unsafe fn push(&mut self, node: &Node) {
-        let this = NonNull::from(node);
         self.len += 1;
         node.broadcasts.set(self.broadcasts);
-        node.prev.set(self.last);
-        match self.last.replace(this) {
-            // SAFETY: `last` is in the list, and so alive, and the list's lock is held.
-            Some(last) => unsafe { last.as_ref() }.next.set(Some(this)),
-            None => self.first = Some(this),
-        }
+        // SAFETY: the caller keeps the contract of `push`. The list's lock is held during each use of the list, and a
+        // broadcast uses the list that it has taken alone.
+        unsafe { self.nodes.push_back(node) };
+    }
+
+    /// Takes the first node out of this list.
+    fn pop(&mut self) -> Option<NonNull<Node>> {
+        let first = self.nodes.pop()?;
+        first.listed.set(false);
+        self.len -= 1;
+        Some(NonNull::from(first))
     }
 
     /// Takes a node out of this list.
@@ -276,21 +274,9 @@ impl List {
     /// # Safety
     ///
     /// `node` is in this list.
-    unsafe fn unlink(&mut self, node: NonNull<Node>) {
-        // SAFETY: `node` is in this list, by the contract of this function, so it is alive; and the list's lock is
-        // held.
-        let node = unsafe { node.as_ref() };
-        let (prev, next) = (node.prev.get(), node.next.get());
-        match prev {
-            // SAFETY: `prev` is in the list, as a neighbour of `node`, hence alive; and the list's lock is held.
-            Some(prev) => unsafe { prev.as_ref() }.next.set(next),
-            None => self.first = next,
-        }
-        match next {
-            // SAFETY: `next` is in the list, as a neighbour of `node`, hence alive; and the list's lock is held.
-            Some(next) => unsafe { next.as_ref() }.prev.set(prev),
-            None => self.last = prev,
-        }
+    unsafe fn unlink(&mut self, node: &Node) {
+        // SAFETY: `node` is in this list, by the contract of this function.
+        unsafe { self.nodes.remove(node) };
         self.len -= 1;
         node.listed.set(false);
     }
@@ -370,7 +356,7 @@ impl Ticket<'_> {
         if listed {
             // SAFETY: the node is in this list, as `holds` has returned true: no notifier has unlinked it, or has taken
             // the list into which it was put.
-            unsafe { list.unlink(NonNull::from(self.node)) };
+            unsafe { list.unlink(self.node) };
             list.uncount(1);
         }
         listed

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
-use std::ptr;
 use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 use sudog_runtime::shim::system::atomic::AtomicU32;
@@ -97,8 +96,7 @@ impl Context {
     /// Waits until the limit ends the wait: the permit that this call waits for never comes. If the limit is the
     /// context's own, the context is done when this call returns.
     fn nothing_comes(&self, limit: &WaitLimit<'_>) -> WaitError {
-        // SAFETY: the holder that `note_wait` is given is null.
-        unsafe { sudog_runtime::note_wait("context.Context.Done", ptr::null()) };
+        sudog_runtime::note_wait("context.Context.Done");
         let never = AtomicU32::new(0);
         let Err(why) = semacquire_limited(&never, Order::Fifo, limit) else {
             unreachable!("nobody knows of this semaphore");

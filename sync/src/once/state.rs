@@ -29,7 +29,6 @@
 //! Source: Go's `sync/once.go`, in the development tree of 1.28; Go uses a flag and a mutex.
 
 use std::fmt;
-use std::ptr;
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
 use sudog_runtime::AtomicU32;
@@ -289,8 +288,7 @@ impl Once {
 
     /// Waits for a permit. The caller has been counted as a waiter.
     fn wait_counted(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        // SAFETY: the holder that `note_wait` is given is null.
-        unsafe { sudog_runtime::note_wait(what, ptr::null()) };
+        sudog_runtime::note_wait(what);
         let ended = semacquire_limited(&self.permits, Order::Fifo, limit);
         if ended.is_err() && self.leave() { ended } else { Ok(()) }
     }

@@ -102,11 +102,10 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     #[inline]
     #[track_caller]
     pub fn get(&self) -> &T {
-        if self.once.is_done() {
-            // SAFETY: `once` is done, and this caller has seen that.
-            return unsafe { self.made() };
+        match self.done() {
+            Some(cell) => cell.made(),
+            None => self.make_and_get(),
         }
-        self.make_and_get()
     }
 
     /// A separate function, so that the fast path has no frame.
@@ -115,8 +114,7 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     fn make_and_get(&self) -> &T {
         let made = self.make(&WaitLimit::default());
         debug_assert_eq!(made, Ok(()));
-        // SAFETY: `make` has returned `Ok`, so `once` is done, and this caller has seen that.
-        unsafe { self.made() }
+        self.done().expect("made").made()
     }
 
     /// Does the same as [`OnceValue::get`], but waits for another caller to make the value only until `limit`
@@ -145,11 +143,11 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
     #[inline]
     #[track_caller]
     pub fn get_limited<L: IntoLimit>(&self, limit: L) -> Result<&T, L::Error> {
-        if !self.once.is_done() {
-            limit.limited(|limit| self.make(limit))?;
+        if let Some(cell) = self.done() {
+            return Ok(cell.made());
         }
-        // SAFETY: `once` is done, and this caller has seen that: by `is_done`, or because `make` has returned `Ok`.
-        Ok(unsafe { self.made() })
+        limit.limited(|limit| self.make(limit))?;
+        Ok(self.done().expect("made").made())
     }
 
     #[cold]
@@ -159,13 +157,10 @@ impl<T, F: FnOnce() -> T> OnceValue<T, F> {
         match mine {
             None => Ok(()),
             Some(Ended::Exited(payload)) => resume_unwind(payload),
-            Some(Ended::Panicked) => {
-                // SAFETY: `do_limited` has returned `Ok`, so `once` is done, and the cell is no longer written.
-                match unsafe { &*self.cell.get() } {
-                    Cell::Panicked(caught) => caught.resume(),
-                    _ => unreachable!("it has just panicked"),
-                }
-            }
+            Some(Ended::Panicked) => match self.done() {
+                Some(Cell::Panicked(caught)) => caught.resume(),
+                _ => unreachable!("it has just panicked"),
+            },
         }
     }
 
@@ -196,23 +191,25 @@ enum Ended {
 }
 
 impl<T, F> OnceValue<T, F> {
-    /// Returns the value; panics if the function has made no value.
-    ///
-    /// # Safety
-    ///
-    /// `once` is done, and the caller has seen that.
+    /// Returns the cell, if `once` is done.
     #[inline]
-    #[track_caller]
-    unsafe fn made(&self) -> &T {
-        // SAFETY: by the contract of `made`, `once` is done, so the cell is no longer written.
-        match unsafe { &*self.cell.get() } {
-            Cell::Value(value) => value,
-            cell => cell.fail(),
-        }
+    fn done(&self) -> Option<&Cell<T, F>> {
+        // SAFETY: `once` is done, and this caller has seen that, so the cell is no longer written.
+        self.once.is_done().then(|| unsafe { &*self.cell.get() })
     }
 }
 
 impl<T, F> Cell<T, F> {
+    /// Returns the value; panics if the function has made no value.
+    #[inline]
+    #[track_caller]
+    fn made(&self) -> &T {
+        match self {
+            Self::Value(value) => value,
+            cell => cell.fail(),
+        }
+    }
+
     #[cold]
     #[track_caller]
     fn fail(&self) -> ! {
@@ -227,13 +224,10 @@ impl<T, F> Cell<T, F> {
 impl<T: fmt::Debug, F> fmt::Debug for OnceValue<T, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut tuple = f.debug_tuple("OnceValue");
-        if !self.once.is_done() {
-            return tuple.field(&format_args!("<not made>")).finish();
-        }
-        // SAFETY: `once` is done, so the cell is no longer written.
-        match unsafe { &*self.cell.get() } {
-            Cell::Value(value) => tuple.field(value),
-            _ => tuple.field(&format_args!("<failed>")),
+        match self.done() {
+            None => tuple.field(&format_args!("<not made>")),
+            Some(Cell::Value(value)) => tuple.field(value),
+            Some(_) => tuple.field(&format_args!("<failed>")),
         };
         tuple.finish()
     }

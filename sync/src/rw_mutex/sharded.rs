@@ -141,8 +141,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
             // Relaxed: the permit orders the reads before the write.
             spin_while(WRITER_PAUSES, || self.pending.load(Relaxed) != 0);
         }
-        // SAFETY: `note_wait` accepts a null pointer.
-        unsafe { sudog_runtime::note_wait("sync.RWMutex.Lock", std::ptr::null()) };
+        sudog_runtime::note_wait("sync.RWMutex.Lock");
         let drained = match deadline {
             None => {
                 self.drained.acquire(Order::Fifo);

@@ -12,7 +12,6 @@ use std::any::Any;
 use std::error;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::ptr;
 use std::sync::{Arc, PoisonError};
 use sudog_runtime::shim::system::atomic::{AtomicU32, Ordering};
 use sudog_runtime::shim::system::{Mutex, MutexGuard};
@@ -374,8 +373,7 @@ struct Count(Arc<Inner>);
 impl Tokens {
     fn take(this: Arc<Self>, limit: &WaitLimit<'_>) -> Result<Token, WaitError> {
         if !try_semacquire(&this.free) {
-            // SAFETY: the holder that `note_wait` is given is null.
-            unsafe { sudog_runtime::note_wait("errgroup.Group.Go", ptr::null()) };
+            sudog_runtime::note_wait("errgroup.Group.Go");
             semacquire_limited(&this.free, Order::Fifo, limit)?;
         }
         Ok(Token(this))

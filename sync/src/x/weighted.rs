@@ -8,7 +8,6 @@ mod line;
 mod state;
 
 use std::fmt;
-use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sudog_runtime::AtomicU32;
@@ -286,8 +285,7 @@ impl Weighted {
         // permit.
         unsafe { line.push(&waiter) };
         drop(line);
-        // SAFETY: the holder that `note_wait` is given is null.
-        unsafe { sudog_runtime::note_wait(WHAT, ptr::null()) };
+        sudog_runtime::note_wait(WHAT);
         let ended = semacquire_limited(&waiter.permit, Order::Fifo, limit);
         let left = ended.is_err() && self.leave(&waiter);
         // Look for a cancel after a grant, too. Whether the limit or the grant came first cannot be determined, nor
@@ -326,8 +324,7 @@ const WHAT: &str = "semaphore.Weighted.Acquire";
 #[cold]
 fn wait_for_ever(limit: &WaitLimit<'_>) -> Result<(), WaitError> {
     let never = AtomicU32::new(0);
-    // SAFETY: the holder that `note_wait` is given is null.
-    unsafe { sudog_runtime::note_wait(WHAT, ptr::null()) };
+    sudog_runtime::note_wait(WHAT);
     semacquire_limited(&never, Order::Fifo, limit)
 }
 

@@ -316,7 +316,7 @@ impl<'q, 'a, 's> AllLocked<'q, 'a, 's> {
         claim: &Claim,
         deadline: Option<Instant>,
     ) -> Result<Chosen, WaitError> {
-        goroutine::note_wait(self.0.order.what(), std::ptr::null());
+        goroutine::note_wait(self.0.order.what());
         // SAFETY: this frame, and what it borrows, stays until the waiters have left the queues, and until the `ready` of
         // the claim's taker: `park_queued_spinning` returns only afterwards, and never unwinds. The rest is the contract
         // of this function.

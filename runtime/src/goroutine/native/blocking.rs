@@ -175,7 +175,7 @@ fn elsewhere<F: FnOnce() -> T + Send, T: Send>(pool: &'static Pool, f: F) -> T {
     let sched = Sched::here();
     sched.idle.external_begins();
     pool.submit(Call { frame: (&raw mut frame).cast(), run: run::<F, T>, done: &raw const done, sched });
-    current::note_wait(pool.what, ptr::null());
+    current::note_wait(pool.what);
     sema::semacquire(&done); // until then the call uses this frame
     match frame.result.take().expect("the call is done") {
         Ok(result) => result,

@@ -3,8 +3,9 @@
 use crate::shim::system::atomic::{AtomicU32, Ordering};
 use crate::shim::system::thread;
 use std::any::Any;
-use std::cell::UnsafeCell;
+use std::cell::Cell;
 use std::future::Future;
+use std::mem;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::Details;
+use crate::goroutine::native::fibre::job::Work;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::{fork, run, stack, switch_hooks, together, trace};
-use crate::goroutine::protocol::runq::Work;
 use crate::panics::drop_payload;
 use crate::sema::{self, IntoLimit, Wake};
 use crate::shim::Mutex;
@@ -244,7 +245,7 @@ unsafe fn start_observed<F: FnOnce() + Send>(f: F, mut details: Option<Box<Detai
     // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that `f` borrows
     // live for as long as `f` uses them.
     let work = unsafe { job::pack_unchecked(f, details, worker) };
-    trace::creates(work, caller);
+    trace::creates(&work, caller);
     match queued_here {
         Some(worker) => {
             worker.count_made();
@@ -330,7 +331,7 @@ struct Packet<T> {
     /// The handle's part in the budget of the task that polls the handle.
     coop: Coop,
     /// The result, written by the sender, once. The payload of a panic is inside a [`Panicked`].
-    result: UnsafeCell<Option<thread::Result<T>>>,
+    result: Cell<Option<thread::Result<T>>>,
 }
 
 /// The payload of a panic, with the name of its goroutine. The name is made only when a goroutine panics.
@@ -359,7 +360,7 @@ pub(crate) fn packet<T>(on_panic: OnPanic) -> (Sender<T>, JoinHandle<T>) {
         on_panic,
         waker: Mutex::new(None),
         coop: Coop::new(),
-        result: UnsafeCell::new(None),
+        result: Cell::new(None),
     });
     (Sender { packet: Some(packet.clone()) }, JoinHandle { packet: Some(packet) })
 }
@@ -388,9 +389,9 @@ impl<T> Packet<T> {
         if panicked {
             result = result.map_err(|payload| Box::new(Panicked { payload, goroutine: current::describe() }) as _);
         }
-        // SAFETY: the packet has one sender, which writes `result` once, and no thread reads `result` before the permit
-        // that is released below.
-        unsafe { *self.result.get() = Some(result) };
+        // The packet has one sender, which writes the result once; no other thread uses the cell before the permit that
+        // is released below. There was no result, so there is none to drop.
+        mem::forget(self.result.replace(Some(result)));
         // AcqRel: the sender and the handle's drop each set a flag; the later of the two sees the writes of the
         // earlier.
         if panicked && self.fate.fetch_or(PANICKED, Ordering::AcqRel) & DETACHED != 0 {
@@ -416,14 +417,13 @@ impl<T> Packet<T> {
     ///
     /// The sender has written the result, and no other call reads or writes it meanwhile.
     unsafe fn die(&self) {
-        // SAFETY: by the contract of `die` the sender has written the result, and no other call reads or writes it
-        // meanwhile.
-        let result = unsafe { &*self.result.get() };
-        if let (OnPanic::Abort, Some(Err(payload))) = (self.on_panic, result)
+        let result = self.result.take();
+        if let (OnPanic::Abort, Some(Err(payload))) = (self.on_panic, &result)
             && let Some(Panicked { payload, goroutine }) = payload.downcast_ref()
         {
             job::die_of_panic(&**payload, goroutine.as_deref());
         }
+        self.result.set(result);
     }
 
     /// Ends the process if the result is not there and this is a forked child, which could wait for ever.
@@ -436,9 +436,8 @@ impl<T> Packet<T> {
 
     /// Returns the result. Called by the taker of the permit.
     fn take(&self) -> thread::Result<T> {
-        // SAFETY: the sender wrote `result` before it released the permit, and the taker of the permit is the only
-        // reader.
-        let result = unsafe { (*self.result.get()).take() }.expect("a permit means a result");
+        // The sender wrote the result before it released the permit, and the taker of the permit is the only reader.
+        let result = self.result.take().expect("a permit means a result");
         result.map_err(|payload| match payload.downcast::<Panicked>() {
             Ok(panicked) => panicked.payload,
             Err(goexit) => goexit,
@@ -456,7 +455,7 @@ impl<T> JoinHandle<T> {
     pub fn join(mut self) -> thread::Result<T> {
         let packet = self.packet.take().expect("joined once");
         packet.forbid_wait_in_child();
-        current::note_wait("join", std::ptr::null());
+        current::note_wait("join");
         sema::semacquire(&packet.done);
         packet.take()
     }
@@ -488,7 +487,7 @@ impl<T> JoinHandle<T> {
     pub fn join_limited<L: IntoLimit>(&mut self, limit: L) -> Result<thread::Result<T>, L::Error> {
         let packet = self.packet.as_ref().expect("joined once");
         packet.forbid_wait_in_child();
-        current::note_wait("join", std::ptr::null());
+        current::note_wait("join");
         sema::semacquire_limited(&packet.done, sema::Order::Fifo, limit)?;
         let packet = self.packet.take().expect("looked at above");
         Ok(packet.take())

@@ -12,17 +12,18 @@
 use crate::shim::system::atomic::{AtomicU32, Ordering};
 use crate::shim::system::thread;
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 
 use crate::box_if_large;
 use crate::goroutine::Goexit;
+use crate::goroutine::native::fibre::job::Work;
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::mains::MAINS;
 use crate::goroutine::native::sched::deadlock;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::sysmon;
-use crate::goroutine::protocol::runq::Work;
 use crate::sema;
 
 /// Runs `main` as a goroutine, and returns its result.
@@ -76,33 +77,30 @@ pub fn run<T: Send>(main: impl FnOnce() -> T + Send) -> T {
 
 /// The state that the caller of `run` shares with the main goroutine.
 struct Frame<F, T> {
-    main: Option<F>,
-    result: Option<thread::Result<T>>,
+    /// `main` and the result: used by the main goroutine only, until `done` has a permit, and then by the caller only.
+    main: Cell<Option<F>>,
+    result: Cell<Option<thread::Result<T>>>,
     /// A semaphore, which gets a permit when the main goroutine has ended.
     done: AtomicU32,
 }
+
+// SAFETY: `main` and the result are `Send`, and one thread at a time uses them: the permit of `done` orders the main
+// goroutine's use before the caller's. A semaphore is made for many threads.
+unsafe impl<F: Send, T: Send> Sync for Frame<F, T> {}
 
 pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<job::Details>) -> T {
     box_if_large!(main: F as dyn FnOnce() -> T + Send + '_ => run_with(main, details));
     if current::fibre().is_some() {
         return main();
     }
-    let mut frame = Frame { main: Some(main), result: None, done: AtomicU32::new(0) };
-    let place = &raw mut frame;
-    let shared = Shared(place);
-    let body = move || {
-        let shared = shared;
-        // SAFETY: `frame` is alive until `done` has a permit, which is released after the end of this closure. The
-        // caller touches neither `main` nor `result` before it has taken that permit.
-        unsafe { main_goroutine(shared.0) };
-    };
-    // SAFETY: the closure and the values that it refers to are `Send`; `frame` outlives the goroutine, as this function
-    // returns only when the goroutine has released the permit.
+    let frame = Frame { main: Cell::new(Some(main)), result: Cell::new(None), done: AtomicU32::new(0) };
+    let shared = &frame;
+    let body = move || main_goroutine(shared);
+    // SAFETY: the closure refers to `frame`, which may be shared with another thread. `frame` outlives the closure: this
+    // function returns only when `done` has a permit, which the fibre releases after the end of the closure.
     let work = unsafe { job::pack_unchecked(body, Some(details.as_main()), None) };
-    // SAFETY: `frame` is a local of this function, so `done` is alive; a semaphore is shared by design.
-    start_and_wait(work, unsafe { &(*place).done });
-    // SAFETY: the main goroutine has ended, so this thread alone uses the frame.
-    match unsafe { (*place).result.take() }.expect("the main goroutine has ended") {
+    start_and_wait(work, &frame.done);
+    match frame.result.take().expect("the main goroutine has ended") {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
     }
@@ -114,35 +112,20 @@ fn start_and_wait(main: Work, done: &AtomicU32) {
     sysmon::look_at_rest(deadlock::look);
     sched.count_made();
     sched.submit(main);
-    current::note_wait("run", std::ptr::null());
+    current::note_wait("run");
     sema::semacquire(done);
 }
 
-/// A pointer to the caller's frame, which the closure of the main goroutine captures.
-struct Shared<F, T>(*mut Frame<F, T>);
-
-// SAFETY: the frame holds an `F` and a `T`, which are `Send`, and the caller touches neither until the goroutine has
-// ended.
-unsafe impl<F: Send, T: Send> Send for Shared<F, T> {}
-
 /// Does step 2 of the table at the top of this file, and has the fibre do step 3. Runs on the main goroutine.
-///
-/// # Safety
-///
-/// `frame` points to a [`Frame`] that is alive until `done` has a permit. No other thread touches `main` and `result`
-/// until then.
-unsafe fn main_goroutine<F: FnOnce() -> T, T>(frame: *mut Frame<F, T>) {
+fn main_goroutine<F: FnOnce() -> T, T>(frame: &Frame<F, T>) {
     MAINS.running.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: by the contract of `main_goroutine`, `frame` is alive, and `main` is this goroutine's alone.
-    let main = unsafe { (*frame).main.take() }.expect("run once");
+    let main = frame.main.take().expect("run once");
     let outcome = catch_unwind(AssertUnwindSafe(main));
     if matches!(&outcome, Err(payload) if exits(&**payload)) {
         return;
     }
-    // SAFETY: by the contract of `main_goroutine`, `frame` is alive, and `result` is this goroutine's alone.
-    unsafe { (*frame).result = Some(outcome) };
-    // SAFETY: `frame` is alive, by the contract of `main_goroutine`; this takes only the address of a field.
-    has_result(unsafe { &raw mut (*frame).done });
+    frame.result.set(Some(outcome));
+    has_result(&frame.done);
 }
 
 /// Returns whether the main goroutine has called `goexit`. If so, counts that.
@@ -158,7 +141,7 @@ fn exits(payload: &(dyn Any + Send)) -> bool {
 
 /// Makes the fibre of the main goroutine release a permit of `done` once the goroutine has ended. The main goroutine
 /// calls this function.
-fn has_result(done: *mut AtomicU32) {
+fn has_result(done: &AtomicU32) {
     let fibre = current::fibre().expect("the main goroutine runs on a fibre");
-    fibre.caller.set(NonNull::new(done));
+    fibre.caller.set(Some(NonNull::from(done)));
 }

@@ -143,7 +143,7 @@ impl State {
         // permit.
         if self.pending.fetch_sub(1, Ordering::Acquire) != 1 {
             current::forbid_wait_in_child();
-            current::note_wait("scope", std::ptr::null());
+            current::note_wait("scope");
             sema::semacquire(&self.done);
         }
     }

@@ -308,7 +308,7 @@ pub(crate) fn block_on_what<F: Future>(
             current::give_way();
             continue;
         }
-        current::note_wait(what, std::ptr::null());
+        current::note_wait(what);
         if limit.deadline.is_none() && limit.cancel.is_none() {
             signal.0.wait();
         } else {

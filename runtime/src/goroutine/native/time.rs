@@ -80,7 +80,7 @@ pub fn sleep(d: Duration) {
     if d.is_zero() || d < Duration::from_micros(1) && !bubble::is_here() {
         return G::yield_now(); // the sleep would be over before it begins, and no other goroutine would have run
     }
-    current::note_wait("sleep", std::ptr::null());
+    current::note_wait("sleep");
     // No other thread knows this G, so no thread readies it. If the clock cannot count the deadline, the sleep never
     // ends.
     G::current().park_unprofiled(now().checked_add(d), || ());

@@ -12,11 +12,11 @@ use std::ptr;
 
 use crate::ParkResult;
 use crate::event::steps;
-use crate::goroutine::native::fibre::{Fibre, State, current, job};
+use crate::goroutine::native::fibre::job::Work;
+use crate::goroutine::native::fibre::{Fibre, State, current};
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks::{self, Leaving};
-use crate::goroutine::protocol::runq::Work;
 
 /// The number of traces that have begun. A worker compares the number with that of the last trace for which the worker
 /// has marked its fibres.
@@ -65,16 +65,16 @@ fn mark(worker: &'static Worker) {
 }
 
 /// Records that the caller starts a goroutine.
-pub(crate) fn creates(work: Work, place: &'static Location<'static>) {
+pub(crate) fn creates(work: &Work, place: &'static Location<'static>) {
     if switch_hooks::is_traced() {
-        steps::creates(place, work.0.get());
+        steps::creates(place, work.id());
     }
 }
 
 /// Records that a goroutine begins.
-pub(crate) fn begins(work: Work) {
+pub(crate) fn begins(work: &Work) {
     if switch_hooks::is_traced() {
-        steps::begins(job::vtable(work), work.0.get());
+        steps::begins(work.vtable(), work.id());
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) fn leaves(fibre: &Fibre, why: Leaving) {
 }
 
 pub(super) fn is_queued(fibre: &Fibre, why: ParkResult) {
-    if fibre.work.get().is_some() {
+    if fibre.has_work() {
         return; // the fibre is about to begin a goroutine, which has no number yet
     }
     match why {

@@ -17,7 +17,7 @@ pub(crate) struct GlobalQueue<W> {
     len: CachePadded<AtomicUsize>,
 }
 
-impl<W: Copy> GlobalQueue<W> {
+impl<W> GlobalQueue<W> {
     #[cfg(not(sudog_loom))]
     pub(crate) const fn new() -> Self {
         let works = CachePadded::new(Mutex::new(VecDeque::new()));
@@ -53,7 +53,7 @@ impl<W: Copy> GlobalQueue<W> {
     pub(crate) fn pop(&self, most: usize, workers: usize) -> impl Iterator<Item = W> + use<W> {
         let mut works = self.works.lock();
         let share = (works.len() / workers.max(1) + 1).min(most).min(works.len());
-        let mut out = [None; BATCH];
+        let mut out = [const { None }; BATCH];
         for place in &mut out[..share] {
             *place = works.pop_front();
         }

@@ -203,61 +203,85 @@ impl Iterator for Drain {
 mod tests {
     use super::*;
 
+    /// Links that stay alive, and the knowledge which of them an inbox or a chain has.
+    struct Links<const N: usize> {
+        links: &'static [(Link, Cell<bool>); N],
+    }
+
+    impl<const N: usize> Links<N> {
+        fn new() -> Self {
+            Self { links: Box::leak(Box::new(std::array::from_fn(|_| (Link::new(), Cell::new(false))))) }
+        }
+
+        /// Hands a link out, to be pushed.
+        fn take(&self, n: usize) -> *mut Link {
+            assert!(!self.links[n].1.replace(true), "link {n} is pushed already");
+            (&raw const self.links[n].0).cast_mut()
+        }
+
+        fn push(&self, inbox: &Inbox, n: usize) {
+            // SAFETY: the link is alive for ever, and in no inbox and no chain, as `take` checks.
+            unsafe { inbox.push(self.take(n)) };
+        }
+
+        fn add(&self, chain: &mut Chain, n: usize) {
+            // SAFETY: the link is alive for ever, and in no inbox and no chain, as `take` checks.
+            unsafe { chain.add(self.take(n)) };
+        }
+
+        /// Returns the number of a link that an inbox has given back.
+        fn number(&self, link: *mut Link) -> usize {
+            let n = self.links.iter().position(|(of, _)| ptr::eq(of, link)).expect("one of these links");
+            assert!(self.links[n].1.replace(false));
+            n
+        }
+
+        fn drain(&self, inbox: &Inbox) -> Vec<usize> {
+            inbox.take_all().map(|link| self.number(link)).collect()
+        }
+    }
+
     #[test]
     fn first_in_first_out() {
-        let inbox = Inbox::new();
-        let links: [_; 5] = std::array::from_fn(|_| Box::into_raw(Box::new(Link::new())));
+        let (inbox, links) = (Inbox::new(), Links::<5>::new());
         for _ in 0..2 {
             assert!(inbox.is_empty() && inbox.take_all().next().is_none());
-            for link in links {
-                // SAFETY: the link is alive to the end of the test, and in no inbox.
-                unsafe { inbox.push(link) };
+            for n in 0..5 {
+                links.push(&inbox, n);
                 assert!(!inbox.is_empty());
             }
-            assert!(inbox.take_all().eq(links));
+            assert_eq!(links.drain(&inbox), [0, 1, 2, 3, 4]);
         }
-        // SAFETY: the links come from boxes, and are in no inbox.
-        links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
     }
 
     #[test]
     fn a_chain_is_drained_in_the_order_of_its_making() {
-        let inbox = Inbox::new();
-        let links: [_; 6] = std::array::from_fn(|_| Box::into_raw(Box::new(Link::new())));
+        let (inbox, links) = (Inbox::new(), Links::<6>::new());
         let mut chain = Chain::new();
         inbox.push_all(&mut chain);
         assert!(inbox.is_empty());
         for len in 1..=4 {
-            // SAFETY: the link is alive to the end of the test, and in no inbox.
-            unsafe { inbox.push(links[0]) };
-            // SAFETY: the link is alive to the end of the test, and in no inbox.
-            links[1..=len].iter().for_each(|link| unsafe { chain.add(*link) });
+            links.push(&inbox, 0);
+            (1..=len).for_each(|n| links.add(&mut chain, n));
             inbox.push_all(&mut chain);
             inbox.push_all(&mut chain); // the chain is empty
-            // SAFETY: the link is alive to the end of the test, and in no inbox.
-            unsafe { inbox.push(links[5]) };
-            assert!(inbox.take_all().eq(links[..=len].iter().chain([&links[5]]).copied()));
+            links.push(&inbox, 5);
+            assert!(links.drain(&inbox).into_iter().eq((0..=len).chain([5])));
         }
-        // SAFETY: the links come from boxes, and are in no inbox.
-        links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
     }
 
     #[test]
     fn a_link_may_be_pushed_again_while_the_rest_is_drained() {
-        let inbox = Inbox::new();
-        let links: [_; 3] = std::array::from_fn(|_| Box::into_raw(Box::new(Link::new())));
-        // SAFETY: the link is alive to the end of the test, and in no inbox.
-        links.into_iter().for_each(|link| unsafe { inbox.push(link) });
+        let (inbox, links) = (Inbox::new(), Links::<3>::new());
+        (0..3).for_each(|n| links.push(&inbox, n));
         let mut seen = Vec::new();
         for link in inbox.take_all() {
-            seen.push(link);
-            // SAFETY: the link is alive to the end of the test, and the drain has given it back.
-            unsafe { inbox.push(link) };
+            let n = links.number(link);
+            seen.push(n);
+            links.push(&inbox, n);
         }
-        assert_eq!(seen, links);
-        assert!(inbox.take_all().eq(links));
-        // SAFETY: the links come from boxes, and are in no inbox.
-        links.into_iter().for_each(|link| drop(unsafe { Box::from_raw(link) }));
+        assert_eq!(seen, [0, 1, 2]);
+        assert_eq!(links.drain(&inbox), [0, 1, 2]);
     }
 }
 

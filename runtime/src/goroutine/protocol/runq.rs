@@ -24,33 +24,76 @@
 //! *Ageing*: goroutines that talk to each other wake each other all the time, and should stay on one worker. A thief
 //! notes the tail when it first looks at the ring. Later the thief takes only work that was put in before that look.
 
-use std::mem::MaybeUninit;
-use std::num::NonZeroUsize;
+use std::marker::PhantomData;
 
 use crossbeam_utils::CachePadded;
 
 use crate::shim::{AtomicUsize, Ordering, mark};
 
-/// A goroutine or task to run, as a word that is not zero. The queues do not look into the word.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Work(pub(crate) NonZeroUsize);
+/// A piece of work that a [`Ring`] queues as a word. The ring does not look into the word.
+pub(crate) trait Word: Sized {
+    fn into_word(self) -> usize;
+
+    /// Returns the piece of work again.
+    ///
+    /// # Safety
+    ///
+    /// `word` came from [`into_word`](Self::into_word), and is used once.
+    unsafe fn from_word(word: usize) -> Self;
+}
 
 /// The largest number of works that a taker takes at once.
 pub(crate) const BATCH: usize = 128;
 
-/// Room for the works that are taken at once.
-pub(crate) type Batch = [MaybeUninit<Work>; BATCH];
+/// Works that were taken at once, the oldest first. Works that are not taken out of this iterator are lost.
+#[must_use = "the works are lost"]
+pub(crate) struct Taken<W> {
+    words: [usize; BATCH],
+    next: usize,
+    end: usize,
+    works: PhantomData<W>,
+}
+
+impl<W> Taken<W> {
+    const fn new() -> Self {
+        Self { words: [0; BATCH], next: 0, end: 0, works: PhantomData }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next == self.end
+    }
+}
+
+impl<W: Word> Iterator for Taken<W> {
+    type Item = W;
+
+    fn next(&mut self) -> Option<W> {
+        if self.is_empty() {
+            return None;
+        }
+        let word = self.words[self.next];
+        self.next += 1;
+        // SAFETY: the word was queued, and `claim` has taken the word, so no other taker has it. This iterator gives
+        // each word once.
+        Some(unsafe { W::from_word(word) })
+    }
+}
 
 /// The queue: see the top of this file. The owner is the one thread that may put work in.
-pub(crate) struct Ring<const N: usize = 256> {
+pub(crate) struct Ring<W, const N: usize = 256> {
     // Indices are of type `usize`, so that on 64-bit systems an index never wraps around: a head that has the same
     // value has not moved, however long the taker slept meanwhile. (Go's indices have 32 bits.)
     head: CachePadded<AtomicUsize>,
     tail: CachePadded<AtomicUsize>,
     slots: [AtomicUsize; N],
+    works: PhantomData<fn(W) -> W>,
 }
 
-impl<const N: usize> Ring<N> {
+/// The owner's half of a ring.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner<'a, W, const N: usize = 256>(&'a Ring<W, N>, PhantomData<*const ()>);
+
+impl<W: Word, const N: usize> Ring<W, N> {
     const FITS: () = assert!(N.is_power_of_two() && N >= 2 && N / 2 <= BATCH && N < 1 << 15);
 
     #[cfg(not(sudog_loom))]
@@ -60,6 +103,7 @@ impl<const N: usize> Ring<N> {
             head: CachePadded::new(AtomicUsize::new(0)),
             tail: CachePadded::new(AtomicUsize::new(0)),
             slots: [const { AtomicUsize::new(0) }; N],
+            works: PhantomData,
         }
     }
 
@@ -70,73 +114,25 @@ impl<const N: usize> Ring<N> {
             head: CachePadded::new(AtomicUsize::new(0)),
             tail: CachePadded::new(AtomicUsize::new(0)),
             slots: std::array::from_fn(|_| AtomicUsize::new(0)),
+            works: PhantomData,
         }
     }
 
-    /// Puts work in at the tail. Gives the work back if the ring is full.
+    /// Returns the owner's half.
     ///
     /// # Safety
     ///
-    /// The caller is the owner.
+    /// As long as the result is used, no other thread uses an `Owner` of this ring; and what other threads have done with
+    /// an `Owner` happens before this call.
     #[inline]
-    pub(crate) unsafe fn push(&self, work: Work) -> Result<(), Work> {
-        let tail = self.tail.load(Ordering::Relaxed); // only the owner writes the tail
-        if tail.wrapping_sub(self.head.load(Ordering::Acquire)) == N {
-            return Err(work);
-        }
-        self.slot(tail).store(work.0.get(), Ordering::Relaxed);
-        self.tail.store(tail.wrapping_add(1), Ordering::Release);
-        Ok(())
-    }
-
-    /// Takes the oldest work.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the owner.
-    #[inline]
-    pub(crate) unsafe fn pop(&self) -> Option<Work> {
-        let tail = self.tail.load(Ordering::Relaxed); // only the owner writes the tail
-        // Relaxed: the owner itself has written all words in the slots, and the compare-exchange tells if the head has
-        // moved.
-        let mut head = self.head.load(Ordering::Relaxed);
-        while head != tail {
-            // SAFETY: `head` lies before `tail`, which this caller, the owner, has written.
-            let work = unsafe { self.read(head) };
-            let next = head.wrapping_add(1);
-            match self.head.compare_exchange(head, next, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return Some(work),
-                Err(now) => {
-                    mark("the owner loses a race");
-                    head = now;
-                }
-            }
-        }
-        None
-    }
-
-    /// Takes the older half of the works, rounded up, to make room. Returns the number of works taken: 0 if the ring is
-    /// empty, or if a thief has just made room.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the owner.
-    #[cold]
-    pub(crate) unsafe fn take_half(&self, out: &mut Batch) -> usize {
-        let head = self.head.load(Ordering::Relaxed); // Relaxed as in `pop`
-        let n = self.tail.load(Ordering::Relaxed).wrapping_sub(head).div_ceil(2);
-        // SAFETY: `head..head + n` lies before the tail, which this caller, the owner, has written.
-        if unsafe { self.claim(head, n, out) }.is_ok() {
-            return n;
-        }
-        mark("a thief makes room for the owner");
-        0
+    pub(crate) unsafe fn owner(&self) -> Owner<'_, W, N> {
+        Owner(self, PhantomData)
     }
 
     /// Takes up to half of the queued work, rounded up, oldest first, but only work that was put in before
-    /// [`tail`](Self::tail) returned `older_than`. For thieves. Returns the number of works taken: 0 only if there is
-    /// no such work.
-    pub(crate) fn steal(&self, older_than: u32, out: &mut Batch) -> usize {
+    /// [`tail`](Self::tail) returned `older_than`. For thieves. Returns no work only if there is no such work.
+    pub(crate) fn steal(&self, older_than: u32) -> Taken<W> {
+        let mut out = Taken::new();
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             let queued = self.tail.load(Ordering::Acquire).wrapping_sub(head);
@@ -151,11 +147,11 @@ impl<const N: usize> Ring<N> {
             let aged = older_than.wrapping_sub(head as u32).cast_signed().max(0) as usize;
             let n = queued.div_ceil(2).min(aged);
             if n == 0 {
-                return 0;
+                return out;
             }
             // SAFETY: `head..head + n` lies before a tail that was loaded with Acquire.
-            match unsafe { self.claim(head, n, out) } {
-                Ok(()) => return n,
+            match unsafe { self.claim(head, n, &mut out) } {
+                Ok(()) => return out,
                 Err(now) => {
                     mark("a thief loses a race");
                     head = now;
@@ -217,36 +213,28 @@ impl<const N: usize> Ring<N> {
         head == self.tail.load(Ordering::Relaxed)
     }
 
-    /// Takes `n` works, from index `head` on. If the head is not at `head` any more, returns the present head as the
-    /// error. `out` may be written to in both cases.
+    /// Takes `n` works, from index `head` on, into `out`, which is empty. If the head is not at `head` any more, takes
+    /// nothing, and returns the present head as the error.
     ///
     /// # Safety
     ///
     /// `head..head + n` lies before a tail that the caller has written or loaded with Acquire.
     #[inline]
-    unsafe fn claim(&self, head: usize, n: usize, out: &mut Batch) -> Result<(), usize> {
+    unsafe fn claim(&self, head: usize, n: usize, out: &mut Taken<W>) -> Result<(), usize> {
         debug_assert!(n <= N / 2, "{n} of {N}");
-        for (i, out) in out[..n].iter_mut().enumerate() {
-            // SAFETY: `head + i` is one of `head..head + n`, so it lies before the tail that the contract of `claim`
-            // names.
-            out.write(unsafe { self.read(head.wrapping_add(i)) });
+        for (i, word) in out.words[..n].iter_mut().enumerate() {
+            *word = self.read(head.wrapping_add(i));
         }
         // Acquire on failure: a thief tries again from the head that is returned.
-        self.head.compare_exchange(head, head.wrapping_add(n), Ordering::Release, Ordering::Acquire).map(drop)
+        self.head.compare_exchange(head, head.wrapping_add(n), Ordering::Release, Ordering::Acquire)?;
+        out.end = n;
+        Ok(())
     }
 
-    /// Returns the work in the slot of `index`. If the head has passed `index`, that may be newer work in the same
-    /// slot.
-    ///
-    /// # Safety
-    ///
-    /// `index` lies before a tail that the caller has written or loaded with Acquire.
+    /// Returns the word in the slot of `index`. If the head has passed `index`, that may be newer work in the same slot.
     #[inline]
-    unsafe fn read(&self, index: usize) -> Work {
-        let word = self.slot(index).load(Ordering::Relaxed);
-        // SAFETY: by the contract of `read` the slot has been written to before that tail, and only words that are not
-        // zero are written to slots.
-        Work(unsafe { NonZeroUsize::new_unchecked(word) })
+    fn read(&self, index: usize) -> usize {
+        self.slot(index).load(Ordering::Relaxed)
     }
 
     #[inline]
@@ -261,6 +249,57 @@ impl<const N: usize> Ring<N> {
         ring.head.store(index, Ordering::Relaxed);
         ring.tail.store(index, Ordering::Relaxed);
         ring
+    }
+}
+
+impl<W: Word, const N: usize> Owner<'_, W, N> {
+    /// Puts work in at the tail. Gives the work back if the ring is full.
+    #[inline]
+    pub(crate) fn push(self, work: W) -> Result<(), W> {
+        let tail = self.0.tail.load(Ordering::Relaxed); // only the owner writes the tail
+        if tail.wrapping_sub(self.0.head.load(Ordering::Acquire)) == N {
+            return Err(work);
+        }
+        self.0.slot(tail).store(work.into_word(), Ordering::Relaxed);
+        self.0.tail.store(tail.wrapping_add(1), Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes the oldest work.
+    #[inline]
+    pub(crate) fn pop(self) -> Option<W> {
+        let tail = self.0.tail.load(Ordering::Relaxed); // only the owner writes the tail
+        // Relaxed: the owner itself has written all words in the slots, and the compare-exchange tells if the head has
+        // moved.
+        let mut head = self.0.head.load(Ordering::Relaxed);
+        while head != tail {
+            let word = self.0.read(head);
+            let next = head.wrapping_add(1);
+            match self.0.head.compare_exchange(head, next, Ordering::Release, Ordering::Relaxed) {
+                // SAFETY: `head` lay before the tail, so the owner has queued the word; and the head has moved past the
+                // word, so no other taker has it.
+                Ok(_) => return Some(unsafe { W::from_word(word) }),
+                Err(now) => {
+                    mark("the owner loses a race");
+                    head = now;
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes the older half of the works, rounded up, to make room. Returns no work if the ring is empty, or if a
+    /// thief has just made room.
+    #[cold]
+    pub(crate) fn take_half(self) -> Taken<W> {
+        let head = self.0.head.load(Ordering::Relaxed); // Relaxed as in `pop`
+        let n = self.0.tail.load(Ordering::Relaxed).wrapping_sub(head).div_ceil(2);
+        let mut out = Taken::new();
+        // SAFETY: `head..head + n` lies before the tail, which this caller, the owner, has written.
+        if unsafe { self.0.claim(head, n, &mut out) }.is_err() {
+            mark("a thief makes room for the owner");
+        }
+        out
     }
 }
 

@@ -2,47 +2,43 @@
 
 use super::*;
 
-fn work(n: usize) -> Work {
-    Work(NonZeroUsize::new(n).unwrap())
+impl Word for usize {
+    fn into_word(self) -> usize {
+        self
+    }
+
+    unsafe fn from_word(word: usize) -> Self {
+        word
+    }
 }
 
-fn batch() -> Batch {
-    [MaybeUninit::uninit(); BATCH]
-}
-
-/// Returns the numbers of the first `n` works.
-fn taken(n: usize, out: &Batch) -> Vec<usize> {
-    // SAFETY: `ring.steal` or `ring.take_half` returned `n`, so the ring has written the first `n` works.
-    out[..n].iter().map(|work| unsafe { work.assume_init() }.0.get()).collect()
-}
+type Ring<const N: usize> = super::Ring<usize, N>;
 
 /// Steals with an age limit that leaves out no queued work.
 fn steal<const N: usize>(ring: &Ring<N>) -> Vec<usize> {
-    let mut out = batch();
-    let n = ring.steal(ring.tail(), &mut out);
-    taken(n, &out)
+    ring.steal(ring.tail()).collect()
 }
 
 #[cfg(not(sudog_loom))]
 mod alone {
     use super::*;
 
-    // In each of these tests only the test's main thread, the owner, calls the next three functions.
-    fn push<const N: usize>(ring: &Ring<N>, n: usize) -> Result<(), Work> {
-        // SAFETY: the caller is the owner, the test's main thread.
-        unsafe { ring.push(work(n)) }
+    /// Returns the owner's half of a ring.
+    fn owner<const N: usize>(ring: &Ring<N>) -> Owner<'_, usize, N> {
+        // SAFETY: only the test's main thread calls this function, and an `Owner` stays on its thread.
+        unsafe { ring.owner() }
     }
 
-    fn pop<const N: usize>(ring: &Ring<N>) -> Option<usize> {
-        // SAFETY: the caller is the owner, the test's main thread.
-        unsafe { ring.pop() }.map(|work| work.0.get())
+    fn push<const N: usize>(of: &Ring<N>, n: usize) -> Result<(), usize> {
+        owner(of).push(n)
     }
 
-    fn take_half<const N: usize>(ring: &Ring<N>) -> Vec<usize> {
-        let mut out = batch();
-        // SAFETY: the caller is the owner, the test's main thread.
-        let n = unsafe { ring.take_half(&mut out) };
-        taken(n, &out)
+    fn pop<const N: usize>(of: &Ring<N>) -> Option<usize> {
+        owner(of).pop()
+    }
+
+    fn take_half<const N: usize>(of: &Ring<N>) -> Vec<usize> {
+        owner(of).take_half().collect()
     }
 
     #[test]
@@ -53,7 +49,7 @@ mod alone {
                 for i in 0..4 {
                     assert_eq!(push(&ring, round + i), Ok(()));
                 }
-                assert_eq!(push(&ring, 99), Err(work(99)), "full");
+                assert_eq!(push(&ring, 99), Err(99), "full");
                 assert!(!ring.is_empty());
                 assert!((0..4).all(|i| pop(&ring) == Some(round + i)));
                 assert_eq!((pop(&ring), ring.is_empty()), (None, true));
@@ -81,11 +77,7 @@ mod alone {
     fn a_thief_takes_nothing_that_is_too_young() {
         for start in [0, u32::MAX as usize - 2, usize::MAX - 2] {
             let ring = Ring::<16>::starting_at(start);
-            let old = |older_than| {
-                let mut out = batch();
-                let n = ring.steal(older_than, &mut out);
-                taken(n, &out)
-            };
+            let old = |older_than| ring.steal(older_than).collect::<Vec<_>>();
             let at_first = ring.tail();
             assert!((1..=3).all(|i| push(&ring, i).is_ok()));
             assert!(old(at_first).is_empty());
@@ -183,11 +175,15 @@ mod models {
     }
 
     impl<const N: usize> World<N> {
-        /// Pushes a word with its meaning. Only the model's main thread calls the owner's functions.
+        fn owner(&self) -> Owner<'_, usize, N> {
+            // SAFETY: only the model's main thread calls this function, and an `Owner` stays on its thread.
+            unsafe { self.ring.owner() }
+        }
+
+        /// Pushes a word with its meaning.
         fn push(&self, n: usize) -> bool {
             self.means[n].set(n * n);
-            // SAFETY: only the model's main thread, the owner, calls this function.
-            let pushed = unsafe { self.ring.push(work(n)) }.is_ok();
+            let pushed = self.owner().push(n).is_ok();
             if !pushed {
                 mark(FULL);
             }
@@ -195,15 +191,11 @@ mod models {
         }
 
         fn pop(&self) -> Option<usize> {
-            // SAFETY: only the model's main thread, the owner, calls this function.
-            unsafe { self.ring.pop() }.map(|work| work.0.get()).inspect(|&n| self.check(n))
+            self.owner().pop().inspect(|&n| self.check(n))
         }
 
         fn take_half(&self) -> Vec<usize> {
-            let mut out = batch();
-            // SAFETY: only the model's main thread, the owner, calls this function.
-            let n = unsafe { self.ring.take_half(&mut out) };
-            taken(n, &out)
+            self.owner().take_half().collect()
         }
 
         fn steal(&self) -> Vec<usize> {
@@ -372,15 +364,14 @@ mod models {
                 let world = world.clone();
                 let pushed = pushed.clone();
                 move || {
-                    let mut out = batch();
                     let before = pushed.load(Ordering::Relaxed);
-                    let n = world.ring.steal(seen, &mut out);
+                    let works = world.ring.steal(seen);
                     if before {
                         mark(YOUNG_TOO);
                     } else if !pushed.load(Ordering::Relaxed) {
                         mark(OLD_ONLY);
                     }
-                    taken(n, &out)
+                    works.collect::<Vec<_>>()
                 }
             });
             assert!(world.push(2) && world.push(3));

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 use crate::goroutine::native::fibre::job::Vtable;
-use crate::goroutine::native::fibre::{Fibre, State, Wait};
+use crate::goroutine::native::fibre::wait::Wait;
+use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{bubble, clock, cycle, stall, threads};
@@ -191,14 +192,13 @@ impl FibreRef {
     /// The goroutine is parked, or is about to park, and this is the only `ready` for that wait.
     #[inline]
     pub(crate) unsafe fn ready(self) {
-        // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
-        let home = unsafe { self.0.as_ref() }.worker;
+        // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive until then.
+        let fibre = unsafe { self.0.as_ref() };
+        let home = fibre.worker;
         if worker().is_some_and(|here| ptr::eq(here, home)) {
-            // SAFETY: the fibre is alive, as the goroutine waits for this `ready`. Its worker is the caller's.
-            home.ready_local(unsafe { self.0.as_ref() }, true);
+            home.ready_local(fibre, true);
         } else {
-            // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
-            note_ready(unsafe { self.0.as_ref() });
+            note_ready(fibre);
             // The link is the fibre's first field.
             // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
             // its worker has read the inbox.
@@ -242,19 +242,18 @@ impl ReadyBatch {
     /// goroutine before that.
     #[inline]
     pub(crate) unsafe fn ready(&mut self, goroutine: FibreRef) {
-        // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
-        let home = unsafe { goroutine.0.as_ref() }.worker;
+        // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive until then.
+        let fibre = unsafe { goroutine.0.as_ref() };
+        let home = fibre.worker;
         if worker().is_some_and(|here| ptr::eq(here, home)) {
-            // SAFETY: the fibre is alive, as the goroutine waits for this `ready`. Its worker is the caller's.
-            home.ready_local(unsafe { goroutine.0.as_ref() }, true);
+            home.ready_local(fibre, true);
         } else {
             if self.len == Self::MAX || self.home.is_some_and(|other| !ptr::eq(other, home)) {
                 self.hand_over();
             }
             self.home = Some(home);
             self.len += 1;
-            // SAFETY: the goroutine waits for this `ready`, by the contract of `ready`, so its fibre is alive.
-            note_ready(unsafe { goroutine.0.as_ref() });
+            note_ready(fibre);
             // The link is the fibre's first field.
             // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
             // its worker has read the inbox.
@@ -409,15 +408,15 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Notes the resource that the caller is about to wait for, and the holder of that resource: for dumps and for the
-/// deadlock report. Notes those of a thread only in builds with debug assertions. `holder`, if not null, points to the id
-/// of the goroutine that holds the resource, and is alive for as long as the wait.
+/// Notes the resource that the caller is about to wait for: for dumps and for the deadlock report. Notes the resource of
+/// a thread only in builds with debug assertions.
 #[inline]
-pub(crate) fn note_wait(what: &'static str, holder: *const AtomicU64) {
-    note_wait_for(what, ptr::slice_from_raw_parts(holder, 1));
+pub(crate) fn note_wait(what: &'static str) {
+    note_wait_for(what, ptr::slice_from_raw_parts(ptr::null(), 0));
 }
 
-/// Does the same as [`note_wait`] for a resource that several goroutines may hold.
+/// Does the same as [`note_wait`] for a resource that other goroutines hold. `holders`, if not null, points to their
+/// ids, and is alive for as long as the wait.
 #[inline]
 pub(crate) fn note_wait_for(what: &'static str, holders: *const [AtomicU64]) {
     if let Some(fibre) = fibre() {

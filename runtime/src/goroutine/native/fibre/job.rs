@@ -11,6 +11,7 @@
 //! work.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
@@ -28,27 +29,126 @@ use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::native::trace;
 use crate::goroutine::protocol::inbox::Link;
-use crate::goroutine::protocol::runq::Work;
+use crate::goroutine::protocol::runq::Word;
 use crate::panics::drop_payload;
 
 /// The size, in words, of the largest closure that a job holds without a box.
 const WORDS: usize = 5;
+/// The number of ended jobs whose memory a worker keeps.
+const SPARE_JOBS: u32 = 256;
 
-/// A goroutine that has not started: see the top of this file.
+/// A goroutine that has not started, or an async task that is to be polled: see the top of this file.
+///
+/// A `Work` owns its job or task: only [`pack`], [`pack_unchecked`] and [`pack_task`] make a `Work`, and a queue gives
+/// back each word once. A `Work` is neither `Clone` nor `Copy`, and to unpack it consumes it. A `Work` that is dropped
+/// is lost.
+#[must_use = "the goroutine never runs"]
+pub(crate) struct Work(NonZeroUsize);
+
+impl Word for Work {
+    #[inline]
+    fn into_word(self) -> usize {
+        self.0.get()
+    }
+
+    #[inline]
+    unsafe fn from_word(word: usize) -> Self {
+        // SAFETY: `word` came from `into_word`, by the contract of this function, so it is not 0.
+        Self(unsafe { NonZeroUsize::new_unchecked(word) })
+    }
+}
+
+/// A goroutine that has not started, whose closure is a `C`: see the top of this file.
 #[repr(C)]
-pub(crate) struct Job {
-    /// The link in an inbox. The first field, so that a pointer to the link is a pointer to the job. Also the link in
-    /// the list of spare jobs.
-    pub(crate) link: Link,
+struct JobOf<C> {
+    /// The first word, in which [`SpareMemory`] links the memory of jobs that have ended.
+    link: Link,
     vtable: &'static Vtable,
     details: Option<Box<Details>>,
-    closure: [MaybeUninit<usize>; WORDS],
+    closure: C,
+}
+
+/// A job whose closure's type is not known. Each `JobOf` begins with the same fields, and fits into a `Job`.
+type Job = JobOf<[MaybeUninit<usize>; WORDS]>;
+
+/// A job that has been packed. The owner of the job, as of a [`Work`].
+#[must_use = "the goroutine never runs"]
+pub(crate) struct Packed(NonNull<Job>);
+
+/// The memory of a job, which no job uses. The owner of that memory. Memory that is dropped is leaked.
+#[must_use = "the memory is leaked"]
+pub(crate) struct Memory(NonNull<Job>);
+
+/// The memory of jobs that have ended, for later jobs: a list that is linked through the memory's first word.
+pub(crate) struct SpareMemory {
+    first: Cell<Option<NonNull<Job>>>,
+    len: Cell<u32>,
+}
+
+impl SpareMemory {
+    pub(crate) const fn new() -> Self {
+        Self { first: Cell::new(None), len: Cell::new(0) }
+    }
+
+    /// Takes memory out of the list.
+    #[inline]
+    fn pop(&self) -> Option<Memory> {
+        let first = self.first.get()?;
+        // SAFETY: `first` is in the list, so `push` has written the next link into its first word.
+        self.first.set(unsafe { first.cast::<Option<NonNull<Job>>>().read() });
+        self.len.set(self.len.get() - 1);
+        Some(Memory(first))
+    }
+
+    /// Puts memory into the list, or frees the memory if the list has `most` already.
+    #[inline]
+    fn push(&self, memory: Memory, most: u32) {
+        if self.len.get() < most {
+            // SAFETY: `memory` is unused, and its first word has the size and the alignment of a link.
+            unsafe { memory.0.cast::<Option<NonNull<Job>>>().write(self.first.get()) };
+            self.first.set(Some(memory.0));
+            self.len.set(self.len.get() + 1);
+        } else {
+            memory.free();
+        }
+    }
+
+    /// Frees all memory of the list.
+    pub(crate) fn clear(&self) {
+        while let Some(memory) = self.pop() {
+            memory.free();
+        }
+    }
+}
+
+impl Memory {
+    #[cold]
+    fn new() -> Self {
+        Self(NonNull::from(Box::leak(Box::<MaybeUninit<Job>>::new_uninit())).cast())
+    }
+
+    /// Makes a job in this memory: of `closure`, which is an `F` or a box of an `F`.
+    #[inline]
+    fn fill<F, C: FnOnce()>(self, closure: C, details: Option<Box<Details>>) -> Packed {
+        assert!(size_of::<JobOf<C>>() <= size_of::<Job>() && align_of::<JobOf<C>>() <= align_of::<Job>());
+        let job = JobOf { link: Link::new(), vtable: Vtable::of::<F, C>(), details, closure };
+        // SAFETY: the memory is unused, and has room for a `JobOf<C>`, by the assertion above.
+        unsafe { self.0.cast::<JobOf<C>>().write(job) };
+        Packed(self.0)
+    }
+
+    /// Gives the memory back to the allocator.
+    fn free(self) {
+        // SAFETY: `new` allocated the memory as a box of this layout, and nothing uses it.
+        drop(unsafe { Box::from_raw(self.0.cast::<MaybeUninit<Job>>().as_ptr()) });
+    }
 }
 
 /// The part of a job that depends on the type of the closure.
 pub(crate) struct Vtable {
-    /// Takes the closure out of the job, frees the job, and runs the closure. Never unwinds.
-    run: unsafe fn(NonNull<Job>, &'static Worker),
+    /// Takes the closure out of the job, keeps the job's memory, and runs the closure. Never unwinds. The job's closure
+    /// has the type of this vtable.
+    run: unsafe fn(Packed, &'static Worker),
     /// The name of the type, which has the path of the function that started the goroutine.
     origin: fn() -> &'static str,
 }
@@ -60,8 +160,9 @@ impl Vtable {
         &TASK
     };
 
-    const fn of<F: FnOnce()>() -> &'static Self {
-        const { &Self { run: run::<F>, origin: std::any::type_name::<F> } }
+    /// Returns the vtable of the closures of type `F`, which a job holds as a `C`: an `F`, or a box of an `F`.
+    const fn of<F, C: FnOnce()>() -> &'static Self {
+        const { &Self { run: run::<C>, origin: std::any::type_name::<F> } }
     }
 
     /// Returns the type name of the user's closure that the goroutine runs, without this project's closures around that
@@ -131,7 +232,7 @@ impl Details {
 
 /// An unpacked piece of work: a job to run, or a task to poll.
 pub(crate) enum Unpacked {
-    Job(NonNull<Job>),
+    Job(Packed),
     Task(Runnable),
 }
 
@@ -187,25 +288,13 @@ pub(crate) unsafe fn pack_unchecked<F>(f: F, details: Option<Box<Details>>, work
 where
     F: FnOnce(),
 {
-    let job = worker.and_then(Worker::spare_job).unwrap_or_else(new_job);
-    let closure = [MaybeUninit::uninit(); WORDS];
-    // SAFETY: `job` is unused memory of the right layout, and has no other owner.
-    unsafe { job.write(Job { link: Link::new(), vtable: Vtable::of::<F>(), details, closure }) };
-    // SAFETY: `closure` is in bounds of the job made above; no reference to `closure` is made.
-    let place = unsafe { &raw mut (*job.as_ptr()).closure };
-    if is_inline::<F>() {
-        // SAFETY: `f` fits into `place`, and the alignment of `F` is no greater than that of a word.
-        unsafe { place.cast::<F>().write(f) };
+    let memory = worker.and_then(|worker| worker.own.jobs.pop()).unwrap_or_else(Memory::new);
+    let Packed(job) = if const { is_inline::<F>() } {
+        memory.fill::<F, F>(f, details)
     } else {
-        // SAFETY: a `Box<F>` is a thin pointer, and fits into a word of `place`.
-        unsafe { place.cast::<Box<F>>().write(Box::new(f)) };
-    }
+        memory.fill::<F, Box<F>>(Box::new(f), details)
+    };
     Work(job.addr_and_expose())
-}
-
-#[cold]
-fn new_job() -> NonNull<Job> {
-    NonNull::from(Box::leak(Box::<MaybeUninit<Job>>::new_uninit())).cast()
 }
 
 trait Expose {
@@ -226,101 +315,66 @@ pub(crate) fn pack_task(task: Runnable) -> Work {
     Work(raw | 1)
 }
 
-/// Unpacks a piece of work.
-///
-/// # Safety
-///
-/// The work came from [`pack`] or [`pack_task`], and no copy of that work is used again.
-pub(crate) unsafe fn unpack(work: Work) -> Unpacked {
-    let raw = work.0.get();
-    if raw & 1 == 0 {
-        Unpacked::Job(NonNull::new(ptr::with_exposed_provenance_mut(raw)).expect("packed from a NonNull"))
-    } else {
-        let task = NonNull::new(ptr::with_exposed_provenance_mut(raw & !1)).expect("packed from a NonNull");
-        // SAFETY: `task` came from `Runnable::into_raw` in `pack_task`, and is used once, by the contract of `unpack`.
-        Unpacked::Task(unsafe { Runnable::from_raw(task) })
+impl Work {
+    /// Unpacks this piece of work.
+    pub(crate) fn unpack(self) -> Unpacked {
+        let raw = self.0.get();
+        if raw & 1 == 0 {
+            Unpacked::Job(Packed(NonNull::new(ptr::with_exposed_provenance_mut(raw)).expect("packed from a NonNull")))
+        } else {
+            let task = NonNull::new(ptr::with_exposed_provenance_mut(raw & !1)).expect("packed from a NonNull");
+            // SAFETY: `task` came from `Runnable::into_raw` in `pack_task`. This `Work` owned the task, and is consumed.
+            Unpacked::Task(unsafe { Runnable::from_raw(task) })
+        }
     }
-}
 
-/// Returns the stack size that the builder of a goroutine has set. None: the default size.
-#[inline]
-pub(crate) fn stack_size(work: Work) -> Option<usize> {
-    if work.0.get() & 1 != 0 {
-        return None;
-    }
-    let job: *const Job = ptr::with_exposed_provenance(work.0.get());
-    // SAFETY: `job` is a packed job: the caller has taken `work` from a queue and has not unpacked `work` yet.
-    unsafe { (*job).details.as_ref() }.and_then(|details| details.stack_size)
-}
-
-/// Returns the vtable of a piece of work.
-pub(crate) fn vtable(work: Work) -> &'static Vtable {
-    if work.0.get() & 1 != 0 {
-        return Vtable::TASK;
-    }
-    let job: *const Job = ptr::with_exposed_provenance(work.0.get());
-    // SAFETY: `job` is a packed job: the caller has taken `work` from a queue and has not unpacked `work` yet.
-    unsafe { (*job).vtable }
-}
-
-/// Writes `next` into an unused job, as the link of a list of spare jobs.
-#[inline]
-pub(crate) fn link_spare(job: NonNull<Job>, next: Option<NonNull<Job>>) {
-    // SAFETY: `job` is memory for an unused job, whose first word has no other user.
-    unsafe { job.cast::<Option<NonNull<Job>>>().write(next) };
-}
-
-/// Returns the job that `link_spare` wrote into this job.
-#[inline]
-pub(crate) fn next_spare(job: NonNull<Job>) -> Option<NonNull<Job>> {
-    // SAFETY: `link_spare` has initialised the first word of `job`.
-    unsafe { job.cast::<Option<NonNull<Job>>>().read() }
-}
-
-impl Job {
-    /// Runs the job on the stack of the caller, which is a goroutine's stack.
-    ///
-    /// # Safety
-    ///
-    /// `this` was packed, and has no other owner.
+    /// Returns the job. `None`: this is a task.
     #[inline]
-    pub(crate) unsafe fn run(this: NonNull<Self>, fibre: &Fibre) {
-        // SAFETY: `this` is a packed job, which nothing else uses, by the contract of `run`.
-        let vtable = unsafe { this.as_ref().vtable };
-        fibre.vtable.set(vtable);
-        // SAFETY: `vtable.run` is the function for the closure in `this`; `this` was packed and has no other owner, by
-        // the contract of this function.
-        unsafe { (vtable.run)(this, fibre.worker) };
+    fn job(&self) -> Option<&Job> {
+        let raw = self.0.get();
+        // SAFETY: bit 0 is clear, so the word is the address of a packed job, which this `Work` owns. The fields before
+        // the closure are initialised, and the closure may be uninitialised.
+        (raw & 1 == 0).then(|| unsafe { &*ptr::with_exposed_provenance(raw) })
+    }
+
+    /// Returns the stack size that the builder of a goroutine has set. None: the default size.
+    #[inline]
+    pub(crate) fn stack_size(&self) -> Option<usize> {
+        self.job()?.details.as_ref()?.stack_size
+    }
+
+    pub(crate) fn vtable(&self) -> &'static Vtable {
+        self.job().map_or(Vtable::TASK, |job| job.vtable)
+    }
+
+    /// Returns a number that no other piece of work has at the same time.
+    pub(crate) fn id(&self) -> usize {
+        self.0.get()
     }
 }
 
-/// Takes the closure and the details out of a job, and frees that job.
+impl Packed {
+    /// Runs the job on the stack of the caller, which is a goroutine's stack.
+    #[inline]
+    pub(crate) fn run(self, fibre: &Fibre) {
+        // SAFETY: the job is packed, and this `Packed` owns it.
+        let vtable = unsafe { self.0.as_ref() }.vtable;
+        fibre.vtable.set(vtable);
+        // SAFETY: `fill` made the job with the vtable of its closure's type.
+        unsafe { (vtable.run)(self, fibre.worker) };
+    }
+}
+
+/// Runs a job.
 ///
 /// # Safety
 ///
-/// `job` was packed from an `F`, and has no other owner.
-#[inline]
-unsafe fn open<F>(job: NonNull<Job>, worker: &'static Worker) -> (F, Option<Box<Details>>) {
-    // SAFETY: `job` has no other owner, by the contract of `open`. Each field is read once, and the memory is not used
-    // as a job again.
-    let details = unsafe { ptr::read(&raw const (*job.as_ptr()).details) };
-    // SAFETY: `closure` is in bounds of `job`, which has no other owner, by the contract of `open`.
-    let place = unsafe { &raw const (*job.as_ptr()).closure };
-    let f = if is_inline::<F>() {
-        // SAFETY: `pack_unchecked` wrote an `F` there, as an `F` fits. The closure is read once.
-        unsafe { place.cast::<F>().read() }
-    } else {
-        // SAFETY: `pack_unchecked` wrote a `Box<F>` there, as an `F` does not fit. The box is read once.
-        *unsafe { place.cast::<Box<F>>().read() }
-    };
-    worker.keep_job(job);
-    (f, details)
-}
-
-unsafe fn run<F: FnOnce()>(job: NonNull<Job>, worker: &'static Worker) {
-    // SAFETY: `job` was packed from an `F` and has no other owner: the only caller is `Job::run`, through the vtable of
-    // `F`.
-    let (f, details) = unsafe { open::<F>(job, worker) };
+/// The job's closure is a `C`.
+unsafe fn run<C: FnOnce()>(job: Packed, worker: &'static Worker) {
+    // SAFETY: the job is packed, its closure is a `C` by the contract of this function, and `job` owned it. The memory
+    // is not used as a job again.
+    let JobOf { details, closure: f, .. } = unsafe { job.0.cast::<JobOf<C>>().read() };
+    worker.own.jobs.push(Memory(job.0), SPARE_JOBS);
     let on_panic = match details {
         None => OnPanic::default(),
         Some(details) => {
@@ -377,17 +431,6 @@ pub(crate) fn die_of_panic(payload: &(dyn Any + Send), goroutine: Option<&str>) 
     std::process::exit(2)
 }
 
-/// Gives a job's memory back to the allocator.
-///
-/// # Safety
-///
-/// The memory came from [`pack`], and is not in use.
-pub(crate) unsafe fn free(job: NonNull<Job>) {
-    // SAFETY: `new_job` allocated `job` as a box of this layout, and the memory is not in use, by the contract of
-    // `free`.
-    drop(unsafe { Box::from_raw(job.cast::<MaybeUninit<Job>>().as_ptr()) });
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -424,7 +467,7 @@ mod tests {
 
     impl Vtable {
         fn of_value<F: FnOnce()>(_: &F) -> &'static Self {
-            Self::of::<F>()
+            Self::of::<F, F>()
         }
     }
 }

@@ -9,6 +9,7 @@
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
@@ -18,7 +19,22 @@ use crate::panics::drop_payload;
 const ROUNDS: usize = 8;
 
 /// The place that owns the locals of a goroutine or of a thread. `None`: there are no locals yet.
-pub(crate) type Place = Cell<Option<NonNull<Locals>>>;
+pub(crate) type Place = Cell<Option<LocalsRef>>;
+
+/// A reference to locals that are alive: they are in their place, or lent, or have just been taken out of their place.
+/// Only the thread of the goroutine uses the reference.
+#[derive(Clone, Copy)]
+pub(crate) struct LocalsRef(NonNull<Locals>);
+
+impl Deref for LocalsRef {
+    type Target = Locals;
+
+    #[inline]
+    fn deref(&self) -> &Locals {
+        // SAFETY: the locals are alive, by the invariant of this type.
+        unsafe { self.0.as_ref() }
+    }
+}
 
 /// The locals of a goroutine or of a thread. Freed only while `lent` is 0.
 #[derive(Default)]
@@ -32,14 +48,12 @@ pub(crate) struct Locals {
 /// A value that a call of `LocalKey::with` uses.
 pub(in crate::goroutine::native) struct Lent {
     value: NonNull<dyn Any>,
-    of: NonNull<Locals>,
+    of: LocalsRef,
 }
 
 impl Lent {
-    fn new(of: NonNull<Locals>, value: &dyn Any) -> Self {
-        // SAFETY: `of` points to locals that have an owner, so they are alive; they are shared by reference only.
-        let lent = unsafe { &of.as_ref().lent };
-        lent.set(lent.get() + 1);
+    fn new(of: LocalsRef, value: &dyn Any) -> Self {
+        of.lent.set(of.lent.get() + 1);
         Self { value: NonNull::from(value), of }
     }
 
@@ -52,9 +66,8 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // SAFETY: these locals are not freed while `lent` counts this value.
-        let lent = unsafe { &self.of.as_ref().lent };
-        lent.set(lent.get() - 1);
+        // These locals are not freed while `lent` counts this value.
+        self.of.lent.set(self.of.lent.get() - 1);
     }
 }
 
@@ -77,15 +90,15 @@ pub(in crate::goroutine::native) fn insert(place: &Place, key: usize, value: Box
 
 /// Calls `f` with the locals in `place`. `f` is code of this file and runs no user code: so `f` does not unwind, and does
 /// not use any local.
-fn with<R>(place: &Place, f: impl FnOnce(NonNull<Locals>, &mut HashMap<usize, Box<dyn Any>>) -> R) -> R {
+fn with<R>(place: &Place, f: impl FnOnce(LocalsRef, &mut HashMap<usize, Box<dyn Any>>) -> R) -> R {
     let locals = place.get().unwrap_or_else(|| {
-        let new = NonNull::from(Box::leak(Box::default()));
+        let new = LocalsRef(NonNull::from(Box::leak(Box::default())));
         place.set(Some(new));
         new
     });
     // SAFETY: `place` owns these locals, so they are alive, and this thread alone uses them; no other reference to the
     // map exists, as `f` does not use any local.
-    f(locals, unsafe { &mut *locals.as_ref().values.get() })
+    f(locals, unsafe { &mut *locals.values.get() })
 }
 
 /// Drops the locals of a goroutine or a thread that has ended.
@@ -102,13 +115,12 @@ pub(crate) fn clear(place: &Place) {
 fn drop_rounds(place: &Place) {
     for _ in 0..ROUNDS {
         let Some(locals) = place.take() else { return };
-        // SAFETY: these locals were taken out of `place` just now, so no call of `with` can find them any more; and
-        // they are alive.
-        if unsafe { locals.as_ref() }.lent.get() > 0 {
+        // No call of `with` can find these locals any more.
+        if locals.lent.get() > 0 {
             return; // leaked: a frame that has not returned uses a value
         }
         // SAFETY: `locals` came from `Box::leak`, and has no other owner. No value is lent, and none can be from now on.
-        let locals = unsafe { Box::from_raw(locals.as_ptr()) };
+        let locals = unsafe { Box::from_raw(locals.0.as_ptr()) };
         for (_, value) in locals.values.into_inner() {
             if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(value))) {
                 drop_payload(payload);

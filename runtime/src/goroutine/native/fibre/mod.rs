@@ -28,10 +28,11 @@ pub(crate) mod current;
 pub(crate) mod job;
 pub(crate) mod locals;
 pub(crate) mod pool;
+pub(crate) mod wait;
 #[cfg(debug_assertions)]
 pub(crate) mod wait_check;
 
-use crate::shim::system::atomic::{AtomicU32, AtomicU64};
+use crate::shim::system::atomic::AtomicU32;
 use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::mem::MaybeUninit;
@@ -42,7 +43,9 @@ use std::sync::Arc;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::ParkResult;
-use crate::goroutine::native::fibre::job::{Job, Unpacked, unpack};
+use crate::goroutine::native::fibre::job::Unpacked;
+use crate::goroutine::native::fibre::job::Work;
+use crate::goroutine::native::fibre::wait::Wait;
 use crate::goroutine::native::mains::MAINS;
 use crate::goroutine::native::metrics::counters::Readied;
 use crate::goroutine::native::sched::dump;
@@ -54,7 +57,6 @@ use crate::goroutine::native::stack::{Extent, PooledStack};
 use crate::goroutine::native::switch_hooks::{self, Entering, Leaving, Observed, Observers};
 use crate::goroutine::native::trace;
 use crate::goroutine::protocol::inbox::Link;
-use crate::goroutine::protocol::runq::Work;
 use crate::sema::{self, Wake};
 use crate::shim::stacks;
 
@@ -130,68 +132,6 @@ pub(crate) enum Budget {
     Spent,
 }
 
-/// A note of the goroutine's wait, for reports. Three words: with a longer note, [`Fibre`] would take another cache
-/// line.
-#[derive(Clone, Copy)]
-pub(crate) struct Wait {
-    what: *const u8,
-    /// The length of `what`.
-    len: u16,
-    /// The number of ids at `holders`.
-    holders_len: u16,
-    /// The value of the coarse clock when the wait began, in milliseconds. Wraps after 49 days.
-    since: u32,
-    /// Points to the ids of the goroutines that hold the awaited resource, or null if these goroutines are not known.
-    holders: *const AtomicU64,
-}
-
-impl Wait {
-    pub(crate) const NONE: Self = Self::new("", 0, ptr::slice_from_raw_parts(ptr::null(), 0));
-
-    #[inline]
-    pub(crate) const fn new(what: &'static str, since: u64, holders: *const [AtomicU64]) -> Self {
-        Self {
-            what: what.as_ptr(),
-            len: what.len() as u16,
-            holders_len: holders.len() as u16,
-            since: since as u32,
-            holders: holders.cast(),
-        }
-    }
-
-    /// Returns whether the note says where the holders of the awaited resource are.
-    pub(crate) fn knows_holders(&self) -> bool {
-        !self.holders.is_null()
-    }
-
-    /// Returns the ids of the goroutines that hold the awaited resource, as far as they are known. An id of 0 means
-    /// nothing.
-    ///
-    /// # Safety
-    ///
-    /// The `holders` that `new` was given are null, or stay alive and where they are for `'a`.
-    pub(crate) unsafe fn holders<'a>(&self) -> &'a [AtomicU64] {
-        if self.holders.is_null() {
-            return &[];
-        }
-        // SAFETY: `holders` and `holders_len` are the parts of a pointer to a slice that is alive for `'a`, by the
-        // contract of this function.
-        unsafe { std::slice::from_raw_parts(self.holders, self.holders_len.into()) }
-    }
-
-    /// Returns the kind of the wait.
-    pub(crate) fn what(&self) -> &'static str {
-        // SAFETY: `what` and `len` are those of the `&'static str` that `new` was given.
-        unsafe { std::str::from_utf8_unchecked(std::slice::from_raw_parts(self.what, self.len.into())) }
-    }
-
-    /// Returns the value of the coarse clock when the wait began, in milliseconds. `now` is the present value of that
-    /// clock.
-    pub(crate) fn since(&self, now: u64) -> u64 {
-        now - u64::from((now as u32).wrapping_sub(self.since)).min(now)
-    }
-}
-
 const _: () = assert!(size_of::<Fibre>() <= stack::HEADER && align_of::<Fibre>() <= stack::HEADER_ALIGN);
 
 impl Fibre {
@@ -207,6 +147,16 @@ impl Fibre {
         };
         self.name.set(name);
         text
+    }
+
+    /// Returns whether the fibre is about to begin a goroutine.
+    ///
+    /// May be called by the fibre's worker, or while that worker cannot wake.
+    pub(crate) fn has_work(&self) -> bool {
+        let work = self.work.take();
+        let has_work = work.is_some();
+        self.work.set(work);
+        has_work
     }
 
     /// Returns the code that started this fibre's goroutine.
@@ -310,7 +260,7 @@ impl Fibre {
     #[inline(never)]
     fn run_observed(&'static self, work: Work) {
         self.created_at.set(None);
-        trace::begins(work);
+        trace::begins(&work);
         self.enters(Entering::Begins);
         self.run_begun(work);
         self.leaves(Leaving::Ends);
@@ -347,12 +297,9 @@ impl Fibre {
 
     #[inline]
     fn run_begun(&'static self, work: Work) {
-        // SAFETY: `work` was packed by `pack` or `pack_task`. This worker has taken `work` out of the queue, so no copy
-        // of `work` is used again.
-        match unsafe { unpack(work) } {
+        match work.unpack() {
             Unpacked::Job(job) => {
-                // SAFETY: `job` is a packed job: `unpack` has just returned it. Nothing else owns `job`.
-                unsafe { Job::run(job, self) };
+                job.run(self);
                 self.worker.end(self);
             }
             // A poll does not unwind: the future is wrapped in a `catch_unwind`.

@@ -5,22 +5,18 @@
 //! |---|---|---|
 //! | fibres | all whose goroutine has ended; the last kept is used first | of those above 64 that were not needed for a second, half |
 //! | the memory of the fibres' stacks | with the fibres | the part that deep calls have touched, after a second |
-//! | jobs | 256 | at once, if 256 are kept already |
+//! | the memory of jobs (`job.rs`) | 256 | at once, if 256 are kept already |
 
-use std::ptr::NonNull;
 use std::time::Duration;
 
 use crate::Instant;
-use crate::goroutine::native::fibre::job;
-use crate::goroutine::native::fibre::job::Job;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::sched::worker::Worker;
 
 /// The time between two trims of spare memory.
 pub(crate) const TRIM: Duration = Duration::from_secs(1);
-/// The numbers of spare fibres and of spare jobs that a worker always keeps.
+/// The number of spare fibres that a worker always keeps.
 const SPARE_FIBRES: usize = 64;
-const SPARE_JOBS: u32 = 256;
 /// The largest number of fibres that a trim looks at, which takes a millisecond.
 const TRIM_AT_ONCE: usize = 1024;
 
@@ -116,13 +112,7 @@ impl Worker {
         self.own.spare.set(None);
         self.own.spares.set(0);
         self.own.least_spares.set(0);
-        self.own.job_count.set(0);
-        let mut at = self.own.jobs.take();
-        while let Some(job) = at {
-            at = job::next_spare(job);
-            // SAFETY: `job` came from `pack`, and is spare, so nothing uses the memory.
-            unsafe { job::free(job) };
-        }
+        self.own.jobs.clear();
     }
 
     /// Returns the time of the next trim, if the worker has spare fibres to trim.
@@ -132,26 +122,6 @@ impl Worker {
 
     pub(crate) fn wants_trim(&self) -> bool {
         self.own.spares.get() > SPARE_FIBRES
-    }
-
-    #[inline]
-    pub(crate) fn spare_job(&self) -> Option<NonNull<Job>> {
-        let job = self.own.jobs.get()?;
-        self.own.jobs.set(job::next_spare(job));
-        self.own.job_count.set(self.own.job_count.get() - 1);
-        Some(job)
-    }
-
-    #[inline]
-    pub(crate) fn keep_job(&self, job: NonNull<Job>) {
-        if self.own.job_count.get() < SPARE_JOBS {
-            job::link_spare(job, self.own.jobs.get());
-            self.own.jobs.set(Some(job));
-            self.own.job_count.set(self.own.job_count.get() + 1);
-        } else {
-            // SAFETY: `job` came from `pack`; the caller has opened `job`, and does not use that memory again.
-            unsafe { job::free(job) };
-        }
     }
 
     /// Iterates over all fibres of this worker, the youngest first. May be called by the worker's thread, or by any

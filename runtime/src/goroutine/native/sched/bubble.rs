@@ -254,7 +254,7 @@ pub(crate) fn wait() {
     let Some(me) = current::current() else { panic!("synctest: wait where the goroutine may not switch") };
     assert!(HERE.with(|here| here.waiter.get()).is_none(), "wait already in progress");
     HERE.with(|here| here.waiter.set(Some(me)));
-    current::note_wait("synctest.Wait", std::ptr::null());
+    current::note_wait("synctest.Wait");
     // The goroutine is readied after the goroutine has been taken out of `waiter`, so only once.
     me.park(None, || ());
 }

@@ -223,7 +223,7 @@ pub fn dump() -> Dump {
         sched.idle.external_ends();
         return current::without_switching(whole);
     }
-    current::note_wait("dump", ptr::null());
+    current::note_wait("dump");
     sema::semacquire(&shared.1);
     let dump = lock(&shared.0).take();
     dump.expect("the thread has made a dump")

@@ -7,7 +7,7 @@
 //! | timers, and the end of a time slice | `preempt.rs` |
 //! | the search for work, stealing, sleep | `steal.rs` |
 //! | the workers on which new goroutines start | `spread.rs` |
-//! | spare fibres and jobs | `fibre/pool.rs` |
+//! | spare fibres | `fibre/pool.rs` |
 
 pub(crate) mod bubble;
 pub(crate) mod clock;

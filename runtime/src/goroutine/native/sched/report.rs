@@ -89,7 +89,7 @@ impl GoroutineInfo {
         let state = match fibre.state.get() {
             State::Running => GoroutineState::Running,
             State::Parked => GoroutineState::Waiting,
-            State::Queued if fibre.work.get().is_none() => GoroutineState::Runnable,
+            State::Queued if !fibre.has_work() => GoroutineState::Runnable,
             State::Queued | State::Spare => return None,
         };
         let mut info = Self {

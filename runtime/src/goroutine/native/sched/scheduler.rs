@@ -8,14 +8,13 @@ use std::ptr;
 use std::sync::PoisonError;
 
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::fibre::job::Job;
+use crate::goroutine::native::fibre::job::Work;
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{procs, sysmon};
 use crate::goroutine::native::stack::overflow;
 use crate::goroutine::protocol::global_queue::GlobalQueue;
 use crate::goroutine::protocol::idle::{Idle, Wanted};
-use crate::goroutine::protocol::runq::Work;
 
 /// The greatest number of workers of a scheduler.
 pub(crate) const MAX_WORKERS: usize = 256;
@@ -341,5 +340,3 @@ impl Sched {
         }
     }
 }
-
-const _: () = assert!(std::mem::offset_of!(Job, link) == 0);

@@ -148,8 +148,7 @@ impl Worker {
 
     /// Places the oldest `n` goroutines of the ring, or as many as there are, on another worker.
     fn place_on(&'static self, worker: &'static Worker, n: usize) {
-        // SAFETY: the calling thread owns this worker, and so the ring.
-        let works = (0..n).map_while(|_| unsafe { self.ring.pop() });
+        let works = (0..n).map_while(|_| self.own_ring().pop());
         Sched::place(worker, works.inspect(|_| _ = SPREAD.fetch_add(1, Ordering::Relaxed)));
     }
 

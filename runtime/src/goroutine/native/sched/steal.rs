@@ -19,7 +19,6 @@
 //! Only idle workers steal. If no worker is idle, the watcher moves the work of a worker that makes no choice to the
 //! global queue ([`hand_over`](Worker::hand_over)): workers that run goroutines look at that queue, too.
 
-use std::mem::MaybeUninit;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -32,7 +31,6 @@ use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, Rest, SPIN, See
 use crate::goroutine::native::sched::{bubble, sysmon};
 use crate::goroutine::native::trace;
 use crate::goroutine::protocol::idle::Woken;
-use crate::goroutine::protocol::runq::BATCH;
 use crate::shim::system;
 use crate::{Instant, shim};
 
@@ -245,17 +243,14 @@ impl Worker {
     /// Steals some of the work that stood before `tail` in the victim's ring. Returns false if nothing of that work is
     /// left.
     fn steal_from(&'static self, victim: &Worker, tail: u32) -> bool {
-        let mut batch = [const { MaybeUninit::uninit() }; BATCH];
-        let n = victim.ring.steal(tail, &mut batch);
-        for work in &batch[..n] {
-            // SAFETY: `steal` has initialised the first `n` elements.
-            let work = unsafe { work.assume_init() };
-            // SAFETY: the calling thread owns this worker, and so the ring.
-            if let Err(work) = unsafe { self.ring.push(work) } {
+        let works = victim.ring.steal(tail);
+        let any = !works.is_empty();
+        for work in works {
+            if let Err(work) = self.own_ring().push(work) {
                 self.sched().push_global([work]); // never, as our ring is empty
             }
         }
-        n > 0
+        any
     }
 
     /// Moves all work in this worker's ring to the global queue, if other workers may take the work from there. Called
@@ -267,14 +262,13 @@ impl Worker {
         if sched.procs() == 1 || sched.is_bubble() {
             return;
         }
-        let (tail, mut batch) = (self.ring.tail(), [const { MaybeUninit::uninit() }; BATCH]);
+        let tail = self.ring.tail();
         loop {
-            let n = self.ring.steal(tail, &mut batch);
-            if n == 0 {
+            let works = self.ring.steal(tail);
+            if works.is_empty() {
                 return;
             }
-            // SAFETY: `steal` has initialised the first `n` elements.
-            sched.push_global(batch[..n].iter().map(|work| unsafe { work.assume_init() }));
+            sched.push_global(works);
         }
     }
 

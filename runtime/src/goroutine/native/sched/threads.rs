@@ -13,7 +13,7 @@ use std::ptr;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use crate::goroutine::native::fibre::Wait;
+use crate::goroutine::native::fibre::wait::Wait;
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::report::{Titles, write_holders};
 use crate::lock_order::{self, Holder};

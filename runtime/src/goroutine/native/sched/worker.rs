@@ -27,15 +27,14 @@
 use crate::shim::system;
 use crate::shim::system::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::cell::{Cell, UnsafeCell};
-use std::mem::MaybeUninit;
-use std::ptr::NonNull;
+use std::ptr;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
-use crate::goroutine::native::fibre::job::Job;
+use crate::goroutine::native::fibre::job::{SpareMemory, Work};
 use crate::goroutine::native::fibre::locals;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::metrics::counters::{Counters, Length, count};
@@ -53,7 +52,7 @@ use crate::goroutine::native::trace;
 use crate::goroutine::protocol::idle::Sleeper;
 use crate::goroutine::protocol::inbox::Inbox;
 use crate::goroutine::protocol::pinned::PinnedWork;
-use crate::goroutine::protocol::runq::{BATCH, Ring, Work};
+use crate::goroutine::protocol::runq::{BATCH, Owner, Ring};
 use crate::shim::ThreadClock;
 use crate::{Instant, ParkResult};
 
@@ -71,7 +70,7 @@ const GLOBAL_POLL_INTERVAL: u32 = 64;
 
 /// A worker: see the top of this file. Workers are never freed, so that a late wake-up does no harm.
 pub(crate) struct Worker {
-    pub(crate) ring: Ring,
+    pub(crate) ring: Ring<Work>,
     pub(crate) inbox: CachePadded<Inbox>,
     pub(crate) placed: PinnedWork<Work>,
     pub(crate) sleeper: CachePadded<Sleeper>,
@@ -125,8 +124,7 @@ pub(crate) struct Own {
     /// The smallest number of spare fibres since the last trim.
     pub(crate) least_spares: Cell<usize>,
     pub(crate) trimmed: Cell<Option<Instant>>,
-    pub(crate) jobs: Cell<Option<NonNull<Job>>>,
-    pub(crate) job_count: Cell<u32>,
+    pub(crate) jobs: SpareMemory,
     ids: Cell<(u64, u64)>,
     /// The number of goroutines in a row that have blocked in their first run: see `spread`.
     pub(crate) first_blocks: Cell<u32>,
@@ -173,7 +171,6 @@ pub(crate) struct Seen {
     pub(crate) ran: Option<Duration>,
 }
 
-#[derive(Clone, Copy)]
 pub(crate) enum Chosen {
     Fibre(&'static Fibre),
     Work(Work),
@@ -277,8 +274,7 @@ impl Worker {
                 spares: Cell::new(0),
                 least_spares: Cell::new(0),
                 trimmed: Cell::new(None),
-                jobs: Cell::new(None),
-                job_count: Cell::new(0),
+                jobs: SpareMemory::new(),
                 ids: Cell::new((0, 0)),
                 first_blocks: Cell::new(0),
                 spread_pause: Cell::new(0),
@@ -297,6 +293,14 @@ impl Worker {
     #[inline]
     pub(crate) fn sched(&self) -> &'static Sched {
         self.sched
+    }
+
+    /// Returns the owner's half of the ring. Called on the worker's thread only, as are all functions that touch `own`.
+    #[inline]
+    pub(super) fn own_ring(&self) -> Owner<'_, Work> {
+        debug_assert!(current::worker().is_some_and(|worker| ptr::eq(worker, self)), "called by another thread");
+        // SAFETY: the calling thread is the worker's, which alone puts work into the ring.
+        unsafe { self.ring.owner() }
     }
 
     /// Wakes the worker's thread, which has been given work that no other thread can do.
@@ -330,7 +334,7 @@ impl Worker {
             match self.own.chosen.take().or_else(|| self.pick()) {
                 Some(Chosen::Fibre(fibre)) => self.resume(fibre),
                 Some(Chosen::Work(work)) => {
-                    let fibre = self.fibre_for(job::stack_size(work));
+                    let fibre = self.fibre_for(work.stack_size());
                     fibre.work.set(Some(work));
                     self.resume(fibre);
                 }
@@ -420,8 +424,7 @@ impl Worker {
         if self.starts_family() {
             self.spread();
         }
-        // SAFETY: the calling thread owns this worker, and so the ring.
-        if let Some(work) = unsafe { self.ring.pop() } {
+        if let Some(work) = self.own_ring().pop() {
             return Some(work);
         }
         if self.sched().has_global_work() { self.next_global() } else { None }
@@ -430,8 +433,7 @@ impl Worker {
     #[cold]
     fn next_global(&'static self) -> Option<Work> {
         self.take_global();
-        // SAFETY: the calling thread owns this worker, and so the ring.
-        unsafe { self.ring.pop() }
+        self.own_ring().pop()
     }
 
     /// Makes the next choice, and returns the chosen work if that is work for a stack of the default size. Leaves any
@@ -439,7 +441,7 @@ impl Worker {
     #[inline]
     pub(crate) fn pick_work(&'static self) -> Option<Work> {
         match self.pick()? {
-            Chosen::Work(work) if job::stack_size(work).is_none() => Some(work),
+            Chosen::Work(work) if work.stack_size().is_none() => Some(work),
             chosen => {
                 self.own.chosen.set(Some(chosen));
                 None
@@ -532,8 +534,7 @@ impl Worker {
     /// Queues work for any worker.
     #[inline]
     pub(crate) fn submit(&'static self, work: Work) {
-        // SAFETY: the calling thread owns this worker, and so the ring.
-        match unsafe { self.ring.push(work) } {
+        match self.own_ring().push(work) {
             Ok(()) => self.sched().wake_for_fresh_work(),
             Err(work) => self.overflow(work),
         }
@@ -541,19 +542,14 @@ impl Worker {
 
     #[cold]
     fn overflow(&'static self, work: Work) {
-        let mut half = [const { MaybeUninit::uninit() }; BATCH];
-        // SAFETY: the calling thread owns this worker, and so the ring.
-        let n = unsafe { self.ring.take_half(&mut half) };
-        // SAFETY: `take_half` has initialised the first `n` elements.
-        let works = half[..n].iter().map(|work| unsafe { work.assume_init() });
+        let works = self.own_ring().take_half();
         self.sched().push_global(works.chain([work]));
         self.sched().wake_for_work();
     }
 
     /// Moves all work in the ring to the global queue, for other workers.
     pub(crate) fn empty_ring(&'static self) {
-        // SAFETY: the calling thread owns this worker, and so the ring.
-        let works = std::iter::from_fn(|| unsafe { self.ring.pop() });
+        let works = std::iter::from_fn(|| self.own_ring().pop());
         self.sched().push_global(works);
         self.sched().wake_for_work();
     }
@@ -633,7 +629,7 @@ impl Worker {
     /// Gives the work a fibre of this worker, and returns that fibre. From then on the work cannot be stolen. The fibre
     /// is queued behind all that is ready; if `front` is true, the fibre runs next.
     pub(crate) fn start_on(&'static self, work: Work, front: bool) -> &'static Fibre {
-        let fibre = self.fibre_for(job::stack_size(work));
+        let fibre = self.fibre_for(work.stack_size());
         fibre.work.set(Some(work));
         fibre.observed.begin(switch_hooks::is_observed()); // the wait to begin is observed, too
         self.enqueue(fibre, ParkResult::Unparked, front);
@@ -648,8 +644,7 @@ impl Worker {
             return;
         }
         for work in self.sched().pop_global(self.ring.room().min(BATCH)) {
-            // SAFETY: the calling thread owns this worker, and so the ring.
-            if let Err(work) = unsafe { self.ring.push(work) } {
+            if let Err(work) = self.own_ring().push(work) {
                 self.overflow(work); // never, as the owner alone takes room
             }
         }

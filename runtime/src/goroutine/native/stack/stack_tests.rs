@@ -55,6 +55,14 @@ fn assert_guarded(stack: &PooledStack) {
     assert!(traps(byte(guard.end - 1)) && !traps(byte(guard.end)), "{guard:#x?}");
 }
 
+impl PooledStack {
+    /// Trims the stack, on which nothing runs: a coroutine would own the stack.
+    fn trim(&mut self) {
+        // SAFETY: the stack is alive, and nothing of it is in use.
+        unsafe { self.extent.trim() };
+    }
+}
+
 /// Touches the stack from the header down to `depth` bytes below the top.
 fn touch(stack: &PooledStack, depth: usize) {
     let top = stack.extent.guard().end + stack.extent.size();
@@ -133,13 +141,12 @@ fn guards_outlast_trim_and_reuse() {
         let pool = pool(RESERVE_MIN, markers);
         let others = [(); 2].map(|()| pool.take().expect("a stack"));
         for _ in 0..3 {
-            let stack = pool.take().expect("a stack");
+            let mut stack = pool.take().expect("a stack");
             assert_eq!(stack.limit().get(), region(pool).start + 2 * stride(), "the same slot each time");
             assert_guarded(&stack);
             touch(&stack, DEFAULT_SIZE);
             assert_guarded(&stack);
-            // SAFETY: `stack` is alive and runs nothing.
-            unsafe { stack.extent.trim() };
+            stack.trim();
             assert_guarded(&stack);
             // SAFETY: the slot belongs to `stack`, which runs nothing. Discards more than `trim` does: also the guard.
             unsafe { discard(stack.extent.low, stride()) };
@@ -151,12 +158,11 @@ fn guards_outlast_trim_and_reuse() {
 
 #[test]
 fn trim_gives_back_what_a_deep_use_has_taken() {
-    let stack = take(None).expect("a stack");
+    let mut stack = take(None).expect("a stack");
     let usable = usable(&stack);
     touch(&stack, DEFAULT_SIZE);
     assert_eq!(resident(usable.clone()), DEFAULT_SIZE / page());
-    // SAFETY: `stack` is alive and runs nothing.
-    unsafe { stack.extent.trim() };
+    stack.trim();
     assert_eq!(resident(usable.clone()), KEEP.div_ceil(page()));
     // SAFETY: the byte is in the memory of `stack`.
     assert_eq!(unsafe { byte(usable.end - KEEP).read_volatile() }, 1, "what is above stays");
@@ -179,22 +185,20 @@ fn a_stack_given_back_costs_nothing() {
 #[test]
 fn other_sizes_have_their_own_mapping() {
     for markers in [markers_work(), false] {
-        let stack = own(round(100_000).expect("a size"), markers).expect("a stack");
+        let mut stack = own(round(100_000).expect("a size"), markers).expect("a stack");
         assert_eq!(stack.extent.size(), 100_000_usize.next_multiple_of(page()));
         assert_guarded(&stack);
         touch(&stack, stack.extent.size());
-        // SAFETY: `stack` is alive and runs nothing.
-        unsafe { stack.extent.trim() };
+        stack.trim();
         assert_eq!(resident(usable(&stack)), KEEP.div_ceil(page()));
         assert_guarded(&stack);
     }
     for (asked, size) in [(0, MIN_SIZE), (1, MIN_SIZE), (MIN_SIZE + 1, MIN_SIZE + page()), (1 << 20, 1 << 20)] {
-        let stack = take(Some(asked)).expect("a stack");
+        let mut stack = take(Some(asked)).expect("a stack");
         assert_eq!(stack.extent.size(), size.next_multiple_of(page()), "{asked}");
         assert!(matches!(stack.home, Home::Own));
         touch(&stack, stack.extent.size());
-        // SAFETY: `stack` is alive and runs nothing.
-        unsafe { stack.extent.trim() };
+        stack.trim();
         assert_eq!(resident(usable(&stack)), KEEP.div_ceil(page()), "the smallest has nothing to trim");
         assert_guarded(&stack);
     }
