@@ -6,15 +6,12 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use serde::{Serialize, Serializer};
-use sudog_sync::RawRwLock;
+use sudog_sync::{Once, RawRwLock, WaitGroup};
 
-use super::contestant::{Contestant, over};
-use super::map::{ConcurrentMap, MapJob, MapName, mixes, with_map};
-use super::once::{OnceJob, OnceName, RunOnce, with_once};
-use super::pool::{ItemPool, PoolJob, PoolName, with_pool};
+use super::contestant::{Contestant, Role, over};
+use super::map::{self, mixes};
 use super::round::{Round, Timed};
 use super::rw_mutex::RwRole;
-use super::wait_group::{Group, WaitGroupJob, WaitGroupName, with_wait_group};
 use super::{cond, once, pool, rw_mutex, wait_group};
 use crate::peers::rounds::WORK;
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
@@ -103,7 +100,7 @@ fn wait_groups() -> Vec<Bench> {
     let bench = |name, contestants| Bench::new(Family::WaitGroup, name, contestants);
     let mut uncontended = over!(wait_groups, |G, round| wait_group::uncontended::<G>(round));
     // Crossbeam's wait group is consumed by `wait`, so no thread can wait again and again.
-    uncontended.retain(|contestant| contestant.name != WaitGroupName::Crossbeam.name());
+    uncontended.retain(|contestant| contestant.name != "crossbeam");
     vec![
         bench("WaitGroupUncontended", uncontended),
         bench("WaitGroupAddDone", over!(wait_groups, |G, round| wait_group::add_done::<G>(round))),
@@ -210,7 +207,6 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::peers::syncbench::contestant::Role;
 
     #[test]
     fn names_are_different_and_are_found() {

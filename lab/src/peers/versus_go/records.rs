@@ -106,7 +106,7 @@ pub fn means(records: &[QuantityRecord], workers: &[usize]) -> Vec<Mean> {
             Mean { bench: "versus-go-mean", group: group.map_or("all", Group::name), workers, benches, geometric_mean }
         })
     };
-    let groups = Group::ALL.into_iter().map(Some).chain([None]);
+    let groups = Group::ALL.iter().copied().map(Some).chain([None]);
     groups.flat_map(|group| workers.iter().map(move |&n| (group, n))).filter_map(|(group, n)| mean(group, n)).collect()
 }
 
