@@ -32,12 +32,12 @@ unsafe impl Lockable for TwoRmws {
     type Guard = ();
     type Setup = ();
 
-    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+    fn choose<C: ByAdmission>(choice: C) -> C::Out {
         choice.several()
     }
 
-    fn new((): &(), _: usize, permits: u32) -> Self {
-        Self(AtomicU64::new(permits.into()))
+    fn new((): &(), _: usize) -> Self {
+        Self(AtomicU64::new(1))
     }
 
     #[inline]
@@ -76,11 +76,11 @@ unsafe impl Lockable for Handover {
 
     const TAKES_OTHERS: bool = false;
 
-    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+    fn choose<C: ByAdmission>(choice: C) -> C::Out {
         choice.one()
     }
 
-    fn new((): &(), contenders: usize, _: u32) -> Self {
+    fn new((): &(), contenders: usize) -> Self {
         let place = |n| CachePadded::new(AtomicPtr::new(if n == 0 { TURN } else { ptr::null_mut() }));
         Self { places: (0..contenders).map(place).collect() }
     }

@@ -28,7 +28,7 @@ pub enum Target {
 }
 
 /// A job that is done on the target of a lock, of a readers-writer lock, of a semaphore, or on a floor.
-struct Through<J>(J);
+pub struct Through<J>(pub J);
 
 impl<J: LockableJob> Job for Through<J> {
     type Out = J::Out;

@@ -41,6 +41,15 @@ impl<S: Semaphore> Over<S> {
     }
 }
 
+/// Makes methods that only pass the call on, by one of the macros `on`, `over_any` and `any`.
+macro_rules! forward {
+    ($on:ident: $($(#[$inline:meta])? fn $method:ident($($argument:ident: $Argument:ty)?) -> $Out:ty;)+) => {
+        $($(#[$inline])? fn $method(&self $(, $argument: $Argument)?) -> $Out {
+            $on!(self, c => c.$method($($argument)?))
+        })+
+    };
+}
+
 /// Passes a call on to the primitive of the variant.
 macro_rules! on {
     ($which:expr, $c:ident => $does:expr) => {
@@ -62,12 +71,10 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
         Self::Announced(Platoon::with_limit(limit))
     }
 
-    fn limit(&self) -> u32 {
-        on!(self, c => c.limit())
-    }
-
-    fn bound(&self) -> Option<u64> {
-        on!(self, c => c.bound())
+    forward! { on:
+        fn limit() -> u32;
+        fn bound() -> Option<u64>;
+        #[inline] fn is_idle() -> bool;
     }
 
     #[inline]
@@ -125,11 +132,6 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
         if let Self::Announced(platoon) = self {
             platoon.retract();
         }
-    }
-
-    #[inline]
-    fn is_idle(&self) -> bool {
-        on!(self, c => c.is_idle())
     }
 }
 
@@ -218,51 +220,17 @@ impl ArriveDepart for AnyOver {
         Self::Benaphore(Over::with_limit(limit))
     }
 
-    fn limit(&self) -> u32 {
-        over_any!(self, c => c.limit())
-    }
-
-    fn bound(&self) -> Option<u64> {
-        over_any!(self, c => c.bound())
-    }
-
-    #[inline(never)]
-    fn arrive(&self) -> u32 {
-        over_any!(self, c => c.arrive())
-    }
-
-    #[inline(never)]
-    fn try_arrive(&self) -> Option<u32> {
-        over_any!(self, c => c.try_arrive())
-    }
-
-    fn arrive_until(&self, deadline: Instant) -> Option<u32> {
-        over_any!(self, c => c.arrive_until(deadline))
-    }
-
-    #[inline(never)]
-    fn depart(&self, ticket: u32) {
-        over_any!(self, c => c.depart(ticket));
-    }
-
-    #[inline(never)]
-    fn depart_and_retract(&self, ticket: u32) {
-        over_any!(self, c => c.depart_and_retract(ticket));
-    }
-
-    #[inline(never)]
-    fn announce(&self) {
-        over_any!(self, c => c.announce());
-    }
-
-    #[inline(never)]
-    fn retract(&self) {
-        over_any!(self, c => c.retract());
-    }
-
-    #[inline(never)]
-    fn is_idle(&self) -> bool {
-        over_any!(self, c => c.is_idle())
+    forward! { over_any:
+        fn limit() -> u32;
+        fn bound() -> Option<u64>;
+        fn arrive_until(deadline: Instant) -> Option<u32>;
+        #[inline(never)] fn arrive() -> u32;
+        #[inline(never)] fn try_arrive() -> Option<u32>;
+        #[inline(never)] fn depart(ticket: u32) -> ();
+        #[inline(never)] fn depart_and_retract(ticket: u32) -> ();
+        #[inline(never)] fn announce() -> ();
+        #[inline(never)] fn retract() -> ();
+        #[inline(never)] fn is_idle() -> bool;
     }
 }
 
@@ -385,12 +353,12 @@ impl ArriveDepart for AnyCapacitor {
         Self::Window(SlidingWindow::new(limit))
     }
 
-    fn limit(&self) -> u32 {
-        any!(self, c => c.limit())
-    }
-
-    fn bound(&self) -> Option<u64> {
-        any!(self, c => c.bound())
+    forward! { any:
+        fn limit() -> u32;
+        fn bound() -> Option<u64>;
+        #[inline] fn announce() -> ();
+        #[inline] fn retract() -> ();
+        #[inline] fn is_idle() -> bool;
     }
 
     #[inline]
@@ -443,21 +411,6 @@ impl ArriveDepart for AnyCapacitor {
             (Self::Over(over), AnyTicket::Other(ticket)) => over.depart_and_retract(ticket),
             _ => self.depart(ticket), // the other capacitors ignore announcements
         }
-    }
-
-    #[inline]
-    fn announce(&self) {
-        any!(self, c => c.announce());
-    }
-
-    #[inline]
-    fn retract(&self) {
-        any!(self, c => c.retract());
-    }
-
-    #[inline]
-    fn is_idle(&self) -> bool {
-        any!(self, c => c.is_idle())
     }
 }
 

@@ -47,6 +47,12 @@ pub struct DynGuard(PhantomData<*const ()>);
 const GUARD: DynGuard = DynGuard(PhantomData);
 
 impl DynLock {
+    /// Returns a lock of this type.
+    #[must_use]
+    pub fn boxed<L: RawLock + 'static>() -> Self {
+        Self(Box::new(KeepsGuard { lock: L::new(), guard: UnsafeCell::new(MaybeUninit::uninit()) }))
+    }
+
     /// Returns a lock of this name.
     #[must_use]
     pub fn of(name: LockName) -> Self {
@@ -54,7 +60,7 @@ impl DynLock {
         impl Job for Make {
             type Out = DynLock;
             fn run<L: RawLock + 'static>(self) -> DynLock {
-                DynLock(Box::new(KeepsGuard { lock: L::new(), guard: UnsafeCell::new(MaybeUninit::uninit()) }))
+                DynLock::boxed::<L>()
             }
         }
         with_lock(name, Make)

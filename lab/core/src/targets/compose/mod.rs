@@ -34,7 +34,7 @@ use sudog_sync::RawLock;
 pub use self::any::{AnyAdmission, AnyCapacitor, AnyOver, Over};
 pub use self::inner::{DynGuard, DynLock, InnerJob, UNBOXED, with_inner};
 pub use self::name::{Admit, Front, Recipe, Wait, items};
-pub use self::study::{StudyJob, StudyName, with_study};
+pub use self::study::{StudyName, with_study};
 use crate::targets::lockable::{LockableJob, Locked};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
@@ -230,7 +230,6 @@ mod tests {
     fn everything_composed_is_a_lock() {
         let workload = Workload {
             duration: Duration::from_millis(5),
-            permits: 1,
             writes: 1000,
             cs: CriticalSections::all(1),
             ncs: 1,
