@@ -3,7 +3,6 @@
 #[cfg(unix)]
 use std::cell::RefCell;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[cfg(unix)]
@@ -37,11 +36,6 @@ pub struct Cli {
     /// JSON lines on the standard output, and nothing else
     #[arg(long, global = true)]
     pub json: bool,
-
-    /// Path of the HTML report (compare, mutexbench, semabench, semtable, collide, capacitor, figures and starvation)
-    /// [compare: lab/report.html, figures: lab/figures.html, starvation: lab/starvation.html in the target directory]
-    #[arg(long, global = true, value_name = "PATH")]
-    pub report: Option<PathBuf>,
 
     /// The simulated machine.
     #[cfg(sudog_sim)]
@@ -128,7 +122,7 @@ impl Cli {
     /// Parses the command line of this process. A wrong command line becomes a failure of a single line. If help is
     /// asked for, prints the help and ends the process.
     pub fn from_env() -> Result<Self, Failure> {
-        let cli = Self::try_parse().map_err(|error| {
+        Self::try_parse().map_err(|error| {
             if !error.use_stderr() {
                 error.exit();
             }
@@ -142,27 +136,7 @@ impl Cli {
                 return Failure::Usage(format!("{why}. {ELSEWHERE}"));
             }
             Failure::Usage(why)
-        })?;
-        let reports = matches!(
-            &cli.command,
-            None | Some(
-                Command::Compare(_)
-                    | Command::Mutexbench(_)
-                    | Command::Semabench(_)
-                    | Command::Semtable(_)
-                    | Command::Collide(_)
-                    | Command::Capacitor(_)
-                    | Command::Figures(_)
-                    | Command::Starvation(_)
-            )
-        );
-        match reports || cli.report.is_none() {
-            true => Ok(cli),
-            false => {
-                let why = "only compare, mutexbench, semabench, semtable, collide, capacitor, figures and starvation write a report";
-                Err(Failure::Usage(why.into()))
-            }
-        }
+        })
     }
 }
 
@@ -242,22 +216,21 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
     if let Some(fraction) = cli.mutex_profile {
         sudog_runtime::profile::set_mutex_profile_fraction(fraction);
     }
-    let report = cli.report.as_deref();
     match &cli.command {
-        None => compare::run(&compare::CompareArgs::default(), report, output),
-        Some(Command::Compare(args)) => compare::run(args, report, output),
-        Some(Command::Mutexbench(args)) => mutexbench::run(args, report, output),
+        None => compare::run(&compare::CompareArgs::default(), output),
+        Some(Command::Compare(args)) => compare::run(args, output),
+        Some(Command::Mutexbench(args)) => mutexbench::run(args, output),
         Some(Command::Rwbench(args)) => rwbench::run(args, output),
-        Some(Command::Semabench(args)) => semabench::run(args, report, output),
+        Some(Command::Semabench(args)) => semabench::run(args, output),
         Some(Command::Collisions(args)) => collisions::run(args, output),
         Some(Command::Gates(args)) => gates::run(args, output),
-        Some(Command::Collide(args)) => collide::run(args, report, output),
+        Some(Command::Collide(args)) => collide::run(args, output),
         Some(Command::Uncontended(args)) => uncontended::run(args, output),
-        Some(Command::Capacitor(args)) => capacitor::run(args, report, output),
-        Some(Command::Figures(args)) => figures::run(args, report, output),
+        Some(Command::Capacitor(args)) => capacitor::run(args, output),
+        Some(Command::Figures(args)) => figures::run(args, output),
         Some(Command::Bypass(args)) => bypass::run(args, output),
-        Some(Command::Semtable(args)) => semtable::run(args, report, output),
-        Some(Command::Starvation(args)) => starvation::run(args, report, output),
+        Some(Command::Semtable(args)) => semtable::run(args, output),
+        Some(Command::Starvation(args)) => starvation::run(args, output),
         #[cfg(all(feature = "peers", not(sudog_sim)))]
         Some(Command::Peers(command)) => command.run(output),
         Some(Command::Stages(args)) => stages::run(args, output),

@@ -83,9 +83,6 @@ pub struct RunRecord {
     /// See [`Admissions::overtaken`](crate::run::driver::Admissions::overtaken).
     pub overtaken: Option<f64>,
     per_thread: Vec<u64>,
-    /// The number of permits. `None` for a lock.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    permits: Option<u32>,
     cs: CriticalSections,
     ncs: u32,
     seed: u32,
@@ -164,7 +161,6 @@ impl Plan {
             logging: effort.logging()?,
             workload: Workload {
                 duration: effort.seconds.unwrap_or(Duration::from_secs(1)),
-                permits: 1,
                 writes: 1000,
                 cs: effort.cs,
                 ncs: effort.ncs.unwrap_or(ncs),
@@ -175,24 +171,18 @@ impl Plan {
         })
     }
 
-    /// Returns whether contenders start together. They need not if the target admits several at a time.
-    fn is_gathered(&self) -> bool {
-        self.workload.gathered && self.workload.permits == 1
-    }
-
     /// Returns a line on the measurement.
     #[must_use]
     pub fn headline(&self) -> String {
-        let Workload { duration, permits, cs, ncs, seed, sample, .. } = self.workload;
-        let gathered = if self.is_gathered() { "; contenders start together" } else { "" };
+        let Workload { duration, cs, ncs, seed, sample, gathered, .. } = self.workload;
+        let gathered = if gathered { "; contenders start together" } else { "" };
         let rate = if sample == 0 { "0".to_owned() } else { format!("1/{sample}") };
         let cs = match cs.is_one() {
             true => format!("{cs} steps"),
             false => format!("{cs} steps by contender"),
         };
-        let permits = if permits == 1 { String::new() } else { format!("; {permits} permits") };
         format!(
-            "{} on {}: medians of {} runs of {duration:?}{permits}; critical section {cs}, non-critical {ncs}; seed \
+            "{} on {}: medians of {} runs of {duration:?}; critical section {cs}, non-critical {ncs}; seed \
              {seed}; sample_rate {rate}{gathered}",
             self.bench, self.on, self.runs
         )
@@ -208,7 +198,7 @@ impl Plan {
         outcome: Outcome,
         metrics: Option<Metrics>,
     ) -> RunRecord {
-        let Workload { permits, cs, ncs, seed, sample, .. } = self.workload;
+        let Workload { cs, ncs, seed, sample, gathered, .. } = self.workload;
         let acquisitions = outcome.admissions.iter().sum();
         let seconds = outcome.elapsed.as_secs_f64();
         let waits = &outcome.waits.write;
@@ -231,14 +221,13 @@ impl Plan {
             wait_max_ns: wait(WaitHistogram::max),
             // Contenders for a floor are not gathered: a turn goes round among the contenders only, so no other thread
             // can hold the floor shut.
-            gathered: self.is_gathered() && !matches!(target, Target::Floor(_)),
+            gathered: gathered && !matches!(target, Target::Floor(_)),
             sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
             longest_run: outcome.order.map(|order| order.longest_run),
             max_bypass: outcome.order.map(|order| order.max_bypass),
             max_bypass_waiting: outcome.order.map(|order| order.max_bypass_waiting),
             overtaken: outcome.order.and_then(|order| order.overtaken),
             per_thread: outcome.admissions,
-            permits: matches!(target, Target::Semaphore(_)).then_some(permits),
             cs,
             ncs,
             seed,

@@ -5,7 +5,6 @@
 
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
 use clap::Args;
-use std::fmt::Write as _;
 
 use serde::Serialize;
 
@@ -113,30 +112,7 @@ struct Summary {
     write_waits: [f64; 3],
 }
 
-/// The share of writes up to which `sharded` beats `sudog`, for a number of contenders.
-#[derive(Clone, PartialEq, Serialize, Debug)]
-struct Crossover {
-    bench: &'static str,
-    #[serde(flatten)]
-    on: Contenders,
-    threads: usize,
-    /// The largest share of writes, in a thousand, such that `sharded` beats `sudog` at this share and at every smaller
-    /// share that was measured. `None` if `sharded` does not beat `sudog` at the smallest share.
-    beats_up_to: Option<usize>,
-    /// The throughput of `sharded` over that of `sudog`, by share of writes.
-    ratios: Vec<Ratio>,
-}
-
-#[derive(Clone, Copy, PartialEq, Serialize, Debug)]
-struct Ratio {
-    writes_in_1000: usize,
-    ratio: f64,
-}
-
 const NAME: &str = "rwbench";
-const SUDOG: Target = Target::RwLock(RwLockName::Sudog);
-const SHARDED: Target = Target::RwLock(RwLockName::Sharded);
-
 fn record(
     plan: &Plan,
     target: Target,
@@ -276,41 +252,6 @@ fn logged_runs(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Option<St
     logged::text(&["lock", "T", "writes in 1000"], &rows)
 }
 
-impl Crossover {
-    fn new(on: Contenders, threads: usize, mut ratios: Vec<Ratio>) -> Self {
-        ratios.sort_by_key(|ratio| ratio.writes_in_1000);
-        let beats_up_to = ratios.iter().take_while(|r| r.ratio > 1.0).last().map(|r| r.writes_in_1000);
-        Self { bench: "rwbench-crossover", on, threads, beats_up_to, ratios }
-    }
-}
-
-/// Returns the crossover for each number of contenders. Empty unless `sudog` and `sharded` were both measured.
-fn crossovers(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Vec<Crossover> {
-    if ![SUDOG, SHARDED].iter().all(|target| plan.targets.contains(target)) {
-        return Vec::new();
-    }
-    let of_threads = |&threads: &usize| {
-        let ratio = |&share: &usize| {
-            let [sudog, sharded] = [SUDOG, SHARDED].map(|s| Summary::new(records, s, threads, share).throughput);
-            Ratio { writes_in_1000: share, ratio: sharded / sudog }
-        };
-        Crossover::new(plan.on, threads, shares.iter().map(ratio).collect())
-    };
-    plan.threads.iter().map(of_threads).collect()
-}
-
-fn crossover_table(crossovers: &[Crossover]) -> Table {
-    let shares = crossovers.first().map_or(&[][..], |crossover| &crossover.ratios);
-    let columns = shares.iter().map(|ratio| ratio.writes_in_1000.to_string());
-    let mut table = Table::new(0, ["T".to_owned()].into_iter().chain(columns).chain(["beats sudog up to".to_owned()]));
-    for crossover in crossovers {
-        let ratios = crossover.ratios.iter().map(|r| units::ratio(r.ratio));
-        let up_to = crossover.beats_up_to.map_or(units::NOTHING.to_owned(), |share| share.to_string());
-        table.row([crossover.threads.to_string()].into_iter().chain(ratios).chain([up_to]));
-    }
-    table
-}
-
 /// Runs `rwbench`: measures and prints.
 pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
     if args.effort.ungathered {
@@ -326,38 +267,13 @@ pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
     if let Some(logged) = logged_runs(&plan, shares, &records) {
         output.text(format_args!("{logged}\n"))?;
     }
-    let mut remarks = String::from(
+    output.text(
         "writes in 1000: the writes in 1000 visits, drawn at random. same writer: the part of the writes that follow a write of \
          the same contender; 1/T if all contenders are active. min/max: the fewest visits of a contender over the most visits \
          of a contender.\n\
          Waits: all of two milliseconds and more, and a sample of the others; those of readers and of writers apart.",
-    );
-    let crossovers = crossovers(&plan, shares, &records);
-    crossovers.iter().try_for_each(|crossover| output.record(crossover))?;
-    if !crossovers.is_empty() {
-        let table = crossover_table(&crossovers);
-        let _ =
-            write!(remarks, "\n\nThroughput of sharded, as a ratio to that of sudog, by writes in 1000:\n{table}\n");
-    }
-    output.text(remarks)?;
+    )?;
     let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
     let disturbance = disturbance(others.map(|sum| sum / records.len() as f64));
     solitude(plan.on, &plan.threads).into_iter().chain(disturbance).try_for_each(|warning| output.text(warning))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_crossover_is_where_it_first_loses() {
-        let crossover = |ratios: &[(usize, f64)]| {
-            let ratios = ratios.iter().map(|&(writes_in_1000, ratio)| Ratio { writes_in_1000, ratio }).collect();
-            Crossover::new(Contenders::Threads, 2, ratios).beats_up_to
-        };
-        assert_eq!(crossover(&[(100, 0.9), (0, 2.0), (10, 1.1)]), Some(10));
-        assert_eq!(crossover(&[(0, 2.0), (10, 0.9), (100, 1.1)]), Some(0));
-        assert_eq!(crossover(&[(0, 1.0), (10, 1.1)]), None);
-        assert_eq!(crossover(&[(0, 1.1), (500, 1.1)]), Some(500));
-    }
 }

@@ -123,7 +123,6 @@ pub const DEFAULT_SAMPLE: u32 = 512;
 
 /// The largest number of threads: more than most machines can start.
 pub const MAX_THREADS: usize = 4096;
-pub const MAX_PERMITS: i64 = 1 << 30;
 /// The largest number of workers that the runtime can have.
 pub const MAX_WORKERS: usize = 256;
 pub const MAX_RUNS: usize = 10_000;
@@ -164,10 +163,6 @@ pub fn number<const MIN: usize, const MAX: usize>(text: &str) -> Result<usize, S
 
 pub fn steps() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(0..=MAX_STEPS)
-}
-
-pub fn permits() -> RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=MAX_PERMITS)
 }
 
 pub fn seconds(text: &str) -> Result<Duration, String> {

@@ -28,7 +28,7 @@ impl LockableJob for Pairs {
         /// them.
         const BATCH: u32 = 10_000;
 
-        let target = CachePadded::new(E::new(setup, 1, 1));
+        let target = CachePadded::new(E::new(setup, 1));
         // Make the compiler assume that other threads know the target, as they would a target in a static.
         let target: &E = black_box(&target);
         let start = system::now();

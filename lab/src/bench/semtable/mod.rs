@@ -15,7 +15,6 @@ mod strides;
 
 use crate::options::{List, MAX_RUNS, list, number, numbers};
 use clap::Args;
-use std::path::Path;
 use std::time::Duration;
 use sudog_runtime::shim::system;
 
@@ -28,7 +27,6 @@ use crate::measure::growth::{self, Point, Verdict};
 use crate::measure::metrics::median;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::{self, Page, ReportFile};
 use crate::output::table::Table;
 use crate::output::units;
 use crate::targets::queues::QueueName;
@@ -212,7 +210,6 @@ fn points(records: &[CaseRecord]) -> Vec<Point> {
 /// The results of the steady cases.
 struct Steady {
     records: Vec<CaseRecord>,
-    points: Vec<Point>,
     growths: Vec<growth::Growth>,
     verdict: Option<Verdict>,
 }
@@ -224,7 +221,7 @@ impl Steady {
         growths.iter().try_for_each(|growth| output.record(growth))?;
         let verdict = Verdict::new("semtable-verdict", &points);
         verdict.iter().try_for_each(|verdict| output.record(verdict))?;
-        Ok(Self { records, points, growths, verdict })
+        Ok(Self { records, growths, verdict })
     }
 
     fn verdict(&self) -> Option<String> {
@@ -232,8 +229,8 @@ impl Steady {
     }
 }
 
-/// Runs `semtable`: measures and prints; with a path, writes a report as well.
-pub fn run(args: &SemtableArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+/// Runs `semtable`: measures and prints.
+pub fn run(args: &SemtableArgs, output: Output) -> Result<(), Failure> {
     if args.on.is_some() {
         return Err(Failure::Usage(
             "semtable has no contenders: its waiters are entries of a queue, and do not run".into(),
@@ -242,7 +239,6 @@ pub fn run(args: &SemtableArgs, report: Option<&Path>, output: Output) -> Result
     if args.strides {
         return strides::run(output);
     }
-    let report = report.map(ReportFile::create).transpose()?;
     let [ns, steady_ns] = [NS, STEADY_NS].map(|usual| args.ns.as_ref().map_or(usual, |list| &list.0));
     let queues = args.queue.as_ref().map(|List(queues)| &queues[..]);
     let with_go = queues.is_none_or(|queues| queues.contains(&QueueName::Treap));
@@ -265,10 +261,7 @@ pub fn run(args: &SemtableArgs, report: Option<&Path>, output: Output) -> Result
         output.text(format_args!("{}\n\n{STEADY_REMARK}", growth::table(&steady.growths)))?;
         steady.verdict().map_or(Ok(()), |line| output.text(line))?;
     }
-    match report {
-        None => Ok(()),
-        Some(file) => report::deliver(file, &page(&go, steady.as_ref()).render(), output),
-    }
+    Ok(())
 }
 
 const GO_REMARK: &str = "An operation puts a waiter into the queue and takes it out. The time of a queue that looks at each waiter grows \
@@ -277,28 +270,6 @@ const GO_REMARK: &str = "An operation puts a waiter into the queue and takes it 
 const STEADY_REMARK: &str = "An operation takes a waiter out of the queue and puts it back. TwoLocks: the only waiter \
                              for B, behind n - 1 waiters for A. ManyLocks: any of n waiters, each of which waits for \
                              another lock. If the time grows as n^p, p is the growth exponent.";
-
-fn page(go: &[CaseRecord], steady: Option<&Steady>) -> Page {
-    let mut page = Page::new(
-        "The queues of the semaphore table",
-        "The waiters of a lock wait in a bucket of a table, beside the waiters of other locks. The plots show the \
-         time to find the waiter that is woken next. Low is good; a line that does not rise is best.",
-    );
-    page.section("Where it was measured", report::facts(&"a single thread, which queues and dequeues entries"));
-    if let Some(steady) = steady {
-        page.section("n waiters all the time", report::queue_plots(&steady.points, "dequeue + queue"));
-        page.paragraph(STEADY_REMARK);
-        steady.verdict().iter().for_each(|line| page.paragraph(line));
-        page.section("In figures", report::table(&steady::table(&steady.records)));
-        page.section("Growth", report::table(&growth::table(&steady.growths)));
-    }
-    if !go.is_empty() {
-        page.section("Go's cases, on the treap", report::queue_plots(&points(go), "queue + dequeue"));
-        page.paragraph(GO_REMARK);
-        page.html(report::table(&table(go)));
-    }
-    page
-}
 
 #[cfg(test)]
 mod tests {

@@ -9,12 +9,19 @@ pub mod collapse;
 mod hog;
 
 use crate::measure::usage::Counts;
-use crate::options::{List, MAX_RUNS, MAX_THREADS, OnArgs, check, duration, number, numbers, seconds, some_time};
+use crate::options::{List, MAX_RUNS, MAX_THREADS, OnArgs, duration, number, numbers, seconds, some_time};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::run::contenders::Contenders;
+use crate::targets::policies::PolicyName;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
+use sudog_runtime::shim::system::thread;
+
+use self::collapse::Cases;
+
+/// The number of simulated processors of the collapse: the effect is visible with so many.
+const PROCESSORS: usize = 8;
 
 /// A story of [`HistoryArgs`].
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
@@ -33,21 +40,9 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "STORY")]
     pub story: Option<StoryName>,
 
-    /// The hog: time for which the hog holds the mutex
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = some_time)]
-    pub hold: Duration,
-
     /// The hog: time after which the victim is given up
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some_time)]
     pub limit: Duration,
-
-    /// The collapse: time for which each contender works in a round
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = some_time)]
-    pub cost: Duration,
-
-    /// The collapse: part of the work that is under the mutex
-    #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
-    pub ratio: f64,
 
     /// The collapse: time for which a contender holds the mutex at the start
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
@@ -70,12 +65,6 @@ pub struct HistoryArgs {
     pub on: OnArgs,
 }
 
-pub fn part(text: &str) -> Result<f64, String> {
-    let part: f64 = text.parse().map_err(|e: std::num::ParseFloatError| e.to_string())?;
-    check(part, 0.0..=1.0)?;
-    Ok(part)
-}
-
 /// Tells the stories that were asked for.
 pub fn run(args: &HistoryArgs, output: Output) -> Result<(), Failure> {
     let on = args.on.contenders()?;
@@ -90,7 +79,18 @@ pub fn run(args: &HistoryArgs, output: Output) -> Result<(), Failure> {
         hog::tell(args, on, output)?;
     }
     if tells(StoryName::Collapse) {
-        collapse::tell(args, on, output)?;
+        let cases = Cases {
+            bench: "history",
+            on: on_workers(args, on, PROCESSORS)?,
+            policies: &[PolicyName::Go1_8, PolicyName::Go1_9, PolicyName::Go1_14, PolicyName::Threads],
+            cost: Duration::from_millis(1),
+            stall: args.stall,
+            contenders: &args.contenders.0,
+            duration: args.seconds,
+            runs: args.runs,
+            work_outside: thread::sleep,
+        };
+        cases.tell(output)?;
     }
     counts.warning().map_or(Ok(()), |warning| output.text(warning))
 }
