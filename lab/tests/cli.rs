@@ -241,8 +241,7 @@ fn capacitor_sweeps_and_taxes_alone() {
     assert!(tax.iter().all(|record| record["bench"] == "capacitor-tax" && record["exact"] == true));
 
     refused(&["capacitor", "--tax", "--sweep"], "cannot be used with");
-    let not_read =
-        ["--threads=2", "--sema=twa", "--seconds=1", "--runs=1", "--cs=1", "--ncs=1", "--seed=1", "--sample=1"];
+    let not_read = ["--threads=2", "--sema=twa", "--seconds=1", "--runs=1", "--cs=1", "--ncs=1", "--sample=1"];
     for option in not_read.into_iter().chain(["--metrics"]) {
         let name = option.split('=').next().unwrap();
         refused(&["capacitor", "--tax", option], &format!("'--tax' cannot be used with '{name}"));

@@ -1,6 +1,6 @@
 //! The command `compare`: all comparisons, in about 25 seconds.
 
-use crate::options::{DEFAULT_CS, DEFAULT_SAMPLE, DEFAULT_SEED, OnArgs};
+use crate::options::OnArgs;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,7 +18,6 @@ use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
 use crate::run::driver::Workload;
-use crate::run::sections::CriticalSections;
 use crate::targets::locks::LockName;
 
 /// Options of `compare`.
@@ -69,15 +68,7 @@ pub fn run(args: &CompareArgs, output: Output) -> Result<(), Failure> {
         runs: scale.runs,
         on,
         logging: None,
-        workload: Workload {
-            duration: scale.run,
-            writes: 1000,
-            cs: CriticalSections::all(DEFAULT_CS),
-            ncs: 0,
-            seed: DEFAULT_SEED,
-            sample: DEFAULT_SAMPLE,
-            gathered: true,
-        },
+        workload: Workload { duration: scale.run, ..Workload::USUAL },
     };
     let alone = uncontended::ROUND * (scale.rounds * plan.targets.len()) as u32;
     output.estimate("compare", alone + plan.time(plan.total()));

@@ -5,24 +5,22 @@
 
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
 use clap::Args;
+use std::ops::Deref;
 
 use serde::Serialize;
 
 use super::logged;
-use super::plan::Plan;
+use super::plan::{Plan, RunFacts};
 use super::summary::solitude;
 use crate::measure::admissions::Metrics;
 
-use crate::measure::metrics::{gini, jain, median, min_max};
+use crate::measure::metrics::median;
 use crate::measure::usage::disturbance;
-use crate::measure::waits::WaitHistogram;
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
-use crate::run::contenders::Contenders;
 use crate::run::driver::{Outcome, Workload};
-use crate::run::sections::CriticalSections;
 use crate::targets::rw_locks::RwLockName;
 use crate::targets::target::Target;
 
@@ -50,41 +48,26 @@ pub struct RwbenchArgs {
 /// The record of a run.
 #[derive(Clone, Serialize, Debug)]
 struct RwRecord {
-    bench: &'static str,
     #[serde(flatten)]
-    target: Target,
-    #[serde(flatten)]
-    on: Contenders,
-    threads: usize,
+    facts: RunFacts,
     /// The number of writes in a thousand visits.
     writes_in_1000: usize,
-    run: usize,
-    seconds: f64,
     reads: u64,
     writes: u64,
-    /// Reads and writes per second.
-    throughput: f64,
     read_throughput: f64,
     write_throughput: f64,
     /// The share of writes that followed a write of the same contender.
     same_writer: Option<f64>,
-    min_max: f64,
-    jain: f64,
-    gini: f64,
     #[serde(flatten)]
     waits: WaitFields,
-    sample_rate: f64,
-    per_thread: Vec<u64>,
-    cs: CriticalSections,
-    ncs: u32,
-    seed: u32,
-    voluntary_switches: u64,
-    involuntary_switches: u64,
-    cpus: f64,
-    other_cpus: Option<f64>,
-    /// The metrics of the logged run that followed this run, if there was a logged run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metrics: Option<Metrics>,
+}
+
+impl Deref for RwRecord {
+    type Target = RunFacts;
+
+    fn deref(&self) -> &RunFacts {
+        &self.facts
+    }
 }
 
 /// The waits of a run. A field is `None` if no wait was timed.
@@ -119,59 +102,32 @@ fn record(
     threads: usize,
     share: usize,
     run: usize,
-    outcome: Outcome,
+    outcome: &Outcome,
     metrics: Option<Metrics>,
 ) -> RwRecord {
-    let Workload { cs, ncs, seed, sample, .. } = plan.workload;
-    let seconds = outcome.elapsed.as_secs_f64();
     let writes = outcome.admissions.iter().sum::<u64>() - outcome.reads;
-    let per_second = |n: u64| n as f64 / seconds;
-    let wait =
-        |waits: &WaitHistogram, of: fn(&WaitHistogram) -> u64| (sample > 0 && !waits.is_empty()).then(|| of(waits));
-    let read = |of: fn(&WaitHistogram) -> u64| wait(&outcome.waits.read, of);
-    let write = |of: fn(&WaitHistogram) -> u64| wait(&outcome.waits.write, of);
-    let (p50, p99, p999) = (
-        |waits: &WaitHistogram| waits.value_at_quantile(0.5),
-        |waits: &WaitHistogram| waits.value_at_quantile(0.99),
-        |waits: &WaitHistogram| waits.value_at_quantile(0.999),
-    );
+    let per_second = |n: u64| n as f64 / outcome.elapsed.as_secs_f64();
+    let [read_wait_p50_ns, read_wait_p99_ns, read_wait_p999_ns, read_wait_max_ns] = plan.quantiles(&outcome.waits.read);
+    let [write_wait_p50_ns, write_wait_p99_ns, write_wait_p999_ns, write_wait_max_ns] =
+        plan.quantiles(&outcome.waits.write);
     RwRecord {
-        bench: NAME,
-        target,
-        on: plan.on,
-        threads,
+        facts: plan.facts(target, threads, run, outcome, metrics),
         writes_in_1000: share,
-        run,
-        seconds,
         reads: outcome.reads,
         writes,
-        throughput: per_second(outcome.reads + writes),
         read_throughput: per_second(outcome.reads),
         write_throughput: per_second(writes),
         same_writer: (writes > 0).then(|| outcome.writes_again as f64 / writes as f64),
-        min_max: min_max(&outcome.admissions),
-        jain: jain(&outcome.admissions),
-        gini: gini(&outcome.admissions),
         waits: WaitFields {
-            read_wait_p50_ns: read(p50),
-            read_wait_p99_ns: read(p99),
-            read_wait_p999_ns: read(p999),
-            read_wait_max_ns: read(WaitHistogram::max),
-            write_wait_p50_ns: write(p50),
-            write_wait_p99_ns: write(p99),
-            write_wait_p999_ns: write(p999),
-            write_wait_max_ns: write(WaitHistogram::max),
+            read_wait_p50_ns,
+            read_wait_p99_ns,
+            read_wait_p999_ns,
+            read_wait_max_ns,
+            write_wait_p50_ns,
+            write_wait_p99_ns,
+            write_wait_p999_ns,
+            write_wait_max_ns,
         },
-        sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
-        per_thread: outcome.admissions,
-        cs,
-        ncs,
-        seed,
-        voluntary_switches: outcome.usage.voluntary_switches,
-        involuntary_switches: outcome.usage.involuntary_switches,
-        cpus: outcome.usage.cpus,
-        other_cpus: outcome.usage.other_cpus,
-        metrics,
     }
 }
 
@@ -204,7 +160,7 @@ fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<RwRecord
                 for &target in &plan.targets {
                     let outcome = plan.make(target, threads, workload)?;
                     let metrics = plan.metrics(threads, workload, |run| run.prepare(target))?;
-                    let record = record(plan, target, threads, share, run, outcome, metrics);
+                    let record = record(plan, target, threads, share, run, &outcome, metrics);
                     output.record(&record)?;
                     records.push(record);
                     progress.inc(1);

@@ -8,6 +8,7 @@ use crate::measure::usage::disturbance;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
+use crate::run::driver::Admissions;
 use crate::targets::compose::remark_on_price;
 use crate::targets::locks::LockName;
 #[cfg(target_os = "linux")]
@@ -95,15 +96,19 @@ impl Summary {
             p99: over(|r| number(r.wait_p99_ns)),
             p999: over(|r| number(r.wait_p999_ns)),
             max: over(|r| number(r.wait_max_ns)),
-            longest_run: over(|r| number(r.longest_run)),
-            max_bypass: over(|r| number(r.max_bypass)),
-            max_bypass_waiting: over(|r| number(r.max_bypass_waiting)),
-            overtaken: over(|r| r.overtaken.unwrap_or(f64::NAN)),
+            longest_run: over(|r| of_order(r, |order| order.longest_run)),
+            max_bypass: over(|r| of_order(r, |order| order.max_bypass)),
+            max_bypass_waiting: over(|r| of_order(r, |order| order.max_bypass_waiting)),
+            overtaken: over(|r| r.order.and_then(|order| order.overtaken).unwrap_or(f64::NAN)),
             misses: over(|r| r.misses.unwrap_or(f64::NAN)),
             invalidations: over(|r| r.invalidations.unwrap_or(f64::NAN)),
             logged_bypass: over(|r| number(r.metrics.as_ref().and_then(|m| Some(m.bypass.as_ref()?.max)))),
         }
     }
+}
+
+fn of_order(record: &RunRecord, of: fn(&Admissions) -> u64) -> f64 {
+    number(record.order.as_ref().map(of))
 }
 
 fn number(measured: Option<u64>) -> f64 {

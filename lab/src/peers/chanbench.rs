@@ -78,10 +78,6 @@ pub struct ChanbenchArgs {
     #[arg(long, value_name = "WHAT", default_value_t = On::Threads)]
     pub on: On,
 
-    /// Channels, by name: chan, ends, crossbeam, flume, kanal, std; on tasks tokio, async-channel [default: all]
-    #[arg(long, value_name = "A,B", value_parser = list::<Peer>)]
-    pub peers: Option<List<Peer>>,
-
     /// Benchmarks: seq, spsc, mpsc, spmc, mpmc, select_rx, select_both [default: all]
     #[arg(long, value_name = "A,B", value_parser = list::<Pattern>)]
     pub benches: Option<List<Pattern>>,
@@ -184,7 +180,6 @@ fn min_max(counts: &[u64]) -> f64 {
 
 /// Runs `chanbench`: measures and prints.
 pub fn run(args: &ChanbenchArgs, output: Output) -> Result<(), Failure> {
-    let peers = args.peers.as_ref().map_or_else(|| Peer::ALL.to_vec(), |list| list.0.clone());
     let workers = if args.on == On::Threads { vec![0] } else { args.workers.0.clone() };
     let progress = output.progress("chanbench", cases(args).count() * workers.len());
     let counts = Counts::now();
@@ -193,7 +188,7 @@ pub fn run(args: &ChanbenchArgs, output: Output) -> Result<(), Failure> {
         let mut table = Table::new(1, header);
         let mut ratios: Vec<(Peer, f64)> = Vec::new();
         for case in cases(args) {
-            let mut results: Vec<(Peer, Vec<f64>, Vec<f64>)> = peers.iter().map(|&p| (p, vec![], vec![])).collect();
+            let mut results: Vec<(Peer, Vec<f64>, Vec<f64>)> = Peer::ALL.iter().map(|&p| (p, vec![], vec![])).collect();
             for _ in 0..args.runs {
                 for (peer, times, fairness) in &mut results {
                     if let Some((time, received)) = once(args.on, workers, *peer, case)? {
@@ -241,7 +236,7 @@ pub fn run(args: &ChanbenchArgs, output: Output) -> Result<(), Failure> {
         }
         let at = if workers == 0 { String::new() } else { format!(", {workers} workers") };
         output.text(format_args!("chanbench on {}{at}: medians of {} runs\n\n{table}\n", args.on, args.runs))?;
-        for peer in peers.iter().filter(|peer| ratios.iter().any(|(of, _)| of == *peer)) {
+        for peer in Peer::ALL.iter().filter(|peer| ratios.iter().any(|(of, _)| of == *peer)) {
             let own: Vec<_> = ratios.iter().filter(|(of, _)| of == peer).map(|r| r.1).collect();
             let n = own.len();
             output.text(format_args!("{peer}: geometric mean of {n} ratios {}", units::ratio(geometric_mean(own))))?;

@@ -160,7 +160,7 @@ fn measure(
                     wakes: after.0 - before.0,
                     handoffs: after.1 - before.1,
                     ctx_switches: outcome.usage.voluntary_switches + outcome.usage.involuntary_switches,
-                    record: plan.record(Target::Lock(stage.lock()), threads, number, outcome, metrics),
+                    record: plan.record(Target::Lock(stage.lock()), threads, number, &outcome, metrics),
                 };
                 output.record(&record)?;
                 records.push(record);

@@ -4,9 +4,7 @@ mod duration;
 
 pub use self::duration::{duration, some_time};
 
-use std::collections::HashSet;
 use std::fmt::Display;
-use std::hash::Hash;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -38,10 +36,6 @@ pub struct EffortArgs {
     /// Steps of the contender's own generator outside the critical section [default: 0; semabench 1]
     #[arg(long, value_name = "N", value_parser = steps())]
     pub ncs: Option<u32>,
-
-    /// Seed of the generators. A lock that draws at random, as in fractional admission, does not use this seed
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
-    pub seed: u32,
 
     /// Options for the kind of contenders.
     #[command(flatten)]
@@ -115,8 +109,6 @@ impl OnArgs {
 
 /// The default critical section: a step of the shared generator, as in Dice's papers.
 pub const DEFAULT_CS: u32 = 1;
-/// The default seed. Any number is as good.
-pub const DEFAULT_SEED: u32 = 1;
 /// The default rate of timed waits, one in 512. The cost of timing is lost in the noise at this rate, even where the
 /// contenders do nothing but lock.
 pub const DEFAULT_SAMPLE: u32 = 512;
@@ -137,13 +129,12 @@ pub struct List<T>(pub Vec<T>);
 
 pub fn list<T>(text: &str) -> Result<List<T>, String>
 where
-    T: FromStr<Err: Display> + Copy + Eq + Hash,
+    T: FromStr<Err: Display> + Copy + Eq,
 {
     let items = items(text);
     let values = items.iter().map(|item| item.parse().map_err(|e: T::Err| e.to_string()));
     let values: Vec<T> = values.collect::<Result<_, _>>()?;
-    let mut seen = HashSet::new();
-    match values.iter().position(|value| !seen.insert(*value)) {
+    match (0..values.len()).find(|&n| values[..n].contains(&values[n])) {
         Some(repeated) => Err(format!("'{}' is there twice", items[repeated])),
         None => Ok(List(values)),
     }

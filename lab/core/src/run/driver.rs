@@ -31,6 +31,7 @@ use sudog_runtime::shim::system::atomic::{AtomicBool, Ordering};
 use sudog_runtime::shim::system::thread;
 
 use crossbeam_utils::CachePadded;
+use serde::Serialize;
 
 pub use self::critical_section::steps;
 use self::critical_section::{ContenderState, CriticalSection, Exclusive, ReadersWriter, Shared};
@@ -42,6 +43,7 @@ use crate::measure::ticks::Ticks;
 use crate::measure::usage::{Counts, Usage};
 use crate::measure::waits::{Bypasses, WaitHistogram, WaitRecorder, empty_waits_by_access};
 use crate::measure::wakeups::{CallCounter, SleepCounter};
+use crate::options::{DEFAULT_CS, DEFAULT_SAMPLE};
 use crate::run::contenders::{Contenders, Gate};
 use crate::run::sections::CriticalSections;
 use crate::targets::lockable::{Access, ByAdmission, Lockable, LockableJob, PerAccess};
@@ -68,6 +70,19 @@ pub struct Workload {
     /// effect only where the target admits one contender at a time. A logged run always starts the contenders together:
     /// see [`Prepared::log`].
     pub gathered: bool,
+}
+
+impl Workload {
+    /// The workload that commands have by default: Dice's critical section, and no time outside.
+    pub const USUAL: Self = Self {
+        duration: Duration::from_secs(1),
+        writes: 1000,
+        cs: CriticalSections::all(DEFAULT_CS),
+        ncs: 0,
+        seed: 1, // any number is as good
+        sample: DEFAULT_SAMPLE,
+        gathered: true,
+    };
 }
 
 /// The parameters of a run. As a [`LockableJob`] they make the arena of that run.
@@ -104,7 +119,7 @@ pub struct Outcome {
 }
 
 /// Statistics of an order of admissions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Serialize, Debug)]
 pub struct Admissions {
     /// The longest run of admissions of one contender with no other contender's admission in between.
     pub longest_run: u64,
@@ -449,11 +464,10 @@ mod tests {
     pub(super) const WORKLOAD: Workload = Workload {
         duration: Duration::from_millis(20),
         writes: 100,
-        cs: CriticalSections::all(1),
         ncs: 3,
-        seed: 1,
         sample: 8,
         gathered: false,
+        ..Workload::USUAL
     };
 
     /// Returns threads, and goroutines on fewer workers than there are goroutines.

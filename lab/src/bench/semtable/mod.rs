@@ -30,6 +30,7 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::targets::queues::QueueName;
+use crate::targets::registry::names;
 
 /// Options of `semtable`.
 #[derive(Args, Clone, Debug)]
@@ -73,17 +74,15 @@ const NS: &[usize] = &[1000, 2000, 4000, 8000, 16_000, 32_000, 64_000];
 /// a minute.
 const STEADY_NS: &[usize] = &[1000, 2000, 4000, 8000, 16_000];
 
-/// A case: the addresses at which the waiters wait, and so which waiters collide.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-pub enum Case {
-    /// Half of the waiters at one address, half at another.
-    OneAddrCollision,
-    /// Every waiter at a different address: a list of addresses is slow to be filled.
-    ManyAddrCollision,
-    /// Steady: a single waiter at an address, all others at another address, and the others came first.
-    TwoLocks,
-    /// Steady: every waiter at a different address.
-    ManyLocks,
+names! {
+    /// A case: the addresses at which the waiters wait, and so which waiters collide.
+    enum Case;
+    unknown "case";
+    OneAddrCollision = "OneAddrCollision", "Half of the waiters at one address, half at another.";
+    ManyAddrCollision = "ManyAddrCollision", "Every waiter at a different address: a list of addresses is slow to be filled.";
+    TwoLocks = "TwoLocks",
+        "Steady: a single waiter at an address, all others at another address, and the others came first.";
+    ManyLocks = "ManyLocks", "Steady: every waiter at a different address.";
 }
 
 /// The result of a case with a number of waiters.
@@ -107,15 +106,6 @@ impl Case {
     const GO: [Self; 2] = [Self::OneAddrCollision, Self::ManyAddrCollision];
     /// The cases of `steady.rs`.
     const STEADY: [Self; 2] = [Self::TwoLocks, Self::ManyLocks];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::OneAddrCollision => "OneAddrCollision",
-            Self::ManyAddrCollision => "ManyAddrCollision",
-            Self::TwoLocks => "TwoLocks",
-            Self::ManyLocks => "ManyLocks",
-        }
-    }
 
     /// Returns the addresses of the `n` waiters, in the order in which they are queued and dequeued. For Go's cases
     /// only.

@@ -1,11 +1,8 @@
 //! The list of benchmarks.
 
-use std::fmt;
-use std::ops::Deref;
-use std::str::FromStr;
 use std::sync::LazyLock;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use sudog_sync::{Once, RawRwLock, WaitGroup};
 
 use super::contestant::{Contestant, Role, over};
@@ -13,6 +10,7 @@ use super::map::{self, mixes};
 use super::round::{Round, Timed};
 use super::rw_mutex::RwRole;
 use super::{cond, once, pool, rw_mutex, wait_group};
+use crate::peers::listed::{self, Listed};
 use crate::peers::rounds::WORK;
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 
@@ -161,44 +159,20 @@ fn conds() -> Vec<Bench> {
 }
 
 /// A benchmark, by name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BenchName(usize);
+pub type BenchName = listed::Name<Bench>;
 
-impl BenchName {
-    /// All benchmarks, in the order in which they are shown.
-    pub fn all() -> impl Iterator<Item = Self> {
-        (0..ALL.len()).map(Self)
+impl Listed for Bench {
+    fn all() -> &'static [Self] {
+        &ALL
     }
-}
 
-impl Deref for BenchName {
-    type Target = Bench;
-
-    fn deref(&self) -> &Bench {
-        &ALL[self.0]
+    fn name(&self) -> &'static str {
+        self.name
     }
-}
 
-impl FromStr for BenchName {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::all().find(|known| known.name == name).ok_or_else(|| {
-            let known: Vec<_> = Self::all().map(|known| known.name).collect();
-            format!("unknown benchmark '{name}'; known: {}", known.join(", "))
-        })
-    }
-}
-
-impl fmt::Debug for BenchName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl Serialize for BenchName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name)
+    fn known() -> String {
+        let known: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
+        format!("known: {}", known.join(", "))
     }
 }
 

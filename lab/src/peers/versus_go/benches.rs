@@ -1,17 +1,15 @@
 //! The list of benchmarks.
 
-use std::fmt;
-use std::ops::Deref;
-use std::str::FromStr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use sudog_sync::GoRwMutex;
 
 use super::bodies::rest::{CheapHashMap, DefaultMap};
 use super::bodies::round::Round;
 use super::bodies::{chan, context, create, load, pingpong, rest, sema, sync, talkers, x};
+use crate::peers::listed::{self, Listed};
 use crate::peers::rounds::WORK;
 use crate::peers::syncbench::map::mixes;
 use crate::peers::syncbench::{once, rw_mutex};
@@ -462,43 +460,19 @@ impl Bench {
 }
 
 /// A benchmark, by name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(usize);
+pub type Name = listed::Name<Bench>;
 
-impl Name {
-    /// All benchmarks, in the order in which they are shown.
-    pub fn all() -> impl Iterator<Item = Self> {
-        (0..ALL.len()).map(Self)
+impl Listed for Bench {
+    fn all() -> &'static [Self] {
+        &ALL
     }
-}
 
-impl Deref for Name {
-    type Target = Bench;
-
-    fn deref(&self) -> &Bench {
-        &ALL[self.0]
+    fn name(&self) -> &'static str {
+        self.name
     }
-}
 
-impl FromStr for Name {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::all()
-            .find(|known| known.name == name)
-            .ok_or_else(|| format!("unknown benchmark '{name}'; 'versus-go --list' shows those that there are"))
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl Serialize for Name {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name)
+    fn known() -> String {
+        "'versus-go --list' shows those that there are".to_owned()
     }
 }
 

@@ -156,7 +156,7 @@ impl<'a> Plan<'a> {
         let mut long = HashMap::new();
         for run in 1..=self.runs {
             for &n in self.ns {
-                for placement in Placement::ALL {
+                for &placement in Placement::ALL {
                     for &queue in self.queues {
                         progress.inc(1);
                         let is_long = long.entry((n, placement.name(), queue)).or_insert(false);
@@ -209,7 +209,7 @@ impl<'a> Plan<'a> {
 
     fn rows(&self, records: &[CollideRecord]) -> Vec<Row> {
         let mut rows = Vec::new();
-        for placement in Placement::ALL {
+        for &placement in Placement::ALL {
             for &queue in self.queues {
                 for &n in self.ns {
                     let ours = || records.iter().filter(|r| r.placement == placement && r.queue == queue && r.n == n);

@@ -25,7 +25,7 @@ use crate::bench::page::{self, FAIRNESS, Quantity, THROUGHPUT};
 use crate::bench::plan::{Plan, choose};
 use crate::bench::summary::Summaries;
 use crate::measure::usage::disturbance;
-use crate::options::{DEFAULT_SEED, List, Logging, MAX_RUNS, MAX_THREADS, number, numbers, seconds};
+use crate::options::{List, Logging, MAX_RUNS, MAX_THREADS, number, numbers, seconds};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::report::{
@@ -35,7 +35,6 @@ use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
 use crate::run::driver::Workload;
-use crate::run::sections::CriticalSections;
 use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
@@ -204,12 +203,9 @@ impl Figure {
             logging: (self == Self::Window).then_some(Logging { window: None }),
             workload: Workload {
                 duration: args.seconds,
-                writes: 1000,
-                cs: CriticalSections::all(1),
                 ncs: u32::from(self == Self::Semaphores),
-                seed: DEFAULT_SEED,
                 sample: 0,
-                gathered: true,
+                ..Workload::USUAL
             },
         })
     }

@@ -24,7 +24,6 @@ mod inner;
 pub mod name;
 mod study;
 
-use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
@@ -130,12 +129,6 @@ impl PartialEq for Composition {
 
 impl Eq for Composition {}
 
-impl Hash for Composition {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
 impl Serialize for Composition {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name)
@@ -143,7 +136,7 @@ impl Serialize for Composition {
 }
 
 /// A lock as given on the command line: by name, or composed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockSpec {
     /// A lock of the registry.
     Name(LockName),
@@ -190,7 +183,6 @@ mod tests {
     use super::*;
     use crate::run::contenders::Contenders;
     use crate::run::driver::{Run, Workload};
-    use crate::run::sections::CriticalSections;
     use crate::targets::semaphores::SemaphoreFacts;
 
     fn composition(name: &str) -> Composition {
@@ -228,15 +220,7 @@ mod tests {
     /// The critical section is a step of a shared generator, and the section counts the entries.
     #[test]
     fn everything_composed_is_a_lock() {
-        let workload = Workload {
-            duration: Duration::from_millis(5),
-            writes: 1000,
-            cs: CriticalSections::all(1),
-            ncs: 1,
-            seed: 1,
-            sample: 8,
-            gathered: true,
-        };
+        let workload = Workload { duration: Duration::from_millis(5), ncs: 1, sample: 8, ..Workload::USUAL };
         for composed in some_of_each() {
             let run = Run { on: Contenders::Threads, threads: 5, workload };
             let outcome = Target::from(composed).with(run).measure().unwrap();
