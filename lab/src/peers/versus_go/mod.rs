@@ -200,7 +200,7 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
         }
     }
     progress.finish_and_clear();
-    all.sort_by_key(|record| record.name); // put the teams' benchmarks back into the order of the list
+    all.sort_by_key(|record| Name::all().position(|name| name == record.name)); // put the teams' benchmarks back into the order of the list
     output.text(format_args!(
         "versus-go: medians of {} runs of at least {:?}; {} on {OS}/{ARCH}; a million are {}\n\n{}\n",
         args.runs,
