@@ -367,8 +367,6 @@ fn bypass_is_within_what_is_promised() {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert!(text.contains("no arrival is delayed") && text.contains("Over the benaphore"), "{text}");
-    let traced = self::records(&[&run[..], &["--trace", "7", "--json"]].concat());
-    assert!(traced.iter().all(|record| record["trace"].as_array().unwrap().len() == 7));
     refused(&["bypass", "--threads", "1"], "from 2 to 4096");
     refused(&["bypass", "--b", "0"], "from 1 to 31");
     refused(&["bypass", "--acquisitions", "10000001"], "from 1 to 10000000");
@@ -776,7 +774,6 @@ fn nonsense_is_refused() {
         refused(&[bench, "--workers", "2"], "only goroutines have workers");
         refused(&[bench, "--on", "goroutines", "--workers", "0"], "from 1 to 256");
     }
-    refused(&["semtable", "--on", "goroutines"], "semtable has no contenders");
     refused(&["mutexbench", "--cs", "-1"], "--cs");
     refused(&["uncontended", "--rounds", "0"], "from 1");
     refused(&["semtable", "--ns", "1"], "from 2");
@@ -887,20 +884,19 @@ fn go_1_8_never_starves() {
 fn starvation_for_people() {
     let folder = folder("starvation-people");
     let [page, svg] = ["page.html", "picture.svg"].map(|name| folder.join(name));
-    let run = ["starvation", "--seconds", "0.02", "--window", "3ms", "--report"];
+    let run = ["starvation", "--seconds", "0.02", "--report"];
     let text = stdout(&[&run[..], &[page.to_str().unwrap(), "--svg", svg.to_str().unwrap()]].concat());
     for start in
         ["starvation on threads: 1 hog, 2 victims; go-1.14", "starvation", "hog  ", "victim 1 ", "# holds the mutex"]
     {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
-    assert!(text.contains("holds the mutex for 100 us") && text.contains("Starvation mode: turned on"), "{text}");
+    assert!(text.contains("holds the mutex for 100") && text.contains("Starvation mode: turned on"), "{text}");
     let [page, svg] = [page, svg].map(|path| fs::read_to_string(path).unwrap());
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n") && page.contains(&svg));
     assert!(svg.starts_with("<svg xmlns=") && !page.contains("<script") && !page.contains("href="));
 
     refused(&["starvation", "--policy", "nonsense"], "unknown policy 'nonsense'; known: go-1.8, go-1.9, go-1.14, fifo");
-    refused(&["starvation", "--window", "0"], "1us at least");
     refused(&["starvation", "--workers", "2"], "only goroutines have workers");
     refused(&["starvation", "--svg", folder.to_str().unwrap()], "not a regular file");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);

@@ -7,19 +7,15 @@ use crossbeam_utils::CachePadded;
 use sudog_runtime::G;
 
 use crate::targets::lockable::{Access, ByAdmission, Lockable};
-use crate::targets::registry::registry;
+use crate::targets::registry::names;
 
-registry! {
+names! {
     /// The name of a floor.
     enum FloorName;
-    /// A job on a floor of any type.
-    trait FloorJob over Lockable<Setup = ()>;
-    fn with_floor;
     unknown "floor";
-
-    TwoRmws = "two-rmws": TwoRmws,
+    TwoRmws = "two-rmws",
         "two read-modify-writes of a cache line: an acquire and a release without contention";
-    Handover = "handover": Handover,
+    Handover = "handover",
         "contenders that sleep pass a turn round: a wake-up and a sleep each time";
 }
 

@@ -4,8 +4,8 @@ use serde::Serialize;
 use sudog_sync::{RawLock, RawRwLock, Semaphore};
 
 use crate::targets::compose::{Composition, LockSpec};
-use crate::targets::floors::{FloorJob, FloorName, with_floor};
-use crate::targets::lockable::{Lockable, LockableJob, Locked, Permitted, ReadWrite};
+use crate::targets::floors::{FloorName, Handover, TwoRmws};
+use crate::targets::lockable::{LockableJob, Locked, Permitted, ReadWrite};
 use crate::targets::locks::{Job, LockName, with_lock};
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 use crate::targets::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaphore};
@@ -27,7 +27,7 @@ pub enum Target {
     Floor(FloorName),
 }
 
-/// A job that is done on the target of a lock, of a readers-writer lock, of a semaphore, or on a floor.
+/// A job that is done on the target of a lock, of a readers-writer lock, or of a semaphore.
 pub struct Through<J>(pub J);
 
 impl<J: LockableJob> Job for Through<J> {
@@ -54,14 +54,6 @@ impl<J: LockableJob> SemaphoreJob for Through<J> {
     }
 }
 
-impl<J: LockableJob> FloorJob for Through<J> {
-    type Out = J::Out;
-
-    fn run<E: Lockable<Setup = ()>>(self) -> J::Out {
-        self.0.run::<E>(&())
-    }
-}
-
 impl Target {
     /// Does a job on this target.
     pub fn with<J: LockableJob>(self, job: J) -> J::Out {
@@ -69,7 +61,8 @@ impl Target {
             Self::Lock(name) => with_lock(name, Through(job)),
             Self::RwLock(name) => with_rw_lock(name, Through(job)),
             Self::Semaphore(name) => with_semaphore(name, Through(job)),
-            Self::Floor(name) => with_floor(name, Through(job)),
+            Self::Floor(FloorName::TwoRmws) => job.run::<TwoRmws>(&()),
+            Self::Floor(FloorName::Handover) => job.run::<Handover>(&()),
             Self::Composed(composition) => composition.with(job),
         }
     }

@@ -53,10 +53,6 @@ pub struct SemtableArgs {
     /// distance between neighbours; beside tables of 256 buckets
     #[arg(long, conflicts_with_all = ["ns", "queue", "runs"])]
     pub strides: bool,
-
-    /// Refused, with the reason: nothing contends here
-    #[arg(long, hide = true)]
-    pub on: Option<String>,
 }
 
 const MAX_WAITERS: usize = 1 << 20;
@@ -221,11 +217,6 @@ impl Steady {
 
 /// Runs `semtable`: measures and prints.
 pub fn run(args: &SemtableArgs, output: Output) -> Result<(), Failure> {
-    if args.on.is_some() {
-        return Err(Failure::Usage(
-            "semtable has no contenders: its waiters are entries of a queue, and do not run".into(),
-        ));
-    }
     if args.strides {
         return strides::run(output);
     }

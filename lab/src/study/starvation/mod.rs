@@ -10,7 +10,7 @@ mod line;
 mod text;
 mod timeline;
 
-use crate::options::{OnArgs, seconds, some_time};
+use crate::options::{OnArgs, seconds};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,10 +44,6 @@ pub struct StarvationArgs {
     /// Length of the contest
     #[arg(long, value_name = "S", default_value = "0.2", value_parser = seconds)]
     pub seconds: Duration,
-
-    /// Length of the part that is drawn, from a little before starvation mode begins
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = some_time)]
-    pub window: Duration,
 
     /// Path of the HTML report [default: lab/starvation.html in the target directory]
     #[arg(long, value_name = "PATH")]
@@ -117,6 +113,8 @@ struct ContenderRecord<'a> {
 }
 
 const NAME: &str = "starvation";
+/// The length of the part that is drawn, from a little before starvation mode begins.
+const WINDOW: Duration = Duration::from_millis(5);
 
 impl Contest {
     fn headline(&self) -> String {
@@ -151,7 +149,7 @@ pub fn run(args: &StarvationArgs, output: Output) -> Result<(), Failure> {
     let names: Vec<_> = contenders.iter().map(ToString::to_string).collect();
     record(&contest, &contenders, &names, &outcome, &history, output)?;
 
-    let window = history.window(args.window);
+    let window = history.window(WINDOW);
     let (table, remarks) = (table(&names, &outcome, &history), remarks(&contest, &outcome, &history));
     output.text(format_args!("{}\n", contest.headline()))?;
     output.text(format_args!("{}\n\n{table}\n", text::text(&history, &contenders, window)))?;
