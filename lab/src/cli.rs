@@ -37,12 +37,10 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// The simulated machine.
     #[cfg(sudog_sim)]
     #[command(flatten)]
     pub machine: crate::run::machine::MachineArgs,
 
-    /// Conditions of the measurement.
     #[cfg(not(sudog_sim))]
     #[command(flatten)]
     pub noise: Noise,
@@ -141,7 +139,6 @@ impl Cli {
 }
 
 /// Runs the program.
-#[must_use]
 pub fn main() -> ExitCode {
     #[cfg(sudog_sim)]
     let result = Cli::from_env().and_then(|cli| match &cli.command {

@@ -20,7 +20,6 @@ use crate::run::contenders::Contenders;
 use crate::run::driver::Workload;
 use crate::targets::locks::LockName;
 
-/// Options of `compare`.
 #[derive(Args, Clone, Default, Debug)]
 pub struct CompareArgs {
     /// A rehearsal of a few seconds: the figures are worth nothing
@@ -31,7 +30,6 @@ pub struct CompareArgs {
     #[arg(long, value_name = "PATH")]
     pub report: Option<PathBuf>,
 
-    /// Options for the kind of contenders.
     #[command(flatten)]
     pub on: OnArgs,
 }

@@ -11,7 +11,6 @@ use crate::output::failure::Failure;
 use crate::targets::compose::LockSpec;
 use crate::targets::locks::LockName;
 
-/// Options of `mutexbench`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)] // so that the complaint is about the number
 pub struct MutexbenchArgs {
@@ -23,7 +22,6 @@ pub struct MutexbenchArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2,4,16,64", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
-    /// Options that several commands have.
     #[command(flatten)]
     pub effort: EffortArgs,
 }

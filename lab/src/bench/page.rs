@@ -13,7 +13,6 @@ use crate::targets::target::Target;
 /// A quantity to plot.
 #[derive(Clone, Copy)]
 pub struct Quantity {
-    /// The text of the axis.
     pub axis: &'static str,
     /// Computes the quantity from a summary.
     pub of: fn(&Summary) -> f64,
@@ -56,7 +55,6 @@ const COLUMNS: [(&str, &str); 11] = [
     ),
 ];
 
-/// The throughput.
 pub const THROUGHPUT: Quantity =
     Quantity { axis: "acquisitions per second", of: |s| s.throughput, label: units::rate, logarithmic: true };
 

@@ -32,7 +32,6 @@ pub struct Plan {
     pub threads: Vec<usize>,
     /// The number of runs for each target and number of contenders.
     pub runs: usize,
-    /// The kind of contenders.
     pub on: Contenders,
     /// The workload of each contender.
     pub workload: Workload,
@@ -70,7 +69,6 @@ pub struct RunFacts {
     cpus: f64,
     /// See [`Usage::other_cpus`](crate::measure::usage::Usage::other_cpus).
     pub other_cpus: Option<f64>,
-    /// The simulated machine.
     #[cfg(sudog_sim)]
     #[serde(flatten)]
     machine: crate::run::machine::Simulated,
@@ -181,7 +179,6 @@ impl Plan {
     }
 
     /// Returns a line on the measurement.
-    #[must_use]
     pub fn headline(&self) -> String {
         let Workload { duration, cs, ncs, seed, sample, gathered, .. } = self.workload;
         let gathered = if gathered { "; contenders start together" } else { "" };
@@ -198,7 +195,6 @@ impl Plan {
     }
 
     /// Returns the part of the record of a run that all benches have.
-    #[must_use]
     pub fn facts(
         &self,
         target: Target,
@@ -236,7 +232,6 @@ impl Plan {
     }
 
     /// Returns the quantiles 0.5, 0.99 and 0.999 and the maximum of some waits; nothing if no wait was timed.
-    #[must_use]
     pub fn quantiles(&self, waits: &WaitHistogram) -> [Option<u64>; 4] {
         let timed = self.workload.sample > 0 && !waits.is_empty();
         let quantiles = [0.5, 0.99, 0.999].map(|q| waits.value_at_quantile(q));
@@ -245,7 +240,6 @@ impl Plan {
     }
 
     /// Returns the record of a run.
-    #[must_use]
     pub fn record(
         &self,
         target: Target,
@@ -291,19 +285,16 @@ impl Plan {
     }
 
     /// Returns the number of runs.
-    #[must_use]
     pub fn total(&self) -> usize {
         self.runs * self.threads.iter().map(|&threads| self.targets_for(threads).count()).sum::<usize>()
     }
 
     /// Returns the time that so many runs take, with the logged runs that follow them.
-    #[must_use]
     pub fn time(&self, runs: usize) -> Duration {
         self.workload.duration * runs as u32 * if self.logging.is_some() { 2 } else { 1 }
     }
 
     /// Returns a progress bar for so many runs, and prints how long the runs take.
-    #[must_use]
     pub fn progress(&self, output: Output, runs: usize) -> ProgressBar {
         output.estimate(self.bench, self.time(runs));
         output.progress(self.bench, runs)
@@ -332,7 +323,6 @@ impl Plan {
     }
 
     /// Returns the failure that the contenders could not be started.
-    #[must_use]
     pub fn cannot_start(&self, threads: usize, error: &io::Error) -> Failure {
         Failure::Run(format!("cannot start {threads} {}: {error}", self.on))
     }

@@ -24,7 +24,6 @@ use crate::run::driver::{Outcome, Workload};
 use crate::targets::rw_locks::RwLockName;
 use crate::targets::target::Target;
 
-/// Options of `rwbench`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct RwbenchArgs {
@@ -40,7 +39,6 @@ pub struct RwbenchArgs {
     #[arg(long, value_name = "N,N", default_value = "0,1,10,100,500", value_parser = numbers::<0, 1000>)]
     pub writes: List<usize>,
 
-    /// Options that several commands have.
     #[command(flatten)]
     pub effort: EffortArgs,
 }

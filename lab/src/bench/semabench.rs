@@ -18,7 +18,6 @@ use crate::targets::floors::FloorName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
-/// Options of `semabench`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct SemabenchArgs {
@@ -30,7 +29,6 @@ pub struct SemabenchArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2,4,8,16,32,64", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
-    /// Options that several commands have.
     #[command(flatten)]
     pub effort: EffortArgs,
 }

@@ -70,7 +70,6 @@ impl Peer {
     }
 }
 
-/// Options of `chanbench`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct ChanbenchArgs {

@@ -44,7 +44,6 @@ names! {
     Go = "go", "Go's goroutines. Needs Go.";
 }
 
-/// Options of `tail`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct TailArgs {
@@ -73,7 +72,6 @@ pub struct TailArgs {
     pub runs: usize,
 }
 
-/// Options of `tail-child`.
 #[derive(Args, Clone, Debug)]
 pub struct ChildArgs {
     /// The side

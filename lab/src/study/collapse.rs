@@ -16,7 +16,6 @@ use crate::output::failure::Failure;
 use crate::run::machine;
 use crate::targets::policies::PolicyName;
 
-/// Options of `collapse`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct CollapseArgs {
@@ -37,7 +36,6 @@ pub struct CollapseArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// The contenders.
     #[command(flatten)]
     pub on: OnArgs,
 }

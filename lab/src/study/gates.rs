@@ -33,7 +33,6 @@ use crate::output::units;
 use crate::run::contenders::{Contenders, Gate};
 use crate::targets::registry::{names, registry};
 
-/// Options of `gates`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct GatesArgs {

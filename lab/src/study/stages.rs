@@ -27,7 +27,6 @@ use crate::targets::locks::{Job, LockName};
 use crate::targets::registry::registry;
 use crate::targets::target::{Target, Through};
 
-/// Options of `stages`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct StagesArgs {
@@ -39,7 +38,6 @@ pub struct StagesArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2,4,16", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
-    /// The length of the runs, and their workload.
     #[command(flatten)]
     pub effort: EffortArgs,
 }

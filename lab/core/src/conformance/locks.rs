@@ -17,7 +17,6 @@ use crate::targets::compose::{DynGuard, DynLock};
 /// A function that makes a lock.
 type Make = fn() -> DynLock;
 
-/// Returns all checks of locks.
 pub fn checks<L: RawLock + 'static>() -> Vec<Check> {
     super::checks![DynLock::boxed::<L> as Make;
         one_at_a_time,

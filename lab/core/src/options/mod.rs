@@ -37,7 +37,6 @@ pub struct EffortArgs {
     #[arg(long, value_name = "N", value_parser = steps())]
     pub ncs: Option<u32>,
 
-    /// Options for the kind of contenders.
     #[command(flatten)]
     pub on: OnArgs,
 

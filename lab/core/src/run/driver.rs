@@ -88,7 +88,6 @@ impl Workload {
 /// The parameters of a run. As a [`LockableJob`] they make the arena of that run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// The kind of contenders.
     pub on: Contenders,
     /// The number of contenders.
     pub threads: usize,
@@ -225,7 +224,6 @@ impl LockableJob for Run {
 impl Run {
     /// Makes the arena of this run on a target. This function is not generic, so the measured loops are compiled once,
     /// in this crate.
-    #[must_use]
     pub fn prepare(self, target: Target) -> Prepared {
         target.with(self)
     }

@@ -14,7 +14,6 @@ pub struct Pairs(pub Duration);
 
 impl Pairs {
     /// Does the job on a target. This function is not generic, so the measured loops are compiled once, in this crate.
-    #[must_use]
     pub fn on(self, target: Target) -> f64 {
         target.with(self)
     }

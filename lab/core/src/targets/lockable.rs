@@ -20,17 +20,13 @@ pub enum Access {
     Write,
 }
 
-/// A value for each access.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PerAccess<T> {
-    /// The value for readers.
     pub read: T,
-    /// The value for writers.
     pub write: T,
 }
 
 impl<T> PerAccess<T> {
-    /// Returns the value for an access.
     #[inline]
     pub fn of(&mut self, access: Access) -> &mut T {
         match access {
@@ -100,7 +96,6 @@ pub trait LockableJob {
     fn run<E: Lockable>(self, setup: &E::Setup) -> Self::Out;
 }
 
-/// A lock.
 pub struct Locked<L>(L);
 
 // SAFETY: a lock lets in one owner at a time, and what an owner did happens before what the next owner does: `RawLock`

@@ -22,13 +22,11 @@ macro_rules! names {
             pub const ALL: &[Self] = &[$($(#[$cfg])* Self::$Variant,)+];
 
             /// Returns the name on the command line and in the records.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $($(#[$cfg])* Self::$Variant => $name,)+ }
             }
 
             /// Returns a description in one line.
-            #[must_use]
             pub const fn about(self) -> &'static str {
                 match self { $($(#[$cfg])* Self::$Variant => $about,)+ }
             }

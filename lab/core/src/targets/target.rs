@@ -14,16 +14,13 @@ use crate::targets::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, wi
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
-    /// A lock.
     Lock(LockName),
     /// A lock, composed of others.
     #[serde(rename = "lock")]
     Composed(Composition),
     /// A readers-writer lock.
     RwLock(RwLockName),
-    /// A semaphore.
     Semaphore(SemaphoreName),
-    /// A floor.
     Floor(FloorName),
 }
 
@@ -68,7 +65,6 @@ impl Target {
     }
 
     /// Returns the target's name on the command line and in the records.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lock(name) => name.name(),
@@ -80,7 +76,6 @@ impl Target {
     }
 
     /// Returns a description of the target in one line.
-    #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
             Self::Lock(name) => name.about(),
@@ -92,7 +87,6 @@ impl Target {
     }
 
     /// Returns "lock", "rwlock", "semaphore" or "floor".
-    #[must_use]
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Lock(_) | Self::Composed(_) => "lock",
@@ -104,7 +98,6 @@ impl Target {
 
     /// Returns whether the target's code can run on this machine. A simulated machine runs only our own code: waiters
     /// of foreign locks sleep in the real kernel, and the whole simulated machine sleeps with them.
-    #[must_use]
     pub fn runs_here(self) -> bool {
         const FOREIGN: [&str; 5] = ["std", "parking_lot", "pthread", "sem_t", "crossbeam"];
         let is_model = matches!(self, Self::Lock(name) if LockName::MODELS.contains(&name));
@@ -113,7 +106,6 @@ impl Target {
 
     /// Returns whether a goroutine that waits for the target blocks the thread of its worker, and with the thread all
     /// other goroutines there.
-    #[must_use]
     pub fn blocks_threads(self) -> bool {
         match self {
             Self::Lock(name) => name.blocks_threads(),
@@ -125,7 +117,6 @@ impl Target {
     }
 
     /// Returns whether the target serves first come, first served.
-    #[must_use]
     pub fn is_fifo(self) -> bool {
         match self {
             Self::Lock(_) | Self::Composed(_) | Self::RwLock(_) => false,
@@ -136,7 +127,6 @@ impl Target {
 
     /// Returns whether a benchmark of the target makes sense with so many contenders. A floor measures a single effect,
     /// which limits the number.
-    #[must_use]
     pub fn is_for(self, contenders: usize) -> bool {
         match self {
             Self::Lock(_) | Self::Composed(_) | Self::RwLock(_) | Self::Semaphore(_) => true,

@@ -32,7 +32,6 @@ use crate::output::units;
 use crate::targets::queues::QueueName;
 use crate::targets::registry::names;
 
-/// Options of `semtable`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct SemtableArgs {
@@ -85,9 +84,7 @@ names! {
 #[derive(Clone, Serialize, Debug)]
 pub struct CaseRecord {
     bench: &'static str,
-    /// The case.
     pub case: Case,
-    /// The queue.
     pub queue: QueueName,
     /// The number of waiters.
     pub n: usize,
@@ -153,7 +150,6 @@ pub fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar
 }
 
 /// Returns the number of measurements of Go's cases.
-#[must_use]
 pub fn steps(ns: &[usize], runs: usize) -> usize {
     Case::GO.len() * ns.len() * runs
 }
@@ -165,7 +161,6 @@ fn growth_from(record: &CaseRecord, records: &[CaseRecord]) -> Option<f64> {
 }
 
 /// Returns a line that says how each case grows at the largest n for which 4n was measured too.
-#[must_use]
 pub fn growth(records: &[CaseRecord]) -> String {
     let mut text = "semtable, growth of an operation from n to 4n waiters:".to_owned();
     for case in Case::GO {
@@ -179,7 +174,6 @@ pub fn growth(records: &[CaseRecord]) -> String {
 }
 
 /// Returns a table of the times, and of the factors by which they grow from n to 4n.
-#[must_use]
 pub fn table(records: &[CaseRecord]) -> Table {
     let mut table = Table::new(1, ["case", "n", "queue + dequeue", "growth from n to 4n"]);
     for r in records {

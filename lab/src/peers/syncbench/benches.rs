@@ -20,13 +20,10 @@ use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 pub enum Family {
     /// Readers-writer locks.
     RwMutex,
-    /// Wait groups.
     WaitGroup,
     /// Types that run a function once.
     Once,
-    /// Pools.
     Pool,
-    /// Maps.
     Map,
     /// Conditions.
     Cond,
@@ -37,7 +34,6 @@ impl Family {
     pub const ALL: [Self; 6] = [Self::RwMutex, Self::WaitGroup, Self::Once, Self::Pool, Self::Map, Self::Cond];
 
     /// Returns the headline of the family's table.
-    #[must_use]
     pub const fn headline(self) -> &'static str {
         match self {
             Self::RwMutex => {
@@ -59,7 +55,6 @@ pub struct Bench {
     pub name: &'static str,
     /// The family of the benchmark.
     pub family: Family,
-    /// The contestants.
     pub contestants: Vec<Contestant>,
     /// The number of threads of a benchmark that runs with a fixed number of threads.
     fixed_threads: Option<usize>,

@@ -443,7 +443,6 @@ impl Bench {
     }
 
     /// Returns, in words, the numbers of workers for which the benchmark is meant.
-    #[must_use]
     pub fn workers(&self) -> String {
         match (self.least_workers, self.most_workers) {
             (_, Some(most)) => most.to_string(),
@@ -453,7 +452,6 @@ impl Bench {
     }
 
     /// Returns whether the benchmark is meant for this number of workers.
-    #[must_use]
     pub fn runs_at(&self, workers: usize) -> bool {
         self.least_workers <= workers && self.most_workers.is_none_or(|most| workers <= most)
     }

@@ -44,7 +44,6 @@ use crate::targets::compose::{DynLock, UNBOXED};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 
-/// Options of `bypass`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct BypassArgs {

@@ -29,7 +29,6 @@ use crate::targets::compose::{LockSpec, UNBOXED};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 
-/// Options of `capacitor`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct CapacitorArgs {
@@ -65,7 +64,6 @@ pub struct CapacitorArgs {
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
 
-    /// The length of the runs, and their workload.
     #[command(flatten)]
     pub effort: EffortArgs,
 }

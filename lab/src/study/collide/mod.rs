@@ -23,7 +23,6 @@ use crate::output::units;
 use crate::run::contenders::Contenders;
 use crate::targets::queues::{QueueName, with_queue};
 
-/// Options of `collide`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct CollideArgs {
@@ -59,7 +58,6 @@ pub struct CollideArgs {
 
 impl CollideArgs {
     /// Returns the contenders.
-    #[must_use]
     pub fn on(&self) -> OnArgs {
         OnArgs { on: self.on, workers: self.workers }
     }

@@ -91,7 +91,6 @@ impl Placement {
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// The kind of contenders.
     pub on: Contenders,
     /// The locks of the run.
     pub case: Case,

@@ -47,7 +47,6 @@ use crate::output::units;
 use crate::run::contenders::{Contenders, Gate};
 use crate::targets::registry::registry;
 
-/// Options of `collisions`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct CollisionsArgs {

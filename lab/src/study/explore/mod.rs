@@ -16,7 +16,6 @@ use sudog_sim::explore::{Explore, Schedule, read_schedule, write_schedule};
 use crate::output::Output;
 use crate::output::failure::Failure;
 
-/// Options of `explore`.
 #[derive(Args, Clone, Debug)]
 pub struct ExploreArgs {
     /// Programs, by name, or by a part of their names if none has this name [default: all]
@@ -50,7 +49,6 @@ struct Record<'a> {
     schedule: Option<String>,
 }
 
-/// A program.
 struct Program {
     name: Cow<'static, str>,
     body: Box<dyn Fn()>,

@@ -40,7 +40,6 @@ use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
-/// Options of `figures`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct FiguresArgs {
@@ -68,7 +67,6 @@ pub struct FiguresArgs {
 /// The default length of a run. Simulated time is dear, and a simulated run has no noise.
 const DEFAULT_SECONDS: &str = if cfg!(sudog_sim) { "0.002" } else { "0.1" };
 
-/// A figure.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Figure {
@@ -117,7 +115,6 @@ fn window(inner: LockName, limit: u32) -> Target {
     capacitor::window(inner, limit, Wait::Spin, Admit::Always).into()
 }
 
-/// The record of a claim.
 #[derive(Serialize)]
 struct ClaimRecord {
     bench: &'static str,

@@ -32,7 +32,6 @@ pub enum StoryName {
     Collapse,
 }
 
-/// Options of `history`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct HistoryArgs {
@@ -60,7 +59,6 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// The contenders.
     #[command(flatten)]
     pub on: OnArgs,
 }

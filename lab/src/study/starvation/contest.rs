@@ -38,7 +38,6 @@ pub enum Role {
     Victim,
 }
 
-/// A contender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Contender {
     /// The role of the contender.
@@ -65,7 +64,6 @@ pub struct Contest {
     pub policy: PolicyName,
     /// The time after which contenders do not begin anew.
     pub duration: Duration,
-    /// The kind of the contenders.
     pub on: Contenders,
 }
 
@@ -83,7 +81,6 @@ pub struct Outcome {
 
 impl Contest {
     /// Returns the contenders: the hog, then victims.
-    #[must_use]
     pub fn contenders(&self) -> Vec<Contender> {
         let ring = |n| match self.on {
             Contenders::Threads | Contenders::PinnedThreads => n,
@@ -199,7 +196,6 @@ impl<P: Policy> Watched<P> {
 
 impl Role {
     /// Returns the name of the role in the records.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hog => "hog",

@@ -33,7 +33,6 @@ use crate::output::units;
 use crate::run::contenders::Contenders;
 use crate::targets::policies::PolicyName;
 
-/// Options of `starvation`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct StarvationArgs {
@@ -57,12 +56,10 @@ pub struct StarvationArgs {
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
 
-    /// The contenders.
     #[command(flatten)]
     pub on: OnArgs,
 }
 
-/// The record of an event.
 #[derive(Serialize)]
 struct EventRecord<'a> {
     bench: &'static str,
@@ -101,7 +98,6 @@ struct Summary<'a> {
     dropped: u64,
 }
 
-/// The record of a contender.
 #[derive(Serialize)]
 struct ContenderRecord<'a> {
     contender: &'a str,

@@ -46,7 +46,6 @@ const ALONE: &str = "<style>:root.timeline { color: #222; background: #fff; }\n\
     @media (prefers-color-scheme: dark) { :root.timeline { color: #ddd; background: #111; } }</style>\n";
 
 /// Draws the part of a history that is in the window, as SVG.
-#[must_use]
 pub fn timeline(history: &EventHistory, names: &[String], window: Window) -> String {
     let mut drawing = Drawing { history, names, window, svg: String::new() };
     drawing.all();

@@ -38,7 +38,6 @@ impl ReportFile {
     }
 
     /// Returns the path of the report.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -30,7 +30,6 @@ pub fn deliver(file: ReportFile, page: &str, output: Output) -> Result<(), Failu
 }
 
 /// Returns a section on the circumstances of the figures: machine, programs, and contenders.
-#[must_use]
 pub fn facts(on: &dyn Display) -> String {
     definitions(machine::facts(on))
 }

@@ -22,13 +22,11 @@ pub struct Style {
 
 impl Style {
     /// Returns the style of the line with this number. 24 styles differ.
-    #[must_use]
     pub const fn nth(n: usize) -> Self {
         Self { colour: COLOURS[n % COLOURS.len()], dashes: n / COLOURS.len() % DASHES.len() }
     }
 }
 
-/// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
     /// The text of the horizontal axis. This axis is logarithmic.
@@ -41,7 +39,6 @@ pub struct Plot {
     pub logarithmic: bool,
     /// The text of a second vertical axis, on the right, from 0 to 1, if there is one.
     pub right: Option<&'static str>,
-    /// The lines.
     pub lines: Vec<Line>,
 }
 
@@ -148,7 +145,6 @@ fn marker(style: Style, (x, y): (f64, f64)) -> String {
 
 impl Plot {
     /// Draws the plot.
-    #[must_use]
     pub fn svg(mut self) -> String {
         for Line { points, right, .. } in &mut self.lines {
             points.retain(|&(_, y)| y.is_finite() && (!self.logarithmic || y > 0.0));

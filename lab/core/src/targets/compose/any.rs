@@ -23,7 +23,6 @@ use crate::targets::semaphores::SemaphoreName;
 /// Any primitive over a semaphore.
 #[derive(Debug)]
 pub enum Over<S> {
-    /// Platoons.
     Platoon(Platoon<S>),
     /// Platoons behind a gate: arrivals announce themselves.
     Announced(Platoon<S>),
@@ -296,7 +295,6 @@ pub enum AnyCapacitor {
 impl AnyCapacitor {
     /// Returns whether a capacitor can have this semaphore: the semaphore must serve first come, first served,
     /// newcomers included.
-    #[must_use]
     pub const fn can_have(sema: SemaphoreName) -> bool {
         AnyOver::can_have(sema)
     }
@@ -306,7 +304,6 @@ impl AnyCapacitor {
     /// # Panics
     ///
     /// If there is no such capacitor. For every description that the parser returns there is a capacitor.
-    #[must_use]
     pub fn new(front: Front, limit: u32, admit: Admit) -> Self {
         match front {
             Front::Window { wait: Wait::Park } => Self::Window(SlidingWindow::with_limit(limit)),
@@ -336,7 +333,6 @@ macro_rules! any {
 /// A ticket of any primitive.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyTicket {
-    /// A ticket of a window.
     Window(WindowTicket),
     /// A ticket of another primitive.
     Other(u32),
@@ -414,20 +410,15 @@ impl ArriveDepart for AnyCapacitor {
     }
 }
 
-/// Any admission.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyAdmission {
-    /// [`Always`].
     Always(Always),
-    /// [`Gated`].
     Gated(Gated),
-    /// [`Fractional`].
     Fractional(Fractional),
 }
 
 impl AnyAdmission {
     /// Returns an admission of this description.
-    #[must_use]
     pub fn new(admit: Admit) -> Self {
         match admit {
             Admit::Always => Self::Always(Always),

@@ -37,7 +37,6 @@ pub fn with_inner<J: InnerJob>(name: LockName, job: J) -> J::Out {
     }
 }
 
-/// Any lock, in a box.
 pub struct DynLock(Box<dyn AnyLock>);
 
 /// The guard of a [`DynLock`]. The guard stays on its thread, as the guard of the lock in the box may have to.
@@ -48,13 +47,10 @@ const GUARD: DynGuard = DynGuard(PhantomData);
 
 impl DynLock {
     /// Returns a lock of this type.
-    #[must_use]
     pub fn boxed<L: RawLock + 'static>() -> Self {
         Self(Box::new(KeepsGuard { lock: L::new(), guard: UnsafeCell::new(MaybeUninit::uninit()) }))
     }
 
-    /// Returns a lock of this name.
-    #[must_use]
     pub fn of(name: LockName) -> Self {
         struct Make;
         impl Job for Make {

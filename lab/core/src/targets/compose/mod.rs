@@ -54,26 +54,22 @@ pub struct Composition {
 
 impl Composition {
     /// Returns the canonical name: the options that differ from the default, in a fixed order.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.name
     }
 
     /// Returns a description of the composition in one line.
-    #[must_use]
     pub const fn about(self) -> &'static str {
         self.about
     }
 
     /// Returns the parts of the composition.
-    #[must_use]
     pub const fn recipe(self) -> Recipe {
         self.recipe
     }
 
     /// Returns whether a goroutine that waits for the lock blocks the thread of its worker, in the inner lock or in the
     /// capacitor.
-    #[must_use]
     pub fn blocks_threads(self) -> bool {
         let before = match self.recipe.front {
             // In all three ways of waiting a goroutine yields to others now and then.
@@ -159,7 +155,6 @@ impl FromStr for LockSpec {
 }
 
 /// Returns a remark for a table with these targets; `None` if none of them is composed.
-#[must_use]
 pub fn remark_on_price(targets: impl IntoIterator<Item = Target>) -> Option<String> {
     let composed = targets.into_iter().any(|target| matches!(target, Target::Composed(_)));
     composed.then(|| {
