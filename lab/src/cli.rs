@@ -17,11 +17,12 @@ use crate::output::failure::Failure;
 use crate::peers;
 #[cfg(not(sudog_sim))]
 use crate::run::noise::{self, Measured, Noise};
+use crate::study::{capacitor, figures, stages};
 #[cfg(any(target_os = "linux", sudog_sim))]
-use crate::study::calibrate;
+use sudog_lab_study::calibrate;
+use sudog_lab_study::{bypass, collide, collisions, gates, history, starvation, trust};
 #[cfg(sudog_sim)]
-use crate::study::collapse;
-use crate::study::{bypass, capacitor, collide, collisions, figures, gates, history, stages, starvation, trust};
+use sudog_lab_study::{collapse, explore};
 
 /// Where the commands of the feature `peers` are.
 #[cfg(not(feature = "peers"))]
@@ -90,7 +91,7 @@ pub enum Command {
     Starvation(starvation::StarvationArgs),
     /// The library's code under thousands of schedules, by seed
     #[cfg(sudog_sim)]
-    Explore(crate::study::explore::ExploreArgs),
+    Explore(explore::ExploreArgs),
     /// Go issue 33747 on simulated processors: many contenders that need a mutex for a hundredth of their time
     #[cfg(sudog_sim)]
     Collapse(collapse::CollapseArgs),
@@ -233,7 +234,7 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Stages(args)) => stages::run(args, output),
         Some(Command::History(args)) => history::run(args, output),
         #[cfg(sudog_sim)]
-        Some(Command::Explore(args)) => crate::study::explore::run(args, output),
+        Some(Command::Explore(args)) => explore::run(args, output),
         #[cfg(any(target_os = "linux", sudog_sim))]
         Some(Command::Calibrate(args)) => calibrate::run(args, output),
         #[cfg(sudog_sim)]

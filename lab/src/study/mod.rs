@@ -1,20 +1,8 @@
-//! The studies: commands that each answer a single question.
+//! The studies that use the benches: commands that each answer a single question. The other studies are the crate
+//! `sudog-lab-study`.
 
-pub mod bypass;
-#[cfg(any(target_os = "linux", sudog_sim))]
-pub mod calibrate;
 pub mod capacitor;
-#[cfg(sudog_sim)]
-pub mod collapse;
-pub mod collide;
-pub mod collisions;
-#[cfg(sudog_sim)]
-pub mod explore;
 pub mod figures;
-pub mod gates;
-pub mod history;
 #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
 pub mod profile;
 pub mod stages;
-pub mod starvation;
-pub mod trust;

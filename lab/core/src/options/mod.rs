@@ -15,7 +15,8 @@ use clap::builder::RangedI64ValueParser;
 use crate::output::failure::Failure;
 use crate::run::contenders::{Contenders, Kind};
 use crate::run::sections::CriticalSections;
-use crate::targets::compose::items;
+use crate::targets::compose::{self, items};
+use crate::targets::locks::LockName;
 
 /// Options that mutexbench, rwbench, semabench and stages have in common: the effort, and the workload.
 #[derive(Args, Clone, Debug)]
@@ -168,10 +169,23 @@ pub fn check<T: PartialOrd + Display>(value: T, range: RangeInclusive<T>) -> Res
     }
 }
 
+/// Parses inner locks. Composed locks are refused, as these commands compose by themselves.
+pub fn inner_locks(text: &str) -> Result<List<LockName>, String> {
+    match items(text).into_iter().find(|item| item.contains(['(', ')'])) {
+        Some(item) => Err(format!("'{item}' is composed; this command takes inner locks, as 'sudog'")),
+        None => list(text),
+    }
+}
+
+/// Parses a bypass limit that all capacitors can have.
+pub fn limit(text: &str) -> Result<u32, String> {
+    const MOST: usize = compose::name::MAX_WINDOW as usize;
+    number::<1, MOST>(text).map(|limit| limit as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::targets::locks::LockName;
     use crate::targets::queues::QueueName;
 
     #[test]

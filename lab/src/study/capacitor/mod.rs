@@ -13,9 +13,8 @@ mod figure;
 mod sweep;
 mod tax;
 
-use crate::options::{EffortArgs, List, MAX_RUNS, MAX_THREADS, list, number, numbers};
-use crate::targets::compose::items;
-use crate::targets::compose::name::{MAX_WINDOW, sema};
+use crate::options::{EffortArgs, List, MAX_RUNS, MAX_THREADS, inner_locks, limit, number, numbers};
+use crate::targets::compose::name::sema;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -75,20 +74,6 @@ const NOT_OF_THE_TAX: [&str; 12] =
 
 /// The options that the sweep does not read.
 const NOT_OF_THE_SWEEP: [&str; 3] = ["report", "b", "rounds"];
-
-/// Parses inner locks. Composed locks are refused, as these commands compose by themselves.
-pub fn inner_locks(text: &str) -> Result<List<LockName>, String> {
-    match items(text).into_iter().find(|item| item.contains(['(', ')'])) {
-        Some(item) => Err(format!("'{item}' is composed; this command takes inner locks, as 'sudog'")),
-        None => list(text),
-    }
-}
-
-/// Parses a bypass limit that all capacitors can have.
-pub fn limit(text: &str) -> Result<u32, String> {
-    const MOST: usize = MAX_WINDOW as usize;
-    number::<1, MOST>(text).map(|limit| limit as u32)
-}
 
 /// The locks of the paper's figure, in its order.
 const FIGURE: [LockName; 5] = [LockName::Reciprocating, LockName::Ticket, LockName::Lifo, LockName::Mcs, LockName::Tts];

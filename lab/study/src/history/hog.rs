@@ -24,6 +24,7 @@ use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{GoMutex, Order, Semaphore, Wake};
 
 use super::on_workers;
+use crate::history::HistoryArgs;
 use crate::measure::metrics::median;
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -31,7 +32,6 @@ use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::{Contenders, Gate};
 use crate::run::pinned::Pinned;
-use crate::study::history::HistoryArgs;
 use crate::targets::policies::{PolicyJob, PolicyName, with_policy};
 
 /// The policy that the others are compared with.

@@ -1,6 +1,6 @@
 //! `cargo sim explore`: the library's own code under thousands of schedules.
 //!
-//! Each program of [`programs`], or each check of [`conformance`](crate::conformance) on each lock and semaphore, runs once
+//! Each program of [`programs`], or each check of [`conformance`](sudog_lab_core::conformance) on each lock and semaphore, runs once
 //! for each seed: see [`sudog_sim::explore`].
 
 mod programs;

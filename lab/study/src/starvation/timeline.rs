@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use crate::output::report::Escaped;
 use crate::output::units;
-use crate::study::starvation::Verdict;
-use crate::study::starvation::event_history::{EventHistory, Lane, State, Window};
+use crate::starvation::Verdict;
+use crate::starvation::event_history::{EventHistory, Lane, State, Window};
 
 const WIDTH: f64 = 1200.0;
 /// The width of the column of names.

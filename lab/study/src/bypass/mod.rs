@@ -19,8 +19,7 @@ pub mod arrival_history;
 mod contest;
 mod doorway;
 
-use crate::options::{List, MAX_THREADS, number};
-use crate::study::capacitor::{inner_locks, limit};
+use crate::options::{List, MAX_THREADS, inner_locks, limit, number};
 use clap::Args;
 use std::io;
 
