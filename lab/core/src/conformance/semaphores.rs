@@ -106,7 +106,7 @@ impl Subject {
         Self { make, lifo: S::LIFO, fifo: S::FIFO, handoff: S::HANDOFF, deadlines: S::DEADLINES }
     }
 
-    fn new(self, permits: u32) -> Box<dyn AnySemaphore> {
+    fn with(self, permits: u32) -> Box<dyn AnySemaphore> {
         (self.make)(permits)
     }
 }
@@ -199,8 +199,8 @@ fn drain(sema: &dyn AnySemaphore) -> u32 {
 }
 
 fn permits_are_counted(subject: Subject, _progress: fn()) {
-    assert!(!subject.new(0).try_acquire());
-    let sema = subject.new(3);
+    assert!(!subject.with(0).try_acquire());
+    let sema = subject.with(3);
     assert_eq!(drain(&*sema), 3);
     sema.release(Wake::Normal);
     sema.release(Wake::Handoff); // to no waiter: the permit is free for all
@@ -213,7 +213,7 @@ fn permits_are_counted(subject: Subject, _progress: fn()) {
 }
 
 fn a_deadline_in_the_past_is_a_try(subject: Subject, _progress: fn()) {
-    let (sema, past) = (subject.new(1), now());
+    let (sema, past) = (subject.with(1), now());
     for order in [Order::Fifo, Order::Lifo] {
         assert!(sema.acquire_until(order, past));
         assert!(!sema.acquire_until(order, past));
@@ -224,7 +224,7 @@ fn a_deadline_in_the_past_is_a_try(subject: Subject, _progress: fn()) {
 }
 
 fn a_deadline_ends_a_wait_and_not_too_soon(subject: Subject, _progress: fn()) {
-    let sema = subject.new(0);
+    let sema = subject.with(0);
     for micros in [50, 500, real_or_simulated(5_000, 1).into()] {
         let deadline = now() + Duration::from_micros(micros);
         assert!(!sema.acquire_until(Order::Fifo, deadline));
@@ -236,7 +236,7 @@ fn a_deadline_ends_a_wait_and_not_too_soon(subject: Subject, _progress: fn()) {
 }
 
 fn every_release_ends_a_wait(subject: Subject, _progress: fn()) {
-    let sema = subject.new(0);
+    let sema = subject.with(0);
     for (order, wake, timed) in [Order::Fifo, Order::Lifo]
         .into_iter()
         .flat_map(|order| [Wake::Normal, Wake::Handoff].map(|wake| (order, wake)))
@@ -258,7 +258,7 @@ fn every_release_ends_a_wait(subject: Subject, _progress: fn()) {
 /// a round, so no other call would repair a lost wake-up.
 fn no_wake_up_is_lost(subject: Subject, progress: fn()) {
     const ROUNDS: u32 = real_or_simulated(20_000, 4);
-    let (sema, arrivals) = (subject.new(0), AtomicU32::new(0));
+    let (sema, arrivals) = (subject.with(0), AtomicU32::new(0));
     let side = |acquires_in: u32| {
         for round in 0..ROUNDS {
             if round % 256 == 0 {
@@ -292,7 +292,7 @@ fn release_many_wakes_that_many(subject: Subject, _progress: fn()) {
     const WAITERS: usize = real_or_simulated(8, 3) as usize;
     const FEWER: usize = real_or_simulated(5, 2) as usize;
     for timed in [false, true].into_iter().filter(|timed| !timed || subject.deadlines) {
-        let (sema, granted) = (subject.new(0), AtomicU32::new(0));
+        let (sema, granted) = (subject.with(0), AtomicU32::new(0));
         let served = || granted.load(Relaxed) as usize;
         scope(|s| {
             for _ in 0..WAITERS {
@@ -315,7 +315,7 @@ fn release_many_wakes_that_many(subject: Subject, _progress: fn()) {
 fn producers_and_consumers_conserve_permits(subject: Subject, _progress: fn()) {
     const THREADS: u32 = real_or_simulated(3, 2);
     const ROUNDS: u32 = real_or_simulated(2_000, 3);
-    let sema = subject.new(0);
+    let sema = subject.with(0);
     scope(|s| {
         for thread in 0..THREADS {
             let sema = &*sema;
@@ -341,7 +341,7 @@ fn producers_and_consumers_conserve_permits(subject: Subject, _progress: fn()) {
 
 fn a_storm_of_deadlines_conserves_permits(subject: Subject, _progress: fn()) {
     const ROUNDS: u32 = real_or_simulated(1_000, 4);
-    let (sema, granted, released) = (subject.new(0), AtomicU32::new(0), AtomicU32::new(0));
+    let (sema, granted, released) = (subject.with(0), AtomicU32::new(0), AtomicU32::new(0));
     scope(|s| {
         let (sema, granted, released) = (&*sema, &granted, &released);
         for seed in 0..real_or_simulated(4, 2).into() {
@@ -378,7 +378,7 @@ fn a_storm_of_deadlines_conserves_permits(subject: Subject, _progress: fn()) {
 /// Queues waiters one by one, in the given orders, then releases permits, and returns the order in which the waiters
 /// are served.
 fn served(subject: Subject, orders: &[Order], timed: bool, wake: Wake) -> Vec<usize> {
-    let (sema, served) = (subject.new(0), Mutex::new(Vec::new()));
+    let (sema, served) = (subject.with(0), Mutex::new(Vec::new()));
     scope(|s| {
         for (waiter, &order) in orders.iter().enumerate() {
             let (sema, served) = (&*sema, &served);
@@ -437,7 +437,7 @@ fn cannot_be_stolen(subject: Subject, progress: fn(), rounds: u32, waiters: u32,
     if !subject.handoff {
         return;
     }
-    let (sema, granted, over) = (subject.new(0), AtomicU32::new(0), AtomicBool::new(false));
+    let (sema, granted, over) = (subject.with(0), AtomicU32::new(0), AtomicBool::new(false));
     scope(|s| {
         for _ in 0..waiters {
             s.spawn(|| {
