@@ -201,6 +201,7 @@ impl Cases<'_> {
     /// Runs the policies in turns.
     pub fn tell(&self, output: Output) -> Result<(), Failure> {
         type Of = fn(&CollapseRecord) -> f64;
+        type Column = (&'static str, fn(f64) -> String, Of);
         let &Self { on, policies, contenders: numbers, runs, .. } = self;
         let progress = output.progress("the collapse", runs * numbers.len() * policies.len());
         let mut records = Vec::new();
@@ -219,7 +220,7 @@ impl Cases<'_> {
         let of = |policy: PolicyName, contenders: usize, of: Of| {
             median(records.iter().filter(|r| r.policy == policy && r.contenders == contenders).map(of))
         };
-        let mut columns: Vec<(&str, fn(f64) -> String, Of)> = vec![("starving ", units::ratio, |r| r.starving)];
+        let mut columns: Vec<Column> = vec![("starving ", units::ratio, |r| r.starving)];
         if cfg!(sudog_sim) {
             columns.push(("wait ", units::time, |r| r.mean_wait_ns));
             columns.push(("over 1 ms ", units::ratio, |r| r.long_waits));
