@@ -10,7 +10,8 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use sudog::low_level::sema::{Order, Wake};
 use sudog::low_level::{RawLock, Semaphore};
 use sudog::sync::GoMutex;
-use sudog_lab_core::compose::{StudyJob, StudyName, with_study};
+use sudog_lab_core::compose::{StudyName, with_study};
+use sudog_lab_core::locks::Job;
 use sudog_lab_core::semaphores::{SemaphoreJob, SemaphoreName, with_semaphore};
 
 /// Times `iterations` calls, shared by `threads` threads.
@@ -64,7 +65,7 @@ impl SemaphoreJob for Measure<'_> {
     }
 }
 
-impl StudyJob for Measure<'_> {
+impl Job for Measure<'_> {
     type Out = ();
 
     fn run<L: RawLock + 'static>(mut self) {

@@ -3,7 +3,6 @@
 #[cfg(unix)]
 use std::cell::RefCell;
 use std::io::Write;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[cfg(unix)]
@@ -18,11 +17,12 @@ use crate::output::failure::Failure;
 use crate::peers;
 #[cfg(not(sudog_sim))]
 use crate::run::noise::{self, Measured, Noise};
+use crate::study::{capacitor, figures, stages};
 #[cfg(any(target_os = "linux", sudog_sim))]
-use crate::study::calibrate;
+use sudog_lab_study::calibrate;
+use sudog_lab_study::{bypass, collide, collisions, gates, history, starvation, trust};
 #[cfg(sudog_sim)]
-use crate::study::collapse;
-use crate::study::{bypass, capacitor, collide, collisions, figures, gates, history, stages, starvation, trust};
+use sudog_lab_study::{collapse, explore};
 
 /// Where the commands of the feature `peers` are.
 #[cfg(not(feature = "peers"))]
@@ -38,17 +38,10 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub json: bool,
 
-    /// Path of the HTML report (compare, mutexbench, semabench, semtable, collide, capacitor, figures and starvation)
-    /// [compare: lab/report.html, figures: lab/figures.html, starvation: lab/starvation.html in the target directory]
-    #[arg(long, global = true, value_name = "PATH")]
-    pub report: Option<PathBuf>,
-
-    /// The simulated machine.
     #[cfg(sudog_sim)]
     #[command(flatten)]
     pub machine: crate::run::machine::MachineArgs,
 
-    /// Conditions of the measurement.
     #[cfg(not(sudog_sim))]
     #[command(flatten)]
     pub noise: Noise,
@@ -104,7 +97,7 @@ pub enum Command {
     Starvation(starvation::StarvationArgs),
     /// The library's code under thousands of schedules, by seed
     #[cfg(sudog_sim)]
-    Explore(crate::study::explore::ExploreArgs),
+    Explore(explore::ExploreArgs),
     /// Go issue 33747 on simulated processors: many contenders that need a mutex for a hundredth of their time
     #[cfg(sudog_sim)]
     Collapse(collapse::CollapseArgs),
@@ -141,7 +134,7 @@ impl Cli {
     /// Parses the command line of this process. A wrong command line becomes a failure of a single line. If help is
     /// asked for, prints the help and ends the process.
     pub fn from_env() -> Result<Self, Failure> {
-        let cli = Self::try_parse().map_err(|error| {
+        Self::try_parse().map_err(|error| {
             if !error.use_stderr() {
                 error.exit();
             }
@@ -155,32 +148,11 @@ impl Cli {
                 return Failure::Usage(format!("{why}. {ELSEWHERE}"));
             }
             Failure::Usage(why)
-        })?;
-        let reports = matches!(
-            &cli.command,
-            None | Some(
-                Command::Compare(_)
-                    | Command::Mutexbench(_)
-                    | Command::Semabench(_)
-                    | Command::Semtable(_)
-                    | Command::Collide(_)
-                    | Command::Capacitor(_)
-                    | Command::Figures(_)
-                    | Command::Starvation(_)
-            )
-        );
-        match reports || cli.report.is_none() {
-            true => Ok(cli),
-            false => {
-                let why = "only compare, mutexbench, semabench, semtable, collide, capacitor, figures and starvation write a report";
-                Err(Failure::Usage(why.into()))
-            }
-        }
+        })
     }
 }
 
 /// Runs the program.
-#[must_use]
 pub fn main() -> ExitCode {
     #[cfg(sudog_sim)]
     let result = Cli::from_env().and_then(|cli| match &cli.command {
@@ -259,22 +231,21 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
     if let Some(fraction) = cli.mutex_profile {
         sudog_runtime::profile::set_mutex_profile_fraction(fraction);
     }
-    let report = cli.report.as_deref();
     match &cli.command {
-        None => compare::run(&compare::CompareArgs::default(), report, output),
-        Some(Command::Compare(args)) => compare::run(args, report, output),
-        Some(Command::Mutexbench(args)) => mutexbench::run(args, report, output),
+        None => compare::run(&compare::CompareArgs::default(), output),
+        Some(Command::Compare(args)) => compare::run(args, output),
+        Some(Command::Mutexbench(args)) => mutexbench::run(args, output),
         Some(Command::Rwbench(args)) => rwbench::run(args, output),
-        Some(Command::Semabench(args)) => semabench::run(args, report, output),
+        Some(Command::Semabench(args)) => semabench::run(args, output),
         Some(Command::Collisions(args)) => collisions::run(args, output),
         Some(Command::Gates(args)) => gates::run(args, output),
-        Some(Command::Collide(args)) => collide::run(args, report, output),
+        Some(Command::Collide(args)) => collide::run(args, output),
         Some(Command::Uncontended(args)) => uncontended::run(args, output),
-        Some(Command::Capacitor(args)) => capacitor::run(args, report, output),
-        Some(Command::Figures(args)) => figures::run(args, report, output),
+        Some(Command::Capacitor(args)) => capacitor::run(args, output),
+        Some(Command::Figures(args)) => figures::run(args, output),
         Some(Command::Bypass(args)) => bypass::run(args, output),
-        Some(Command::Semtable(args)) => semtable::run(args, report, output),
-        Some(Command::Starvation(args)) => starvation::run(args, report, output),
+        Some(Command::Semtable(args)) => semtable::run(args, output),
+        Some(Command::Starvation(args)) => starvation::run(args, output),
         #[cfg(all(feature = "peers", not(sudog_sim)))]
         Some(Command::Peers(command)) => command.run(output),
         Some(Command::Stages(args)) => stages::run(args, output),
@@ -284,7 +255,7 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::CspStages(args)) => crate::study::csp_stages::run(args, output),
         Some(Command::History(args)) => history::run(args, output),
         #[cfg(sudog_sim)]
-        Some(Command::Explore(args)) => crate::study::explore::run(args, output),
+        Some(Command::Explore(args)) => explore::run(args, output),
         #[cfg(any(target_os = "linux", sudog_sim))]
         Some(Command::Calibrate(args)) => calibrate::run(args, output),
         #[cfg(sudog_sim)]

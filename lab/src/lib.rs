@@ -9,9 +9,10 @@
 //! | | `measure` | waits, wake-ups, admissions, processors used, metrics |
 //! | | `output` | tables, units, the HTML report |
 //! | | `options` | options that several commands have |
+//! | `sudog-lab-study` | | the other commands that study a question each |
 //! | `sudog-lab` | `bench` | commands that compare, with their options |
 //! | | `peers` | commands that measure other libraries, Go, or goroutines: the feature `peers` |
-//! | | `study` | commands that study a question each |
+//! | | `study` | commands that study a question each, by the benches |
 //! | | `claims` | the command that runs the others, and judges the claims of the sources by their records |
 //!
 //! Imports between folders go up this table only: `study` imports `bench`, and nothing imports `study` but the command
@@ -38,7 +39,7 @@ pub use self::cli::main;
 pub fn parse_anything(text: &str) {
     cli::parse_words(text);
     for line in text.lines() {
-        study::trust::parse_line(line);
+        sudog_lab_study::trust::parse_line(line);
         #[cfg(all(feature = "peers", not(sudog_sim)))]
         let _ = line.parse::<peers::versus_go::reading::Reading>();
         let _ = line.parse::<compose::Composition>();
@@ -54,6 +55,6 @@ pub mod names {
     pub use crate::peers::syncbench::BenchName;
     #[cfg(all(unix, feature = "peers", not(sudog_sim)))]
     pub use crate::peers::versus_go::benches::Name as VersusGoName;
-    pub use crate::study::collisions::HashName;
     pub use crate::targets::queues::QueueName;
+    pub use sudog_lab_study::collisions::HashName;
 }

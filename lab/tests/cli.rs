@@ -57,9 +57,7 @@ fn mutexbench_runs_every_lock_and_writes_every_field() {
 #[test]
 fn rwbench_runs_every_lock_and_writes_every_field() {
     let run = ["rwbench", "--threads", "1,2", "--writes", "0,100,1000", "--seconds", "0.02", "--runs", "1"];
-    let (crossovers, records): (Vec<_>, Vec<_>) = records(&[&run[..], &["--sample", "1", "--json"]].concat())
-        .into_iter()
-        .partition(|record| record["bench"] == "rwbench-crossover");
+    let records = records(&[&run[..], &["--sample", "1", "--json"]].concat());
     let names: Vec<_> = records.iter().map(|record| record["rwlock"].as_str().unwrap()).collect();
     let all: Vec<_> = RwLockName::ALL.iter().map(|lock| lock.name()).collect();
     assert_eq!(names, all.repeat(6));
@@ -84,12 +82,6 @@ fn rwbench_runs_every_lock_and_writes_every_field() {
             assert_eq!(record[format!("write_wait_{quantile}")].is_u64(), writes > 0, "{record}");
         }
     }
-    assert_eq!(crossovers.iter().map(|c| c["threads"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2]);
-    for crossover in &crossovers {
-        has_fields(crossover, &["on", "beats_up_to"]);
-        let shares = crossover["ratios"].as_array().unwrap().iter();
-        assert_eq!(shares.map(|r| r["writes_in_1000"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 100, 1000]);
-    }
 }
 
 #[test]
@@ -99,10 +91,7 @@ fn rwbench_for_people() {
     for start in ["rwbench on threads: medians of 2 runs", "lock ", "sudog ", "sharded ", "std ", "writes in 1000: "] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
-    assert!(
-        text.contains("write p50") && text.contains("ratio to that of sudog") && text.contains("beats sudog up to")
-    );
-    assert!(!stdout(&[&run[..], &["sudog,std"]].concat()).contains("beats sudog"));
+    assert!(text.contains("write p50"));
 }
 
 #[test]
@@ -141,16 +130,12 @@ fn locks_are_composed_by_name() {
     let alone = records(&["uncontended", "--rounds", "1", "--json", "--locks", locks]);
     assert_eq!(alone.iter().map(|r| r["lock"].as_str().unwrap()).collect::<Vec<_>>(), canonical);
 
-    let path = folder("composed").join("page.html");
-    let run = ["mutexbench", "--threads", "2", "--seconds", "0.01", "--runs", "1", "--locks", locks, "--report"];
-    let text = stdout(&[&run[..], &[path.to_str().unwrap()]].concat());
+    let text = stdout(&["mutexbench", "--threads", "2", "--seconds", "0.01", "--runs", "1", "--locks", locks]);
     assert!(text.contains("sliding(sudog)") && text.contains("--tax` for the price alone"), "{text}");
     assert!(
         stdout(&["uncontended", "--rounds", "1", "--locks", "sliding(sudog)"]).contains("--tax` for the price alone")
     );
     assert!(!stdout(&["uncontended", "--rounds", "1", "--locks", "sudog"]).contains("--tax"));
-    let page = fs::read_to_string(path).unwrap();
-    assert!(page.contains("std behind platoons of 2, over the semaphore benaphore, behind the gate"), "{page}");
 }
 
 #[test]
@@ -256,8 +241,7 @@ fn capacitor_sweeps_and_taxes_alone() {
     assert!(tax.iter().all(|record| record["bench"] == "capacitor-tax" && record["exact"] == true));
 
     refused(&["capacitor", "--tax", "--sweep"], "cannot be used with");
-    let not_read =
-        ["--threads=2", "--sema=twa", "--seconds=1", "--runs=1", "--cs=1", "--ncs=1", "--seed=1", "--sample=1"];
+    let not_read = ["--threads=2", "--sema=twa", "--seconds=1", "--runs=1", "--cs=1", "--ncs=1", "--sample=1"];
     for option in not_read.into_iter().chain(["--metrics"]) {
         let name = option.split('=').next().unwrap();
         refused(&["capacitor", "--tax", option], &format!("'--tax' cannot be used with '{name}"));
@@ -267,7 +251,7 @@ fn capacitor_sweeps_and_taxes_alone() {
         let name = option.split('=').next().unwrap();
         refused(&["capacitor", "--sweep", option], &format!("'--sweep' cannot be used with '{name}"));
     }
-    refused(&["capacitor", "--tax", "--report", "x"], "the report shows the figure");
+    refused(&["capacitor", "--tax", "--report", "x"], "cannot be used with");
     refused(&["capacitor", "--b", "32"], "from 1 to 31");
     for command in ["capacitor", "bypass"] {
         refused(
@@ -384,13 +368,10 @@ fn bypass_is_within_what_is_promised() {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert!(text.contains("no arrival is delayed") && text.contains("Over the benaphore"), "{text}");
-    let traced = self::records(&[&run[..], &["--trace", "7", "--json"]].concat());
-    assert!(traced.iter().all(|record| record["trace"].as_array().unwrap().len() == 7));
     refused(&["bypass", "--threads", "1"], "from 2 to 4096");
     refused(&["bypass", "--b", "0"], "from 1 to 31");
     refused(&["bypass", "--acquisitions", "10000001"], "from 1 to 10000000");
     refused(&["bypass", "--stall", "perhaps"], "'on' or 'off'");
-    refused(&["bypass", "--report", "x"], "write a report");
 }
 
 #[test]
@@ -526,41 +507,17 @@ fn semabench_runs_every_semaphore_and_the_floors() {
         has_fields(record, &["voluntary_switches", "involuntary_switches", "cpus", "other_cpus"]);
         assert!(record["bench"] == "semabench" && record["cs"] == 1 && record["ncs"] == 1, "{record}");
     }
-    assert!(contended.iter().all(|record| record["permits"] == 1));
-}
-
-#[test]
-fn several_permits_and_no_order() {
-    let run = ["semabench", "--semaphores", "benaphore,runtime", "--threads", "3", "--permits", "2"];
-    let run = [&run[..], &["--seconds", "0.01", "--runs", "1"]].concat();
-    let records = records(&[&run[..], &["--json"]].concat());
-    let contended: Vec<_> =
-        records.iter().filter(|r| r["bench"] == "semabench" && r["semaphore"].is_string()).collect();
-    assert_eq!(contended.len(), 2);
-    for record in contended {
-        assert!(
-            record["permits"] == 2 && record["max_bypass"].is_null() && record["max_bypass_waiting"].is_null(),
-            "{record}"
-        );
-    }
-    let text = stdout(&run);
-    assert!(text.contains("; 2 permits; ") && text.contains("is not recorded"), "{text}");
 }
 
 #[test]
 fn semabench_for_people() {
-    let path = folder("semabench").join("page.html");
-    let path = path.to_str().unwrap();
     let run = ["semabench", "--threads", "1,3", "--seconds", "0.01", "--runs", "1", "--semaphores"];
-    let text = stdout(&[&run[..], &["runtime,benaphore", "--report", path]].concat());
+    let text = stdout(&[&run[..], &["runtime,benaphore"]].concat());
     for start in ["semabench on threads: ", "two-rmws ", "handover ", "runtime ", "benaphore ", "max bypass waiting: "]
     {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert!(text.contains("/ runtime") && text.contains("overtaken T=3"), "{text}");
-    let page = fs::read_to_string(path).unwrap();
-    assert!(page.contains("<h1>Semaphores compared</h1>") && page.contains("x floor"), "{page}");
-    assert_eq!(page.matches("<svg").count(), 4);
     #[cfg(target_os = "linux")]
     assert!(stdout(&[&run[..], &["runtime,sem_t"]].concat()).contains("/ sem_t"));
 }
@@ -607,7 +564,7 @@ fn collisions_counts_and_computes() {
     }
     assert!(text.contains("by chance, 64") && text.contains("by chance, 2048"), "{text}");
     let one = ["collisions", "--ns", "2", "--seconds", "0.01", "--runs", "1", "--json"];
-    assert_eq!(self::records(&[&one[..], &["--hashes", "mixed-64", "--protocols", "buckets"]].concat()).len(), 2);
+    assert_eq!(self::records(&[&one[..], &["--hashes", "mixed-64"]].concat()).len(), 5);
 }
 
 #[test]
@@ -637,20 +594,15 @@ fn semtable_with_queues() {
     let [losses, ties] = ["losses", "ties"].map(|list| verdict[0][list].as_array().unwrap().len() as u64);
     assert_eq!(losses + ties + verdict[0]["wins"].as_u64().unwrap(), 4, "two cases, two queues, one n");
 
-    let path = folder("semtable").join("page.html");
-    let text = stdout(&[&all[..], &["--report", path.to_str().unwrap()]].concat());
+    let text = stdout(&all);
     assert!(text.contains("TwoLocks   one-level") && text.contains("With n >= 1000 the treap loses"), "{text}");
-    let page = fs::read_to_string(&path).unwrap();
-    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
-    assert_eq!(page.matches("<svg").count(), 4, "a plot for each case");
-
     let text = stdout(&[&run[..], &["two-level"]].concat());
     assert!(!text.contains("treap") && !text.contains("ManyAddrCollision") && text.contains("ManyLocks"), "{text}");
 }
 
 #[test]
 fn collide_runs_every_queue_in_both_places() {
-    let run = ["collide", "--ns", "4,9", "--hogs", "2", "--rounds", "3", "--runs", "2", "--on", "threads"];
+    let run = ["collide", "--ns", "4,9", "--rounds", "3", "--runs", "2", "--on", "threads"];
     let records = records(&[&run[..], &["--json"]].concat());
     let of = |bench: &str| records.iter().filter(move |r| r["bench"] == bench).collect::<Vec<_>>();
     let measured = of("collide");
@@ -663,7 +615,7 @@ fn collide_runs_every_queue_in_both_places() {
     for record in &measured {
         has_fields(record, &["placement", "n", "rounds", "hogs", "run", "seconds", "locks", "ns_per_lock"]);
         has_fields(record, &["hog_locks", "in_line_of_a", "in_line_of_b", "cpus", "other_cpus"]);
-        assert!(record["on"] == "threads" && record["hogs"] == 2, "{record}");
+        assert!(record["on"] == "threads" && record["hogs"] == 10, "{record}");
         assert_eq!(record["locks"].as_u64().unwrap(), 6 * record["n"].as_u64().unwrap());
         assert!(record["in_line_of_a"].as_f64().unwrap() > 0.0, "they stand in line from the start: {record}");
     }
@@ -698,18 +650,13 @@ fn many_locks_strides_and_gates() {
 #[test]
 #[cfg(unix)]
 fn collide_for_people_on_goroutines() {
-    let path = folder("collide").join("page.html");
-    let run = ["collide", "--ns", "5,20", "--hogs", "3", "--runs", "1", "--workers", "2", "--queue", "treap,one-level"];
-    let text = stdout(&[&run[..], &["--report", path.to_str().unwrap()]].concat());
+    let text = stdout(&["collide", "--ns", "5,20", "--runs", "1", "--workers", "2", "--queue", "treap,one-level"]);
     for start in
         ["collide on goroutines (2 workers): ", "colliding  treap ", "apart      one-level ", "With n >= 1000 "]
     {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert!(text.contains("growth exponent") && !text.contains("two-level"), "{text}");
-    let page = fs::read_to_string(&path).unwrap();
-    assert!(page.contains("<h1>Two contended locks in one bucket</h1>"), "{page}");
-    assert_eq!(page.matches("<svg").count(), 2);
 }
 
 #[test]
@@ -729,10 +676,6 @@ fn contenders_start_together() {
         assert_eq!(stdout(run).contains("contenders start together"), is);
         assert!(records(&[run, &["--json"]].concat()).iter().all(|record| record["gathered"] == is));
     }
-    let several = ["semabench", "--semaphores", "ticket", "--permits", "2", "--threads", "3", "--seconds", "0.005"];
-    let several = records(&[&several[..], &["--json"]].concat());
-    let mut several = several.iter().filter(|record| record["bench"] == "semabench").peekable();
-    assert!(several.peek().is_some() && several.all(|record| record["gathered"] == false), "they need not be kept out");
 }
 
 #[test]
@@ -798,30 +741,12 @@ fn the_default_report_is_in_the_target_directory() {
 }
 
 #[test]
-fn mutexbench_writes_a_report_if_asked() {
-    let path = folder("mutexbench").join("page.html");
-    let run = ["mutexbench", "--locks", "sudog", "--threads", "1", "--seconds", "0.01", "--runs", "1", "--sample", "1"];
-    // Run again if the only contender had no processor.
-    let measured = (0..100).any(|_| {
-        let records = records(&[&run[..], &["--json", "--report", path.to_str().unwrap()]].concat());
-        let mut runs = records.iter().filter(|record| record["bench"] == "mutexbench");
-        runs.all(|run| run["acquisitions"].as_u64().unwrap() >= 2)
-    });
-    assert!(measured, "a contender without a processor in a hundred runs");
-    assert_eq!(fs::read_to_string(path).unwrap().matches("<svg").count(), 4);
-}
-
-#[test]
 fn unknown_names_are_refused_with_the_known_ones() {
     refused(&["mutexbench", "--locks", "sudog,nope"], "unknown lock 'nope'; known: sudog, sudog/go-1.14");
     refused(&["uncontended", "--locks", ""], "unknown lock");
     refused(&["rwbench", "--locks", "nope"], "unknown readers-writer lock 'nope'; known: sudog, phase-fair, sharded");
     refused(&["semabench", "--semaphores", "twa,nope"], "unknown semaphore 'nope'; known: runtime, parking_lot_core");
     refused(&["collisions", "--hashes", "nope"], "unknown hash 'nope'; known: plain-64, mixed-64");
-    refused(
-        &["collisions", "--protocols", "nope"],
-        "unknown protocol 'nope'; known: chains, buckets, channels, locations",
-    );
     for command in ["semtable", "collide"] {
         refused(&[command, "--queue", "treap,nope"], "unknown queue 'nope'; known: one-level, two-level, treap");
     }
@@ -843,7 +768,6 @@ fn nonsense_is_refused() {
     refused(&["rwbench", "--ungathered"], "readers enter together");
     refused(&["rwbench", "--writes", "-1"], "--writes");
     refused(&["rwbench", "--writes", "10,10"], "twice");
-    refused(&["semabench", "--permits", "0"], "--permits");
     refused(&["semabench", "--semaphores", "twa,twa"], "twice");
     refused(&["collisions", "--ns", "2049"], "from 1 to 2048");
     refused(&["collisions", "--on", "goroutines"], "--on");
@@ -851,32 +775,28 @@ fn nonsense_is_refused() {
         refused(&[bench, "--workers", "2"], "only goroutines have workers");
         refused(&[bench, "--on", "goroutines", "--workers", "0"], "from 1 to 256");
     }
-    refused(&["semtable", "--on", "goroutines"], "semtable has no contenders");
     refused(&["mutexbench", "--cs", "-1"], "--cs");
     refused(&["uncontended", "--rounds", "0"], "from 1");
     refused(&["semtable", "--ns", "1"], "from 2");
     refused(&["semtable", "--queue", "treap,treap"], "twice");
     refused(&["collide", "--ns", "0"], "from 1");
-    refused(&["collide", "--hogs", "0"], "from 1");
     refused(&["collide", "--on", "threads", "--workers", "2"], "only goroutines have workers");
     refused(&["collide", "--on", "threads", "--ns", "4090"], "4100 threads, with the hogs: there can be 4096");
     refused(&["figures", "--threads", "0"], "from 1 to 4096");
     refused(&["figures", "--only", "locks"], "semaphores, capacitors, window");
     refused(&["figures", "--report", "none/such/page.html"], "cannot write the report");
     refused(&["juggle"], "juggle");
-    refused(&["--json", "list", "--report", "x"], "write a report");
-    refused(&["collisions", "--report", "x"], "write a report");
-    refused(&["rwbench", "--report", "x"], "write a report");
+    refused(&["rwbench", "--report", "x"], "--report");
 }
 
 #[test]
 fn a_bad_path_is_refused_before_anything_is_measured() {
     let folder = folder("bad");
-    refused(&["--report", folder.to_str().unwrap()], "not a regular file");
-    refused(&["mutexbench", "--report", folder.join("none/page.html").to_str().unwrap()], "cannot write the report");
+    refused(&["compare", "--report", folder.to_str().unwrap()], "not a regular file");
+    refused(&["compare", "--report", folder.join("none/page.html").to_str().unwrap()], "cannot write the report");
     let file = folder.join("file");
     fs::write(&file, "").unwrap();
-    refused(&["--report", file.join("page.html").to_str().unwrap()], "cannot write the report");
+    refused(&["compare", "--report", file.join("page.html").to_str().unwrap()], "cannot write the report");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }
 
@@ -928,7 +848,7 @@ fn starvation_mode_is_turned_on_and_off() {
         has_fields(event, &["bench", "event", "at_ns", "who", "contender", "role", "waiter"]);
     }
     assert!(events.is_sorted_by_key(|event| event["at_ns"].as_u64()));
-    has_fields(&summary, &["policy", "on", "hogs", "victims", "hold_ns", "victim_hold_ns", "pause_ns", "seconds"]);
+    has_fields(&summary, &["policy", "on", "seconds"]);
     has_fields(&summary, &["handoffs_not_judged", "starving_ns", "barges", "spin_wins", "requeues", "dropped"]);
     let contenders = summary["contenders"].as_array().unwrap();
     assert_eq!(
@@ -941,7 +861,7 @@ fn starvation_mode_is_turned_on_and_off() {
         assert_eq!(contender["acquisitions"], events.iter().filter(locked).count());
     }
     starvation(&["--policy", "go-1.9"]);
-    starvation(&["--policy", "fifo", "--hogs", "2", "--victims", "3"]);
+    starvation(&["--policy", "fifo"]);
 }
 
 #[test]
@@ -965,24 +885,20 @@ fn go_1_8_never_starves() {
 fn starvation_for_people() {
     let folder = folder("starvation-people");
     let [page, svg] = ["page.html", "picture.svg"].map(|name| folder.join(name));
-    let run = ["starvation", "--seconds", "0.02", "--window", "3ms", "--victims", "1", "--hold", "1.5ms", "--report"];
+    let run = ["starvation", "--seconds", "0.02", "--report"];
     let text = stdout(&[&run[..], &[page.to_str().unwrap(), "--svg", svg.to_str().unwrap()]].concat());
     for start in
-        ["starvation on threads: 1 hog, 1 victim; go-1.14", "starvation", "hog  ", "victim  ", "# holds the mutex"]
+        ["starvation on threads: 1 hog, 2 victims; go-1.14", "starvation", "hog  ", "victim 1 ", "# holds the mutex"]
     {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
-    assert!(text.contains("holds the mutex for 1.50 ms") && text.contains("Starvation mode: turned on"), "{text}");
+    assert!(text.contains("holds the mutex for 100") && text.contains("Starvation mode: turned on"), "{text}");
     let [page, svg] = [page, svg].map(|path| fs::read_to_string(path).unwrap());
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n") && page.contains(&svg));
     assert!(svg.starts_with("<svg xmlns=") && !page.contains("<script") && !page.contains("href="));
     assert!(page.contains("class=\"sixteen\"") && page.contains(".sixteen:checked) + .zoomed > svg"), "{page}");
 
     refused(&["starvation", "--policy", "nonsense"], "unknown policy 'nonsense'; known: go-1.8, go-1.9, go-1.14, fifo");
-    refused(&["starvation", "--hold", "100"], "it has no unit");
-    refused(&["starvation", "--hold=-1ms"], "not a time");
-    refused(&["starvation", "--window", "0"], "1us at least");
-    refused(&["starvation", "--victims", "0"], "from 1 to 64");
     refused(&["starvation", "--workers", "2"], "only goroutines have workers");
     refused(&["starvation", "--svg", folder.to_str().unwrap()], "not a regular file");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
@@ -1088,19 +1004,16 @@ fn metrics_of_a_turn_that_goes_round() {
 #[test]
 fn metrics_where_several_are_inside() {
     let run = ["--threads", "3", "--seconds", "0.02", "--runs", "1", "--metrics"];
-    let semaphores = ["semabench", "--semaphores", "benaphore", "--permits", "2"];
-    let rw_locks = ["rwbench", "--locks", "sudog,std", "--writes", "10"];
-    for bench in [&semaphores[..], &rw_locks] {
-        let records = records(&[bench, &run, &["--json"]].concat());
-        let measured: Vec<_> = records.iter().filter(|record| record.get("metrics").is_some()).collect();
-        assert_eq!(measured.len(), 2);
-        for record in measured {
-            metrics_are_sane(record);
-            assert_eq!(record["metrics"]["short_term"].is_null(), record.get("floor").is_none(), "{record}");
-        }
-        let text = stdout(&[bench, &run].concat());
-        assert_eq!(text.matches("there is no order of admissions").count(), 1, "{text}");
+    let bench = ["rwbench", "--locks", "sudog,std", "--writes", "10"];
+    let records = records(&[&bench[..], &run, &["--json"]].concat());
+    let measured: Vec<_> = records.iter().filter(|record| record.get("metrics").is_some()).collect();
+    assert_eq!(measured.len(), 2);
+    for record in measured {
+        metrics_are_sane(record);
+        assert!(record["metrics"]["short_term"].is_null(), "{record}");
     }
+    let text = stdout(&[&bench[..], &run].concat());
+    assert_eq!(text.matches("there is no order of admissions").count(), 1, "{text}");
 }
 
 #[test]
@@ -1153,11 +1066,11 @@ fn history_tells_both_stories() {
             has_fields(record, &["issue", "run", "hold_ns", "acquisitions", "wait_p50_ns", "wait_max_ns", "cut_short"]);
         }
         for record in &collapse {
-            has_fields(record, &["issue", "contenders", "cost_ns", "stall_ns", "ratio", "operations", "starving"]);
+            has_fields(record, &["issue", "contenders", "cost_ns", "stall_ns", "operations", "throughput", "starving"]);
         }
     }
     refused(&["history", "--story", "war"], "hog, collapse");
-    refused(&["history", "--hold", "100"], "it has no unit");
+    refused(&["history", "--limit", "100"], "it has no unit");
     refused(&["history", "--on", "goroutines", "--workers", "1"], "that only compute do not contend");
 }
 

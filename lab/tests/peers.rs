@@ -209,7 +209,7 @@ fn tail() {
     }
     let text = stdout(&[&run[..], &["--sides", "compute"]].concat());
     assert!(text.contains("100 sleepers") && text.contains("compute for 2 ms"), "{text}");
-    refused(&["tail", "--sides", "sudog,nope"], "none of sudog, compute, tasks, tokio, tokio-blocking, go");
+    refused(&["tail", "--sides", "sudog,nope"], "known: sudog, compute, tasks, tokio, tokio-blocking, go");
     refused(&["tail", "--heavy", "0"], "from 1");
     refused(&["tail-child", "tasks", "--workers", "2"], "serves no connections");
 }

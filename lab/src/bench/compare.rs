@@ -1,8 +1,8 @@
 //! The command `compare`: all comparisons, in about 25 seconds.
 
-use crate::options::{DEFAULT_CS, DEFAULT_SAMPLE, DEFAULT_SEED, OnArgs};
+use crate::options::OnArgs;
 use clap::Args;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::plan::{self, Plan};
@@ -10,25 +10,26 @@ use super::semtable;
 use super::summary::Summaries;
 use super::uncontended::{self, PEERS};
 
-use super::page::Report;
+use super::page;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::{ReportFile, default_path};
+use crate::output::report::ReportFile;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
 use crate::run::driver::Workload;
-use crate::run::sections::CriticalSections;
 use crate::targets::locks::LockName;
 
-/// Options of `compare`.
 #[derive(Args, Clone, Default, Debug)]
 pub struct CompareArgs {
     /// A rehearsal of a few seconds: the figures are worth nothing
     #[arg(long)]
     pub quick: bool,
 
-    /// Options for the kind of contenders.
+    /// Path of the HTML report [default: lab/report.html in the target directory]
+    #[arg(long, value_name = "PATH")]
+    pub report: Option<PathBuf>,
+
     #[command(flatten)]
     pub on: OnArgs,
 }
@@ -54,11 +55,10 @@ const QUICK: Scale =
     Scale { rounds: 1, runs: 1, run: Duration::from_millis(20), semtable_ns: &[100, 400], semtable_runs: 1 };
 
 /// Runs `compare`: measures everything, prints a table, writes the report.
-pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+pub fn run(args: &CompareArgs, output: Output) -> Result<(), Failure> {
     let scale = if args.quick { QUICK } else { FULL };
     let on = args.on.contenders()?;
-    let path = report.map_or_else(|| default_path("report.html"), |path| Ok(path.to_owned()))?;
-    let file = ReportFile::create(&path)?;
+    let file = ReportFile::create_or_default(args.report.as_deref(), "report.html")?;
     let plan = Plan {
         bench: "mutexbench",
         targets: plan::choose(on, LockName::COMPARED, None)?,
@@ -66,16 +66,7 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
         runs: scale.runs,
         on,
         logging: None,
-        workload: Workload {
-            duration: scale.run,
-            permits: 1,
-            writes: 1000,
-            cs: CriticalSections::all(DEFAULT_CS),
-            ncs: 0,
-            seed: DEFAULT_SEED,
-            sample: DEFAULT_SAMPLE,
-            gathered: true,
-        },
+        workload: Workload { duration: scale.run, ..Workload::USUAL },
     };
     let alone = uncontended::ROUND * (scale.rounds * plan.targets.len()) as u32;
     output.estimate("compare", alone + plan.time(plan.total()));
@@ -97,7 +88,7 @@ pub fn run(args: &CompareArgs, report: Option<&Path>, output: Output) -> Result<
     summaries.remarks().try_for_each(|remark| output.text(remark))?;
     output.text(semtable::growth(&queue))?;
     output.text(left_out(on))?;
-    Report { contended: &summaries, overview: None, uncontended: &alone, semtable: &queue }.write(file, output)
+    page::write(&summaries, &alone, &queue, file, output)
 }
 
 fn table(alone: &[uncontended::UncontendedRecord], summaries: &Summaries) -> Table {

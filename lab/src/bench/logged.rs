@@ -13,7 +13,6 @@ use crate::output::units;
 pub struct Row<'a> {
     /// The labels of the cell: they fill the first columns of the row.
     pub labels: Vec<String>,
-    /// The metrics of the runs.
     pub runs: Vec<&'a Metrics>,
 }
 
@@ -77,7 +76,6 @@ fn fraction(x: f64) -> String {
 }
 
 /// Returns both tables, and the remarks on the runs. Returns `None` if there were no logged runs.
-#[must_use]
 pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
     let runs: Vec<&Metrics> = rows.iter().flat_map(|row| row.runs.iter().copied()).collect();
     let first = runs.first()?;

@@ -2,19 +2,15 @@
 
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
 use clap::Args;
-use std::path::Path;
 
 use super::plan::Plan;
 use super::summary::Summaries;
 
-use super::page::Report;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::ReportFile;
 use crate::targets::compose::LockSpec;
 use crate::targets::locks::LockName;
 
-/// Options of `mutexbench`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)] // so that the complaint is about the number
 pub struct MutexbenchArgs {
@@ -26,16 +22,14 @@ pub struct MutexbenchArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2,4,16,64", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
-    /// Options that several commands have.
     #[command(flatten)]
     pub effort: EffortArgs,
 }
 
-/// Runs `mutexbench`: measures and prints; with a path, writes a report as well.
-pub fn run(args: &MutexbenchArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+/// Runs `mutexbench`: measures and prints.
+pub fn run(args: &MutexbenchArgs, output: Output) -> Result<(), Failure> {
     let usual: Vec<_> = LockName::usual().into_iter().map(LockSpec::Name).collect();
     let plan = Plan::new("mutexbench", &usual, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
-    let report = report.map(ReportFile::create).transpose()?;
     let progress = plan.progress(output, plan.total());
     let records = plan.measure(output, &progress)?;
     progress.finish_and_clear();
@@ -45,11 +39,5 @@ pub fn run(args: &MutexbenchArgs, report: Option<&Path>, output: Output) -> Resu
         output.text(format_args!("{title}\n{ratios}\n"))?;
     }
     plan.print_logged_runs(summaries.kind(), &records, output)?;
-    summaries.remarks().try_for_each(|remark| output.text(remark))?;
-    match report {
-        None => Ok(()),
-        Some(file) => {
-            Report { contended: &summaries, overview: None, uncontended: &[], semtable: &[] }.write(file, output)
-        }
-    }
+    summaries.remarks().try_for_each(|remark| output.text(remark))
 }

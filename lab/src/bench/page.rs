@@ -1,4 +1,4 @@
-//! The report page on contenders for locks or semaphores.
+//! The report page on contenders for locks, and its plots.
 
 use super::summary::{Summaries, Summary};
 use super::{semtable, uncontended};
@@ -8,33 +8,11 @@ use crate::output::failure::Failure;
 use crate::output::report::{Line, Page, Plot, ReportFile, Style, definitions, deliver, facts, figures, legend, table};
 use crate::output::table::Table;
 use crate::output::units;
-use crate::targets::floors::FloorName;
 use crate::targets::target::Target;
-
-/// The results for a report. A result that was not measured is empty, and has no section.
-#[derive(Clone, Copy, Debug)]
-pub struct Report<'a> {
-    /// The results with contention.
-    pub contended: &'a Summaries,
-    /// All results in a single table.
-    pub overview: Option<&'a Table>,
-    /// The results without contention.
-    pub uncontended: &'a [uncontended::UncontendedRecord],
-    /// The results on the queue of the semaphore table.
-    pub semtable: &'a [semtable::CaseRecord],
-}
-
-impl Report<'_> {
-    /// Writes the page, and prints the path of the page.
-    pub fn write(&self, file: ReportFile, output: Output) -> Result<(), Failure> {
-        deliver(file, &page(self), output)
-    }
-}
 
 /// A quantity to plot.
 #[derive(Clone, Copy)]
 pub struct Quantity {
-    /// The text of the axis.
     pub axis: &'static str,
     /// Computes the quantity from a summary.
     pub of: fn(&Summary) -> f64,
@@ -77,35 +55,6 @@ const COLUMNS: [(&str, &str); 11] = [
     ),
 ];
 
-/// The number of columns of semabench that need an order of entries: the last ones.
-pub const OF_THE_ORDER: usize = 2;
-
-/// The meanings of the columns of semabench.
-pub const OVERVIEW: [(&str, &str); 7] = [
-    ("x floor", "the time of acquire and release by one contender alone, over that of two-rmws"),
-    (FloorName::TwoRmws.name(), FloorName::TwoRmws.about()),
-    (
-        FloorName::Handover.name(),
-        "contenders pass a turn round: each contender sleeps until its turn comes. A semaphore that serves first \
-         come, first served cannot be faster with more contenders than processors, except where a contender is awake \
-         when its turn comes",
-    ),
-    ("geomean", "the geometric mean of the throughputs with more than one contender"),
-    ("FIFO", "waiters are served in the order in which they came; a newcomer may overtake them"),
-    (
-        "max bypass waiting",
-        "the most acquisitions of others during one wait: during all waits of two milliseconds and more, and a sample \
-         of the others. With first come, first served there are at most T - 1, and more only while a contender has no \
-         processor before its place in the queue is fixed",
-    ),
-    (
-        "overtaken",
-        "the part of the acquisitions of others during waits that is beyond T - 1 in a wait. Nearly 0 with first \
-         come, first served; 1 - 1/n if contenders lock n times in a row while all others wait",
-    ),
-];
-
-/// The throughput.
 pub const THROUGHPUT: Quantity =
     Quantity { axis: "acquisitions per second", of: |s| s.throughput, label: units::rate, logarithmic: true };
 
@@ -120,37 +69,29 @@ const PLOTS: [(&str, Quantity); 4] = [
     ("The longest wait", Quantity { axis: "max wait", of: |s| s.max, label: units::time, logarithmic: true }),
 ];
 
-/// Returns the whole page.
-pub fn page(report: &Report<'_>) -> String {
-    let kind = report.contended.kind();
+/// Writes the page of `compare`, and prints the path of the page.
+pub fn write(
+    summaries: &Summaries,
+    alone: &[uncontended::UncontendedRecord],
+    semtable: &[semtable::CaseRecord],
+    file: ReportFile,
+    output: Output,
+) -> Result<(), Failure> {
     let mut page = Page::new(
-        format!("{}s compared", capitalised(kind)),
-        format!(
-            "A {kind} can be fast because one contender keeps it, and fair because each contender sleeps before it \
-             has the {kind}. So read throughput and fairness together. In the plots of throughput and fairness high \
-             is good; in the plots of waits low is good. Each figure is the median of several runs, in which the \
-             {kind}s took turns."
-        ),
+        "Locks compared",
+        "A lock can be fast because one contender keeps it, and fair because each contender sleeps before it has the \
+         lock. So read throughput and fairness together. In the plots of throughput and fairness high is good; in the \
+         plots of waits low is good. Each figure is the median of several runs, in which the locks took turns.",
     );
-    page.section("Where it was measured", facts(&report.contended.on));
-    contended(&mut page, report);
-    if let Some(overview) = report.overview {
-        page.section("All in one table", table(overview));
-    }
-    if !report.uncontended.is_empty() {
-        page.section("Alone", table(&alone(report)));
-    }
-    if !report.semtable.is_empty() {
-        page.section("The queue of the semaphore table", table(&semtable::table(report.semtable)));
-    }
-    let of_overview = report.overview.map(|_| OVERVIEW);
-    let columns = COLUMNS.into_iter().chain(of_overview.into_iter().flatten());
-    page.section("What the columns mean", definitions(columns));
-    page.render()
+    page.section("Where it was measured", facts(&summaries.on));
+    contended(&mut page, summaries);
+    page.section("Alone", table(&self::alone(alone)));
+    page.section("The queue of the semaphore table", table(&semtable::table(semtable)));
+    page.section("What the columns mean", definitions(COLUMNS));
+    deliver(file, &page.render(), output)
 }
 
-fn contended(page: &mut Page, report: &Report<'_>) {
-    let summaries = report.contended;
+fn contended(page: &mut Page, summaries: &Summaries) {
     let lines = lines(summaries);
     page.section("Contended", legend(lines.iter().map(|&(target, style)| (target.name(), target.about(), style))));
     let plots = |lines: &[(Target, Style)]| {
@@ -185,26 +126,16 @@ fn contended(page: &mut Page, report: &Report<'_>) {
 fn lines(summaries: &Summaries) -> Vec<(Target, Style)> {
     let mut targets = summaries.targets.clone();
     targets.sort_by_key(|&target| summaries.is_variant(target));
-    let style = |(n, target)| match target {
-        Target::Floor(_) => (target, Style::FLOOR),
-        _ => (target, Style::nth(n)),
-    };
-    targets.into_iter().enumerate().map(style).collect()
+    targets.into_iter().zip((0..).map(Style::nth)).collect()
 }
 
-fn alone(report: &Report<'_>) -> Table {
+fn alone(records: &[uncontended::UncontendedRecord]) -> Table {
     let mut table = Table::new(2, ["lock", "", "alone", "ratio to the fastest usual mutex"]);
-    for r in report.uncontended {
+    for r in records {
         let ratio = units::ratio(r.ratio.unwrap_or(f64::NAN));
         table.row([r.target.name(), r.target.about(), &units::time(r.ns), &ratio]);
     }
     table
-}
-
-/// Returns the word with a capital letter.
-fn capitalised(word: &str) -> String {
-    let (first, rest) = word.split_at(word.len().min(1));
-    first.to_uppercase() + rest
 }
 
 /// Returns a plot with a line for each of these targets, with these names and styles.

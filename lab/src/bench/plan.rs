@@ -3,6 +3,7 @@
 
 use crate::options::{EffortArgs, List, Logging};
 use std::io;
+use std::ops::Deref;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
@@ -16,7 +17,7 @@ use crate::measure::waits::WaitHistogram;
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::run::contenders::Contenders;
-use crate::run::driver::{Outcome, Prepared, Run, Workload};
+use crate::run::driver::{Admissions, Outcome, Prepared, Run, Workload};
 use crate::run::sections::CriticalSections;
 use crate::targets::target::Target;
 
@@ -31,7 +32,6 @@ pub struct Plan {
     pub threads: Vec<usize>,
     /// The number of runs for each target and number of contenders.
     pub runs: usize,
-    /// The kind of contenders.
     pub on: Contenders,
     /// The workload of each contender.
     pub workload: Workload,
@@ -39,9 +39,9 @@ pub struct Plan {
     pub logging: Option<Logging>,
 }
 
-/// The record of a run.
+/// The part of the record of a run that all benches with contention have.
 #[derive(Clone, Serialize, Debug)]
-pub struct RunRecord {
+pub struct RunFacts {
     bench: &'static str,
     /// The target that was contended for.
     #[serde(flatten)]
@@ -52,15 +52,38 @@ pub struct RunRecord {
     pub threads: usize,
     run: usize,
     seconds: f64,
-    /// The acquisitions of all contenders.
-    pub acquisitions: u64,
-    /// Acquisitions per second.
+    /// Acquisitions per second, of readers and writers together.
     pub throughput: f64,
     /// See [`min_max`].
     pub min_max: f64,
     /// See [`jain`].
     pub jain: f64,
     gini: f64,
+    sample_rate: f64,
+    per_thread: Vec<u64>,
+    cs: CriticalSections,
+    ncs: u32,
+    seed: u32,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    cpus: f64,
+    /// See [`Usage::other_cpus`](crate::measure::usage::Usage::other_cpus).
+    pub other_cpus: Option<f64>,
+    #[cfg(sudog_sim)]
+    #[serde(flatten)]
+    machine: crate::run::machine::Simulated,
+    /// The metrics of the logged run that followed this run, if there was a logged run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<Metrics>,
+}
+
+/// The record of a run on a lock or a semaphore.
+#[derive(Clone, Serialize, Debug)]
+pub struct RunRecord {
+    #[serde(flatten)]
+    facts: RunFacts,
+    /// The acquisitions of all contenders.
+    pub acquisitions: u64,
     /// The wait that half of the acquisitions did not exceed. Each wait of this record is `None` if no wait was timed.
     pub wait_p50_ns: Option<u64>,
     /// The wait that 99 in 100 acquisitions did not exceed.
@@ -70,43 +93,25 @@ pub struct RunRecord {
     /// The longest wait that was timed. [`WaitRecorder`](crate::measure::waits::WaitRecorder) says which waits are
     /// timed.
     pub wait_max_ns: Option<u64>,
-    sample_rate: f64,
     /// True if all contenders were waiting before the first was let in.
     gathered: bool,
-    /// See [`Admissions::longest_run`](crate::run::driver::Admissions::longest_run). This field and the next three are
-    /// `None` if there was no order of admissions.
-    pub longest_run: Option<u64>,
-    /// See [`Admissions::max_bypass`](crate::run::driver::Admissions::max_bypass).
-    pub max_bypass: Option<u64>,
-    /// See [`Admissions::max_bypass_waiting`](crate::run::driver::Admissions::max_bypass_waiting).
-    pub max_bypass_waiting: Option<u64>,
-    /// See [`Admissions::overtaken`](crate::run::driver::Admissions::overtaken).
-    pub overtaken: Option<f64>,
-    per_thread: Vec<u64>,
-    /// The number of permits. `None` for a lock.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    permits: Option<u32>,
-    cs: CriticalSections,
-    ncs: u32,
-    seed: u32,
-    voluntary_switches: u64,
-    involuntary_switches: u64,
-    cpus: f64,
-    /// See [`Usage::other_cpus`](crate::measure::usage::Usage::other_cpus).
-    pub other_cpus: Option<f64>,
+    /// See [`Admissions`]. `None` if there was no order of admissions.
+    #[serde(flatten)]
+    pub order: Option<Admissions>,
     /// Accesses that another cache or memory served, for each acquisition. Simulated machines only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misses: Option<f64>,
     /// Caches that lost a line, for each acquisition. Simulated machines only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalidations: Option<f64>,
-    /// The simulated machine.
-    #[cfg(sudog_sim)]
-    #[serde(flatten)]
-    machine: crate::run::machine::Simulated,
-    /// The metrics of the logged run that followed this run, if there was a logged run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub metrics: Option<Metrics>,
+}
+
+impl Deref for RunRecord {
+    type Target = RunFacts;
+
+    fn deref(&self) -> &RunFacts {
+        &self.facts
+    }
 }
 
 /// Returns the targets that were asked for; by default, all targets for which contenders of this kind may contend.
@@ -163,82 +168,56 @@ impl Plan {
             on,
             logging: effort.logging()?,
             workload: Workload {
-                duration: effort.seconds.unwrap_or(Duration::from_secs(1)),
-                permits: 1,
-                writes: 1000,
+                duration: effort.seconds.unwrap_or(Workload::USUAL.duration),
                 cs: effort.cs,
                 ncs: effort.ncs.unwrap_or(ncs),
-                seed: effort.seed,
                 sample: effort.sample,
                 gathered: !effort.ungathered,
+                ..Workload::USUAL
             },
         })
     }
 
-    /// Returns whether contenders start together. They need not if the target admits several at a time.
-    fn is_gathered(&self) -> bool {
-        self.workload.gathered && self.workload.permits == 1
-    }
-
     /// Returns a line on the measurement.
-    #[must_use]
     pub fn headline(&self) -> String {
-        let Workload { duration, permits, cs, ncs, seed, sample, .. } = self.workload;
-        let gathered = if self.is_gathered() { "; contenders start together" } else { "" };
+        let Workload { duration, cs, ncs, seed, sample, gathered, .. } = self.workload;
+        let gathered = if gathered { "; contenders start together" } else { "" };
         let rate = if sample == 0 { "0".to_owned() } else { format!("1/{sample}") };
         let cs = match cs.is_one() {
             true => format!("{cs} steps"),
             false => format!("{cs} steps by contender"),
         };
-        let permits = if permits == 1 { String::new() } else { format!("; {permits} permits") };
         format!(
-            "{} on {}: medians of {} runs of {duration:?}{permits}; critical section {cs}, non-critical {ncs}; seed \
+            "{} on {}: medians of {} runs of {duration:?}; critical section {cs}, non-critical {ncs}; seed \
              {seed}; sample_rate {rate}{gathered}",
             self.bench, self.on, self.runs
         )
     }
 
-    /// Returns the record of a run.
-    #[must_use]
-    pub fn record(
+    /// Returns the part of the record of a run that all benches have.
+    pub fn facts(
         &self,
         target: Target,
         threads: usize,
         run: usize,
-        outcome: Outcome,
+        outcome: &Outcome,
         metrics: Option<Metrics>,
-    ) -> RunRecord {
-        let Workload { permits, cs, ncs, seed, sample, .. } = self.workload;
-        let acquisitions = outcome.admissions.iter().sum();
+    ) -> RunFacts {
+        let Workload { cs, ncs, seed, sample, .. } = self.workload;
         let seconds = outcome.elapsed.as_secs_f64();
-        let waits = &outcome.waits.write;
-        let wait = |of: fn(&WaitHistogram) -> u64| (sample > 0 && !waits.is_empty()).then(|| of(waits));
-        RunRecord {
+        RunFacts {
             bench: self.bench,
             target,
             on: self.on,
             threads,
             run,
             seconds,
-            acquisitions,
-            throughput: acquisitions as f64 / seconds,
+            throughput: outcome.admissions.iter().sum::<u64>() as f64 / seconds,
             min_max: min_max(&outcome.admissions),
             jain: jain(&outcome.admissions),
             gini: gini(&outcome.admissions),
-            wait_p50_ns: wait(|waits| waits.value_at_quantile(0.5)),
-            wait_p99_ns: wait(|waits| waits.value_at_quantile(0.99)),
-            wait_p999_ns: wait(|waits| waits.value_at_quantile(0.999)),
-            wait_max_ns: wait(WaitHistogram::max),
-            // Contenders for a floor are not gathered: a turn goes round among the contenders only, so no other thread
-            // can hold the floor shut.
-            gathered: self.is_gathered() && !matches!(target, Target::Floor(_)),
             sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
-            longest_run: outcome.order.map(|order| order.longest_run),
-            max_bypass: outcome.order.map(|order| order.max_bypass),
-            max_bypass_waiting: outcome.order.map(|order| order.max_bypass_waiting),
-            overtaken: outcome.order.and_then(|order| order.overtaken),
-            per_thread: outcome.admissions,
-            permits: matches!(target, Target::Semaphore(_)).then_some(permits),
+            per_thread: outcome.admissions.clone(),
             cs,
             ncs,
             seed,
@@ -246,11 +225,45 @@ impl Plan {
             involuntary_switches: outcome.usage.involuntary_switches,
             cpus: outcome.usage.cpus,
             other_cpus: outcome.usage.other_cpus,
-            misses: outcome.usage.traffic.map(|traffic| traffic.misses as f64 / acquisitions as f64),
-            invalidations: outcome.usage.traffic.map(|traffic| traffic.invalidations as f64 / acquisitions as f64),
             #[cfg(sudog_sim)]
             machine: crate::run::machine::simulated(),
             metrics,
+        }
+    }
+
+    /// Returns the quantiles 0.5, 0.99 and 0.999 and the maximum of some waits; nothing if no wait was timed.
+    pub fn quantiles(&self, waits: &WaitHistogram) -> [Option<u64>; 4] {
+        let timed = self.workload.sample > 0 && !waits.is_empty();
+        let quantiles = [0.5, 0.99, 0.999].map(|q| waits.value_at_quantile(q));
+        let [p50, p99, p999] = quantiles;
+        [p50, p99, p999, waits.max()].map(|wait| timed.then_some(wait))
+    }
+
+    /// Returns the record of a run.
+    pub fn record(
+        &self,
+        target: Target,
+        threads: usize,
+        run: usize,
+        outcome: &Outcome,
+        metrics: Option<Metrics>,
+    ) -> RunRecord {
+        let acquisitions = outcome.admissions.iter().sum();
+        let traffic = outcome.usage.traffic;
+        let [wait_p50_ns, wait_p99_ns, wait_p999_ns, wait_max_ns] = self.quantiles(&outcome.waits.write);
+        RunRecord {
+            facts: self.facts(target, threads, run, outcome, metrics),
+            acquisitions,
+            wait_p50_ns,
+            wait_p99_ns,
+            wait_p999_ns,
+            wait_max_ns,
+            // Contenders for a floor are not gathered: a turn goes round among the contenders only, so no other thread
+            // can hold the floor shut.
+            gathered: self.workload.gathered && !matches!(target, Target::Floor(_)),
+            order: outcome.order,
+            misses: traffic.map(|traffic| traffic.misses as f64 / acquisitions as f64),
+            invalidations: traffic.map(|traffic| traffic.invalidations as f64 / acquisitions as f64),
         }
     }
 
@@ -272,19 +285,16 @@ impl Plan {
     }
 
     /// Returns the number of runs.
-    #[must_use]
     pub fn total(&self) -> usize {
         self.runs * self.threads.iter().map(|&threads| self.targets_for(threads).count()).sum::<usize>()
     }
 
     /// Returns the time that so many runs take, with the logged runs that follow them.
-    #[must_use]
     pub fn time(&self, runs: usize) -> Duration {
         self.workload.duration * runs as u32 * if self.logging.is_some() { 2 } else { 1 }
     }
 
     /// Returns a progress bar for so many runs, and prints how long the runs take.
-    #[must_use]
     pub fn progress(&self, output: Output, runs: usize) -> ProgressBar {
         output.estimate(self.bench, self.time(runs));
         output.progress(self.bench, runs)
@@ -313,7 +323,6 @@ impl Plan {
     }
 
     /// Returns the failure that the contenders could not be started.
-    #[must_use]
     pub fn cannot_start(&self, threads: usize, error: &io::Error) -> Failure {
         Failure::Run(format!("cannot start {threads} {}: {error}", self.on))
     }
@@ -326,7 +335,7 @@ impl Plan {
                 for target in self.targets_for(threads) {
                     let outcome = self.make(target, threads, self.workload)?;
                     let metrics = self.metrics(threads, self.workload, |run| run.prepare(target))?;
-                    let record = self.record(target, threads, number, outcome, metrics);
+                    let record = self.record(target, threads, number, &outcome, metrics);
                     output.record(&record)?;
                     records.push(record);
                     progress.inc(1);

@@ -5,29 +5,25 @@
 
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
 use clap::Args;
-use std::fmt::Write as _;
+use std::ops::Deref;
 
 use serde::Serialize;
 
 use super::logged;
-use super::plan::Plan;
+use super::plan::{Plan, RunFacts};
 use super::summary::solitude;
 use crate::measure::admissions::Metrics;
 
-use crate::measure::metrics::{gini, jain, median, min_max};
+use crate::measure::metrics::median;
 use crate::measure::usage::disturbance;
-use crate::measure::waits::WaitHistogram;
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
-use crate::run::contenders::Contenders;
 use crate::run::driver::{Outcome, Workload};
-use crate::run::sections::CriticalSections;
 use crate::targets::rw_locks::RwLockName;
 use crate::targets::target::Target;
 
-/// Options of `rwbench`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct RwbenchArgs {
@@ -43,7 +39,6 @@ pub struct RwbenchArgs {
     #[arg(long, value_name = "N,N", default_value = "0,1,10,100,500", value_parser = numbers::<0, 1000>)]
     pub writes: List<usize>,
 
-    /// Options that several commands have.
     #[command(flatten)]
     pub effort: EffortArgs,
 }
@@ -51,41 +46,26 @@ pub struct RwbenchArgs {
 /// The record of a run.
 #[derive(Clone, Serialize, Debug)]
 struct RwRecord {
-    bench: &'static str,
     #[serde(flatten)]
-    target: Target,
-    #[serde(flatten)]
-    on: Contenders,
-    threads: usize,
+    facts: RunFacts,
     /// The number of writes in a thousand visits.
     writes_in_1000: usize,
-    run: usize,
-    seconds: f64,
     reads: u64,
     writes: u64,
-    /// Reads and writes per second.
-    throughput: f64,
     read_throughput: f64,
     write_throughput: f64,
     /// The share of writes that followed a write of the same contender.
     same_writer: Option<f64>,
-    min_max: f64,
-    jain: f64,
-    gini: f64,
     #[serde(flatten)]
     waits: WaitFields,
-    sample_rate: f64,
-    per_thread: Vec<u64>,
-    cs: CriticalSections,
-    ncs: u32,
-    seed: u32,
-    voluntary_switches: u64,
-    involuntary_switches: u64,
-    cpus: f64,
-    other_cpus: Option<f64>,
-    /// The metrics of the logged run that followed this run, if there was a logged run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metrics: Option<Metrics>,
+}
+
+impl Deref for RwRecord {
+    type Target = RunFacts;
+
+    fn deref(&self) -> &RunFacts {
+        &self.facts
+    }
 }
 
 /// The waits of a run. A field is `None` if no wait was timed.
@@ -113,89 +93,39 @@ struct Summary {
     write_waits: [f64; 3],
 }
 
-/// The share of writes up to which `sharded` beats `sudog`, for a number of contenders.
-#[derive(Clone, PartialEq, Serialize, Debug)]
-struct Crossover {
-    bench: &'static str,
-    #[serde(flatten)]
-    on: Contenders,
-    threads: usize,
-    /// The largest share of writes, in a thousand, such that `sharded` beats `sudog` at this share and at every smaller
-    /// share that was measured. `None` if `sharded` does not beat `sudog` at the smallest share.
-    beats_up_to: Option<usize>,
-    /// The throughput of `sharded` over that of `sudog`, by share of writes.
-    ratios: Vec<Ratio>,
-}
-
-#[derive(Clone, Copy, PartialEq, Serialize, Debug)]
-struct Ratio {
-    writes_in_1000: usize,
-    ratio: f64,
-}
-
 const NAME: &str = "rwbench";
-const SUDOG: Target = Target::RwLock(RwLockName::Sudog);
-const SHARDED: Target = Target::RwLock(RwLockName::Sharded);
-
 fn record(
     plan: &Plan,
     target: Target,
     threads: usize,
     share: usize,
     run: usize,
-    outcome: Outcome,
+    outcome: &Outcome,
     metrics: Option<Metrics>,
 ) -> RwRecord {
-    let Workload { cs, ncs, seed, sample, .. } = plan.workload;
-    let seconds = outcome.elapsed.as_secs_f64();
     let writes = outcome.admissions.iter().sum::<u64>() - outcome.reads;
-    let per_second = |n: u64| n as f64 / seconds;
-    let wait =
-        |waits: &WaitHistogram, of: fn(&WaitHistogram) -> u64| (sample > 0 && !waits.is_empty()).then(|| of(waits));
-    let read = |of: fn(&WaitHistogram) -> u64| wait(&outcome.waits.read, of);
-    let write = |of: fn(&WaitHistogram) -> u64| wait(&outcome.waits.write, of);
-    let (p50, p99, p999) = (
-        |waits: &WaitHistogram| waits.value_at_quantile(0.5),
-        |waits: &WaitHistogram| waits.value_at_quantile(0.99),
-        |waits: &WaitHistogram| waits.value_at_quantile(0.999),
-    );
+    let per_second = |n: u64| n as f64 / outcome.elapsed.as_secs_f64();
+    let [read_wait_p50_ns, read_wait_p99_ns, read_wait_p999_ns, read_wait_max_ns] = plan.quantiles(&outcome.waits.read);
+    let [write_wait_p50_ns, write_wait_p99_ns, write_wait_p999_ns, write_wait_max_ns] =
+        plan.quantiles(&outcome.waits.write);
     RwRecord {
-        bench: NAME,
-        target,
-        on: plan.on,
-        threads,
+        facts: plan.facts(target, threads, run, outcome, metrics),
         writes_in_1000: share,
-        run,
-        seconds,
         reads: outcome.reads,
         writes,
-        throughput: per_second(outcome.reads + writes),
         read_throughput: per_second(outcome.reads),
         write_throughput: per_second(writes),
         same_writer: (writes > 0).then(|| outcome.writes_again as f64 / writes as f64),
-        min_max: min_max(&outcome.admissions),
-        jain: jain(&outcome.admissions),
-        gini: gini(&outcome.admissions),
         waits: WaitFields {
-            read_wait_p50_ns: read(p50),
-            read_wait_p99_ns: read(p99),
-            read_wait_p999_ns: read(p999),
-            read_wait_max_ns: read(WaitHistogram::max),
-            write_wait_p50_ns: write(p50),
-            write_wait_p99_ns: write(p99),
-            write_wait_p999_ns: write(p999),
-            write_wait_max_ns: write(WaitHistogram::max),
+            read_wait_p50_ns,
+            read_wait_p99_ns,
+            read_wait_p999_ns,
+            read_wait_max_ns,
+            write_wait_p50_ns,
+            write_wait_p99_ns,
+            write_wait_p999_ns,
+            write_wait_max_ns,
         },
-        sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
-        per_thread: outcome.admissions,
-        cs,
-        ncs,
-        seed,
-        voluntary_switches: outcome.usage.voluntary_switches,
-        involuntary_switches: outcome.usage.involuntary_switches,
-        cpus: outcome.usage.cpus,
-        other_cpus: outcome.usage.other_cpus,
-        metrics,
     }
 }
 
@@ -228,7 +158,7 @@ fn measure(plan: &Plan, shares: &[usize], output: Output) -> Result<Vec<RwRecord
                 for &target in &plan.targets {
                     let outcome = plan.make(target, threads, workload)?;
                     let metrics = plan.metrics(threads, workload, |run| run.prepare(target))?;
-                    let record = record(plan, target, threads, share, run, outcome, metrics);
+                    let record = record(plan, target, threads, share, run, &outcome, metrics);
                     output.record(&record)?;
                     records.push(record);
                     progress.inc(1);
@@ -276,41 +206,6 @@ fn logged_runs(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Option<St
     logged::text(&["lock", "T", "writes in 1000"], &rows)
 }
 
-impl Crossover {
-    fn new(on: Contenders, threads: usize, mut ratios: Vec<Ratio>) -> Self {
-        ratios.sort_by_key(|ratio| ratio.writes_in_1000);
-        let beats_up_to = ratios.iter().take_while(|r| r.ratio > 1.0).last().map(|r| r.writes_in_1000);
-        Self { bench: "rwbench-crossover", on, threads, beats_up_to, ratios }
-    }
-}
-
-/// Returns the crossover for each number of contenders. Empty unless `sudog` and `sharded` were both measured.
-fn crossovers(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Vec<Crossover> {
-    if ![SUDOG, SHARDED].iter().all(|target| plan.targets.contains(target)) {
-        return Vec::new();
-    }
-    let of_threads = |&threads: &usize| {
-        let ratio = |&share: &usize| {
-            let [sudog, sharded] = [SUDOG, SHARDED].map(|s| Summary::new(records, s, threads, share).throughput);
-            Ratio { writes_in_1000: share, ratio: sharded / sudog }
-        };
-        Crossover::new(plan.on, threads, shares.iter().map(ratio).collect())
-    };
-    plan.threads.iter().map(of_threads).collect()
-}
-
-fn crossover_table(crossovers: &[Crossover]) -> Table {
-    let shares = crossovers.first().map_or(&[][..], |crossover| &crossover.ratios);
-    let columns = shares.iter().map(|ratio| ratio.writes_in_1000.to_string());
-    let mut table = Table::new(0, ["T".to_owned()].into_iter().chain(columns).chain(["beats sudog up to".to_owned()]));
-    for crossover in crossovers {
-        let ratios = crossover.ratios.iter().map(|r| units::ratio(r.ratio));
-        let up_to = crossover.beats_up_to.map_or(units::NOTHING.to_owned(), |share| share.to_string());
-        table.row([crossover.threads.to_string()].into_iter().chain(ratios).chain([up_to]));
-    }
-    table
-}
-
 /// Runs `rwbench`: measures and prints.
 pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
     if args.effort.ungathered {
@@ -326,38 +221,13 @@ pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
     if let Some(logged) = logged_runs(&plan, shares, &records) {
         output.text(format_args!("{logged}\n"))?;
     }
-    let mut remarks = String::from(
+    output.text(
         "writes in 1000: the writes in 1000 visits, drawn at random. same writer: the part of the writes that follow a write of \
          the same contender; 1/T if all contenders are active. min/max: the fewest visits of a contender over the most visits \
          of a contender.\n\
          Waits: all of two milliseconds and more, and a sample of the others; those of readers and of writers apart.",
-    );
-    let crossovers = crossovers(&plan, shares, &records);
-    crossovers.iter().try_for_each(|crossover| output.record(crossover))?;
-    if !crossovers.is_empty() {
-        let table = crossover_table(&crossovers);
-        let _ =
-            write!(remarks, "\n\nThroughput of sharded, as a ratio to that of sudog, by writes in 1000:\n{table}\n");
-    }
-    output.text(remarks)?;
+    )?;
     let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
     let disturbance = disturbance(others.map(|sum| sum / records.len() as f64));
     solitude(plan.on, &plan.threads).into_iter().chain(disturbance).try_for_each(|warning| output.text(warning))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_crossover_is_where_it_first_loses() {
-        let crossover = |ratios: &[(usize, f64)]| {
-            let ratios = ratios.iter().map(|&(writes_in_1000, ratio)| Ratio { writes_in_1000, ratio }).collect();
-            Crossover::new(Contenders::Threads, 2, ratios).beats_up_to
-        };
-        assert_eq!(crossover(&[(100, 0.9), (0, 2.0), (10, 1.1)]), Some(10));
-        assert_eq!(crossover(&[(0, 2.0), (10, 0.9), (100, 1.1)]), Some(0));
-        assert_eq!(crossover(&[(0, 1.0), (10, 1.1)]), None);
-        assert_eq!(crossover(&[(0, 1.1), (500, 1.1)]), Some(500));
-    }
 }

@@ -2,26 +2,22 @@
 //! permit makes a step of a generator that all contenders share; a contender without the permit makes a step of a
 //! generator of its own. Two [floors](crate::targets::floors) are measured beside the semaphores.
 
-use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers, permits};
+use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
 use clap::Args;
-use std::path::Path;
 
 use super::plan::Plan;
 use super::summary::Summaries;
 use super::uncontended;
 
-use super::page::{OF_THE_ORDER, OVERVIEW, Report};
 use crate::measure::metrics::geometric_mean;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::ReportFile;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::targets::floors::FloorName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
-/// Options of `semabench`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct SemabenchArgs {
@@ -33,11 +29,6 @@ pub struct SemabenchArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2,4,8,16,32,64", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
-    /// Permits. With more than one no generator is shared, and no order is counted
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = permits())]
-    pub permits: u32,
-
-    /// Options that several commands have.
     #[command(flatten)]
     pub effort: EffortArgs,
 }
@@ -45,15 +36,38 @@ pub struct SemabenchArgs {
 const TWO_RMWS: Target = Target::Floor(FloorName::TwoRmws);
 const HANDOVER: Target = Target::Floor(FloorName::Handover);
 
+/// The meanings of the columns of semabench.
+const OVERVIEW: [(&str, &str); 7] = [
+    ("x floor", "the time of acquire and release by one contender alone, over that of two-rmws"),
+    (FloorName::TwoRmws.name(), FloorName::TwoRmws.about()),
+    (
+        FloorName::Handover.name(),
+        "contenders pass a turn round: each contender sleeps until its turn comes. A semaphore that serves first \
+         come, first served cannot be faster with more contenders than processors, except where a contender is awake \
+         when its turn comes",
+    ),
+    ("geomean", "the geometric mean of the throughputs with more than one contender"),
+    ("FIFO", "waiters are served in the order in which they came; a newcomer may overtake them"),
+    (
+        "max bypass waiting",
+        "the most acquisitions of others during one wait: during all waits of two milliseconds and more, and a sample \
+         of the others. With first come, first served there are at most T - 1, and more only while a contender has no \
+         processor before its place in the queue is fixed",
+    ),
+    (
+        "overtaken",
+        "the part of the acquisitions of others during waits that is beyond T - 1 in a wait. Nearly 0 with first \
+         come, first served; 1 - 1/n if contenders lock n times in a row while all others wait",
+    ),
+];
+
 /// The measurements without contention for each run with contention.
 const ROUNDS: usize = 3;
 
-/// Runs `semabench`: measures and prints; with a path, writes a report as well.
-pub fn run(args: &SemabenchArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+/// Runs `semabench`: measures and prints.
+pub fn run(args: &SemabenchArgs, output: Output) -> Result<(), Failure> {
     let mut plan =
         Plan::new("semabench", &SemaphoreName::usual(), args.semaphores.as_ref(), &args.threads, &args.effort, 1)?;
-    plan.workload.permits = args.permits;
-    let report = report.map(ReportFile::create).transpose()?;
     let rounds = ROUNDS * plan.runs;
     let alone: Vec<Target> = [TWO_RMWS].into_iter().chain(plan.targets.iter().copied()).collect();
     plan.targets.insert(0, HANDOVER);
@@ -67,14 +81,11 @@ pub fn run(args: &SemabenchArgs, report: Option<&Path>, output: Output) -> Resul
     let overview = overview(&alone, &summaries);
     output.text(format_args!("{}\n\n{overview}\n", plan.headline()))?;
     plan.print_logged_runs(summaries.kind(), &records, output)?;
-    for remark in remarks(&plan).into_iter().chain(summaries.remarks()) {
+    let meanings = OVERVIEW.map(|(term, text)| format!("{term}: {text}."));
+    for remark in meanings.into_iter().chain(summaries.remarks()) {
         output.text(remark)?;
     }
-    match report {
-        None => Ok(()),
-        Some(file) => Report { contended: &summaries, overview: Some(&overview), uncontended: &[], semtable: &[] }
-            .write(file, output),
-    }
+    Ok(())
 }
 
 /// Returns a table of all results. The floors come first.
@@ -116,18 +127,4 @@ fn overview(alone: &[uncontended::UncontendedRecord], summaries: &Summaries) -> 
 fn mean(summaries: &Summaries, target: Target) -> f64 {
     let several = summaries.threads.iter().filter(|&&threads| threads > 1);
     geometric_mean(several.map(|&threads| summaries.get(target, threads).throughput))
-}
-
-/// Returns the meanings of the rows and columns.
-fn remarks(plan: &Plan) -> Vec<String> {
-    let permits = plan.workload.permits;
-    let meanings = if permits == 1 { &OVERVIEW[..] } else { &OVERVIEW[..OVERVIEW.len() - OF_THE_ORDER] };
-    let mut remarks: Vec<_> = meanings.iter().map(|(term, text)| format!("{term}: {text}.")).collect();
-    if permits > 1 {
-        remarks.push(format!(
-            "With {permits} permits several contenders are inside at once: each advances a generator of its own, and \
-             the order of entries is not recorded."
-        ));
-    }
-    remarks
 }

@@ -8,6 +8,7 @@ use crate::measure::usage::disturbance;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
+use crate::run::driver::Admissions;
 use crate::targets::compose::remark_on_price;
 use crate::targets::locks::LockName;
 #[cfg(target_os = "linux")]
@@ -66,7 +67,6 @@ pub struct Summary {
 /// The summaries of all targets with all numbers of contenders.
 #[derive(Clone, Debug)]
 pub struct Summaries {
-    /// The kind of contenders.
     pub on: Contenders,
     /// The targets that were contended for, in the order in which the command line asked for them.
     pub targets: Vec<Target>,
@@ -80,7 +80,6 @@ pub struct Summaries {
 
 impl Summary {
     /// Computes the medians over the runs of a target with a number of contenders.
-    #[must_use]
     pub fn new(target: Target, threads: usize, records: &[RunRecord]) -> Self {
         let ours = || records.iter().filter(|r| r.target == target && r.threads == threads);
         let over = |of: fn(&RunRecord) -> f64| median(ours().map(of).filter(|x| !x.is_nan()));
@@ -95,10 +94,10 @@ impl Summary {
             p99: over(|r| number(r.wait_p99_ns)),
             p999: over(|r| number(r.wait_p999_ns)),
             max: over(|r| number(r.wait_max_ns)),
-            longest_run: over(|r| number(r.longest_run)),
-            max_bypass: over(|r| number(r.max_bypass)),
-            max_bypass_waiting: over(|r| number(r.max_bypass_waiting)),
-            overtaken: over(|r| r.overtaken.unwrap_or(f64::NAN)),
+            longest_run: over(|r| of_order(r, |order| order.longest_run)),
+            max_bypass: over(|r| of_order(r, |order| order.max_bypass)),
+            max_bypass_waiting: over(|r| of_order(r, |order| order.max_bypass_waiting)),
+            overtaken: over(|r| r.order.and_then(|order| order.overtaken).unwrap_or(f64::NAN)),
             misses: over(|r| r.misses.unwrap_or(f64::NAN)),
             invalidations: over(|r| r.invalidations.unwrap_or(f64::NAN)),
             logged_bypass: over(|r| number(r.metrics.as_ref().and_then(|m| Some(m.bypass.as_ref()?.max)))),
@@ -106,12 +105,15 @@ impl Summary {
     }
 }
 
+fn of_order(record: &RunRecord, of: fn(&Admissions) -> u64) -> f64 {
+    number(record.order.as_ref().map(of))
+}
+
 fn number(measured: Option<u64>) -> f64 {
     measured.map_or(f64::NAN, |n| n as f64)
 }
 
 /// Returns a warning if several contenders never met.
-#[must_use]
 pub fn solitude(on: Contenders, threads: &[usize]) -> Option<String> {
     const WARNING: &str = "With one worker goroutines do not contend: nothing interrupts the first goroutine, so the others run after \
          its end.";
@@ -120,7 +122,6 @@ pub fn solitude(on: Contenders, threads: &[usize]) -> Option<String> {
 
 impl Summaries {
     /// Computes the summaries of all targets of the plan.
-    #[must_use]
     pub fn new(plan: &Plan, records: &[RunRecord]) -> Self {
         let all = plan
             .threads
@@ -133,7 +134,6 @@ impl Summaries {
     }
 
     /// Returns the summary of a target of the plan, with a number of contenders of the plan.
-    #[must_use]
     pub fn get(&self, target: Target, threads: usize) -> &Summary {
         let found = self.all.iter().find(|s| s.target == target && s.threads == threads);
         found.expect("there is a summary of every target with every number")
@@ -145,7 +145,6 @@ impl Summaries {
     }
 
     /// Returns whether a target is a variant of another one, and one of so many targets that its line would hide others.
-    #[must_use]
     pub fn is_variant(&self, target: Target) -> bool {
         let is_variant = |target: Target| match target {
             Target::Lock(lock) => lock.name().contains('+') || lock.name().ends_with("_fair"),
@@ -157,21 +156,18 @@ impl Summaries {
     }
 
     /// "lock" or "semaphore".
-    #[must_use]
     pub fn kind(&self) -> &'static str {
         self.targets.iter().map(|target| target.kind()).find(|&kind| kind != "floor").unwrap_or("floor")
     }
 
     /// Returns the target that the others are compared with: the usual baseline, or else the first target. Floors are
     /// never the baseline.
-    #[must_use]
     pub fn baseline(&self) -> Option<Target> {
         let not_floors = || self.targets.iter().copied().filter(|target| !matches!(target, Target::Floor(_)));
         not_floors().find(|target| BASELINES.contains(target)).or_else(|| not_floors().next())
     }
 
     /// Returns a table with all medians.
-    #[must_use]
     pub fn table(&self) -> Table {
         const COLUMNS: [&str; 11] = [
             "T",
@@ -213,7 +209,6 @@ impl Summaries {
 
     /// Returns a title, and a table of the throughputs as ratios to the baseline's. Returns `None` if there is only one
     /// target.
-    #[must_use]
     pub fn ratios(&self) -> Option<(String, Table)> {
         let baseline = self.baseline()?;
         if self.targets.len() == 1 {

@@ -19,7 +19,6 @@ use crate::targets::compose::remark_on_price;
 use crate::targets::locks::LockName;
 use crate::targets::target::Target;
 
-/// Options of `uncontended`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct UncontendedArgs {
@@ -31,7 +30,6 @@ pub struct UncontendedArgs {
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
 
-    /// Options for the kind of contender.
     #[command(flatten)]
     pub on: OnArgs,
 }

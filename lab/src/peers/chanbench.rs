@@ -13,12 +13,10 @@
 mod blocking;
 mod tasks;
 
-use std::fmt::{self, Display};
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::measure::metrics::{geometric_mean, median, worst};
 use crate::measure::usage::Counts;
@@ -28,81 +26,43 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
-
-/// A type of names for the command line.
-macro_rules! names {
-    ($(#[$doc:meta])* $Name:ident, $what:literal: $($variant:ident = $name:literal,)+) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum $Name {
-            $(#[doc = concat!("`", $name, "`.")] $variant,)+
-        }
-
-        impl $Name {
-            const ALL: &[Self] = &[$(Self::$variant),+];
-
-            const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name),+ }
-            }
-        }
-
-        impl FromStr for $Name {
-            type Err = String;
-
-            fn from_str(name: &str) -> Result<Self, String> {
-                Self::ALL.iter().copied().find(|known| known.name() == name).ok_or_else(|| {
-                    let known: Vec<_> = Self::ALL.iter().map(|known| known.name()).collect();
-                    format!(concat!("unknown ", $what, " '{}'; known: {}"), name, known.join(", "))
-                })
-            }
-        }
-
-        impl Display for $Name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-
-        impl Serialize for $Name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.serialize_str(self.name())
-            }
-        }
-    };
-}
+use crate::targets::registry::names;
 
 names! {
     /// A channel.
-    Peer, "channel":
-    Chan = "chan",
-    Ends = "ends",
-    Csp = "csp",
-    Crossbeam = "crossbeam",
-    Flume = "flume",
-    Kanal = "kanal",
-    Std = "std",
-    Tokio = "tokio",
-    AsyncChannel = "async-channel",
+    enum Peer;
+    unknown "channel";
+    Chan = "chan", "Go's channel";
+    Ends = "ends", "the same by counted ends";
+    Csp = "csp", "csp's channel";
+    Crossbeam = "crossbeam", "crossbeam-channel";
+    Flume = "flume", "flume";
+    Kanal = "kanal", "kanal";
+    Std = "std", "std's sync_channel";
+    Tokio = "tokio", "tokio's mpsc";
+    AsyncChannel = "async-channel", "async-channel";
 }
 
 names! {
     /// The kind of contenders that use the channels.
-    On, "kind":
-    Threads = "threads",
-    Tasks = "tasks",
-    Goroutines = "goroutines",
+    enum On;
+    unknown "kind";
+    Threads = "threads", "threads";
+    Tasks = "tasks", "tasks of tokio";
+    Goroutines = "goroutines", "goroutines";
 }
 
 names! {
     /// A benchmark: the numbers of senders and of receivers.
-    Pattern, "benchmark":
-    Seq = "seq",
-    Spsc = "spsc",
-    Mpsc = "mpsc",
-    Spmc = "spmc",
-    Mpmc = "mpmc",
-    SelectRx = "select_rx",
-    SelectBoth = "select_both",
+    enum Pattern;
+    unknown "benchmark";
+    Seq = "seq", "one contender sends all, then receives all";
+    Spsc = "spsc", "one sender, one receiver";
+    Mpsc = "mpsc", "several senders, one receiver";
+    Spmc = "spmc", "one sender, several receivers";
+    Mpmc = "mpmc", "several senders, several receivers";
+    SelectRx = "select_rx", "a receiver selects among the channels of several senders";
+    SelectBoth = "select_both", "senders and receivers select among several channels";
 }
 
 impl Peer {
@@ -111,7 +71,6 @@ impl Peer {
     }
 }
 
-/// Options of `chanbench`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct ChanbenchArgs {
@@ -225,7 +184,6 @@ fn min_max(counts: &[u64]) -> f64 {
 
 /// Runs `chanbench`: measures and prints.
 pub fn run(args: &ChanbenchArgs, output: Output) -> Result<(), Failure> {
-    let peers = args.peers.as_ref().map_or_else(|| Peer::ALL.to_vec(), |list| list.0.clone());
     let workers = if args.on == On::Threads { vec![0] } else { args.workers.0.clone() };
     let progress = output.progress("chanbench", cases(args).count() * workers.len());
     let counts = Counts::now();
@@ -234,7 +192,7 @@ pub fn run(args: &ChanbenchArgs, output: Output) -> Result<(), Failure> {
         let mut table = Table::new(1, header);
         let mut ratios: Vec<(Peer, f64)> = Vec::new();
         for case in cases(args) {
-            let mut results: Vec<(Peer, Vec<f64>, Vec<f64>)> = peers.iter().map(|&p| (p, vec![], vec![])).collect();
+            let mut results: Vec<(Peer, Vec<f64>, Vec<f64>)> = Peer::ALL.iter().map(|&p| (p, vec![], vec![])).collect();
             for _ in 0..args.runs {
                 for (peer, times, fairness) in &mut results {
                     if let Some((time, received)) = once(args.on, workers, *peer, case)? {
@@ -282,7 +240,7 @@ pub fn run(args: &ChanbenchArgs, output: Output) -> Result<(), Failure> {
         }
         let at = if workers == 0 { String::new() } else { format!(", {workers} workers") };
         output.text(format_args!("chanbench on {}{at}: medians of {} runs\n\n{table}\n", args.on, args.runs))?;
-        for peer in peers.iter().filter(|peer| ratios.iter().any(|(of, _)| of == *peer)) {
+        for peer in Peer::ALL.iter().filter(|peer| ratios.iter().any(|(of, _)| of == *peer)) {
             let own: Vec<_> = ratios.iter().filter(|(of, _)| of == peer).map(|r| r.1).collect();
             let n = own.len();
             output.text(format_args!("{peer}: geometric mean of {n} ratios {}", units::ratio(geometric_mean(own))))?;

@@ -17,7 +17,6 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 
-/// Options of `goroutines`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct GoroutinesArgs {
@@ -29,7 +28,6 @@ pub struct GoroutinesArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// Options for the extent of the measurement.
     #[command(flatten)]
     pub extent: Extent,
 }

@@ -4,6 +4,7 @@
 pub mod chanbench;
 #[cfg(unix)]
 pub mod goroutines;
+pub mod listed;
 #[cfg(target_os = "linux")]
 pub mod netbench;
 pub mod rounds;

@@ -11,7 +11,6 @@ pub const MAX_N: u128 = 1_000_000_000;
 
 /// Returns the next n, after a round of `n` operations that took too little time. The rule is that of `testing`: a
 /// fifth more than should suffice, but at least n + 1 and at most 100 n.
-#[must_use]
 pub fn grown(n: u128, ns: u128, min_ns: u128) -> u128 {
     let enough = min_ns * n / ns.max(1);
     (enough + enough / 5).min(100 * n).max(n + 1).min(MAX_N)
@@ -23,7 +22,6 @@ pub const WORK: u32 = 16;
 
 /// Does `n` steps of xorshift. Each step depends on the step before, so no compiler can shorten them.
 #[inline(never)]
-#[must_use]
 pub fn steps(n: u32, mut x: u64) -> u64 {
     for _ in 0..n {
         x ^= x << 13;
@@ -58,7 +56,6 @@ pub struct Portion {
 
 impl Portion {
     /// A share of `n` operations, of which `taken` have been taken.
-    #[must_use]
     pub fn new(taken: Arc<AtomicU64>, grain: u64, n: u64) -> Self {
         Self { taken, grain, left: 0, n }
     }

@@ -13,9 +13,9 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use std::{env, fmt, thread};
+use std::{env, thread};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::{Deserialize, Serialize};
 use sudog_runtime::goroutine;
 
@@ -30,51 +30,26 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::noise::{end_with_input, noise};
+use crate::targets::registry::names;
 
-/// A runtime, and the place where a computation runs in the runtime.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Side {
-    /// Goroutines that compute where they are
-    Sudog,
-    /// Goroutines that compute inside of `compute`
-    Compute,
-    /// Tasks of ours that sleep; a task computes. No connections
-    Tasks,
-    /// Tasks of tokio that compute where they are
-    Tokio,
-    /// Tasks of tokio that compute inside of `spawn_blocking`
-    TokioBlocking,
-    /// Go's goroutines. Needs Go
-    Go,
+names! {
+    /// A runtime, and the place where a computation runs in the runtime.
+    enum Side;
+    unknown "side";
+    Sudog = "sudog", "Goroutines that compute where they are.";
+    Compute = "compute", "Goroutines that compute inside of `compute`.";
+    Tasks = "tasks", "Tasks of ours that sleep; a task computes. No connections.";
+    Tokio = "tokio", "Tasks of tokio that compute where they are.";
+    TokioBlocking = "tokio-blocking", "Tasks of tokio that compute inside of `spawn_blocking`.";
+    Go = "go", "Go's goroutines. Needs Go.";
 }
 
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.to_possible_value().expect("no side is hidden").get_name())
-    }
-}
-
-/// A side, by name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Named(Side);
-
-impl std::str::FromStr for Named {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = || Side::value_variants().iter().map(Side::to_string).collect::<Vec<_>>().join(", ");
-        Side::from_str(text, false).map(Self).map_err(|_| format!("'{text}' is none of {}", known()))
-    }
-}
-
-/// Options of `tail`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct TailArgs {
     /// Sides
-    #[arg(long, value_name = "A,B", default_value = "sudog,compute,tasks,tokio,tokio-blocking,go", value_parser = list::<Named>)]
-    pub sides: List<Named>,
+    #[arg(long, value_name = "A,B", default_value = "sudog,compute,tasks,tokio,tokio-blocking,go", value_parser = list::<Side>)]
+    pub sides: List<Side>,
 
     /// Processors that a side may use
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = number::<1, 256>)]
@@ -88,10 +63,6 @@ pub struct TailArgs {
     #[arg(long, value_name = "MS,MS", default_value = "1,5,10,30", value_parser = numbers::<1, 1000>)]
     pub heavy: List<usize>,
 
-    /// Percentage of the processors that all requests need
-    #[arg(long, value_name = "N", default_value_t = 25, value_parser = number::<1, 100>)]
-    pub load: usize,
-
     /// Seconds of a run
     #[arg(long, value_name = "S", default_value = "4", value_parser = seconds)]
     pub seconds: Duration,
@@ -101,7 +72,6 @@ pub struct TailArgs {
     pub runs: usize,
 }
 
-/// Options of `tail-child`.
 #[derive(Args, Clone, Debug)]
 pub struct ChildArgs {
     /// The side
@@ -116,6 +86,8 @@ pub struct ChildArgs {
     pub sleepers: Option<Duration>,
 }
 
+/// The percentage of the processors that all requests need.
+const LOAD: f64 = 25.0;
 /// The share of heavy requests.
 const HEAVY_SHARE: f64 = 0.05;
 /// The computation of the other requests.
@@ -212,7 +184,7 @@ impl Random {
 /// Sends requests, and returns the times of the light requests.
 fn load(server: &Running, heavy: Duration, args: &TailArgs) -> io::Result<Vec<u64>> {
     let work = heavy.mul_f64(HEAVY_SHARE) + LIGHT.mul_f64(1.0 - HEAVY_SHARE);
-    let mean = work.mul_f64(args.connections as f64 * 100.0 / (args.load as f64 * args.workers as f64));
+    let mean = work.mul_f64(args.connections as f64 * 100.0 / (LOAD * args.workers as f64));
     let streams = (0..args.connections).map(|_| server.connect()).collect::<io::Result<Vec<_>>>()?;
     let all = Mutex::new(Vec::new());
     let begun = Instant::now();
@@ -247,7 +219,7 @@ fn load(server: &Running, heavy: Duration, args: &TailArgs) -> io::Result<Vec<u6
 /// Runs `tail`: measures and prints.
 pub fn run(args: &TailArgs, output: Output) -> Result<(), Failure> {
     raise_limit(2 * args.connections)?;
-    let sides: Vec<Side> = args.sides.0.iter().map(|named| named.0).collect();
+    let sides = &args.sides.0;
     let program = if sides.contains(&Side::Go) { Some(Go::find()?.build()?) } else { None };
     let program = program.as_ref();
     let serving: Vec<_> = sides.iter().copied().filter(|&side| side != Side::Tasks).collect();
@@ -274,12 +246,12 @@ pub fn run(args: &TailArgs, output: Output) -> Result<(), Failure> {
         }
         output.text(format_args!("{title}\n\n{table}\n"))
     };
-    part(format!("How late {SLEEPERS} sleepers of {SLEEP:?} wake, beside one that computes"), None, &sides)?;
+    part(format!("How late {SLEEPERS} sleepers of {SLEEP:?} wake, beside one that computes"), None, sides)?;
     for &heavy in &args.heavy.0 {
         let share = HEAVY_SHARE * 100.0;
-        let (connections, load) = (args.connections, args.load);
+        let connections = args.connections;
         let title =
-            format!("Light requests on {connections} connections; {share} % compute for {heavy} ms; load {load} %");
+            format!("Light requests on {connections} connections; {share} % compute for {heavy} ms; load {LOAD} %");
         part(title, Some(heavy), &serving)?;
     }
     progress.finish_and_clear();

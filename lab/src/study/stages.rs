@@ -11,7 +11,7 @@ use serde::Serialize;
 use sudog_runtime::Instant;
 use sudog_sync::mutex::stages::{V1, V2, V3, V4, V5, V6, V7, V8};
 use sudog_sync::semaphore::RuntimeSema;
-use sudog_sync::{Order, RawLock, Semaphore, Wake};
+use sudog_sync::{Order, Semaphore, Wake};
 
 use crate::bench::logged;
 use crate::bench::plan::{Plan, RunRecord};
@@ -23,12 +23,10 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::driver::Run;
-use crate::targets::lockable::{LockableJob, Locked};
-use crate::targets::locks::LockName;
+use crate::targets::locks::{Job, LockName};
 use crate::targets::registry::registry;
-use crate::targets::target::Target;
+use crate::targets::target::{Target, Through};
 
-/// Options of `stages`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct StagesArgs {
@@ -40,7 +38,6 @@ pub struct StagesArgs {
     #[arg(long, value_name = "N,N", default_value = "1,2,4,16", value_parser = numbers::<1, MAX_THREADS>)]
     pub threads: List<usize>,
 
-    /// The length of the runs, and their workload.
     #[command(flatten)]
     pub effort: EffortArgs,
 }
@@ -48,8 +45,7 @@ pub struct StagesArgs {
 registry! {
     /// The name of a stage.
     enum StageName;
-    /// A job on a stage of any type.
-    trait StageJob over RawLock;
+    jobs Job;
     fn with_stage;
     unknown "stage";
 
@@ -123,17 +119,6 @@ struct StageRecord {
     ctx_switches: u64,
 }
 
-/// A job that is done on the lock of a stage.
-struct OnStage<J>(J);
-
-impl<J: LockableJob> StageJob for OnStage<J> {
-    type Out = J::Out;
-
-    fn run<L: RawLock + 'static>(self) -> J::Out {
-        self.0.run::<Locked<L>>(&L::new)
-    }
-}
-
 impl StageName {
     /// Returns the same lock under its name in the other benchmarks.
     const fn lock(self) -> LockName {
@@ -165,15 +150,15 @@ fn measure(
                 let before = counts();
                 let run = Run { on: plan.on, threads, workload: plan.workload };
                 let outcome =
-                    with_stage(stage, OnStage(run)).measure().map_err(|error| plan.cannot_start(threads, &error))?;
+                    with_stage(stage, Through(run)).measure().map_err(|error| plan.cannot_start(threads, &error))?;
                 let after = counts();
-                let metrics = plan.metrics(threads, plan.workload, |run| with_stage(stage, OnStage(run)))?;
+                let metrics = plan.metrics(threads, plan.workload, |run| with_stage(stage, Through(run)))?;
                 let record = StageRecord {
                     stage,
                     wakes: after.0 - before.0,
                     handoffs: after.1 - before.1,
                     ctx_switches: outcome.usage.voluntary_switches + outcome.usage.involuntary_switches,
-                    record: plan.record(Target::Lock(stage.lock()), threads, number, outcome, metrics),
+                    record: plan.record(Target::Lock(stage.lock()), threads, number, &outcome, metrics),
                 };
                 output.record(&record)?;
                 records.push(record);

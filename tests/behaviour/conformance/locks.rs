@@ -1,9 +1,16 @@
 //! The checks of [`RawLock`], for each lock.
 
 use sudog::low_level::RawLock;
-use sudog_lab_core::compose::{StudyJob, StudyName, with_study};
+use sudog_lab_core::compose::{StudyName, with_study};
 use sudog_lab_core::conformance::locks as checks;
 use sudog_lab_core::locks::{Job, LockName, with_lock};
+
+impl Job for super::Named {
+    type Out = ();
+    fn run<L: RawLock + 'static>(self) {
+        self.check(&checks::checks::<L>());
+    }
+}
 
 /// Makes the tests of all checks, for each lock of a registry.
 macro_rules! over_every_lock {
@@ -24,7 +31,7 @@ macro_rules! over_every_lock {
 }
 
 over_every_lock! {
-    with_lock of LockName, Job over RawLock;
+    with_lock of LockName;
     backends {
         sudog_mutex = Sudog;
         sudog_go_1_14 = SudogGo114;
@@ -84,7 +91,7 @@ over_every_lock! {
 }
 
 over_every_lock! {
-    with_study of StudyName, StudyJob over RawLock;
+    with_study of StudyName;
     backends {
         capacitor_sudog = CapacitorSudog;
         capacitor_sudog_gated = CapacitorSudogGated;

@@ -18,7 +18,7 @@ struct Named {
 
 impl Named {
     /// Runs the check of this name from the suite of a backend.
-    fn run(&self, suite: &[Check]) {
+    fn check(&self, suite: &[Check]) {
         assert_eq!(suite.len(), self.of, "each check of the suite has a test");
         let _watchdog = support::Watchdog::new();
         let (_, check) = suite.iter().find(|(name, _)| *name == self.check).expect("a check of the suite");
@@ -29,21 +29,14 @@ impl Named {
 /// Makes a module for each backend of a registry, and in that module a `#[test]` for each check: a failure names both.
 /// A backend that is missing here is a compile error.
 ///
-/// A registry calls one job for each of its backends, so the tests share a job: a separate job for each test would be
-/// compiled for each backend.
+/// A registry calls one job for each of its backends, so the tests share a job, [`Named`]: a separate job for each test
+/// would be compiled for each backend.
 macro_rules! over_every_backend {
     (
-        $with:ident of $Name:ident, $Job:ident over $Backend:path;
+        $with:ident of $Name:ident;
         backends { $($(#[$cfg:meta])* $module:ident = $Variant:ident;)+ }
         checks $checks:tt
     ) => {
-        impl $Job for $crate::conformance::Named {
-            type Out = ();
-            fn run<B: $Backend + 'static>(self) {
-                $crate::conformance::Named::run(&self, &checks::checks::<B>());
-            }
-        }
-
         $($(#[$cfg])* mod $module {
             $crate::conformance::over_every_backend!(@checks $with, $Name::$Variant, $checks);
         })+

@@ -4,8 +4,15 @@ use sudog::low_level::RawRwLock;
 use sudog_lab_core::conformance::rw_locks as checks;
 use sudog_lab_core::rw_locks::{RwJob, RwLockName, with_rw_lock};
 
+impl RwJob for super::Named {
+    type Out = ();
+    fn run<L: RawRwLock + 'static>(self) {
+        self.check(&checks::checks::<L>());
+    }
+}
+
 crate::conformance::over_every_backend! {
-    with_rw_lock of RwLockName, RwJob over RawRwLock;
+    with_rw_lock of RwLockName;
     backends {
         sudog_rw_mutex = Sudog;
         phase_fair = PhaseFair;

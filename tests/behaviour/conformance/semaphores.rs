@@ -4,8 +4,15 @@ use sudog::low_level::Semaphore;
 use sudog_lab_core::conformance::semaphores as checks;
 use sudog_lab_core::semaphores::{SemaphoreJob, SemaphoreName, with_semaphore};
 
+impl SemaphoreJob for super::Named {
+    type Out = ();
+    fn run<S: Semaphore + 'static>(self) {
+        self.check(&checks::checks::<S>());
+    }
+}
+
 crate::conformance::over_every_backend! {
-    with_semaphore of SemaphoreName, SemaphoreJob over Semaphore;
+    with_semaphore of SemaphoreName;
     backends {
         runtime = Runtime;
         parking_lot_core = ParkingLotCore;

@@ -12,10 +12,13 @@ use sudog_runtime::shim::system::{
 use sudog_sync::RawLock;
 
 use super::{Check, eventually, far, real_or_simulated, scope};
+use crate::targets::compose::{DynGuard, DynLock};
 
-/// Returns all checks of locks.
-pub fn checks<L: RawLock + 'static>() -> [Check; 7] {
-    super::checks![L:
+/// A function that makes a lock.
+type Make = fn() -> DynLock;
+
+pub fn checks<L: RawLock + 'static>() -> Vec<Check> {
+    super::checks![DynLock::boxed::<L> as Make;
         one_at_a_time,
         try_lock_takes_a_free_lock_only,
         a_deadline_in_the_past_is_a_try,
@@ -26,29 +29,28 @@ pub fn checks<L: RawLock + 'static>() -> [Check; 7] {
     ]
 }
 
-/// An acquisition that its drop releases. This type is `Send` only if the lock's guard is, so the drop runs where a
-/// release is allowed.
-struct Held<'a, L: RawLock>(&'a L, ManuallyDrop<L::Guard>);
+/// An acquisition that its drop releases.
+struct Held<'a>(&'a DynLock, ManuallyDrop<DynGuard>);
 
-impl<'a, L: RawLock> Held<'a, L> {
-    fn by_lock(lock: &'a L) -> Self {
+impl<'a> Held<'a> {
+    fn by_lock(lock: &'a DynLock) -> Self {
         Self(lock, ManuallyDrop::new(lock.lock()))
     }
 
-    fn by_try(lock: &'a L) -> Option<Self> {
+    fn by_try(lock: &'a DynLock) -> Option<Self> {
         Some(Self(lock, ManuallyDrop::new(lock.try_lock()?)))
     }
 
-    fn until(lock: &'a L, deadline: Instant) -> Option<Self> {
+    fn until(lock: &'a DynLock, deadline: Instant) -> Option<Self> {
         Some(Self(lock, ManuallyDrop::new(lock.try_lock_until(deadline)?)))
     }
 }
 
-impl<L: RawLock> Drop for Held<'_, L> {
+impl Drop for Held<'_> {
     fn drop(&mut self) {
         // SAFETY:
         // - `self.1` is taken once, here.
-        // - `self.1` came from an acquisition of this lock. If that guard is not `Send`, neither is `self`, so this is
+        // - `self.1` came from an acquisition of this lock. A `DynGuard` is not `Send`, so neither is `self`, and this is
         //   the thread of the acquisition.
         unsafe { self.0.unlock(ManuallyDrop::take(&mut self.1)) };
     }
@@ -62,7 +64,7 @@ struct Inside {
 }
 
 impl Inside {
-    fn visit<L: RawLock>(&self, _held: &Held<'_, L>) {
+    fn visit(&self, _held: &Held<'_>) {
         assert!(!self.somebody.swap(true, Relaxed), "two at once");
         let count = self.count.load(Relaxed);
         if count.is_multiple_of(64) {
@@ -73,10 +75,10 @@ impl Inside {
     }
 }
 
-pub fn one_at_a_time<L: RawLock + 'static>(_progress: fn()) {
+fn one_at_a_time(new: Make, _progress: fn()) {
     const THREADS: u64 = real_or_simulated(4, 3) as u64;
     const ROUNDS: u64 = real_or_simulated(3_000, 3) as u64;
-    let (lock, inside) = (L::new(), Inside::default());
+    let (lock, inside) = (new(), Inside::default());
     scope(|s| {
         for thread in 0..THREADS {
             let (lock, inside) = (&lock, &inside);
@@ -96,8 +98,8 @@ pub fn one_at_a_time<L: RawLock + 'static>(_progress: fn()) {
     assert!(!lock.is_locked());
 }
 
-pub fn try_lock_takes_a_free_lock_only<L: RawLock + 'static>(_progress: fn()) {
-    let lock = L::new();
+fn try_lock_takes_a_free_lock_only(new: Make, _progress: fn()) {
+    let lock = new();
     let elsewhere = || scope(|s| s.spawn(|| Held::by_try(&lock).is_some()).join().unwrap());
     assert!(!lock.is_locked());
     for acquire in [|lock| Held::by_try(lock).expect("free"), Held::by_lock, |lock| Held::until(lock, far()).unwrap()] {
@@ -112,8 +114,8 @@ pub fn try_lock_takes_a_free_lock_only<L: RawLock + 'static>(_progress: fn()) {
     assert!(Held::by_try(&lock).is_some());
 }
 
-pub fn a_deadline_in_the_past_is_a_try<L: RawLock + 'static>(_progress: fn()) {
-    let lock = L::new();
+fn a_deadline_in_the_past_is_a_try(new: Make, _progress: fn()) {
+    let lock = new();
     let past = now();
     let held = Held::until(&lock, past).expect("free");
     assert!(Held::until(&lock, past).is_none());
@@ -122,8 +124,8 @@ pub fn a_deadline_in_the_past_is_a_try<L: RawLock + 'static>(_progress: fn()) {
     assert!(Held::until(&lock, past).is_some());
 }
 
-pub fn a_deadline_ends_a_wait_and_not_too_soon<L: RawLock + 'static>(_progress: fn()) {
-    let lock = L::new();
+fn a_deadline_ends_a_wait_and_not_too_soon(new: Make, _progress: fn()) {
+    let lock = new();
     let _held = Held::by_lock(&lock);
     for micros in [50, 500, real_or_simulated(5_000, 1).into()] {
         let deadline = now() + Duration::from_micros(micros);
@@ -132,8 +134,8 @@ pub fn a_deadline_ends_a_wait_and_not_too_soon<L: RawLock + 'static>(_progress: 
     }
 }
 
-pub fn a_far_deadline_is_a_lock<L: RawLock + 'static>(_progress: fn()) {
-    let lock = L::new();
+fn a_far_deadline_is_a_lock(new: Make, _progress: fn()) {
+    let lock = new();
     for round in 0..real_or_simulated(40, 2).into() {
         let (held, started) = (Held::by_lock(&lock), AtomicU32::new(0));
         scope(|s| {
@@ -153,10 +155,10 @@ pub fn a_far_deadline_is_a_lock<L: RawLock + 'static>(_progress: fn()) {
     }
 }
 
-pub fn a_storm_of_timeouts_leaves_nothing_behind<L: RawLock + 'static>(_progress: fn()) {
+fn a_storm_of_timeouts_leaves_nothing_behind(new: Make, _progress: fn()) {
     const ROUNDS: u64 = real_or_simulated(400, 2) as u64;
     const PATIENT: u64 = 2;
-    let (lock, inside, in_time) = (L::new(), Inside::default(), AtomicU64::new(0));
+    let (lock, inside, in_time) = (new(), Inside::default(), AtomicU64::new(0));
     scope(|s| {
         for seed in 0..real_or_simulated(4, 2).into() {
             let (lock, inside, in_time) = (&lock, &inside, &in_time);
@@ -185,9 +187,9 @@ pub fn a_storm_of_timeouts_leaves_nothing_behind<L: RawLock + 'static>(_progress
     }
 }
 
-pub fn a_forgotten_guard_leaves_it_locked<L: RawLock + 'static>(_progress: fn()) {
-    let lock = L::new();
-    std::mem::forget(lock.lock());
+fn a_forgotten_guard_leaves_it_locked(new: Make, _progress: fn()) {
+    let lock = new();
+    let _ = lock.lock(); // a `DynGuard` that is dropped leaves the guard in the box, never dropped
     assert!(lock.is_locked() && lock.try_lock().is_none());
     assert!(scope(|s| s.spawn(|| lock.try_lock().is_none()).join().unwrap()));
     let moved = Box::new(lock);

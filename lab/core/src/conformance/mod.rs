@@ -1,4 +1,5 @@
-//! The checks that every lock, readers-writer lock and semaphore must pass: a suite for each trait.
+//! The checks that every lock, readers-writer lock and semaphore must pass: a suite for each trait. The checks of locks
+//! and semaphores are compiled once: they call backends through boxes.
 //!
 //! The tests of the workspace run the suites on real threads. `cargo sim explore --conformance` runs them under the
 //! schedules of the simulated machine, where a check has fewer rounds.
@@ -12,11 +13,14 @@ use std::time::{Duration, Instant};
 use sudog_runtime::shim::system::{now, thread};
 
 /// The name of a check, and the check. A check that takes long calls its argument now and then, for a watchdog.
-pub type Check = (&'static str, fn(fn()));
+pub type Check = (&'static str, Box<dyn Fn(fn())>);
 
-/// Makes an array of checks with their names.
+/// Makes a list of checks of a backend, with their names.
 macro_rules! checks {
-    ($Backend:ident: $($check:ident,)+) => { [$((stringify!($check), $check::<$Backend>)),+] };
+    ($backend:expr; $($check:ident,)+) => {{
+        let backend = $backend;
+        vec![$((stringify!($check), Box::new(move |progress| $check(backend, progress)) as Box<dyn Fn(fn())>)),+]
+    }};
 }
 use checks;
 

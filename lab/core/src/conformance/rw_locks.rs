@@ -1,6 +1,7 @@
 //! The checks of [`RawRwLock`].
 
 use std::any::TypeId;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -16,8 +17,8 @@ use super::{Check, eventually, far, real_or_simulated, scope};
 use crate::targets::rw_locks::{CrossbeamSharded, Exclusive};
 
 /// Returns all checks of readers-writer locks.
-pub fn checks<L: RawRwLock + 'static>() -> [Check; 9] {
-    super::checks![L:
+pub fn checks<L: RawRwLock + 'static>() -> Vec<Check> {
+    super::checks![PhantomData::<L>;
         who_excludes_whom,
         one_writer_or_readers,
         readers_are_inside_together,
@@ -150,7 +151,7 @@ impl Inside {
     }
 }
 
-pub fn who_excludes_whom<L: RawRwLock + 'static>(_progress: fn()) {
+fn who_excludes_whom<L: RawRwLock + 'static>(_: PhantomData<L>, _progress: fn()) {
     let lock = L::new();
     let share = readers_share::<L>();
     let share_after_downgrade = readers_share_after_downgrade::<L>();
@@ -185,7 +186,7 @@ pub fn who_excludes_whom<L: RawRwLock + 'static>(_progress: fn()) {
     }
 }
 
-pub fn one_writer_or_readers<L: RawRwLock + 'static>(_progress: fn()) {
+fn one_writer_or_readers<L: RawRwLock + 'static>(_: PhantomData<L>, _progress: fn()) {
     const THREADS: u64 = real_or_simulated(4, 3) as u64;
     const ROUNDS: u64 = real_or_simulated(3_000, 3) as u64;
     let (lock, inside, written) = (L::new(), Inside::default(), AtomicU64::new(0));
@@ -221,7 +222,7 @@ pub fn one_writer_or_readers<L: RawRwLock + 'static>(_progress: fn()) {
     assert_free(&lock);
 }
 
-pub fn readers_are_inside_together<L: RawRwLock + 'static>(_progress: fn()) {
+fn readers_are_inside_together<L: RawRwLock + 'static>(_: PhantomData<L>, _progress: fn()) {
     if !readers_share::<L>() {
         return;
     }
@@ -248,7 +249,7 @@ pub fn readers_are_inside_together<L: RawRwLock + 'static>(_progress: fn()) {
     assert_free(&lock);
 }
 
-pub fn a_deadline_in_the_past_is_a_try<L: RawRwLock + 'static>(_progress: fn()) {
+fn a_deadline_in_the_past_is_a_try<L: RawRwLock + 'static>(_: PhantomData<L>, _progress: fn()) {
     let lock = L::new();
     let past = now();
     let by_deadline = || {
@@ -269,7 +270,7 @@ pub fn a_deadline_in_the_past_is_a_try<L: RawRwLock + 'static>(_progress: fn()) 
     assert_eq!(by_deadline(), (true, true));
 }
 
-pub fn a_deadline_ends_a_wait_and_not_too_soon<L: RawRwLock + 'static>(_progress: fn()) {
+fn a_deadline_ends_a_wait_and_not_too_soon<L: RawRwLock + 'static>(_: PhantomData<L>, _progress: fn()) {
     let lock = L::new();
     let in_vain = |acquires: &dyn Fn(Instant) -> bool| {
         for micros in [50, 500, real_or_simulated(5_000, 1).into()] {
@@ -288,7 +289,7 @@ pub fn a_deadline_ends_a_wait_and_not_too_soon<L: RawRwLock + 'static>(_progress
 /// A function that makes a holder of the lock, and returns the function that releases the lock.
 type Holds<L> = fn(&L) -> Box<dyn FnOnce() + '_>;
 
-pub fn a_release_ends_all_waits<L: RawRwLock + 'static>(_progress: fn()) {
+fn a_release_ends_all_waits<L: RawRwLock + 'static>(_: PhantomData<L>, _progress: fn()) {
     let lock = L::new();
     let holders: [Holds<L>; 2] = [
         |lock| {
@@ -330,7 +331,7 @@ pub fn a_release_ends_all_waits<L: RawRwLock + 'static>(_progress: fn()) {
     assert_free(&lock);
 }
 
-pub fn a_writer_that_gives_up_lets_readers_in<L: RawRwLock + 'static>(_progress: fn()) {
+fn a_writer_that_gives_up_lets_readers_in<L: RawRwLock + 'static>(_: PhantomData<L>, _progress: fn()) {
     if !readers_share::<L>() {
         return;
     }
@@ -360,7 +361,7 @@ pub fn a_writer_that_gives_up_lets_readers_in<L: RawRwLock + 'static>(_progress:
     assert_free(&lock);
 }
 
-pub fn a_downgrade_lets_readers_in_and_no_writer<L: RawRwLock + 'static>(_progress: fn()) {
+fn a_downgrade_lets_readers_in_and_no_writer<L: RawRwLock + 'static>(_: PhantomData<L>, _progress: fn()) {
     if !readers_share_after_downgrade::<L>() {
         return;
     }
@@ -384,7 +385,7 @@ pub fn a_downgrade_lets_readers_in_and_no_writer<L: RawRwLock + 'static>(_progre
     assert_free(&lock);
 }
 
-pub fn a_storm_of_timeouts_leaves_nothing_behind<L: RawRwLock + 'static>(_progress: fn()) {
+fn a_storm_of_timeouts_leaves_nothing_behind<L: RawRwLock + 'static>(_: PhantomData<L>, _progress: fn()) {
     const ROUNDS: u64 = real_or_simulated(400, 2) as u64;
     let (lock, inside, in_time) = (L::new(), Inside::default(), AtomicU64::new(0));
     scope(|s| {

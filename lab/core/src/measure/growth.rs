@@ -17,7 +17,6 @@ const TIE: f64 = 0.05;
 pub struct Point {
     /// The case that was measured.
     pub case: &'static str,
-    /// The queue.
     pub queue: QueueName,
     /// The number of waiters.
     pub n: usize,
@@ -63,7 +62,6 @@ pub struct Verdict {
 
 /// Returns the p of the time c n^p that fits best: the slope of log(time) over log(n), by least squares. Returns `None`
 /// if there are not two different n.
-#[must_use]
 pub fn exponent(points: impl IntoIterator<Item = (f64, f64)>) -> Option<f64> {
     let logs: Vec<(f64, f64)> = points.into_iter().map(|(n, time)| (n.ln(), time.ln())).collect();
     let mean = |of: fn(&(f64, f64)) -> f64| logs.iter().map(of).sum::<f64>() / logs.len() as f64;
@@ -75,7 +73,6 @@ pub fn exponent(points: impl IntoIterator<Item = (f64, f64)>) -> Option<f64> {
 
 /// Returns the growth of each case with each queue, over all n; and over the n from [`MANY`] on, if there are several
 /// such n and smaller n as well.
-#[must_use]
 pub fn growths(bench: &'static str, points: &[Point]) -> Vec<Growth> {
     let mut froms = vec![0];
     let mut many: Vec<usize> = points.iter().map(|p| p.n).filter(|&n| n >= MANY).collect();
@@ -113,7 +110,6 @@ pub fn growths(bench: &'static str, points: &[Point]) -> Vec<Growth> {
 }
 
 /// Returns a table of the results of [`growths`].
-#[must_use]
 pub fn table(growths: &[Growth]) -> Table {
     let mut table = Table::new(2, ["case", "queue", "n from", "to", "growth exponent"]);
     for growth in growths {
@@ -127,7 +123,6 @@ pub fn table(growths: &[Growth]) -> Table {
 
 impl Verdict {
     /// Compares the treap with the other queues. Returns `None` if the treap or all others are missing.
-    #[must_use]
     pub fn new(bench: &'static str, points: &[Point]) -> Option<Self> {
         let (treaps, others): (Vec<&Point>, Vec<_>) = points.iter().partition(|p| p.queue == QueueName::Treap);
         if treaps.is_empty() || others.is_empty() {
@@ -148,7 +143,6 @@ impl Verdict {
     }
 
     /// Returns the verdict as a line.
-    #[must_use]
     pub fn line(&self) -> String {
         let many = self.at_least_n;
         let ties = match &self.ties[..] {

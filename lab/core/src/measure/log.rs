@@ -47,7 +47,6 @@ pub const MOST: usize = 1 << 22;
 impl Pool {
     /// Creates a pool for `contenders` contenders, with room for a run of `duration`, but for at most [`MOST`] entries
     /// and a chunk for each contender.
-    #[must_use]
     pub fn new(contenders: usize, duration: Duration) -> Self {
         /// The least time of an acquisition: three readings of the clock alone take more.
         const LEAST: Duration = Duration::from_nanos(20);
@@ -69,7 +68,6 @@ impl Pool {
     /// # Panics
     ///
     /// If there are more logs than contenders, and no chunk is left.
-    #[must_use]
     pub fn log(&self) -> Log {
         Log { full: Vec::new(), open: self.take().expect("there is a chunk for each"), last_request: None }
     }
@@ -112,7 +110,6 @@ impl Log {
 /// # Panics
 ///
 /// If there is an order, and an admission is missing in the order, or present twice.
-#[must_use]
 pub fn merge(logs: Vec<Log>, in_order: bool, start: u64, stop: u64, scale: &Scale) -> AdmissionHistory {
     let ns = |ticks: u64| scale.time(ticks).as_nanos() as u64;
     let origin = ns(start);

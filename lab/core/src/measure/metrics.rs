@@ -3,7 +3,6 @@
 /// Returns the smallest share over the largest: 1 if all shares are equal, 0 if a contender got nothing.
 ///
 /// If no contender got anything, this and the other functions return the value of even shares.
-#[must_use]
 pub fn min_max(shares: &[u64]) -> f64 {
     match (shares.iter().min(), shares.iter().max()) {
         (Some(&min), Some(&max)) if max > 0 => min as f64 / max as f64,
@@ -13,7 +12,6 @@ pub fn min_max(shares: &[u64]) -> f64 {
 
 /// Returns Jain's index, (sum x)^2 / (n sum x^2): the part of the contenders among which equal shares would be as
 /// uneven. 1 if all shares are equal, 1/n if a single contender got everything.
-#[must_use]
 pub fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|&x| x as f64).sum();
     let squares: f64 = shares.iter().map(|&x| (x as f64).powi(2)).sum();
@@ -22,7 +20,6 @@ pub fn jain(shares: &[u64]) -> f64 {
 
 /// Returns Gini's coefficient, sum |xi - xj| / (2 n^2 mean): 0 if all shares are equal, 1 - 1/n if a single contender
 /// got everything.
-#[must_use]
 pub fn gini(shares: &[u64]) -> f64 {
     let mut sorted = shares.to_vec();
     sorted.sort_unstable();
@@ -38,21 +35,18 @@ pub fn gini(shares: &[u64]) -> f64 {
 }
 
 /// Returns the largest of some costs, or NaN if there are none.
-#[must_use]
 pub fn worst(costs: &[f64]) -> f64 {
     costs.iter().copied().fold(f64::NAN, f64::max)
 }
 
 /// Returns whether the runs of a series fall into two modes: the best or the worst run is more than twice away from the
 /// median.
-#[must_use]
 pub fn is_bistable(costs: &[f64]) -> bool {
     let middle = median(costs.iter().copied());
     costs.iter().any(|&cost| cost > 2.0 * middle || 2.0 * cost < middle)
 }
 
 /// Returns the middle value, or the mean of the two middle values, or NaN if there are no values.
-#[must_use]
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.into_iter().collect();
     sorted.sort_by(f64::total_cmp);
@@ -66,14 +60,12 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 
 /// Returns the least of the values that `per_mille` in a thousand do not exceed, or `None` if there are no values. The
 /// values must be sorted.
-#[must_use]
 pub fn quantile(sorted: &[u64], per_mille: usize) -> Option<u64> {
     let rank = (sorted.len() * per_mille).div_ceil(1000);
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
 /// Returns the n-th root of the product of n values, or NaN if there are none.
-#[must_use]
 pub fn geometric_mean(values: impl IntoIterator<Item = f64>) -> f64 {
     let logs: Vec<f64> = values.into_iter().map(f64::ln).collect();
     (logs.iter().sum::<f64>() / logs.len() as f64).exp()

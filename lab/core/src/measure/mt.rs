@@ -19,7 +19,6 @@ pub struct Mt {
 impl Mt {
     /// Creates a generator from a seed.
     #[inline(never)]
-    #[must_use]
     pub fn new(seed: u32) -> Self {
         let mut state = [seed; WORDS];
         for n in 1..WORDS {

@@ -27,7 +27,6 @@ impl Ticks {
     pub const PERIOD: Duration = Duration::from_millis(1);
 
     /// Creates a clock at tick 0, with room for the ticks of `room`.
-    #[must_use]
     pub fn new(room: Duration) -> Self {
         let ticks = room.as_nanos().div_ceil(Self::PERIOD.as_nanos()) as usize;
         let zeroes = || (0..=ticks).map(|_| AtomicU64::new(0)).collect();
@@ -36,7 +35,6 @@ impl Ticks {
 
     /// Returns the number of the latest tick.
     #[inline]
-    #[must_use]
     pub fn latest(&self) -> usize {
         // Acquire, for the times of this tick and the ticks before, and the counts of the ticks before.
         self.latest.load(Ordering::Acquire)
@@ -56,7 +54,6 @@ impl Ticks {
     }
 
     /// Returns the count just after a tick. The tick must not be the latest.
-    #[must_use]
     pub fn count_after(&self, tick: usize) -> u64 {
         self.counts[tick].load(Ordering::Relaxed)
     }
@@ -67,7 +64,6 @@ impl Ticks {
     /// The wait is assumed to have begun halfway between two ticks, and to have ended with the last tick during the
     /// wait.
     #[inline]
-    #[must_use]
     pub fn between(&self, from: usize, to: usize) -> Option<Duration> {
         if to < from + 2 {
             return None;

@@ -12,7 +12,6 @@ use nix::{
 
 /// Returns a warning if other processes used the machine as well. If another process takes one of two processors,
 /// threads take turns on the other and hardly ever meet: that is a different benchmark.
-#[must_use]
 pub fn disturbance(other_cpus: Option<f64>) -> Option<String> {
     const TOLERABLE: f64 = 0.1;
     let others = other_cpus.filter(|&cpus| cpus > TOLERABLE)?;
@@ -76,14 +75,12 @@ pub struct Counts {
 
 impl Counts {
     /// Returns a warning if other processes have disturbed this process since.
-    #[must_use]
     pub fn warning(&self) -> Option<String> {
         disturbance(self.usage_until_now().other_cpus)
     }
 
     /// Returns the counts of all threads, and of all child processes that have been waited for, until now.
     #[cfg(all(unix, not(sudog_sim)))]
-    #[must_use]
     pub fn now() -> Self {
         let [ours, children] =
             [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN].map(|who| getrusage(who).expect("getrusage takes both"));
@@ -102,7 +99,6 @@ impl Counts {
 
     /// Returns the counts until now. The counts of the operating system are missing here.
     #[cfg(any(not(unix), sudog_sim))]
-    #[must_use]
     pub fn now() -> Self {
         Self {
             time: system::now(),
@@ -115,7 +111,6 @@ impl Counts {
     }
 
     /// Returns the usage from these counts until now.
-    #[must_use]
     pub fn usage_until_now(self) -> Usage {
         let now = Self::now();
         let seconds = (now.time - self.time).as_secs_f64();

@@ -13,14 +13,11 @@ use sudog_runtime::shim::system;
 pub type WaitHistogram = Histogram<u64>;
 
 /// Returns an empty histogram: exact to one part in a hundred, up to an hour.
-#[must_use]
 pub fn empty_waits() -> WaitHistogram {
     const HOUR: u64 = 3_600_000_000_000;
     WaitHistogram::new_with_bounds(1, HOUR, 2).expect("the bounds are good")
 }
 
-/// Returns an empty histogram for each access.
-#[must_use]
 pub fn empty_waits_by_access() -> PerAccess<WaitHistogram> {
     PerAccess { read: empty_waits(), write: empty_waits() }
 }
@@ -78,7 +75,6 @@ impl Bypasses {
     }
 
     /// Returns the sum of both, with the larger of the two maxima.
-    #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { max: self.max.max(other.max), all: self.all + other.all, beyond: self.beyond + other.beyond }
     }
@@ -102,7 +98,6 @@ pub struct Wait {
 
 impl<'a> WaitRecorder<'a> {
     /// Creates a recorder that records one short wait in `rate`; with a rate of 0, no short waits.
-    #[must_use]
     pub fn new(ticks: &'a Ticks, rate: u32, seed: u32) -> Self {
         let mut recorder = Self {
             ticks,
@@ -165,8 +160,6 @@ impl<'a> WaitRecorder<'a> {
         }
     }
 
-    /// Returns the records.
-    #[must_use]
     pub fn into_records(self) -> (PerAccess<WaitHistogram>, Bypasses) {
         (self.waits, self.bypasses)
     }

@@ -42,7 +42,6 @@ impl Sleeps {
     }
 
     /// Returns the sum of both.
-    #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { all: self.all + other.all, beyond_first: self.beyond_first + other.beyond_first }
     }
@@ -55,7 +54,6 @@ impl SleepCounter {
 
     /// Starts counting the sleeps of the calling thread. Counts nothing if the thread is not that of a single
     /// contender.
-    #[must_use]
     pub fn start(is_contender: bool) -> Self {
         let switches = if is_contender { voluntary_switches() } else { None };
         Self { switches, sleeps: Sleeps::default(), calls_made: u64::from(switches.is_some()) }
@@ -80,13 +78,11 @@ impl SleepCounter {
     }
 
     /// Returns the sleeps until now; `None` if the system does not count.
-    #[must_use]
     pub fn counted(&self) -> Option<Sleeps> {
         self.switches.map(|_| self.sleeps)
     }
 
     /// Returns the number of questions to the system.
-    #[must_use]
     pub fn calls_made(&self) -> u64 {
         self.calls_made
     }
@@ -131,7 +127,6 @@ impl CallCounter {
     }
 
     /// Starts counting from now on.
-    #[must_use]
     pub fn start(mut self) -> Self {
         self.before = self.read().unwrap_or(0);
         self

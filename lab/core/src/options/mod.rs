@@ -4,9 +4,7 @@ mod duration;
 
 pub use self::duration::{duration, some_time};
 
-use std::collections::HashSet;
 use std::fmt::Display;
-use std::hash::Hash;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,7 +15,8 @@ use clap::builder::RangedI64ValueParser;
 use crate::output::failure::Failure;
 use crate::run::contenders::{Contenders, Kind};
 use crate::run::sections::CriticalSections;
-use crate::targets::compose::items;
+use crate::targets::compose::{self, items};
+use crate::targets::locks::LockName;
 
 /// Options that mutexbench, rwbench, semabench and stages have in common: the effort, and the workload.
 #[derive(Args, Clone, Debug)]
@@ -39,11 +38,6 @@ pub struct EffortArgs {
     #[arg(long, value_name = "N", value_parser = steps())]
     pub ncs: Option<u32>,
 
-    /// Seed of the generators. A lock that draws at random, as in fractional admission, does not use this seed
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
-    pub seed: u32,
-
-    /// Options for the kind of contenders.
     #[command(flatten)]
     pub on: OnArgs,
 
@@ -115,15 +109,12 @@ impl OnArgs {
 
 /// The default critical section: a step of the shared generator, as in Dice's papers.
 pub const DEFAULT_CS: u32 = 1;
-/// The default seed. Any number is as good.
-pub const DEFAULT_SEED: u32 = 1;
 /// The default rate of timed waits, one in 512. The cost of timing is lost in the noise at this rate, even where the
 /// contenders do nothing but lock.
 pub const DEFAULT_SAMPLE: u32 = 512;
 
 /// The largest number of threads: more than most machines can start.
 pub const MAX_THREADS: usize = 4096;
-pub const MAX_PERMITS: i64 = 1 << 30;
 /// The largest number of workers that the runtime can have.
 pub const MAX_WORKERS: usize = 256;
 pub const MAX_RUNS: usize = 10_000;
@@ -138,13 +129,12 @@ pub struct List<T>(pub Vec<T>);
 
 pub fn list<T>(text: &str) -> Result<List<T>, String>
 where
-    T: FromStr<Err: Display> + Copy + Eq + Hash,
+    T: FromStr<Err: Display> + Copy + Eq,
 {
     let items = items(text);
     let values = items.iter().map(|item| item.parse().map_err(|e: T::Err| e.to_string()));
     let values: Vec<T> = values.collect::<Result<_, _>>()?;
-    let mut seen = HashSet::new();
-    match values.iter().position(|value| !seen.insert(*value)) {
+    match (0..values.len()).find(|&n| values[..n].contains(&values[n])) {
         Some(repeated) => Err(format!("'{}' is there twice", items[repeated])),
         None => Ok(List(values)),
     }
@@ -166,10 +156,6 @@ pub fn steps() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(0..=MAX_STEPS)
 }
 
-pub fn permits() -> RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=MAX_PERMITS)
-}
-
 pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|e: std::num::ParseFloatError| e.to_string())?;
     check(seconds, SECONDS)?; // NaN is in no range
@@ -183,10 +169,23 @@ pub fn check<T: PartialOrd + Display>(value: T, range: RangeInclusive<T>) -> Res
     }
 }
 
+/// Parses inner locks. Composed locks are refused, as these commands compose by themselves.
+pub fn inner_locks(text: &str) -> Result<List<LockName>, String> {
+    match items(text).into_iter().find(|item| item.contains(['(', ')'])) {
+        Some(item) => Err(format!("'{item}' is composed; this command takes inner locks, as 'sudog'")),
+        None => list(text),
+    }
+}
+
+/// Parses a bypass limit that all capacitors can have.
+pub fn limit(text: &str) -> Result<u32, String> {
+    const MOST: usize = compose::name::MAX_WINDOW as usize;
+    number::<1, MOST>(text).map(|limit| limit as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::targets::locks::LockName;
     use crate::targets::queues::QueueName;
 
     #[test]

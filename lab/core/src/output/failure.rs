@@ -16,7 +16,6 @@ pub enum Failure {
 
 impl Failure {
     /// Returns the exit code of the process.
-    #[must_use]
     pub const fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,

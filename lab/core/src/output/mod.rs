@@ -55,7 +55,6 @@ impl Output {
 
     /// Returns a progress bar on the standard error. The bar is hidden if the standard error is not a terminal, or if
     /// the output is JSON. The bar is drawn only when the bar is moved, and is moved only between measurements.
-    #[must_use]
     pub fn progress(self, what: &'static str, steps: usize) -> ProgressBar {
         let target = if self.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let style =

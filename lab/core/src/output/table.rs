@@ -12,7 +12,6 @@ pub struct Table {
 
 impl Table {
     /// Creates a table with these columns, the first `words` of which are flush left.
-    #[must_use]
     pub fn new(words: usize, header: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let mut table = Self { rows: Vec::new(), words };
         table.row(header);
@@ -30,7 +29,6 @@ impl Table {
     }
 
     /// Returns whether a column is flush left.
-    #[must_use]
     pub fn is_words(&self, column: usize) -> bool {
         column < self.words
     }

@@ -1,31 +1,26 @@
 //! Numbers with units, three significant digits of them.
 
 /// Formats a time given in nanoseconds.
-#[must_use]
 pub fn time(ns: f64) -> String {
     with_unit(ns, &["ns", "µs", "ms", "s"])
 }
 
 /// Formats a number per second.
-#[must_use]
 pub fn rate(per_second: f64) -> String {
     with_unit(per_second, &["/s", "k/s", "M/s", "G/s"])
 }
 
 /// Formats an amount of memory.
-#[must_use]
 pub fn bytes(n: f64) -> String {
     with_unit(n, &["B", "kB", "MB", "GB"])
 }
 
 /// Formats a plain number, shortened: 1.23k, 45.6M.
-#[must_use]
 pub fn count(n: f64) -> String {
     with_unit(n, &["", "k", "M", "G"]).replace(' ', "")
 }
 
 /// Formats a ratio or a share.
-#[must_use]
 pub fn ratio(x: f64) -> String {
     if x.is_finite() { format!("{x:.3}") } else { NOTHING.into() }
 }

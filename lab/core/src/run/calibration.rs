@@ -50,13 +50,11 @@ pub struct SystemCosts {
 
 impl Calibration {
     /// Returns the calibration of a machine with so many processors.
-    #[must_use]
     pub fn new(processors: usize, mhz: u64, memory: MemoryCosts, system: SystemCosts) -> Self {
         Self { bench: BENCH.to_owned(), processors, mhz, memory, system }
     }
 
     /// Returns the fields as they are written in Rust.
-    #[must_use]
     pub fn as_rust(&self) -> String {
         let MemoryCosts { load, store, rmw, pause, clock, near, first } = self.memory;
         let memory = [
@@ -99,7 +97,6 @@ impl Calibration {
 
     /// Returns the machine as a preset, whose fields that were not measured are those of `base`.
     #[cfg(sudog_sim)]
-    #[must_use]
     pub fn preset(&self, name: &'static str, base: &sudog_sim::Preset) -> sudog_sim::Preset {
         let mut preset = base.clone();
         let MemoryCosts { load, store, rmw, pause, clock, near, first } = self.memory;

@@ -83,7 +83,6 @@ impl Contenders {
     }
 
     /// Returns whether the contenders are threads, pinned or not.
-    #[must_use]
     pub fn are_threads(self) -> bool {
         matches!(self, Self::Threads | Self::PinnedThreads)
     }
@@ -94,13 +93,11 @@ impl Contenders {
     /// goroutine yields while it holds the lock. But no goroutine would yield at all: the first goroutine of each
     /// worker would run until the stop, and keep all others out. So the run would measure as many threads as there are
     /// workers, however many goroutines contend.
-    #[must_use]
     pub fn may_contend_for(self, target: Target) -> bool {
         self.are_threads() || !target.blocks_threads()
     }
 
     /// Returns whether the contenders are goroutines of which only one runs at a time.
-    #[must_use]
     pub fn have_one_worker(self) -> bool {
         match self {
             Self::Threads | Self::PinnedThreads => false,
@@ -227,7 +224,6 @@ impl Contenders {
 
 impl Gate {
     /// Waits until all contenders have arrived. Returns false if some of them could not be started.
-    #[must_use]
     pub fn wait(&self) -> bool {
         self.arrived.fetch_add(1, Ordering::Relaxed);
         match self.contenders {

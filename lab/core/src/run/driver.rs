@@ -31,6 +31,7 @@ use sudog_runtime::shim::system::atomic::{AtomicBool, Ordering};
 use sudog_runtime::shim::system::thread;
 
 use crossbeam_utils::CachePadded;
+use serde::Serialize;
 
 pub use self::critical_section::steps;
 use self::critical_section::{ContenderState, CriticalSection, Exclusive, ReadersWriter, Shared};
@@ -42,6 +43,7 @@ use crate::measure::ticks::Ticks;
 use crate::measure::usage::{Counts, Usage};
 use crate::measure::waits::{Bypasses, WaitHistogram, WaitRecorder, empty_waits_by_access};
 use crate::measure::wakeups::{CallCounter, SleepCounter};
+use crate::options::{DEFAULT_CS, DEFAULT_SAMPLE};
 use crate::run::contenders::{Contenders, Gate};
 use crate::run::sections::CriticalSections;
 use crate::targets::lockable::{Access, ByAdmission, Lockable, LockableJob, PerAccess};
@@ -52,8 +54,6 @@ use crate::targets::target::Target;
 pub struct Workload {
     /// The length of the run.
     pub duration: Duration,
-    /// The number of contenders that a semaphore lets in at a time.
-    pub permits: u32,
     /// The number of visits to a readers-writer lock, out of a thousand, that are to write.
     pub writes: u32,
     /// Steps of the shared generator in the critical section; steps of the contender's own generator, if the target
@@ -72,10 +72,22 @@ pub struct Workload {
     pub gathered: bool,
 }
 
+impl Workload {
+    /// The workload that commands have by default: Dice's critical section, and no time outside.
+    pub const USUAL: Self = Self {
+        duration: Duration::from_secs(1),
+        writes: 1000,
+        cs: CriticalSections::all(DEFAULT_CS),
+        ncs: 0,
+        seed: 1, // any number is as good
+        sample: DEFAULT_SAMPLE,
+        gathered: true,
+    };
+}
+
 /// The parameters of a run. As a [`LockableJob`] they make the arena of that run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// The kind of contenders.
     pub on: Contenders,
     /// The number of contenders.
     pub threads: usize,
@@ -106,7 +118,7 @@ pub struct Outcome {
 }
 
 /// Statistics of an order of admissions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Serialize, Debug)]
 pub struct Admissions {
     /// The longest run of admissions of one contender with no other contender's admission in between.
     pub longest_run: u64,
@@ -204,7 +216,7 @@ impl LockableJob for Run {
     type Out = Prepared;
 
     fn run<E: Lockable>(self, setup: &E::Setup) -> Prepared {
-        let arena = E::choose(self.workload.permits, MakeArena::<E> { setup, run: &self });
+        let arena = E::choose(MakeArena::<E> { setup, run: &self });
         Prepared { run: self, arena }
     }
 }
@@ -212,7 +224,6 @@ impl LockableJob for Run {
 impl Run {
     /// Makes the arena of this run on a target. This function is not generic, so the measured loops are compiled once,
     /// in this crate.
-    #[must_use]
     pub fn prepare(self, target: Target) -> Prepared {
         target.with(self)
     }
@@ -318,7 +329,7 @@ impl<E: Lockable, R: CriticalSection> Arena<E, R> {
     fn new(setup: &E::Setup, run: &Run) -> Self {
         let Run { threads, workload, .. } = run;
         Self {
-            target: CachePadded::new(E::new(setup, *threads, workload.permits)),
+            target: CachePadded::new(E::new(setup, *threads)),
             section: CachePadded::new(R::new(workload)),
             stop: CachePadded::new(AtomicBool::new(false)),
             ticks: Ticks::new(workload.duration + Ticks::PERIOD),
@@ -450,13 +461,11 @@ mod tests {
 
     pub(super) const WORKLOAD: Workload = Workload {
         duration: Duration::from_millis(20),
-        permits: 1,
         writes: 100,
-        cs: CriticalSections::all(1),
         ncs: 3,
-        seed: 1,
         sample: 8,
         gathered: false,
+        ..Workload::USUAL
     };
 
     /// Returns threads, and goroutines on fewer workers than there are goroutines.
@@ -464,15 +473,14 @@ mod tests {
         [Ok(Contenders::Threads), Contenders::goroutines(Some(TEST_WORKERS))].into_iter().flatten()
     }
 
-    fn run(target: impl Into<Target>, on: Contenders, threads: usize, permits: u32) -> Outcome {
-        let workload = Workload { permits, ..WORKLOAD };
-        target.into().with(Run { on, threads, workload }).measure().unwrap()
+    fn run(target: impl Into<Target>, on: Contenders, threads: usize) -> Outcome {
+        target.into().with(Run { on, threads, workload: WORKLOAD }).measure().unwrap()
     }
 
     #[test]
     fn a_lone_contender_is_never_bypassed() {
         for on in kinds() {
-            let outcome = run(LockName::Sudog, on, 1, 1);
+            let outcome = run(LockName::Sudog, on, 1);
             let order = outcome.order.unwrap();
             assert_eq!((order.max_bypass, order.max_bypass_waiting, order.overtaken), (0, 0, None));
             assert_eq!(order.longest_run, outcome.admissions[0]);
@@ -486,7 +494,7 @@ mod tests {
         let semaphores = SemaphoreName::ALL.iter().map(|&semaphore| Target::Semaphore(semaphore));
         for target in locks.chain(semaphores) {
             for on in kinds().filter(|on| on.may_contend_for(target)) {
-                let outcome = run(target, on, 5, 1);
+                let outcome = run(target, on, 5);
                 assert_eq!((outcome.admissions.len(), outcome.reads, outcome.waits.read.len()), (5, 0, 0));
                 let total: u64 = outcome.admissions.iter().sum();
                 let order = outcome.order.unwrap();
@@ -501,7 +509,7 @@ mod tests {
     fn readers_and_writers_are_told_apart() {
         for &rw_lock in RwLockName::ALL {
             for on in kinds().filter(|on| on.may_contend_for(rw_lock.into())) {
-                let outcome = run(rw_lock, on, 5, 1);
+                let outcome = run(rw_lock, on, 5);
                 let total: u64 = outcome.admissions.iter().sum();
                 assert!(outcome.order.is_none() && outcome.reads <= total);
                 for writes in [0, 1000] {
@@ -519,7 +527,7 @@ mod tests {
     #[test]
     fn a_turn_goes_round_in_order() {
         for on in kinds() {
-            let outcome = run(Target::Floor(FloorName::Handover), on, 5, 1);
+            let outcome = run(Target::Floor(FloorName::Handover), on, 5);
             let order = outcome.order.unwrap();
             assert!(order.max_bypass <= 4 && order.max_bypass_waiting <= 4 && order.longest_run <= 1, "{order:?}");
             assert!(order.overtaken.is_none_or(|part| part == 0.0), "{order:?}");
@@ -537,8 +545,7 @@ mod tests {
     #[test]
     fn several_inside_have_no_order() {
         for on in kinds() {
-            assert!(run(SemaphoreName::Benaphore, on, 5, 3).order.is_none());
+            assert!(run(Target::Floor(FloorName::TwoRmws), on, 5).order.is_none());
         }
-        assert!(run(LockName::Sudog, Contenders::Threads, 2, 3).order.is_some(), "a lock lets in one");
     }
 }

@@ -14,7 +14,6 @@ pub struct Pairs(pub Duration);
 
 impl Pairs {
     /// Does the job on a target. This function is not generic, so the measured loops are compiled once, in this crate.
-    #[must_use]
     pub fn on(self, target: Target) -> f64 {
         target.with(self)
     }
@@ -28,7 +27,7 @@ impl LockableJob for Pairs {
         /// them.
         const BATCH: u32 = 10_000;
 
-        let target = CachePadded::new(E::new(setup, 1, 1));
+        let target = CachePadded::new(E::new(setup, 1));
         // Make the compiler assume that other threads know the target, as they would a target in a static.
         let target: &E = black_box(&target);
         let start = system::now();

@@ -17,7 +17,6 @@ pub struct Pinned {
 #[cfg(target_os = "linux")]
 impl Pinned {
     /// Binds this thread to the `n`-th of the processors that this thread may run on.
-    #[must_use]
     pub fn to(n: usize) -> Self {
         let before = allowed();
         let is_allowed = |set: &CpuSet, cpu: usize| set.is_set(cpu) == Ok(true);
@@ -32,7 +31,6 @@ impl Pinned {
 #[cfg(not(target_os = "linux"))]
 impl Pinned {
     /// Does nothing.
-    #[must_use]
     pub fn to(_: usize) -> Self {
         Self {}
     }

@@ -20,7 +20,6 @@ impl CriticalSections {
     pub const MAX_STEPS: u32 = 1_000_000;
 
     /// Returns the same number of steps for all contenders.
-    #[must_use]
     pub const fn all(steps: u32) -> Self {
         let mut all = [0; Self::MOST];
         all[0] = steps;
@@ -28,13 +27,11 @@ impl CriticalSections {
     }
 
     /// Returns the steps of a contender. With more contenders than numbers, the numbers begin anew.
-    #[must_use]
     pub fn of(&self, contender: usize) -> u32 {
         self.steps[contender % self.len]
     }
 
     /// Returns whether there is one number for all contenders.
-    #[must_use]
     pub fn is_one(&self) -> bool {
         self.len == 1
     }

@@ -7,19 +7,15 @@ use crossbeam_utils::CachePadded;
 use sudog_runtime::G;
 
 use crate::targets::lockable::{Access, ByAdmission, Lockable};
-use crate::targets::registry::registry;
+use crate::targets::registry::names;
 
-registry! {
+names! {
     /// The name of a floor.
     enum FloorName;
-    /// A job on a floor of any type.
-    trait FloorJob over Lockable<Setup = ()>;
-    fn with_floor;
     unknown "floor";
-
-    TwoRmws = "two-rmws": TwoRmws,
+    TwoRmws = "two-rmws",
         "two read-modify-writes of a cache line: an acquire and a release without contention";
-    Handover = "handover": Handover,
+    Handover = "handover",
         "contenders that sleep pass a turn round: a wake-up and a sleep each time";
 }
 
@@ -32,12 +28,12 @@ unsafe impl Lockable for TwoRmws {
     type Guard = ();
     type Setup = ();
 
-    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+    fn choose<C: ByAdmission>(choice: C) -> C::Out {
         choice.several()
     }
 
-    fn new((): &(), _: usize, permits: u32) -> Self {
-        Self(AtomicU64::new(permits.into()))
+    fn new((): &(), _: usize) -> Self {
+        Self(AtomicU64::new(1))
     }
 
     #[inline]
@@ -76,11 +72,11 @@ unsafe impl Lockable for Handover {
 
     const TAKES_OTHERS: bool = false;
 
-    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+    fn choose<C: ByAdmission>(choice: C) -> C::Out {
         choice.one()
     }
 
-    fn new((): &(), contenders: usize, _: u32) -> Self {
+    fn new((): &(), contenders: usize) -> Self {
         let place = |n| CachePadded::new(AtomicPtr::new(if n == 0 { TURN } else { ptr::null_mut() }));
         Self { places: (0..contenders).map(place).collect() }
     }

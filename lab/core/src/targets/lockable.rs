@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`Locked`] | one at a time |
 //! | [`ReadWrite`] | one that writes, or any number that read |
-//! | [`Permitted`] | as many as there are permits |
+//! | [`Permitted`] | one at a time: there is one permit |
 //! | [`TwoRmws`](crate::targets::floors::TwoRmws) | all contenders |
 //! | [`Handover`](crate::targets::floors::Handover) | one at a time, in turn |
 
@@ -20,17 +20,13 @@ pub enum Access {
     Write,
 }
 
-/// A value for each access.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct PerAccess<T> {
-    /// The value for readers.
     pub read: T,
-    /// The value for writers.
     pub write: T,
 }
 
 impl<T> PerAccess<T> {
-    /// Returns the value for an access.
     #[inline]
     pub fn of(&mut self, access: Access) -> &mut T {
         match access {
@@ -73,12 +69,11 @@ pub unsafe trait Lockable: Sized + Send + Sync + 'static {
     /// False if the target passes a turn among the contenders' numbers, so that another thread never has the turn.
     const TAKES_OTHERS: bool = true;
 
-    /// Calls the method of `choice` for the contenders that may be inside together, if there are this many permits.
-    fn choose<C: ByAdmission>(permits: u32, choice: C) -> C::Out;
+    /// Calls the method of `choice` for the contenders that may be inside together.
+    fn choose<C: ByAdmission>(choice: C) -> C::Out;
 
-    /// Makes a target for this number of contenders, with this number of permits. A target without permits ignores
-    /// `permits`, and lets in the contenders that [`Lockable::choose`] says.
-    fn new(setup: &Self::Setup, contenders: usize, permits: u32) -> Self;
+    /// Makes a target for this number of contenders.
+    fn new(setup: &Self::Setup, contenders: usize) -> Self;
 
     /// Goes in, waiting if necessary. `me` is the number of the contender.
     fn enter(&self, me: usize, access: Access) -> Self::Guard;
@@ -101,7 +96,6 @@ pub trait LockableJob {
     fn run<E: Lockable>(self, setup: &E::Setup) -> Self::Out;
 }
 
-/// A lock.
 pub struct Locked<L>(L);
 
 // SAFETY: a lock lets in one owner at a time, and what an owner did happens before what the next owner does: `RawLock`
@@ -112,11 +106,11 @@ unsafe impl<L: RawLock + 'static> Lockable for Locked<L> {
     /// The function that makes the lock.
     type Setup = dyn Fn() -> L;
 
-    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+    fn choose<C: ByAdmission>(choice: C) -> C::Out {
         choice.one()
     }
 
-    fn new(make: &(dyn Fn() -> L + 'static), _: usize, _: u32) -> Self {
+    fn new(make: &(dyn Fn() -> L + 'static), _: usize) -> Self {
         Self(make())
     }
 
@@ -150,11 +144,11 @@ unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
     type Guard = RwGuard<L::SharedGuard, L::ExclusiveGuard>;
     type Setup = ();
 
-    fn choose<C: ByAdmission>(_: u32, choice: C) -> C::Out {
+    fn choose<C: ByAdmission>(choice: C) -> C::Out {
         choice.readers()
     }
 
-    fn new((): &(), _: usize, _: u32) -> Self {
+    fn new((): &(), _: usize) -> Self {
         Self(L::new())
     }
 
@@ -179,22 +173,21 @@ unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
     }
 }
 
-/// A semaphore.
+/// A semaphore of one permit.
 pub struct Permitted<S>(S);
 
-// SAFETY: `choose` calls `one` only for one permit. A semaphore with one permit lets in one contender at a
-// time, as permits are conserved. All that precedes the release of a permit happens before all that follows the
-// acquire of that permit.
+// SAFETY: `new` gives the semaphore one permit, so the semaphore lets in one contender at a time, as permits are
+// conserved. All that precedes the release of a permit happens before all that follows the acquire of that permit.
 unsafe impl<S: Semaphore + 'static> Lockable for Permitted<S> {
     type Guard = ();
     type Setup = ();
 
-    fn choose<C: ByAdmission>(permits: u32, choice: C) -> C::Out {
-        if permits == 1 { choice.one() } else { choice.several() }
+    fn choose<C: ByAdmission>(choice: C) -> C::Out {
+        choice.one()
     }
 
-    fn new((): &(), _: usize, permits: u32) -> Self {
-        Self(S::new(permits))
+    fn new((): &(), _: usize) -> Self {
+        Self(S::new(1))
     }
 
     #[inline]

@@ -56,7 +56,6 @@ table! {
 }
 
 /// Returns the bucket of an address, as in Go.
-#[must_use]
 pub const fn bucket(addr: usize) -> usize {
     (addr >> 3) % BUCKETS
 }

@@ -1,18 +1,14 @@
 //! The `registry` macro. A registry is a table of backends, from which the macro makes the names, their descriptions
 //! and the dispatch.
 
-/// Makes an enum of names, and the function that runs a job, which is generic over the backend, on the backend of a
-/// name. So every benchmark is written once and compiled for each backend.
+/// Makes an enum of names for the command line and the records, with descriptions.
 #[macro_export]
-macro_rules! registry {
+macro_rules! names {
     (
         $(#[$name_doc:meta])*
         enum $Name:ident;
-        $(#[$job_doc:meta])*
-        trait $Job:ident over $Backend:path;
-        fn $with:ident;
         unknown $kind:literal;
-        $($(#[$cfg:meta])* $Variant:ident = $name:literal: $Type:ty, $about:literal;)+
+        $($(#[$cfg:meta])* $Variant:ident = $name:literal, $about:literal;)+
     ) => {
         $(#[$name_doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -20,21 +16,25 @@ macro_rules! registry {
             $($(#[$cfg])* #[doc = $about] $Variant,)+
         }
 
+        #[allow(dead_code)] // not all names are listed and described
         impl $Name {
             /// All names, in the order in which they are shown.
             pub const ALL: &[Self] = &[$($(#[$cfg])* Self::$Variant,)+];
 
-            /// The name on the command line and in the records.
-            #[must_use]
+            /// Returns the name on the command line and in the records.
             pub const fn name(self) -> &'static str {
                 match self { $($(#[$cfg])* Self::$Variant => $name,)+ }
             }
 
-            /// Returns a description of the backend in one line.
-            #[allow(dead_code)] // not shown for every registry
-            #[must_use]
+            /// Returns a description in one line.
             pub const fn about(self) -> &'static str {
                 match self { $($(#[$cfg])* Self::$Variant => $about,)+ }
+            }
+        }
+
+        impl ::std::fmt::Display for $Name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(self.name())
             }
         }
 
@@ -54,7 +54,21 @@ macro_rules! registry {
                 })
             }
         }
+    };
+}
 
+/// Makes an enum of names, and the function that runs a job, which is generic over the backend, on the backend of a
+/// name. So every benchmark is written once and compiled for each backend. Registries of one kind of backends can share
+/// the trait of their jobs: `jobs Job;`.
+#[macro_export]
+macro_rules! registry {
+    (
+        $(#[$name_doc:meta])*
+        enum $Name:ident;
+        $(#[$job_doc:meta])*
+        trait $Job:ident over $Backend:path;
+        $($rest:tt)+
+    ) => {
         $(#[$job_doc])*
         pub trait $Job {
             /// The result of the job.
@@ -64,6 +78,28 @@ macro_rules! registry {
             fn run<B: $Backend + 'static>(self) -> Self::Out;
         }
 
+        $crate::registry! {
+            $(#[$name_doc])*
+            enum $Name;
+            jobs $Job;
+            $($rest)+
+        }
+    };
+    (
+        $(#[$name_doc:meta])*
+        enum $Name:ident;
+        jobs $Job:path;
+        fn $with:ident;
+        unknown $kind:literal;
+        $($(#[$cfg:meta])* $Variant:ident = $name:literal: $Type:ty, $about:literal;)+
+    ) => {
+        $crate::names! {
+            $(#[$name_doc])*
+            enum $Name;
+            unknown $kind;
+            $($(#[$cfg])* $Variant = $name, $about;)+
+        }
+
         /// Runs a job on the backend of a name.
         pub fn $with<J: $Job>(name: $Name, job: J) -> J::Out {
             match name { $($(#[$cfg])* $Name::$Variant => job.run::<$Type>(),)+ }
@@ -71,4 +107,4 @@ macro_rules! registry {
     };
 }
 
-pub use registry;
+pub use {names, registry};

@@ -183,7 +183,6 @@ impl SemaphoreName {
     ];
 
     /// Returns all semaphores except those for study.
-    #[must_use]
     pub fn usual() -> Vec<Self> {
         Self::ALL.iter().copied().filter(|sema| !Self::STUDY.contains(sema)).collect()
     }
@@ -192,7 +191,6 @@ impl SemaphoreName {
 impl SemaphoreName {
     /// Returns whether a goroutine that waits for the semaphore blocks the thread of its worker, and with the thread
     /// all other goroutines there.
-    #[must_use]
     pub fn blocks_threads(self) -> bool {
         match self {
             Self::ParkingLotCore => true,
@@ -226,7 +224,6 @@ pub struct SemaphoreFacts {
 
 impl SemaphoreFacts {
     /// The facts of one semaphore.
-    #[must_use]
     pub fn of(name: SemaphoreName) -> Self {
         struct Ask(SemaphoreName);
         impl SemaphoreJob for Ask {

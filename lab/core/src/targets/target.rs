@@ -4,8 +4,8 @@ use serde::Serialize;
 use sudog_sync::{RawLock, RawRwLock, Semaphore};
 
 use crate::targets::compose::{Composition, LockSpec};
-use crate::targets::floors::{FloorJob, FloorName, with_floor};
-use crate::targets::lockable::{Lockable, LockableJob, Locked, Permitted, ReadWrite};
+use crate::targets::floors::{FloorName, Handover, TwoRmws};
+use crate::targets::lockable::{LockableJob, Locked, Permitted, ReadWrite};
 use crate::targets::locks::{Job, LockName, with_lock};
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 use crate::targets::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaphore};
@@ -14,21 +14,18 @@ use crate::targets::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, wi
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Target {
-    /// A lock.
     Lock(LockName),
     /// A lock, composed of others.
     #[serde(rename = "lock")]
     Composed(Composition),
     /// A readers-writer lock.
     RwLock(RwLockName),
-    /// A semaphore.
     Semaphore(SemaphoreName),
-    /// A floor.
     Floor(FloorName),
 }
 
-/// A job that is done on the target of a lock, of a readers-writer lock, of a semaphore, or on a floor.
-struct Through<J>(J);
+/// A job that is done on the target of a lock, of a readers-writer lock, or of a semaphore.
+pub struct Through<J>(pub J);
 
 impl<J: LockableJob> Job for Through<J> {
     type Out = J::Out;
@@ -54,14 +51,6 @@ impl<J: LockableJob> SemaphoreJob for Through<J> {
     }
 }
 
-impl<J: LockableJob> FloorJob for Through<J> {
-    type Out = J::Out;
-
-    fn run<E: Lockable<Setup = ()>>(self) -> J::Out {
-        self.0.run::<E>(&())
-    }
-}
-
 impl Target {
     /// Does a job on this target.
     pub fn with<J: LockableJob>(self, job: J) -> J::Out {
@@ -69,13 +58,13 @@ impl Target {
             Self::Lock(name) => with_lock(name, Through(job)),
             Self::RwLock(name) => with_rw_lock(name, Through(job)),
             Self::Semaphore(name) => with_semaphore(name, Through(job)),
-            Self::Floor(name) => with_floor(name, Through(job)),
+            Self::Floor(FloorName::TwoRmws) => job.run::<TwoRmws>(&()),
+            Self::Floor(FloorName::Handover) => job.run::<Handover>(&()),
             Self::Composed(composition) => composition.with(job),
         }
     }
 
     /// Returns the target's name on the command line and in the records.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lock(name) => name.name(),
@@ -87,7 +76,6 @@ impl Target {
     }
 
     /// Returns a description of the target in one line.
-    #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
             Self::Lock(name) => name.about(),
@@ -99,7 +87,6 @@ impl Target {
     }
 
     /// Returns "lock", "rwlock", "semaphore" or "floor".
-    #[must_use]
     pub const fn kind(self) -> &'static str {
         match self {
             Self::Lock(_) | Self::Composed(_) => "lock",
@@ -111,7 +98,6 @@ impl Target {
 
     /// Returns whether the target's code can run on this machine. A simulated machine runs only our own code: waiters
     /// of foreign locks sleep in the real kernel, and the whole simulated machine sleeps with them.
-    #[must_use]
     pub fn runs_here(self) -> bool {
         const FOREIGN: [&str; 5] = ["std", "parking_lot", "pthread", "sem_t", "crossbeam"];
         let is_model = matches!(self, Self::Lock(name) if LockName::MODELS.contains(&name));
@@ -120,7 +106,6 @@ impl Target {
 
     /// Returns whether a goroutine that waits for the target blocks the thread of its worker, and with the thread all
     /// other goroutines there.
-    #[must_use]
     pub fn blocks_threads(self) -> bool {
         match self {
             Self::Lock(name) => name.blocks_threads(),
@@ -132,7 +117,6 @@ impl Target {
     }
 
     /// Returns whether the target serves first come, first served.
-    #[must_use]
     pub fn is_fifo(self) -> bool {
         match self {
             Self::Lock(_) | Self::Composed(_) | Self::RwLock(_) => false,
@@ -143,7 +127,6 @@ impl Target {
 
     /// Returns whether a benchmark of the target makes sense with so many contenders. A floor measures a single effect,
     /// which limits the number.
-    #[must_use]
     pub fn is_for(self, contenders: usize) -> bool {
         match self {
             Self::Lock(_) | Self::Composed(_) | Self::RwLock(_) | Self::Semaphore(_) => true,

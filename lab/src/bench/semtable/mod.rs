@@ -15,7 +15,6 @@ mod strides;
 
 use crate::options::{List, MAX_RUNS, list, number, numbers};
 use clap::Args;
-use std::path::Path;
 use std::time::Duration;
 use sudog_runtime::shim::system;
 
@@ -28,12 +27,11 @@ use crate::measure::growth::{self, Point, Verdict};
 use crate::measure::metrics::median;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::{self, Page, ReportFile};
 use crate::output::table::Table;
 use crate::output::units;
 use crate::targets::queues::QueueName;
+use crate::targets::registry::names;
 
-/// Options of `semtable`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct SemtableArgs {
@@ -54,10 +52,6 @@ pub struct SemtableArgs {
     /// distance between neighbours; beside tables of 256 buckets
     #[arg(long, conflicts_with_all = ["ns", "queue", "runs"])]
     pub strides: bool,
-
-    /// Refused, with the reason: nothing contends here
-    #[arg(long, hide = true)]
-    pub on: Option<String>,
 }
 
 const MAX_WAITERS: usize = 1 << 20;
@@ -75,26 +69,22 @@ const NS: &[usize] = &[1000, 2000, 4000, 8000, 16_000, 32_000, 64_000];
 /// a minute.
 const STEADY_NS: &[usize] = &[1000, 2000, 4000, 8000, 16_000];
 
-/// A case: the addresses at which the waiters wait, and so which waiters collide.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-pub enum Case {
-    /// Half of the waiters at one address, half at another.
-    OneAddrCollision,
-    /// Every waiter at a different address: a list of addresses is slow to be filled.
-    ManyAddrCollision,
-    /// Steady: a single waiter at an address, all others at another address, and the others came first.
-    TwoLocks,
-    /// Steady: every waiter at a different address.
-    ManyLocks,
+names! {
+    /// A case: the addresses at which the waiters wait, and so which waiters collide.
+    enum Case;
+    unknown "case";
+    OneAddrCollision = "OneAddrCollision", "Half of the waiters at one address, half at another.";
+    ManyAddrCollision = "ManyAddrCollision", "Every waiter at a different address: a list of addresses is slow to be filled.";
+    TwoLocks = "TwoLocks",
+        "Steady: a single waiter at an address, all others at another address, and the others came first.";
+    ManyLocks = "ManyLocks", "Steady: every waiter at a different address.";
 }
 
 /// The result of a case with a number of waiters.
 #[derive(Clone, Serialize, Debug)]
 pub struct CaseRecord {
     bench: &'static str,
-    /// The case.
     pub case: Case,
-    /// The queue.
     pub queue: QueueName,
     /// The number of waiters.
     pub n: usize,
@@ -109,15 +99,6 @@ impl Case {
     const GO: [Self; 2] = [Self::OneAddrCollision, Self::ManyAddrCollision];
     /// The cases of `steady.rs`.
     const STEADY: [Self; 2] = [Self::TwoLocks, Self::ManyLocks];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::OneAddrCollision => "OneAddrCollision",
-            Self::ManyAddrCollision => "ManyAddrCollision",
-            Self::TwoLocks => "TwoLocks",
-            Self::ManyLocks => "ManyLocks",
-        }
-    }
 
     /// Returns the addresses of the `n` waiters, in the order in which they are queued and dequeued. For Go's cases
     /// only.
@@ -169,7 +150,6 @@ pub fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar
 }
 
 /// Returns the number of measurements of Go's cases.
-#[must_use]
 pub fn steps(ns: &[usize], runs: usize) -> usize {
     Case::GO.len() * ns.len() * runs
 }
@@ -181,7 +161,6 @@ fn growth_from(record: &CaseRecord, records: &[CaseRecord]) -> Option<f64> {
 }
 
 /// Returns a line that says how each case grows at the largest n for which 4n was measured too.
-#[must_use]
 pub fn growth(records: &[CaseRecord]) -> String {
     let mut text = "semtable, growth of an operation from n to 4n waiters:".to_owned();
     for case in Case::GO {
@@ -195,7 +174,6 @@ pub fn growth(records: &[CaseRecord]) -> String {
 }
 
 /// Returns a table of the times, and of the factors by which they grow from n to 4n.
-#[must_use]
 pub fn table(records: &[CaseRecord]) -> Table {
     let mut table = Table::new(1, ["case", "n", "queue + dequeue", "growth from n to 4n"]);
     for r in records {
@@ -212,7 +190,6 @@ fn points(records: &[CaseRecord]) -> Vec<Point> {
 /// The results of the steady cases.
 struct Steady {
     records: Vec<CaseRecord>,
-    points: Vec<Point>,
     growths: Vec<growth::Growth>,
     verdict: Option<Verdict>,
 }
@@ -224,7 +201,7 @@ impl Steady {
         growths.iter().try_for_each(|growth| output.record(growth))?;
         let verdict = Verdict::new("semtable-verdict", &points);
         verdict.iter().try_for_each(|verdict| output.record(verdict))?;
-        Ok(Self { records, points, growths, verdict })
+        Ok(Self { records, growths, verdict })
     }
 
     fn verdict(&self) -> Option<String> {
@@ -232,17 +209,11 @@ impl Steady {
     }
 }
 
-/// Runs `semtable`: measures and prints; with a path, writes a report as well.
-pub fn run(args: &SemtableArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
-    if args.on.is_some() {
-        return Err(Failure::Usage(
-            "semtable has no contenders: its waiters are entries of a queue, and do not run".into(),
-        ));
-    }
+/// Runs `semtable`: measures and prints.
+pub fn run(args: &SemtableArgs, output: Output) -> Result<(), Failure> {
     if args.strides {
         return strides::run(output);
     }
-    let report = report.map(ReportFile::create).transpose()?;
     let [ns, steady_ns] = [NS, STEADY_NS].map(|usual| args.ns.as_ref().map_or(usual, |list| &list.0));
     let queues = args.queue.as_ref().map(|List(queues)| &queues[..]);
     let with_go = queues.is_none_or(|queues| queues.contains(&QueueName::Treap));
@@ -265,10 +236,7 @@ pub fn run(args: &SemtableArgs, report: Option<&Path>, output: Output) -> Result
         output.text(format_args!("{}\n\n{STEADY_REMARK}", growth::table(&steady.growths)))?;
         steady.verdict().map_or(Ok(()), |line| output.text(line))?;
     }
-    match report {
-        None => Ok(()),
-        Some(file) => report::deliver(file, &page(&go, steady.as_ref()).render(), output),
-    }
+    Ok(())
 }
 
 const GO_REMARK: &str = "An operation puts a waiter into the queue and takes it out. The time of a queue that looks at each waiter grows \
@@ -277,28 +245,6 @@ const GO_REMARK: &str = "An operation puts a waiter into the queue and takes it 
 const STEADY_REMARK: &str = "An operation takes a waiter out of the queue and puts it back. TwoLocks: the only waiter \
                              for B, behind n - 1 waiters for A. ManyLocks: any of n waiters, each of which waits for \
                              another lock. If the time grows as n^p, p is the growth exponent.";
-
-fn page(go: &[CaseRecord], steady: Option<&Steady>) -> Page {
-    let mut page = Page::new(
-        "The queues of the semaphore table",
-        "The waiters of a lock wait in a bucket of a table, beside the waiters of other locks. The plots show the \
-         time to find the waiter that is woken next. Low is good; a line that does not rise is best.",
-    );
-    page.section("Where it was measured", report::facts(&"a single thread, which queues and dequeues entries"));
-    if let Some(steady) = steady {
-        page.section("n waiters all the time", report::queue_plots(&steady.points, "dequeue + queue"));
-        page.paragraph(STEADY_REMARK);
-        steady.verdict().iter().for_each(|line| page.paragraph(line));
-        page.section("In figures", report::table(&steady::table(&steady.records)));
-        page.section("Growth", report::table(&growth::table(&steady.growths)));
-    }
-    if !go.is_empty() {
-        page.section("Go's cases, on the treap", report::queue_plots(&points(go), "queue + dequeue"));
-        page.paragraph(GO_REMARK);
-        page.html(report::table(&table(go)));
-    }
-    page
-}
 
 #[cfg(test)]
 mod tests {

@@ -116,7 +116,6 @@ impl<Q: BucketQueue> Queued<Q> {
     }
 }
 
-/// Returns the address at which a waiter, of `n`, waits.
 #[inline]
 fn address(case: Case, n: usize, waiter: usize) -> usize {
     match case {
@@ -159,13 +158,10 @@ pub fn measure(
 }
 
 /// Returns the number of measurements.
-#[must_use]
 pub fn steps(queues: &[QueueName], ns: &[usize], runs: usize) -> usize {
     Case::STEADY.len() * queues.len() * ns.len() * runs
 }
 
-/// Returns a table of the times.
-#[must_use]
 pub fn table(records: &[CaseRecord]) -> table::Table {
     let mut table = table::Table::new(2, ["case", "queue", "n", "dequeue + queue"]);
     for r in records {

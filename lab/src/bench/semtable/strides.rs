@@ -16,7 +16,6 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 
-/// The number of locks.
 const LOCKS: usize = 1000;
 
 /// The largest stride that is tried, in bytes. All multiples of 8 up to this value are tried.

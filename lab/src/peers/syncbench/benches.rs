@@ -1,21 +1,16 @@
 //! The list of benchmarks.
 
-use std::fmt;
-use std::ops::Deref;
-use std::str::FromStr;
 use std::sync::LazyLock;
 
-use serde::{Serialize, Serializer};
-use sudog_sync::RawRwLock;
+use serde::Serialize;
+use sudog_sync::{Once, RawRwLock, WaitGroup};
 
-use super::contestant::{Contestant, over};
-use super::map::{ConcurrentMap, MapJob, MapName, mixes, with_map};
-use super::once::{OnceJob, OnceName, RunOnce, with_once};
-use super::pool::{ItemPool, PoolJob, PoolName, with_pool};
+use super::contestant::{Contestant, Role, over};
+use super::map::{self, mixes};
 use super::round::{Round, Timed};
 use super::rw_mutex::RwRole;
-use super::wait_group::{Group, WaitGroupJob, WaitGroupName, with_wait_group};
 use super::{cond, once, pool, rw_mutex, wait_group};
+use crate::peers::listed::{self, Listed};
 use crate::peers::rounds::WORK;
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 
@@ -25,13 +20,10 @@ use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 pub enum Family {
     /// Readers-writer locks.
     RwMutex,
-    /// Wait groups.
     WaitGroup,
     /// Types that run a function once.
     Once,
-    /// Pools.
     Pool,
-    /// Maps.
     Map,
     /// Conditions.
     Cond,
@@ -42,7 +34,6 @@ impl Family {
     pub const ALL: [Self; 6] = [Self::RwMutex, Self::WaitGroup, Self::Once, Self::Pool, Self::Map, Self::Cond];
 
     /// Returns the headline of the family's table.
-    #[must_use]
     pub const fn headline(self) -> &'static str {
         match self {
             Self::RwMutex => {
@@ -64,7 +55,6 @@ pub struct Bench {
     pub name: &'static str,
     /// The family of the benchmark.
     pub family: Family,
-    /// The contestants.
     pub contestants: Vec<Contestant>,
     /// The number of threads of a benchmark that runs with a fixed number of threads.
     fixed_threads: Option<usize>,
@@ -103,7 +93,7 @@ fn wait_groups() -> Vec<Bench> {
     let bench = |name, contestants| Bench::new(Family::WaitGroup, name, contestants);
     let mut uncontended = over!(wait_groups, |G, round| wait_group::uncontended::<G>(round));
     // Crossbeam's wait group is consumed by `wait`, so no thread can wait again and again.
-    uncontended.retain(|contestant| contestant.name != WaitGroupName::Crossbeam.name());
+    uncontended.retain(|contestant| contestant.name != "crossbeam");
     vec![
         bench("WaitGroupUncontended", uncontended),
         bench("WaitGroupAddDone", over!(wait_groups, |G, round| wait_group::add_done::<G>(round))),
@@ -164,44 +154,20 @@ fn conds() -> Vec<Bench> {
 }
 
 /// A benchmark, by name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BenchName(usize);
+pub type BenchName = listed::Name<Bench>;
 
-impl BenchName {
-    /// All benchmarks, in the order in which they are shown.
-    pub fn all() -> impl Iterator<Item = Self> {
-        (0..ALL.len()).map(Self)
+impl Listed for Bench {
+    fn all() -> &'static [Self] {
+        &ALL
     }
-}
 
-impl Deref for BenchName {
-    type Target = Bench;
-
-    fn deref(&self) -> &Bench {
-        &ALL[self.0]
+    fn name(&self) -> &'static str {
+        self.name
     }
-}
 
-impl FromStr for BenchName {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::all().find(|known| known.name == name).ok_or_else(|| {
-            let known: Vec<_> = Self::all().map(|known| known.name).collect();
-            format!("unknown benchmark '{name}'; known: {}", known.join(", "))
-        })
-    }
-}
-
-impl fmt::Debug for BenchName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl Serialize for BenchName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name)
+    fn known() -> String {
+        let known: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
+        format!("known: {}", known.join(", "))
     }
 }
 
@@ -210,7 +176,6 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::peers::syncbench::contestant::Role;
 
     #[test]
     fn names_are_different_and_are_found() {

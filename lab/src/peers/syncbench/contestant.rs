@@ -45,37 +45,68 @@ impl fmt::Debug for Contestant {
     }
 }
 
-/// Returns the contestants of a family, all of the family's registry. The work of each contestant is an expression with
-/// the type for `$Type`.
+/// Returns the contestants of a family. The work of each contestant is an expression with the type for `$Type`.
 macro_rules! over {
-    (rw_mutexes, |$Type:ident, $round:ident| $work:expr) => {
-        over!(RwLockName, RwJob, RawRwLock, with_rw_lock, |$Type, $round| $work)
-    };
-    (wait_groups, |$Type:ident, $round:ident| $work:expr) => {
-        over!(WaitGroupName, WaitGroupJob, Group, with_wait_group, |$Type, $round| $work)
-    };
-    (onces, |$Type:ident, $round:ident| $work:expr) => {
-        over!(OnceName, OnceJob, RunOnce, with_once, |$Type, $round| $work)
-    };
-    (pools, |$Type:ident, $round:ident| $work:expr) => {
-        over!(PoolName, PoolJob, ItemPool, with_pool, |$Type, $round| $work)
-    };
-    (maps, |$Type:ident, $round:ident| $work:expr) => {
-        over!(MapName, MapJob, ConcurrentMap, with_map, |$Type, $round| $work)
-    };
-    ($Name:ident, $Job:ident, $Trait:ident, $with:ident, |$Type:ident, $round:ident| $work:expr) => {{
+    (rw_mutexes, |$Type:ident, $round:ident| $work:expr) => {{
         struct Work<'a>(&'a Round);
-        impl $Job for Work<'_> {
+        impl RwJob for Work<'_> {
             type Out = Timed;
-            fn run<$Type: $Trait + 'static>(self) -> Timed {
+            fn run<$Type: RawRwLock + 'static>(self) -> Timed {
                 let $round = self.0;
                 $work
             }
         }
         let contestant =
-            |&name: &$Name| Contestant::new(name.name(), name.role(), move |round| $with(name, Work(round)));
-        $Name::ALL.iter().map(contestant).collect::<Vec<_>>()
+            |&name: &RwLockName| Contestant::new(name.name(), name.role(), move |round| with_rw_lock(name, Work(round)));
+        RwLockName::ALL.iter().map(contestant).collect::<Vec<_>>()
     }};
+    (wait_groups, $($work:tt)+) => {
+        over!(
+            [Ours "sudog": WaitGroup, Peer "crossbeam": wait_group::Crossbeam, Floor "two-rmws": wait_group::TwoRmws],
+            $($work)+
+        )
+    };
+    (onces, $($work:tt)+) => {
+        over!(
+            [
+                Ours "sudog": Once,
+                Peer "std": std::sync::Once,
+                Peer "parking_lot_0_12": parking_lot_0_12::Once,
+                Peer "parking_lot_0_13": parking_lot_0_13::Once,
+                Floor "acquire-load": once::AcquireLoad
+            ],
+            $($work)+
+        )
+    };
+    (pools, $($work:tt)+) => {
+        over!(
+            [
+                Ours "sudog": pool::Ours,
+                Peer "mutex-vec": pool::MutexVec,
+                Peer "opool": pool::Opool,
+                Floor "two-rmws": pool::TwoRmws
+            ],
+            $($work)+
+        )
+    };
+    (maps, $($work:tt)+) => {
+        over!(
+            [
+                Ours "sudog": map::Ours,
+                Peer "papaya": map::Papaya,
+                Peer "dashmap": map::Dashmap,
+                Peer "scc": map::Scc,
+                Peer "rwlock-hashmap": map::Locked
+            ],
+            $($work)+
+        )
+    };
+    ([$($role:ident $name:literal: $Of:ty),+], |$Type:ident, $round:ident| $work:expr) => {
+        vec![$({
+            type $Type = $Of;
+            Contestant::new($name, Role::$role, |$round: &Round| $work)
+        }),+]
+    };
 }
 
 pub(super) use over;

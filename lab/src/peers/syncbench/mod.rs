@@ -38,7 +38,6 @@ use crate::measure::usage::{Counts, disturbance};
 use crate::output::Output;
 use crate::output::failure::Failure;
 
-/// Options of `syncbench`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct SyncbenchArgs {

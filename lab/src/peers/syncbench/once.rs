@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crossbeam_utils::CachePadded;
 use sudog_sync::Once;
 
-use super::contestant::Role;
 use crate::peers::rounds::Rounds;
-use crate::targets::registry::registry;
 
 /// A type that runs a function once.
 pub trait RunOnce: Send + Sync + 'static {
@@ -17,38 +15,6 @@ pub trait RunOnce: Send + Sync + 'static {
 
     /// Runs `f` the first time that this is called.
     fn run(&self, f: impl FnOnce());
-}
-
-registry! {
-    /// The name of a type that runs a function once.
-    enum OnceName;
-    /// A job for any type that runs a function once.
-    trait OnceJob over RunOnce;
-    fn with_once;
-    unknown "once";
-
-    Sudog = "sudog": Once,
-        "Go's Once";
-    Std = "std": std::sync::Once,
-        "std::sync::Once";
-    ParkingLot012 = "parking_lot_0_12": parking_lot_0_12::Once,
-        "parking_lot 0.12's Once";
-    ParkingLot013 = "parking_lot_0_13": parking_lot_0_13::Once,
-        "parking_lot 0.13's Once";
-    Load = "acquire-load": AcquireLoad,
-        "one Acquire load and a comparison";
-}
-
-impl OnceName {
-    /// Returns the role in the comparison.
-    #[must_use]
-    pub const fn role(self) -> Role {
-        match self {
-            Self::Sudog => Role::Ours,
-            Self::Std | Self::ParkingLot012 | Self::ParkingLot013 => Role::Peer,
-            Self::Load => Role::Floor,
-        }
-    }
 }
 
 impl RunOnce for Once {

@@ -10,9 +10,7 @@ use opool::{PoolAllocator, RefGuard};
 use sudog_sync::Pool;
 use sudog_sync::pool::NoNew;
 
-use super::contestant::Role;
 use super::round::{Round, Timed};
-use crate::targets::registry::registry;
 
 /// The items of the pools: boxed words.
 pub type Free = Box<u64>;
@@ -38,37 +36,10 @@ pub trait ItemPool: Send + Sync + 'static {
     fn put<'a>(&'a self, item: Self::Item<'a>);
 }
 
-registry! {
-    /// The name of a pool.
-    enum PoolName;
-    /// A job for any pool.
-    trait PoolJob over ItemPool;
-    fn with_pool;
-    unknown "pool";
+/// Go's pool.
+pub type Ours = Pool<Free, NoNew>;
 
-    Sudog = "sudog": Pool<Free, NoNew>,
-        "Go's Pool";
-    MutexVec = "mutex-vec": MutexVec,
-        "a Vec in std's mutex, as in the crate object-pool";
-    Opool = "opool": Opool,
-        "opool: a bounded queue without locks";
-    TwoRmws = "two-rmws": TwoRmws,
-        "two RMWs on one word, and no item";
-}
-
-impl PoolName {
-    /// Returns the role in the comparison.
-    #[must_use]
-    pub const fn role(self) -> Role {
-        match self {
-            Self::Sudog => Role::Ours,
-            Self::MutexVec | Self::Opool => Role::Peer,
-            Self::TwoRmws => Role::Floor,
-        }
-    }
-}
-
-impl ItemPool for Pool<Free, NoNew> {
+impl ItemPool for Ours {
     type Item<'a> = Free;
 
     fn with(items: usize) -> Self {
@@ -215,18 +186,16 @@ mod tests {
 
     #[test]
     fn items_come_back() {
-        struct ComeBack;
-        impl PoolJob for ComeBack {
-            type Out = ();
-            fn run<P: ItemPool>(self) {
-                let pool = P::with(2);
-                let two = [pool.get(), pool.get()];
-                let third = pool.get_or_new();
-                assert!(two.iter().all(Option::is_some));
-                two.into_iter().flatten().chain([third]).for_each(|item| pool.put(item));
-                assert!(pool.get().is_some());
-            }
+        fn come_back<P: ItemPool>() {
+            let pool = P::with(2);
+            let two = [pool.get(), pool.get()];
+            let third = pool.get_or_new();
+            assert!(two.iter().all(Option::is_some));
+            two.into_iter().flatten().chain([third]).for_each(|item| pool.put(item));
+            assert!(pool.get().is_some());
         }
-        PoolName::ALL.iter().for_each(|&name| with_pool(name, ComeBack));
+        come_back::<Ours>();
+        come_back::<MutexVec>();
+        come_back::<Opool>();
     }
 }

@@ -14,7 +14,6 @@ pub type Timed = io::Result<Duration>;
 /// A number of operations, by a number of threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
-    /// The number of threads.
     pub threads: usize,
     /// The number of operations, of all threads together.
     pub n: u64,

@@ -21,7 +21,6 @@ pub struct Cell {
     pub other_cpus: Option<f64>,
 }
 
-/// The record of a contestant.
 #[derive(Clone, Serialize, Debug)]
 pub struct ContestantRecord {
     bench: &'static str,
@@ -29,11 +28,9 @@ pub struct ContestantRecord {
     pub name: BenchName,
     /// The family of the benchmark.
     pub family: Family,
-    /// The contestant.
     pub contestant: &'static str,
     /// The role of the contestant in the comparison.
     pub role: Role,
-    /// The number of threads.
     pub threads: usize,
     runs: usize,
     /// Nanoseconds an operation, of all threads together: the median over the runs.
@@ -60,7 +57,6 @@ pub struct Mean {
 }
 
 impl Cell {
-    /// Returns a record for each contestant.
     pub fn records(&self) -> Vec<ContestantRecord> {
         let medians: Vec<f64> = self.times.iter().map(|times| median(times.iter().copied())).collect();
         let contestants = &self.bench.contestants;

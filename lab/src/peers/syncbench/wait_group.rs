@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use sudog_sync::WaitGroup;
 
-use super::contestant::Role;
 use super::round::{Round, Timed};
-use crate::targets::registry::registry;
 
 /// A wait group: a count of tasks.
 pub trait Group: Send + Sync + 'static {
@@ -20,34 +18,6 @@ pub trait Group: Send + Sync + 'static {
 
     /// Waits for all tasks. There are none.
     fn wait(&self);
-}
-
-registry! {
-    /// The name of a wait group.
-    enum WaitGroupName;
-    /// A job for any wait group.
-    trait WaitGroupJob over Group;
-    fn with_wait_group;
-    unknown "wait group";
-
-    Sudog = "sudog": WaitGroup,
-        "Go's WaitGroup";
-    Crossbeam = "crossbeam": Crossbeam,
-        "crossbeam-utils' WaitGroup: a count under a mutex";
-    TwoRmws = "two-rmws": TwoRmws,
-        "two RMWs on one word, and a load of it to wait";
-}
-
-impl WaitGroupName {
-    /// Returns the role in the comparison.
-    #[must_use]
-    pub const fn role(self) -> Role {
-        match self {
-            Self::Sudog => Role::Ours,
-            Self::Crossbeam => Role::Peer,
-            Self::TwoRmws => Role::Floor,
-        }
-    }
 }
 
 impl Group for WaitGroup {

@@ -1,85 +1,36 @@
 //! The list of benchmarks.
 
-use std::fmt;
-use std::ops::Deref;
-use std::str::FromStr;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use sudog_sync::GoRwMutex;
 
 use super::bodies::rest::{CheapHashMap, DefaultMap};
 use super::bodies::round::Round;
 use super::bodies::{chan, context, create, load, pingpong, rest, sema, sync, talkers, x};
+use crate::peers::listed::{self, Listed};
 use crate::peers::rounds::WORK;
 use crate::peers::syncbench::map::mixes;
 use crate::peers::syncbench::{once, rw_mutex};
+use crate::targets::registry::names;
 
-/// A group of benchmarks, which share a mean.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-#[serde(rename_all = "lowercase")]
-pub enum Group {
-    /// Mutexes, wait groups, conditions.
-    Sync,
-    /// The costs of starting, switching and waking goroutines.
-    Sched,
-    /// Whole tasks.
-    Load,
-    /// Channels, select, and pools.
-    Chan,
-    /// The semaphore.
-    Sema,
-    /// Readers-writer locks.
-    RwMutex,
-    /// Functions that run once, and `atomic.Value`.
-    Once,
-    /// Pools of free items.
-    Pool,
-    /// Maps with the default hash.
-    Map,
-    /// Maps with a hash that is as cheap as Go's.
-    CheapMap,
-    /// Contexts.
-    Context,
-    /// The types of `golang.org/x/sync`.
-    X,
-}
-
-impl Group {
-    /// All groups.
-    pub const ALL: [Self; 12] = [
-        Self::Sync,
-        Self::Sched,
-        Self::Load,
-        Self::Chan,
-        Self::Sema,
-        Self::RwMutex,
-        Self::Once,
-        Self::Pool,
-        Self::Map,
-        Self::CheapMap,
-        Self::Context,
-        Self::X,
-    ];
-
-    /// Returns the name that is shown.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sync => "sync",
-            Self::Sched => "sched",
-            Self::Load => "load",
-            Self::Chan => "chan",
-            Self::Sema => "sema",
-            Self::RwMutex => "rwmutex",
-            Self::Once => "once",
-            Self::Pool => "pool",
-            Self::Map => "map",
-            Self::CheapMap => "cheapmap",
-            Self::Context => "context",
-            Self::X => "x",
-        }
-    }
+names! {
+    /// A group of benchmarks, which share a mean.
+    enum Group;
+    unknown "group";
+    Sync = "sync", "Mutexes, wait groups, conditions.";
+    Sched = "sched", "The costs of starting, switching and waking goroutines.";
+    Load = "load", "Whole tasks.";
+    Chan = "chan", "Channels, select, and pools.";
+    Sema = "sema", "The semaphore.";
+    RwMutex = "rwmutex", "Readers-writer locks.";
+    Once = "once", "Functions that run once, and `atomic.Value`.";
+    Pool = "pool", "Pools of free items.";
+    Map = "map", "Maps with the default hash.";
+    CheapMap = "cheapmap", "Maps with a hash that is as cheap as Go's.";
+    Context = "context", "Contexts.";
+    X = "x", "The types of `golang.org/x/sync`.";
 }
 
 /// A benchmark.
@@ -112,8 +63,169 @@ const IDLE: Duration = Duration::from_micros(100);
 
 use Group::{Chan, CheapMap, Context, Load, Map, Once, Pool, RwMutex, Sched, Sema, Sync, X};
 
+/// The benchmarks of a type of maps.
+macro_rules! maps {
+    ($group:ident, $M:ty, $prefix:literal, $suffix:literal) => {
+        &[
+            Bench::new($group, concat!($prefix, "MapLoadMostlyHits"), concat!("load, 1 miss in 1024", $suffix), |r| {
+                mixes::load::<$M, _>(r, 1023, 1)
+            })
+            .go("MapLoadMostlyHits"),
+            Bench::new($group, concat!($prefix, "MapLoadMostlyMisses"), concat!("load, 1 hit in 1024", $suffix), |r| {
+                mixes::load::<$M, _>(r, 1, 1023)
+            })
+            .go("MapLoadMostlyMisses"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapLoadOrStoreBalanced"),
+                concat!("load or store, 1 in 2 a hit", $suffix),
+                |r| mixes::load_or_store::<$M, _>(r, 128, 128),
+            )
+            .go("MapLoadOrStoreBalanced"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapLoadOrStoreUnique"),
+                concat!("load or store a new key", $suffix),
+                |r| mixes::load_or_store_unique::<$M, _>(r),
+            )
+            .go("MapLoadOrStoreUnique"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapLoadOrStoreCollision"),
+                concat!("load or store of one key", $suffix),
+                |r| mixes::load_or_store_collision::<$M, _>(r),
+            )
+            .go("MapLoadOrStoreCollision"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapLoadAndDeleteBalanced"),
+                concat!("load and delete, 1 in 2 a hit", $suffix),
+                |r| mixes::load_and_delete::<$M, _>(r, 128, 128),
+            )
+            .go("MapLoadAndDeleteBalanced"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapLoadAndDeleteUnique"),
+                concat!("load and delete a key that is not there", $suffix),
+                |r| mixes::load_and_delete_unique::<$M, _>(r),
+            )
+            .go("MapLoadAndDeleteUnique"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapLoadAndDeleteCollision"),
+                concat!("load and delete of one key", $suffix),
+                |r| mixes::load_and_delete_collision::<$M, _>(r),
+            )
+            .go("MapLoadAndDeleteCollision"),
+            Bench::new($group, concat!($prefix, "MapRange"), concat!("a walk over 1024 keys", $suffix), |r| {
+                mixes::range::<$M, _>(r)
+            })
+            .go("MapRange"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapAdversarialAlloc"),
+                concat!("load of new keys, with stores", $suffix),
+                |r| mixes::adversarial_alloc::<$M, _>(r),
+            )
+            .go("MapAdversarialAlloc"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapAdversarialDelete"),
+                concat!("load of new keys, with deletes", $suffix),
+                |r| mixes::adversarial_delete::<$M, _>(r),
+            )
+            .go("MapAdversarialDelete"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapDeleteCollision"),
+                concat!("delete one key, which is gone", $suffix),
+                |r| mixes::delete_collision::<$M, _>(r),
+            )
+            .go("MapDeleteCollision"),
+            Bench::new($group, concat!($prefix, "MapSwapCollision"), concat!("swap of one key", $suffix), |r| {
+                mixes::swap_collision::<$M, _>(r)
+            })
+            .go("MapSwapCollision"),
+            Bench::new($group, concat!($prefix, "MapSwapMostlyHits"), concat!("swap, 1 miss in 1024", $suffix), |r| {
+                mixes::swap::<$M, _>(r, 1023, 1)
+            })
+            .go("MapSwapMostlyHits"),
+            Bench::new($group, concat!($prefix, "MapSwapMostlyMisses"), concat!("swap, 1 hit in 1024", $suffix), |r| {
+                mixes::swap::<$M, _>(r, 1, 1023)
+            })
+            .go("MapSwapMostlyMisses"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapCompareAndSwapCollision"),
+                concat!("compare and swap of one key", $suffix),
+                |r| mixes::compare_and_swap_collision::<$M, _>(r),
+            )
+            .go("MapCompareAndSwapCollision"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapCompareAndSwapNoExistingKey"),
+                concat!("the same of new keys", $suffix),
+                |r| mixes::compare_and_swap_no_existing_key::<$M, _>(r),
+            )
+            .go("MapCompareAndSwapNoExistingKey"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapCompareAndSwapValueNotEqual"),
+                concat!("the same of another value", $suffix),
+                |r| mixes::compare_and_swap_value_not_equal::<$M, _>(r),
+            )
+            .go("MapCompareAndSwapValueNotEqual"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapCompareAndSwapMostlyHits"),
+                concat!("the same, 1 miss in 1024", $suffix),
+                |r| mixes::compare_and_swap::<$M, _>(r, 1023, 1),
+            )
+            .go("MapCompareAndSwapMostlyHits"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapCompareAndSwapMostlyMisses"),
+                concat!("the same, 1 hit in 1024", $suffix),
+                |r| mixes::compare_and_swap::<$M, _>(r, 1, 1023),
+            )
+            .go("MapCompareAndSwapMostlyMisses"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapCompareAndDeleteCollision"),
+                concat!("compare and delete of one key", $suffix),
+                |r| mixes::compare_and_delete_collision::<$M, _>(r),
+            )
+            .go("MapCompareAndDeleteCollision"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapCompareAndDeleteMostlyHits"),
+                concat!("the same, 1 miss in 1024", $suffix),
+                |r| mixes::compare_and_delete::<$M, _>(r, 1023, 1),
+            )
+            .go("MapCompareAndDeleteMostlyHits"),
+            Bench::new(
+                $group,
+                concat!($prefix, "MapCompareAndDeleteMostlyMisses"),
+                concat!("the same, 1 hit in 1024", $suffix),
+                |r| mixes::compare_and_delete::<$M, _>(r, 1, 1023),
+            )
+            .go("MapCompareAndDeleteMostlyMisses"),
+            Bench::new($group, concat!($prefix, "MapClear"), concat!("clear, and store a key", $suffix), |r| {
+                mixes::clear::<$M, _>(r)
+            })
+            .go("MapClear"),
+        ]
+    };
+}
+
+/// The benchmarks, in the order in which they are shown.
+static ALL: LazyLock<Vec<Bench>> = LazyLock::new(|| {
+    let cheap = maps!(CheapMap, CheapHashMap, "Cheap", ", a cheap hash");
+    [BEFORE_MAPS, maps!(Map, DefaultMap, "", ""), cheap, AFTER_MAPS].concat()
+});
+
 #[rustfmt::skip] // one benchmark, one line
-static ALL: &[Bench] = &[
+static BEFORE_MAPS: &[Bench] = &[
     Bench::new(Sync, "MutexUncontended", "lock and unlock, everybody his own", sync::mutex_uncontended),
     Bench::new(Sync, "Mutex", "lock and unlock", |r| sync::mutex(r, 1, 0)),
     Bench::new(Sync, "MutexSlack", "the same, 10 goroutines a worker", |r| sync::mutex(r, 10, 0)),
@@ -218,54 +330,10 @@ static ALL: &[Bench] = &[
     Bench::new(Pool, "SyncPool", "put an item, get one", |r| rest::pool(r, 1, 1)),
     Bench::new(Pool, "SyncPoolOverflow", "put 100 items, get 100", |r| rest::pool(r, 100, 100)),
     Bench::new(Pool, "SyncPoolStarvation", "put 67 items, get 100", |r| rest::pool(r, 67, 100)),
-    Bench::new(Map, "MapLoadMostlyHits", "load, 1 miss in 1024", |r| mixes::load::<DefaultMap, _>(r, 1023, 1)),
-    Bench::new(Map, "MapLoadMostlyMisses", "load, 1 hit in 1024", |r| mixes::load::<DefaultMap, _>(r, 1, 1023)),
-    Bench::new(Map, "MapLoadOrStoreBalanced", "load or store, 1 in 2 a hit", |r| mixes::load_or_store::<DefaultMap, _>(r, 128, 128)),
-    Bench::new(Map, "MapLoadOrStoreUnique", "load or store a new key", |r| mixes::load_or_store_unique::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapLoadOrStoreCollision", "load or store of one key", |r| mixes::load_or_store_collision::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapLoadAndDeleteBalanced", "load and delete, 1 in 2 a hit", |r| mixes::load_and_delete::<DefaultMap, _>(r, 128, 128)),
-    Bench::new(Map, "MapLoadAndDeleteUnique", "load and delete a key that is not there", |r| mixes::load_and_delete_unique::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapLoadAndDeleteCollision", "load and delete of one key", |r| mixes::load_and_delete_collision::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapRange", "a walk over 1024 keys", |r| mixes::range::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapAdversarialAlloc", "load of new keys, with stores", |r| mixes::adversarial_alloc::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapAdversarialDelete", "load of new keys, with deletes", |r| mixes::adversarial_delete::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapDeleteCollision", "delete one key, which is gone", |r| mixes::delete_collision::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapSwapCollision", "swap of one key", |r| mixes::swap_collision::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapSwapMostlyHits", "swap, 1 miss in 1024", |r| mixes::swap::<DefaultMap, _>(r, 1023, 1)),
-    Bench::new(Map, "MapSwapMostlyMisses", "swap, 1 hit in 1024", |r| mixes::swap::<DefaultMap, _>(r, 1, 1023)),
-    Bench::new(Map, "MapCompareAndSwapCollision", "compare and swap of one key", |r| mixes::compare_and_swap_collision::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapCompareAndSwapNoExistingKey", "the same of new keys", |r| mixes::compare_and_swap_no_existing_key::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapCompareAndSwapValueNotEqual", "the same of another value", |r| mixes::compare_and_swap_value_not_equal::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapCompareAndSwapMostlyHits", "the same, 1 miss in 1024", |r| mixes::compare_and_swap::<DefaultMap, _>(r, 1023, 1)),
-    Bench::new(Map, "MapCompareAndSwapMostlyMisses", "the same, 1 hit in 1024", |r| mixes::compare_and_swap::<DefaultMap, _>(r, 1, 1023)),
-    Bench::new(Map, "MapCompareAndDeleteCollision", "compare and delete of one key", |r| mixes::compare_and_delete_collision::<DefaultMap, _>(r)),
-    Bench::new(Map, "MapCompareAndDeleteMostlyHits", "the same, 1 miss in 1024", |r| mixes::compare_and_delete::<DefaultMap, _>(r, 1023, 1)),
-    Bench::new(Map, "MapCompareAndDeleteMostlyMisses", "the same, 1 hit in 1024", |r| mixes::compare_and_delete::<DefaultMap, _>(r, 1, 1023)),
-    Bench::new(Map, "MapClear", "clear, and store a key", |r| mixes::clear::<DefaultMap, _>(r)),
-    Bench::new(CheapMap, "CheapMapLoadMostlyHits", "load, 1 miss in 1024, a cheap hash", |r| mixes::load::<CheapHashMap, _>(r, 1023, 1)).go("MapLoadMostlyHits"),
-    Bench::new(CheapMap, "CheapMapLoadMostlyMisses", "load, 1 hit in 1024, a cheap hash", |r| mixes::load::<CheapHashMap, _>(r, 1, 1023)).go("MapLoadMostlyMisses"),
-    Bench::new(CheapMap, "CheapMapLoadOrStoreBalanced", "load or store, 1 in 2 a hit, a cheap hash", |r| mixes::load_or_store::<CheapHashMap, _>(r, 128, 128)).go("MapLoadOrStoreBalanced"),
-    Bench::new(CheapMap, "CheapMapLoadOrStoreUnique", "load or store a new key, a cheap hash", |r| mixes::load_or_store_unique::<CheapHashMap, _>(r)).go("MapLoadOrStoreUnique"),
-    Bench::new(CheapMap, "CheapMapLoadOrStoreCollision", "load or store of one key, a cheap hash", |r| mixes::load_or_store_collision::<CheapHashMap, _>(r)).go("MapLoadOrStoreCollision"),
-    Bench::new(CheapMap, "CheapMapLoadAndDeleteBalanced", "load and delete, 1 in 2 a hit, a cheap hash", |r| mixes::load_and_delete::<CheapHashMap, _>(r, 128, 128)).go("MapLoadAndDeleteBalanced"),
-    Bench::new(CheapMap, "CheapMapLoadAndDeleteUnique", "load and delete a key that is not there, a cheap hash", |r| mixes::load_and_delete_unique::<CheapHashMap, _>(r)).go("MapLoadAndDeleteUnique"),
-    Bench::new(CheapMap, "CheapMapLoadAndDeleteCollision", "load and delete of one key, a cheap hash", |r| mixes::load_and_delete_collision::<CheapHashMap, _>(r)).go("MapLoadAndDeleteCollision"),
-    Bench::new(CheapMap, "CheapMapRange", "a walk over 1024 keys, a cheap hash", |r| mixes::range::<CheapHashMap, _>(r)).go("MapRange"),
-    Bench::new(CheapMap, "CheapMapAdversarialAlloc", "load of new keys, with stores, a cheap hash", |r| mixes::adversarial_alloc::<CheapHashMap, _>(r)).go("MapAdversarialAlloc"),
-    Bench::new(CheapMap, "CheapMapAdversarialDelete", "load of new keys, with deletes, a cheap hash", |r| mixes::adversarial_delete::<CheapHashMap, _>(r)).go("MapAdversarialDelete"),
-    Bench::new(CheapMap, "CheapMapDeleteCollision", "delete one key, which is gone, a cheap hash", |r| mixes::delete_collision::<CheapHashMap, _>(r)).go("MapDeleteCollision"),
-    Bench::new(CheapMap, "CheapMapSwapCollision", "swap of one key, a cheap hash", |r| mixes::swap_collision::<CheapHashMap, _>(r)).go("MapSwapCollision"),
-    Bench::new(CheapMap, "CheapMapSwapMostlyHits", "swap, 1 miss in 1024, a cheap hash", |r| mixes::swap::<CheapHashMap, _>(r, 1023, 1)).go("MapSwapMostlyHits"),
-    Bench::new(CheapMap, "CheapMapSwapMostlyMisses", "swap, 1 hit in 1024, a cheap hash", |r| mixes::swap::<CheapHashMap, _>(r, 1, 1023)).go("MapSwapMostlyMisses"),
-    Bench::new(CheapMap, "CheapMapCompareAndSwapCollision", "compare and swap of one key, a cheap hash", |r| mixes::compare_and_swap_collision::<CheapHashMap, _>(r)).go("MapCompareAndSwapCollision"),
-    Bench::new(CheapMap, "CheapMapCompareAndSwapNoExistingKey", "the same of new keys, a cheap hash", |r| mixes::compare_and_swap_no_existing_key::<CheapHashMap, _>(r)).go("MapCompareAndSwapNoExistingKey"),
-    Bench::new(CheapMap, "CheapMapCompareAndSwapValueNotEqual", "the same of another value, a cheap hash", |r| mixes::compare_and_swap_value_not_equal::<CheapHashMap, _>(r)).go("MapCompareAndSwapValueNotEqual"),
-    Bench::new(CheapMap, "CheapMapCompareAndSwapMostlyHits", "the same, 1 miss in 1024, a cheap hash", |r| mixes::compare_and_swap::<CheapHashMap, _>(r, 1023, 1)).go("MapCompareAndSwapMostlyHits"),
-    Bench::new(CheapMap, "CheapMapCompareAndSwapMostlyMisses", "the same, 1 hit in 1024, a cheap hash", |r| mixes::compare_and_swap::<CheapHashMap, _>(r, 1, 1023)).go("MapCompareAndSwapMostlyMisses"),
-    Bench::new(CheapMap, "CheapMapCompareAndDeleteCollision", "compare and delete of one key, a cheap hash", |r| mixes::compare_and_delete_collision::<CheapHashMap, _>(r)).go("MapCompareAndDeleteCollision"),
-    Bench::new(CheapMap, "CheapMapCompareAndDeleteMostlyHits", "the same, 1 miss in 1024, a cheap hash", |r| mixes::compare_and_delete::<CheapHashMap, _>(r, 1023, 1)).go("MapCompareAndDeleteMostlyHits"),
-    Bench::new(CheapMap, "CheapMapCompareAndDeleteMostlyMisses", "the same, 1 hit in 1024, a cheap hash", |r| mixes::compare_and_delete::<CheapHashMap, _>(r, 1, 1023)).go("MapCompareAndDeleteMostlyMisses"),
-    Bench::new(CheapMap, "CheapMapClear", "clear, and store a key, a cheap hash", |r| mixes::clear::<CheapHashMap, _>(r)).go("MapClear"),
+];
+
+#[rustfmt::skip] // one benchmark, one line
+static AFTER_MAPS: &[Bench] = &[
     Bench::new(Map, "HashTrieMapLoadSmall", "load one of 8 words", |r| rest::words_load(r, 1 << 3)),
     Bench::new(Map, "HashTrieMapLoad", "load one of 128 words", |r| rest::words_load(r, 1 << 7)),
     Bench::new(Map, "HashTrieMapLoadLarge", "load one of 131,072 words", |r| rest::words_load(r, 1 << 17)),
@@ -375,7 +443,6 @@ impl Bench {
     }
 
     /// Returns, in words, the numbers of workers for which the benchmark is meant.
-    #[must_use]
     pub fn workers(&self) -> String {
         match (self.least_workers, self.most_workers) {
             (_, Some(most)) => most.to_string(),
@@ -385,50 +452,25 @@ impl Bench {
     }
 
     /// Returns whether the benchmark is meant for this number of workers.
-    #[must_use]
     pub fn runs_at(&self, workers: usize) -> bool {
         self.least_workers <= workers && self.most_workers.is_none_or(|most| workers <= most)
     }
 }
 
 /// A benchmark, by name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(usize);
+pub type Name = listed::Name<Bench>;
 
-impl Name {
-    /// All benchmarks, in the order in which they are shown.
-    pub fn all() -> impl Iterator<Item = Self> {
-        (0..ALL.len()).map(Self)
+impl Listed for Bench {
+    fn all() -> &'static [Self] {
+        &ALL
     }
-}
 
-impl Deref for Name {
-    type Target = Bench;
-
-    fn deref(&self) -> &Bench {
-        &ALL[self.0]
+    fn name(&self) -> &'static str {
+        self.name
     }
-}
 
-impl FromStr for Name {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::all()
-            .find(|known| known.name == name)
-            .ok_or_else(|| format!("unknown benchmark '{name}'; 'versus-go --list' shows those that there are"))
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
-
-impl Serialize for Name {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name)
+    fn known() -> String {
+        "'versus-go --list' shows those that there are".to_owned()
     }
 }
 

@@ -49,7 +49,6 @@ pub struct Extent {
     pub count: usize,
 }
 
-/// Options of `versus-go`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct VersusGoArgs {
@@ -65,12 +64,10 @@ pub struct VersusGoArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// Options for the extent of the measurement.
     #[command(flatten)]
     pub extent: Extent,
 }
 
-/// Options of `versus-go-child`.
 #[derive(Args, Clone, Debug)]
 pub struct ChildArgs {
     /// The benchmark
@@ -204,7 +201,7 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
         }
     }
     progress.finish_and_clear();
-    all.sort_by_key(|record| record.name); // put the teams' benchmarks back into the order of the list
+    all.sort_by_key(|record| Name::all().position(|name| name == record.name)); // put the teams' benchmarks back into the order of the list
     output.text(format_args!(
         "versus-go: medians of {} runs of at least {:?}; {} on {OS}/{ARCH}; a million are {}\n\n{}\n",
         args.runs,

@@ -48,7 +48,6 @@ impl Unit {
     }
 
     /// Formats a number of this kind.
-    #[must_use]
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Ns => units::time(value),
@@ -58,7 +57,6 @@ impl Unit {
     }
 
     /// Returns whether less is better, so that a ratio says something.
-    #[must_use]
     pub const fn is_cost(self) -> bool {
         !matches!(self, Self::Share)
     }

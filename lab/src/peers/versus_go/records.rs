@@ -51,7 +51,6 @@ impl fmt::Display for Mean {
     }
 }
 
-/// Returns a record for each quantity.
 pub fn records(bench: Name, workers: usize, go: &[Reading], ours: &[Reading]) -> Vec<QuantityRecord> {
     let quantities = ours.first().map(Reading::quantities).into_iter().flatten();
     let record = |(quantity, unit, _): (&str, Unit, f64)| {
@@ -75,7 +74,6 @@ pub fn records(bench: Name, workers: usize, go: &[Reading], ours: &[Reading]) ->
     quantities.map(record).collect()
 }
 
-/// Returns the values of a quantity, from all readings that have the quantity.
 pub fn values(readings: &[Reading], quantity: &str) -> Vec<f64> {
     let of = |reading: &Reading| reading.quantities().find(|(name, ..)| *name == quantity).map(|(.., value)| value);
     readings.iter().filter_map(of).collect()
@@ -86,7 +84,6 @@ pub fn label(name: &str, quantity: &str) -> String {
     if quantity.is_empty() { name.to_owned() } else { format!("{name}: {}", quantity.replace('_', " ")) }
 }
 
-/// Returns the text for a number of workers.
 pub fn workers(n: usize) -> String {
     format!("{n} worker{}", if n == 1 { "" } else { "s" })
 }
@@ -106,7 +103,7 @@ pub fn means(records: &[QuantityRecord], workers: &[usize]) -> Vec<Mean> {
             Mean { bench: "versus-go-mean", group: group.map_or("all", Group::name), workers, benches, geometric_mean }
         })
     };
-    let groups = Group::ALL.into_iter().map(Some).chain([None]);
+    let groups = Group::ALL.iter().copied().map(Some).chain([None]);
     groups.flat_map(|group| workers.iter().map(move |&n| (group, n))).filter_map(|(group, n)| mean(group, n)).collect()
 }
 

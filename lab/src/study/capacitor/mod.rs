@@ -13,11 +13,10 @@ mod figure;
 mod sweep;
 mod tax;
 
-use crate::options::{EffortArgs, List, MAX_RUNS, MAX_THREADS, list, number, numbers};
-use crate::targets::compose::items;
-use crate::targets::compose::name::{MAX_WINDOW, sema};
+use crate::options::{EffortArgs, List, MAX_RUNS, MAX_THREADS, inner_locks, limit, number, numbers};
+use crate::targets::compose::name::sema;
 use clap::Args;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bench::plan::{Plan, keeps_others_out};
@@ -29,7 +28,6 @@ use crate::targets::compose::{LockSpec, UNBOXED};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 
-/// Options of `capacitor`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct CapacitorArgs {
@@ -57,11 +55,14 @@ pub struct CapacitorArgs {
     #[arg(long, conflicts_with_all = NOT_OF_THE_SWEEP)]
     pub sweep: bool,
 
+    /// Path of the HTML report of the figure
+    #[arg(long, value_name = "PATH")]
+    pub report: Option<PathBuf>,
+
     /// Rounds of the tax, of about 20 ms for each lock, taking turns
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
 
-    /// The length of the runs, and their workload.
     #[command(flatten)]
     pub effort: EffortArgs,
 }
@@ -69,43 +70,24 @@ pub struct CapacitorArgs {
 /// The options that the tax does not read: there is a single contender, a single lock, and the semaphore is always the
 /// same.
 const NOT_OF_THE_TAX: [&str; 12] =
-    ["sweep", "threads", "sema", "seconds", "runs", "cs", "ncs", "seed", "sample", "ungathered", "metrics", "window"];
+    ["sweep", "report", "threads", "sema", "seconds", "runs", "cs", "ncs", "sample", "ungathered", "metrics", "window"];
 
 /// The options that the sweep does not read.
-const NOT_OF_THE_SWEEP: [&str; 2] = ["b", "rounds"];
-
-/// Parses inner locks. Composed locks are refused, as these commands compose by themselves.
-pub fn inner_locks(text: &str) -> Result<List<LockName>, String> {
-    match items(text).into_iter().find(|item| item.contains(['(', ')'])) {
-        Some(item) => Err(format!("'{item}' is composed; this command takes inner locks, as 'sudog'")),
-        None => list(text),
-    }
-}
-
-/// Parses a bypass limit that all capacitors can have.
-pub fn limit(text: &str) -> Result<u32, String> {
-    const MOST: usize = MAX_WINDOW as usize;
-    number::<1, MOST>(text).map(|limit| limit as u32)
-}
+const NOT_OF_THE_SWEEP: [&str; 3] = ["report", "b", "rounds"];
 
 /// The locks of the paper's figure, in its order.
 const FIGURE: [LockName; 5] = [LockName::Reciprocating, LockName::Ticket, LockName::Lifo, LockName::Mcs, LockName::Tts];
 
 /// Measures and prints; with a path, also writes a report.
-pub fn run(args: &CapacitorArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+pub fn run(args: &CapacitorArgs, output: Output) -> Result<(), Failure> {
     let locks = |usual: &[LockName]| args.locks.as_ref().map_or_else(|| usual.to_vec(), |list| list.0.clone());
-    if report.is_some() && (args.tax || args.sweep) {
-        return Err(Failure::Usage(
-            "the report shows the figure: it cannot be combined with '--tax' and '--sweep'".into(),
-        ));
-    }
     if args.sweep {
         return sweep::run(args, &locks(UNBOXED), output);
     }
     if args.tax {
         return tax::run(args, &locks(UNBOXED), output);
     }
-    let report = report.map(ReportFile::create).transpose()?;
+    let report = args.report.as_deref().map(ReportFile::create).transpose()?;
     figure::run(args, &locks(&FIGURE), report, output)?;
     output.text("")?;
     tax::run(args, &locks(UNBOXED), output)

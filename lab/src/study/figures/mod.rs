@@ -9,7 +9,7 @@
 //! All contenders spin, as in the sources. The claims are those of `lab/src/claims` whose commands draw the figure.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -22,24 +22,21 @@ use crate::bench::plan::{Plan, choose};
 use crate::bench::summary::Summaries;
 use crate::claims::{Beside, Verdict, beside};
 use crate::measure::usage::disturbance;
-use crate::options::{DEFAULT_SEED, List, Logging, MAX_RUNS, MAX_THREADS, number, numbers, seconds};
+use crate::options::{List, Logging, MAX_RUNS, MAX_THREADS, number, numbers, seconds};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::report::{
-    Escaped, Page, ReportFile, Style, default_path, deliver, facts, figures, legend as html_legend, place,
-    table as html_table,
+    Escaped, Page, ReportFile, Style, deliver, facts, figures, legend as html_legend, place, table as html_table,
 };
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
 use crate::run::driver::Workload;
-use crate::run::sections::CriticalSections;
 use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
-/// Options of `figures`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct FiguresArgs {
@@ -55,19 +52,18 @@ pub struct FiguresArgs {
     #[arg(long, value_name = "S", default_value = DEFAULT_SECONDS, value_parser = seconds)]
     pub seconds: Duration,
 
+    /// Path of the HTML report [default: lab/figures.html in the target directory]
+    #[arg(long, value_name = "PATH")]
+    pub report: Option<PathBuf>,
+
     /// Runs of each target with each number of contenders, taking turns
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
-
-    /// Seed of the generators
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
-    pub seed: u32,
 }
 
 /// The default length of a run. Simulated time is dear, and a simulated run has no noise.
 const DEFAULT_SECONDS: &str = if cfg!(sudog_sim) { "0.002" } else { "0.1" };
 
-/// A figure.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum Figure {
@@ -192,13 +188,9 @@ impl Figure {
             logging: (self == Self::Window).then_some(Logging { window: None }),
             workload: Workload {
                 duration: args.seconds,
-                permits: 1,
-                writes: 1000,
-                cs: CriticalSections::all(1),
                 ncs: u32::from(self == Self::Semaphores),
-                seed: args.seed,
                 sample: 0,
-                gathered: true,
+                ..Workload::USUAL
             },
         })
     }
@@ -213,9 +205,8 @@ struct Measured {
 }
 
 /// Measures, prints the claims and the answers, and writes the page.
-pub fn run(args: &FiguresArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
-    let path = report.map_or_else(|| default_path("figures.html"), |path| Ok(path.to_owned()))?;
-    let file = ReportFile::create(&path)?;
+pub fn run(args: &FiguresArgs, output: Output) -> Result<(), Failure> {
+    let file = ReportFile::create_or_default(args.report.as_deref(), "figures.html")?;
     let asked = Figure::ALL.into_iter().filter(|&figure| args.only.is_none_or(|only| only == figure));
     let plans = asked.map(|figure| Ok((figure, figure.plan(args)?))).collect::<Result<Vec<_>, Failure>>()?;
     output.estimate("figures", plans.iter().map(|(_, plan)| plan.time(plan.total())).sum());

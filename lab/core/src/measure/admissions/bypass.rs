@@ -24,7 +24,6 @@ pub struct Bypass {
 }
 
 /// Returns the bypass of a history, or `None` if no contender waited.
-#[must_use]
 pub fn bypass(history: &AdmissionHistory) -> Option<Bypass> {
     let mut all = bypasses(history);
     all.sort_unstable();

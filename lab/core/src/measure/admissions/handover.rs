@@ -36,7 +36,6 @@ pub struct Handover {
 }
 
 /// Returns the handovers of a history, or `None` if no time passed.
-#[must_use]
 pub fn handover(history: &AdmissionHistory) -> Option<Handover> {
     let AdmissionHistory { admissions, elapsed, .. } = history;
     // The earliest request among the waits that are still to be admitted, or never will be.

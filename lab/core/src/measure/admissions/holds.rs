@@ -21,7 +21,6 @@ pub struct Holds {
 }
 
 /// Returns both indices.
-#[must_use]
 pub fn holds(history: &AdmissionHistory) -> Holds {
     let mut usage = vec![0; history.contenders];
     for admission in &history.admissions {

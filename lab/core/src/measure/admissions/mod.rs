@@ -50,7 +50,6 @@ pub struct Admission {
 /// A wait that had not ended at the end of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pending {
-    /// The contender.
     pub contender: u32,
     /// The time of the request; or the start, if the start was later.
     pub request: u64,
@@ -59,7 +58,6 @@ pub struct Pending {
 /// The history of a run.
 #[derive(Clone, Debug)]
 pub struct AdmissionHistory {
-    /// The number of contenders.
     pub contenders: usize,
     /// The admissions, in the order of admission if there is an order.
     pub admissions: Vec<Admission>,
@@ -127,7 +125,6 @@ pub struct Metrics {
 
 impl Metrics {
     /// Computes the metrics, with windows of `window` admissions; see [`windows()`].
-    #[must_use]
     pub fn new(logged: Logged, window: Option<usize>) -> Self {
         let Logged { history, log_full, wakeups } = logged;
         let ordered = history.in_order.then_some(&history);

@@ -32,7 +32,6 @@ pub struct ShortTerm {
 }
 
 /// Computes the fairness over short times.
-#[must_use]
 pub fn short_term(history: &AdmissionHistory) -> ShortTerm {
     const WINDOW: usize = 1000;
     const ROUNDS: usize = 4;

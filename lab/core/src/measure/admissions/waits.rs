@@ -20,7 +20,6 @@ pub struct WaitQuantiles {
 }
 
 /// Returns the quantiles, or `None` if no contender waited.
-#[must_use]
 pub fn waits(history: &AdmissionHistory) -> Option<WaitQuantiles> {
     let admitted = history.admissions.iter().map(|admission| admission.entry.saturating_sub(admission.request));
     let cut_short = history.pending.iter().map(|pending| history.elapsed.saturating_sub(pending.request));

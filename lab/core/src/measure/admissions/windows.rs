@@ -12,7 +12,6 @@ use crate::measure::metrics::{jain, median, min_max};
 pub struct Windows {
     /// The number of admissions in each window.
     pub admissions: usize,
-    /// The number of windows.
     pub windows: usize,
     /// Jain's index in the worst window, where the index is lowest.
     pub jain_worst: f64,
@@ -29,7 +28,6 @@ const ROUNDS: usize = 64;
 
 /// Computes the fairness in windows of `admissions` admissions; by default, of 64 admissions for each contender.
 /// Returns `None` if there is no whole window.
-#[must_use]
 pub fn windows(history: &AdmissionHistory, admissions: Option<usize>) -> Option<Windows> {
     let admissions = admissions.unwrap_or(ROUNDS * history.contenders);
     let mut shares = vec![0; history.contenders];

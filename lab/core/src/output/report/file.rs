@@ -32,8 +32,12 @@ impl ReportFile {
         Ok(Self { path: path.to_owned(), draft })
     }
 
+    /// As [`Self::create`]; without a path, the report has this name, in the target directory.
+    pub fn create_or_default(path: Option<&Path>, name: &str) -> Result<Self, Failure> {
+        path.map_or_else(|| Self::create(&default_path(name)?), Self::create)
+    }
+
     /// Returns the path of the report.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -57,7 +61,7 @@ impl ReportFile {
 
 /// Returns the path of a report by this name, if no path is given: in `lab` in cargo's target directory, which is
 /// created if necessary. The target directory is that of the workspace around the current directory.
-pub fn default_path(name: &str) -> Result<PathBuf, Failure> {
+fn default_path(name: &str) -> Result<PathBuf, Failure> {
     let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| {
         let here = env::current_dir().unwrap_or_default();
         let root = here.ancestors().find(|dir| dir.join("Cargo.lock").is_file()).unwrap_or(&here);

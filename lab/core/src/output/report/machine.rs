@@ -18,7 +18,6 @@ pub fn place() -> String {
     format!("{} real processors", processors())
 }
 
-/// Returns facts by name.
 #[cfg(not(sudog_sim))]
 pub fn facts(on: &dyn Display) -> Vec<(&'static str, String)> {
     vec![

@@ -9,11 +9,11 @@ mod plot;
 use std::fmt::Display;
 use std::io::Write;
 
-pub use file::{ReportFile, default_path};
+pub use file::ReportFile;
 pub use machine::place;
 pub use page::{Escaped, Page, definitions, figures, table};
 pub use picture::Picture;
-pub use plot::{Line, Plot, Style, legend, queue_plots};
+pub use plot::{Line, Plot, Style, legend};
 
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -30,7 +30,6 @@ pub fn deliver(file: ReportFile, page: &str, output: Output) -> Result<(), Failu
 }
 
 /// Returns a section on the circumstances of the figures: machine, programs, and contenders.
-#[must_use]
 pub fn facts(on: &dyn Display) -> String {
     definitions(machine::facts(on))
 }

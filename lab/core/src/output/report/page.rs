@@ -16,7 +16,6 @@ pub struct Page {
 
 impl Page {
     /// Creates a page without sections. Title and introduction are text, not HTML.
-    #[must_use]
     pub fn new(title: impl Into<String>, intro: impl Into<String>) -> Self {
         Self { title: title.into(), intro: intro.into(), body: String::new() }
     }
@@ -37,7 +36,6 @@ impl Page {
     }
 
     /// Returns the whole page.
-    #[must_use]
     pub fn render(&self) -> String {
         let Self { title, intro, body } = self;
         format!(
@@ -51,7 +49,6 @@ impl Page {
 }
 
 /// Returns plots side by side, each with a title, as HTML.
-#[must_use]
 pub fn figures<T: AsRef<str>>(figures: impl IntoIterator<Item = (T, String)>) -> String {
     let mut html = String::from("<div class=\"plots\">\n");
     for (title, svg) in figures {
@@ -61,7 +58,6 @@ pub fn figures<T: AsRef<str>>(figures: impl IntoIterator<Item = (T, String)>) ->
 }
 
 /// Returns terms with their meanings, as HTML.
-#[must_use]
 pub fn definitions<T: AsRef<str>>(pairs: impl IntoIterator<Item = (&'static str, T)>) -> String {
     let mut html = String::from("<dl>\n");
     for (term, text) in pairs {
@@ -71,7 +67,6 @@ pub fn definitions<T: AsRef<str>>(pairs: impl IntoIterator<Item = (&'static str,
 }
 
 /// Returns a table as HTML.
-#[must_use]
 pub fn table(table: &Table) -> String {
     let mut html = String::from("<div class=\"wide\"><table>\n");
     for (n, row) in table.rows().enumerate() {

@@ -40,7 +40,6 @@ pub struct Picture<'a> {
     pub table: &'a Table,
     /// Sentences on the run.
     pub remarks: &'a [String],
-    /// The kind of contenders.
     pub on: Contenders,
 }
 

@@ -3,10 +3,7 @@
 
 use std::fmt::Write;
 
-use super::page::{Escaped, figures};
-use crate::measure::growth::Point;
-use crate::output::units;
-use crate::targets::queues::QueueName;
+use super::page::Escaped;
 
 /// Colours that are readable on white and on black, and differ also for readers who do not see red and green.
 const COLOURS: [&str; 8] = ["#e0483b", "#1f86e0", "#1d9a55", "#b07a00", "#a04fd0", "#0fa3b1", "#d6559f", "#8a7a6a"];
@@ -24,17 +21,12 @@ pub struct Style {
 }
 
 impl Style {
-    /// The style of floors.
-    pub const FLOOR: Self = Self { colour: "#909090", dashes: 2 };
-
     /// Returns the style of the line with this number. 24 styles differ.
-    #[must_use]
     pub const fn nth(n: usize) -> Self {
         Self { colour: COLOURS[n % COLOURS.len()], dashes: n / COLOURS.len() % DASHES.len() }
     }
 }
 
-/// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
     /// The text of the horizontal axis. This axis is logarithmic.
@@ -47,7 +39,6 @@ pub struct Plot {
     pub logarithmic: bool,
     /// The text of a second vertical axis, on the right, from 0 to 1, if there is one.
     pub right: Option<&'static str>,
-    /// The lines.
     pub lines: Vec<Line>,
 }
 
@@ -62,26 +53,6 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
     /// The points of a dotted line in the same colour, on the right axis.
     pub right: Vec<(f64, f64)>,
-}
-
-/// Returns a legend, and a plot for each case with a line for each queue: the time over the number of waiters.
-#[must_use]
-pub fn queue_plots(points: &[Point], y: &'static str) -> String {
-    let mut cases: Vec<&'static str> = points.iter().map(|p| p.case).collect();
-    cases.dedup();
-    let queues: Vec<_> = (0..).map(Style::nth).zip(QueueName::ALL.iter().copied()).collect();
-    let there = || queues.iter().filter(|(_, queue)| points.iter().any(|p| p.queue == *queue));
-    let legend = legend(there().map(|&(style, queue)| (queue.name(), queue.about(), style)));
-    let plot = |case: &'static str| {
-        let line = |&(style, queue): &(Style, QueueName)| {
-            let ours = points.iter().filter(|p| p.case == case && p.queue == queue);
-            let points = ours.map(|p| (p.n as f64, p.ns)).collect();
-            Line { name: queue.name().to_owned(), style, points, right: Vec::new() }
-        };
-        let lines = there().map(line).collect();
-        (case, Plot { x: "n", y, label: units::time, logarithmic: true, right: None, lines }.svg())
-    };
-    legend + &figures(cases.into_iter().map(plot))
 }
 
 /// Returns a legend: names, with their descriptions and styles.
@@ -174,7 +145,6 @@ fn marker(style: Style, (x, y): (f64, f64)) -> String {
 
 impl Plot {
     /// Draws the plot.
-    #[must_use]
     pub fn svg(mut self) -> String {
         for Line { points, right, .. } in &mut self.lines {
             points.retain(|&(_, y)| y.is_finite() && (!self.logarithmic || y > 0.0));

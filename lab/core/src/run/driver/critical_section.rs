@@ -17,7 +17,6 @@ use sudog_runtime::shim::work;
 use super::Workload;
 use crate::targets::lockable::{Access, PerAccess};
 
-/// The state of a contender.
 pub struct ContenderState {
     pub me: usize,
     /// The contender's own generator.
@@ -48,7 +47,6 @@ impl ContenderState {
     }
 }
 
-/// A critical section.
 pub trait CriticalSection: Send + Sync + 'static {
     /// True if the section is for one contender at a time. Then the order of admissions is counted.
     const IN_ORDER: bool;

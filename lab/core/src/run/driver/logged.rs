@@ -125,16 +125,15 @@ mod tests {
     use crate::targets::semaphores::SemaphoreName;
     use crate::targets::target::Target;
 
-    fn log(target: impl Into<Target>, on: Contenders, threads: usize, permits: u32) -> Logged {
-        let workload = Workload { permits, ..WORKLOAD };
-        target.into().with(Run { on, threads, workload }).log().unwrap()
+    fn log(target: impl Into<Target>, on: Contenders, threads: usize) -> Logged {
+        target.into().with(Run { on, threads, workload: WORKLOAD }).log().unwrap()
     }
 
     #[test]
     fn of_each_contender_the_log_is_in_the_order_of_time() {
         for on in kinds() {
             for target in [Target::from(LockName::Sudog), SemaphoreName::Ticket.into(), RwLockName::Sudog.into()] {
-                let Logged { history, .. } = log(target, on, 5, 1);
+                let Logged { history, .. } = log(target, on, 5);
                 assert_eq!((history.contenders, history.in_order), (5, target.kind() != "rwlock"));
                 for contender in 0..5 {
                     let own = history.admissions.iter().filter(|admission| admission.contender == contender);
@@ -156,7 +155,7 @@ mod tests {
                     continue;
                 }
                 let all_there = |_| {
-                    let Logged { history, .. } = log(target, on, 3, 1);
+                    let Logged { history, .. } = log(target, on, 3);
                     let first = |n| history.admissions.iter().find(|admission| admission.contender == n);
                     [0, 1, 2].map(first).into_iter().flatten().filter(|first| first.request == 0).count()
                         + history.pending.iter().filter(|pending| pending.request == 0).count()
@@ -170,7 +169,7 @@ mod tests {
     #[test]
     fn a_lone_contender_is_never_bypassed() {
         for on in kinds() {
-            let metrics = Metrics::new(log(LockName::Sudog, on, 1, 1), None);
+            let metrics = Metrics::new(log(LockName::Sudog, on, 1), None);
             assert!(metrics.bypass.is_none_or(|bypass| bypass.max == 0));
             assert_eq!(metrics.short_term.unwrap().longest_run, metrics.acquisitions);
             assert_eq!(metrics.handover.unwrap().handover_max_ns, None);
@@ -185,7 +184,7 @@ mod tests {
     #[test]
     fn a_turn_goes_round_in_order() {
         for on in kinds() {
-            let metrics = Metrics::new(log(Target::Floor(FloorName::Handover), on, 5, 1), Some(10));
+            let metrics = Metrics::new(log(Target::Floor(FloorName::Handover), on, 5), Some(10));
             let order = metrics.short_term.unwrap();
             assert!(order.longest_run <= 1 && order.same_again.is_none_or(|part| part == 0.0), "{order:?}");
             assert!(order.mttr.is_none_or(|time| time == 5.0) && order.lwss.is_none_or(|n| n == 5.0), "{order:?}");
@@ -197,7 +196,7 @@ mod tests {
     #[test]
     fn several_inside_have_no_order() {
         for on in kinds() {
-            let metrics = Metrics::new(log(SemaphoreName::Benaphore, on, 5, 3), None);
+            let metrics = Metrics::new(log(Target::Floor(FloorName::TwoRmws), on, 5), None);
             assert!(metrics.bypass.is_none() && metrics.short_term.is_none() && metrics.holds.lot_jain.is_none());
         }
     }

@@ -23,7 +23,6 @@ use crate::targets::semaphores::SemaphoreName;
 /// Any primitive over a semaphore.
 #[derive(Debug)]
 pub enum Over<S> {
-    /// Platoons.
     Platoon(Platoon<S>),
     /// Platoons behind a gate: arrivals announce themselves.
     Announced(Platoon<S>),
@@ -39,6 +38,15 @@ impl<S: Semaphore> Over<S> {
             _ => Self::Platoon(Platoon::with_limit(limit)),
         }
     }
+}
+
+/// Makes methods that only pass the call on, by one of the macros `on`, `over_any` and `any`.
+macro_rules! forward {
+    ($on:ident: $($(#[$inline:meta])? fn $method:ident($($argument:ident: $Argument:ty)?) -> $Out:ty;)+) => {
+        $($(#[$inline])? fn $method(&self $(, $argument: $Argument)?) -> $Out {
+            $on!(self, c => c.$method($($argument)?))
+        })+
+    };
 }
 
 /// Passes a call on to the primitive of the variant.
@@ -62,12 +70,10 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
         Self::Announced(Platoon::with_limit(limit))
     }
 
-    fn limit(&self) -> u32 {
-        on!(self, c => c.limit())
-    }
-
-    fn bound(&self) -> Option<u64> {
-        on!(self, c => c.bound())
+    forward! { on:
+        fn limit() -> u32;
+        fn bound() -> Option<u64>;
+        #[inline] fn is_idle() -> bool;
     }
 
     #[inline]
@@ -125,11 +131,6 @@ impl<S: Semaphore> ArriveDepart for Over<S> {
         if let Self::Announced(platoon) = self {
             platoon.retract();
         }
-    }
-
-    #[inline]
-    fn is_idle(&self) -> bool {
-        on!(self, c => c.is_idle())
     }
 }
 
@@ -218,51 +219,17 @@ impl ArriveDepart for AnyOver {
         Self::Benaphore(Over::with_limit(limit))
     }
 
-    fn limit(&self) -> u32 {
-        over_any!(self, c => c.limit())
-    }
-
-    fn bound(&self) -> Option<u64> {
-        over_any!(self, c => c.bound())
-    }
-
-    #[inline(never)]
-    fn arrive(&self) -> u32 {
-        over_any!(self, c => c.arrive())
-    }
-
-    #[inline(never)]
-    fn try_arrive(&self) -> Option<u32> {
-        over_any!(self, c => c.try_arrive())
-    }
-
-    fn arrive_until(&self, deadline: Instant) -> Option<u32> {
-        over_any!(self, c => c.arrive_until(deadline))
-    }
-
-    #[inline(never)]
-    fn depart(&self, ticket: u32) {
-        over_any!(self, c => c.depart(ticket));
-    }
-
-    #[inline(never)]
-    fn depart_and_retract(&self, ticket: u32) {
-        over_any!(self, c => c.depart_and_retract(ticket));
-    }
-
-    #[inline(never)]
-    fn announce(&self) {
-        over_any!(self, c => c.announce());
-    }
-
-    #[inline(never)]
-    fn retract(&self) {
-        over_any!(self, c => c.retract());
-    }
-
-    #[inline(never)]
-    fn is_idle(&self) -> bool {
-        over_any!(self, c => c.is_idle())
+    forward! { over_any:
+        fn limit() -> u32;
+        fn bound() -> Option<u64>;
+        fn arrive_until(deadline: Instant) -> Option<u32>;
+        #[inline(never)] fn arrive() -> u32;
+        #[inline(never)] fn try_arrive() -> Option<u32>;
+        #[inline(never)] fn depart(ticket: u32) -> ();
+        #[inline(never)] fn depart_and_retract(ticket: u32) -> ();
+        #[inline(never)] fn announce() -> ();
+        #[inline(never)] fn retract() -> ();
+        #[inline(never)] fn is_idle() -> bool;
     }
 }
 
@@ -328,7 +295,6 @@ pub enum AnyCapacitor {
 impl AnyCapacitor {
     /// Returns whether a capacitor can have this semaphore: the semaphore must serve first come, first served,
     /// newcomers included.
-    #[must_use]
     pub const fn can_have(sema: SemaphoreName) -> bool {
         AnyOver::can_have(sema)
     }
@@ -338,7 +304,6 @@ impl AnyCapacitor {
     /// # Panics
     ///
     /// If there is no such capacitor. For every description that the parser returns there is a capacitor.
-    #[must_use]
     pub fn new(front: Front, limit: u32, admit: Admit) -> Self {
         match front {
             Front::Window { wait: Wait::Park } => Self::Window(SlidingWindow::with_limit(limit)),
@@ -368,7 +333,6 @@ macro_rules! any {
 /// A ticket of any primitive.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyTicket {
-    /// A ticket of a window.
     Window(WindowTicket),
     /// A ticket of another primitive.
     Other(u32),
@@ -385,12 +349,12 @@ impl ArriveDepart for AnyCapacitor {
         Self::Window(SlidingWindow::new(limit))
     }
 
-    fn limit(&self) -> u32 {
-        any!(self, c => c.limit())
-    }
-
-    fn bound(&self) -> Option<u64> {
-        any!(self, c => c.bound())
+    forward! { any:
+        fn limit() -> u32;
+        fn bound() -> Option<u64>;
+        #[inline] fn announce() -> ();
+        #[inline] fn retract() -> ();
+        #[inline] fn is_idle() -> bool;
     }
 
     #[inline]
@@ -444,37 +408,17 @@ impl ArriveDepart for AnyCapacitor {
             _ => self.depart(ticket), // the other capacitors ignore announcements
         }
     }
-
-    #[inline]
-    fn announce(&self) {
-        any!(self, c => c.announce());
-    }
-
-    #[inline]
-    fn retract(&self) {
-        any!(self, c => c.retract());
-    }
-
-    #[inline]
-    fn is_idle(&self) -> bool {
-        any!(self, c => c.is_idle())
-    }
 }
 
-/// Any admission.
 #[derive(Clone, Copy, Debug)]
 pub enum AnyAdmission {
-    /// [`Always`].
     Always(Always),
-    /// [`Gated`].
     Gated(Gated),
-    /// [`Fractional`].
     Fractional(Fractional),
 }
 
 impl AnyAdmission {
     /// Returns an admission of this description.
-    #[must_use]
     pub fn new(admit: Admit) -> Self {
         match admit {
             Admit::Always => Self::Always(Always),

@@ -37,7 +37,6 @@ pub fn with_inner<J: InnerJob>(name: LockName, job: J) -> J::Out {
     }
 }
 
-/// Any lock, in a box.
 pub struct DynLock(Box<dyn AnyLock>);
 
 /// The guard of a [`DynLock`]. The guard stays on its thread, as the guard of the lock in the box may have to.
@@ -47,14 +46,17 @@ pub struct DynGuard(PhantomData<*const ()>);
 const GUARD: DynGuard = DynGuard(PhantomData);
 
 impl DynLock {
-    /// Returns a lock of this name.
-    #[must_use]
+    /// Returns a lock of this type.
+    pub fn boxed<L: RawLock + 'static>() -> Self {
+        Self(Box::new(KeepsGuard { lock: L::new(), guard: UnsafeCell::new(MaybeUninit::uninit()) }))
+    }
+
     pub fn of(name: LockName) -> Self {
         struct Make;
         impl Job for Make {
             type Out = DynLock;
             fn run<L: RawLock + 'static>(self) -> DynLock {
-                DynLock(Box::new(KeepsGuard { lock: L::new(), guard: UnsafeCell::new(MaybeUninit::uninit()) }))
+                DynLock::boxed::<L>()
             }
         }
         with_lock(name, Make)

@@ -24,7 +24,6 @@ mod inner;
 pub mod name;
 mod study;
 
-use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
@@ -34,7 +33,7 @@ use sudog_sync::RawLock;
 pub use self::any::{AnyAdmission, AnyCapacitor, AnyOver, Over};
 pub use self::inner::{DynGuard, DynLock, InnerJob, UNBOXED, with_inner};
 pub use self::name::{Admit, Front, Recipe, Wait, items};
-pub use self::study::{StudyJob, StudyName, with_study};
+pub use self::study::{StudyName, with_study};
 use crate::targets::lockable::{LockableJob, Locked};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
@@ -55,26 +54,22 @@ pub struct Composition {
 
 impl Composition {
     /// Returns the canonical name: the options that differ from the default, in a fixed order.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         self.name
     }
 
     /// Returns a description of the composition in one line.
-    #[must_use]
     pub const fn about(self) -> &'static str {
         self.about
     }
 
     /// Returns the parts of the composition.
-    #[must_use]
     pub const fn recipe(self) -> Recipe {
         self.recipe
     }
 
     /// Returns whether a goroutine that waits for the lock blocks the thread of its worker, in the inner lock or in the
     /// capacitor.
-    #[must_use]
     pub fn blocks_threads(self) -> bool {
         let before = match self.recipe.front {
             // In all three ways of waiting a goroutine yields to others now and then.
@@ -130,12 +125,6 @@ impl PartialEq for Composition {
 
 impl Eq for Composition {}
 
-impl Hash for Composition {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
 impl Serialize for Composition {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name)
@@ -143,7 +132,7 @@ impl Serialize for Composition {
 }
 
 /// A lock as given on the command line: by name, or composed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockSpec {
     /// A lock of the registry.
     Name(LockName),
@@ -166,7 +155,6 @@ impl FromStr for LockSpec {
 }
 
 /// Returns a remark for a table with these targets; `None` if none of them is composed.
-#[must_use]
 pub fn remark_on_price(targets: impl IntoIterator<Item = Target>) -> Option<String> {
     let composed = targets.into_iter().any(|target| matches!(target, Target::Composed(_)));
     composed.then(|| {
@@ -190,7 +178,6 @@ mod tests {
     use super::*;
     use crate::run::contenders::Contenders;
     use crate::run::driver::{Run, Workload};
-    use crate::run::sections::CriticalSections;
     use crate::targets::semaphores::SemaphoreFacts;
 
     fn composition(name: &str) -> Composition {
@@ -228,16 +215,7 @@ mod tests {
     /// The critical section is a step of a shared generator, and the section counts the entries.
     #[test]
     fn everything_composed_is_a_lock() {
-        let workload = Workload {
-            duration: Duration::from_millis(5),
-            permits: 1,
-            writes: 1000,
-            cs: CriticalSections::all(1),
-            ncs: 1,
-            seed: 1,
-            sample: 8,
-            gathered: true,
-        };
+        let workload = Workload { duration: Duration::from_millis(5), ncs: 1, sample: 8, ..Workload::USUAL };
         for composed in some_of_each() {
             let run = Run { on: Contenders::Threads, threads: 5, workload };
             let outcome = Target::from(composed).with(run).measure().unwrap();

@@ -37,7 +37,6 @@ pub struct Recipe {
 /// A front end, at which contenders arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Front {
-    /// Platoons.
     Platoon {
         /// The semaphore that contenders wait for.
         sema: SemaphoreName,
@@ -48,15 +47,11 @@ pub enum Front {
         wait: Wait,
     },
     /// Lanes that are counted together.
-    Together {
-        /// The number of lanes.
-        lanes: u32,
-    },
+    Together { lanes: u32 },
     /// Lanes that are counted separately.
     Separate {
         /// The semaphore that contenders wait for.
         sema: SemaphoreName,
-        /// The number of lanes.
         lanes: u32,
         /// The rule by which contenders choose lanes.
         dealing: LaneChoice,
@@ -70,7 +65,6 @@ pub enum Wait {
     Park,
     /// Spins, then yields.
     Yield,
-    /// Spins.
     Spin,
 }
 
@@ -88,7 +82,6 @@ pub enum Admit {
 /// A kind of compositions.
 #[derive(Debug)]
 pub struct Kind {
-    /// The name of the kind.
     pub name: &'static str,
     /// The front end of the kind, in a few words.
     pub about: &'static str,
@@ -98,7 +91,6 @@ pub struct Kind {
     admit: Admit,
 }
 
-/// An option of a kind.
 #[derive(Clone, PartialEq, Eq, Serialize, Debug)]
 pub struct OptionFacts {
     /// The name of the option.
@@ -116,7 +108,6 @@ impl Kind {
     }
 
     /// Returns the options of the kind, in the order of canonical names.
-    #[must_use]
     pub fn options(&self) -> Vec<OptionFacts> {
         let default = Options::of(self);
         let facts = |&field: &Field| OptionFacts {
@@ -128,7 +119,6 @@ impl Kind {
     }
 }
 
-/// The kinds.
 pub const KINDS: [Kind; 3] = [
     Kind { name: "capacitor", about: "platoons", fields: &[Field::B, Field::Sema, Field::Admit], admit: Admit::Always },
     Kind {
@@ -317,7 +307,6 @@ fn admit(value: &str) -> Result<Admit, String> {
 }
 
 /// Returns the items of a list: the parts between commas, except commas in parentheses.
-#[must_use]
 pub fn items(text: &str) -> Vec<&str> {
     let mut depth = 0_usize;
     text.split(|c| {
@@ -347,7 +336,6 @@ fn closed(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Returns the kind of a recipe, and its options.
 fn parts(recipe: &Recipe) -> (&'static Kind, Options) {
     const ALL: &[Kind; 3] = &KINDS;
     let [capacitor, sliding, multilane] = ALL;
@@ -370,7 +358,6 @@ fn parts(recipe: &Recipe) -> (&'static Kind, Options) {
 
 impl Recipe {
     /// Returns a description of the recipe in one line.
-    #[must_use]
     pub fn about(&self) -> String {
         let b = self.limit;
         let front = match self.front {

@@ -3,18 +3,18 @@
 use sudog_locks::capacitor::{Always, Capacitor, Fractional, Gated, Multilane, SeparateLanes, Sliding, Wrapped};
 use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
 use sudog_locks::waiting_array::{Benaphore, Twa};
+use sudog_sync::GoMutex;
 use sudog_sync::semaphore::RuntimeSema;
-use sudog_sync::{GoMutex, RawLock};
 
 use super::inner::DynLock;
 use super::{AnyAdmission, AnyCapacitor};
+use crate::targets::locks::Job;
 use crate::targets::registry::registry;
 
 registry! {
     /// The name of a lock in a capacitor.
     enum StudyName;
-    /// A job on a lock in a capacitor, of any type.
-    trait StudyJob over RawLock;
+    jobs Job;
     fn with_study;
     unknown "lock in a capacitor";
 

@@ -196,7 +196,6 @@ impl LockName {
     ];
 
     /// Returns all locks except those for study.
-    #[must_use]
     pub fn usual() -> Vec<Self> {
         let for_study =
             |lock: &Self| [Self::STAGES, Self::POLICIES, Self::SPIN, Self::MODELS].iter().any(|s| s.contains(lock));
@@ -222,7 +221,6 @@ impl LockName {
     ];
 
     /// Returns whether the lock is a peer's: neither a Go mutex, nor another lock of this project, nor a model.
-    #[must_use]
     pub fn is_peer(self) -> bool {
         let ours = [Self::STAGES, Self::SPIN, Self::MODELS];
         !self.name().starts_with("sudog") && !ours.iter().any(|ours| ours.contains(&self))
@@ -230,7 +228,6 @@ impl LockName {
 
     /// Returns whether a goroutine that waits for the lock blocks the thread of its worker, and with the thread all
     /// other goroutines there.
-    #[must_use]
     pub const fn blocks_threads(self) -> bool {
         // A waiter of a lock over a semaphore of this project waits as a goroutine.
         !matches!(
@@ -270,7 +267,6 @@ pub struct LockFacts {
 
 impl LockName {
     /// Returns the abilities and limits of the lock.
-    #[must_use]
     pub fn facts(self) -> LockFacts {
         struct Ask(LockName);
         impl Job for Ask {

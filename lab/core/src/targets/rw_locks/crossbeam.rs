@@ -21,7 +21,6 @@ type WriteGuard<'a> = ShardedLockWriteGuard<'a, ()>;
 /// [`StdRwLock`](super::StdRwLock).
 #[derive(Debug)]
 pub enum CrossbeamReadGuard {
-    /// The guard of a reader.
     Read(MaybeUninit<ReadGuard<'static>>),
     /// The guard of a writer that has become a reader.
     Downgraded(CrossbeamWriteGuard),

@@ -46,21 +46,18 @@ registry! {
 
 impl RwLockName {
     /// Returns whether the lock is a peer's.
-    #[must_use]
     pub const fn is_peer(self) -> bool {
         matches!(self, Self::Std | Self::ParkingLot012 | Self::ParkingLot013 | Self::Crossbeam)
     }
 
     /// Returns whether a goroutine that waits for the lock blocks the thread of its worker, and with the thread all
     /// other goroutines there.
-    #[must_use]
     pub const fn blocks_threads(self) -> bool {
         // A waiter of a lock over a semaphore of this project waits as a goroutine.
         self.is_peer()
     }
 
     /// Returns the abilities and limits of the lock.
-    #[must_use]
     pub fn facts(self) -> LockFacts {
         struct Ask(RwLockName);
         impl RwJob for Ask {

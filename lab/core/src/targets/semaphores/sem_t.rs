@@ -22,7 +22,6 @@ unsafe impl Sync for SemT {}
 
 impl SemT {
     /// Returns the number of threads that wait, or are about to. For tests.
-    #[must_use]
     pub fn waiters(&self) -> usize {
         // The place of the number in glibc: the second of four words; the last of them on a machine without 64-bit
         // atomics, or on a machine such as i686, for which glibc assumes that there are none.

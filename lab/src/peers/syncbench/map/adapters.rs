@@ -132,7 +132,6 @@ impl ConcurrentMap for Papaya {
     }
 }
 
-/// The map of `dashmap`.
 pub struct Dashmap(dashmap::DashMap<u64, u64, Mix>);
 
 impl ConcurrentMap for Dashmap {
@@ -192,7 +191,6 @@ impl ConcurrentMap for Dashmap {
     }
 }
 
-/// The map of `scc`.
 pub struct Scc(scc::HashMap<u64, u64, Mix>);
 
 impl ConcurrentMap for Scc {

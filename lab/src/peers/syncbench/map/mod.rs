@@ -7,9 +7,6 @@ pub mod mixes;
 pub use adapters::{Dashmap, Locked, Ours, Papaya, Scc};
 pub use hasher::Mix;
 
-use super::contestant::Role;
-use crate::targets::registry::registry;
-
 /// A map with the methods of Go's map. Where the compared map has a method like Go's, the trait's method calls that
 /// method.
 pub trait ConcurrentMap: Send + Sync + 'static {
@@ -49,75 +46,44 @@ pub trait ConcurrentMap: Send + Sync + 'static {
     fn clear(&self);
 }
 
-registry! {
-    /// The name of a map.
-    enum MapName;
-    /// A job for any map.
-    trait MapJob over ConcurrentMap;
-    fn with_map;
-    unknown "map";
-
-    Sudog = "sudog": Ours,
-        "Go's Map";
-    Papaya = "papaya": Papaya,
-        "papaya 0.2: no locks";
-    Dashmap = "dashmap": Dashmap,
-        "dashmap 6: shards with a readers-writer lock each";
-    Scc = "scc": Scc,
-        "scc 3's HashMap: buckets with a readers-writer lock each";
-    RwLock = "rwlock-hashmap": Locked,
-        "std's HashMap in std's RwLock";
-}
-
-impl MapName {
-    /// Returns the role in the comparison.
-    #[must_use]
-    pub const fn role(self) -> Role {
-        match self {
-            Self::Sudog => Role::Ours,
-            Self::Papaya | Self::Dashmap | Self::Scc | Self::RwLock => Role::Peer,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn all_do_the_same() {
-        struct Same;
-        impl MapJob for Same {
-            type Out = ();
-            fn run<M: ConcurrentMap>(self) {
-                let map = M::new();
-                assert_eq!((map.load(1), map.swap(1, 10), map.load(1)), (None, None, Some(10)));
-                assert_eq!((map.load_or_store(1, 11), map.load_or_store(2, 20)), ((10, true), (20, false)));
-                assert_eq!((map.swap(2, 21), map.load(2)), (Some(20), Some(21)));
-                assert!(!map.compare_and_swap(1, 11, 12) && map.compare_and_swap(1, 10, 12));
-                assert!(!map.compare_and_swap(3, 0, 0) && map.load(3).is_none());
-                assert!(!map.compare_and_delete(1, 10) && map.compare_and_delete(1, 12));
-                assert!(!map.compare_and_delete(1, 12) && map.load(1).is_none());
-                assert_eq!((map.load_and_delete(2), map.load_and_delete(2)), (Some(21), None));
-                (0..100).for_each(|n| map.store(n, 2 * n));
-                map.delete(50);
-                let (mut sum, mut visits) = (0, 0);
-                map.range(|key, value| {
-                    assert_eq!(value, 2 * key);
-                    sum += key;
-                    true
-                });
-                assert_eq!(sum, 4950 - 50);
-                map.range(|_, _| {
-                    visits += 1;
-                    visits < 3
-                });
-                assert_eq!(visits, 3);
-                map.clear();
-                map.range(|_, _| unreachable!("it is empty"));
-                assert!((0..100).all(|n| map.load(n).is_none()));
-            }
+        fn same<M: ConcurrentMap>() {
+            let map = M::new();
+            assert_eq!((map.load(1), map.swap(1, 10), map.load(1)), (None, None, Some(10)));
+            assert_eq!((map.load_or_store(1, 11), map.load_or_store(2, 20)), ((10, true), (20, false)));
+            assert_eq!((map.swap(2, 21), map.load(2)), (Some(20), Some(21)));
+            assert!(!map.compare_and_swap(1, 11, 12) && map.compare_and_swap(1, 10, 12));
+            assert!(!map.compare_and_swap(3, 0, 0) && map.load(3).is_none());
+            assert!(!map.compare_and_delete(1, 10) && map.compare_and_delete(1, 12));
+            assert!(!map.compare_and_delete(1, 12) && map.load(1).is_none());
+            assert_eq!((map.load_and_delete(2), map.load_and_delete(2)), (Some(21), None));
+            (0..100).for_each(|n| map.store(n, 2 * n));
+            map.delete(50);
+            let (mut sum, mut visits) = (0, 0);
+            map.range(|key, value| {
+                assert_eq!(value, 2 * key);
+                sum += key;
+                true
+            });
+            assert_eq!(sum, 4950 - 50);
+            map.range(|_, _| {
+                visits += 1;
+                visits < 3
+            });
+            assert_eq!(visits, 3);
+            map.clear();
+            map.range(|_, _| unreachable!("it is empty"));
+            assert!((0..100).all(|n| map.load(n).is_none()));
         }
-        MapName::ALL.iter().for_each(|&name| with_map(name, Same));
+        same::<Ours>();
+        same::<Papaya>();
+        same::<Dashmap>();
+        same::<Scc>();
+        same::<Locked>();
     }
 }

@@ -143,7 +143,6 @@ pub fn pool(round: &mut Round, puts: u64, gets: u64) {
     });
 }
 
-/// Returns numbers as words.
 fn words(count: usize) -> Vec<&'static str> {
     (0..count).map(|n| &*n.to_string().leak()).collect()
 }

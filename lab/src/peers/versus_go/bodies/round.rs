@@ -26,7 +26,6 @@ pub struct Round {
 }
 
 /// Makes rounds of growing n until a round takes long enough. That round counts.
-#[must_use]
 pub fn measure(bench: &Bench, min_time: Duration, count: usize) -> Reading {
     let mut round = Round { n: 1, count, start: Instant::now(), elapsed: None, extras: Vec::new(), last: None };
     loop {
@@ -60,7 +59,6 @@ impl Round {
     }
 
     /// Returns the time that has counted.
-    #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.elapsed.unwrap_or_else(|| self.start.elapsed())
     }

@@ -42,7 +42,6 @@ pub struct Baton(WaitGroup);
 
 impl Baton {
     /// Creates a baton that has not been given.
-    #[must_use]
     pub fn new() -> Self {
         let wg = WaitGroup::new();
         wg.add(1);

@@ -24,6 +24,7 @@ use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{GoMutex, Order, Semaphore, Wake};
 
 use super::on_workers;
+use crate::history::HistoryArgs;
 use crate::measure::metrics::median;
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -31,11 +32,13 @@ use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::{Contenders, Gate};
 use crate::run::pinned::Pinned;
-use crate::study::history::HistoryArgs;
 use crate::targets::policies::{PolicyJob, PolicyName, with_policy};
 
 /// The policy that the others are compared with.
 const SINCE: PolicyName = PolicyName::Go1_14;
+
+/// The time for which the hog holds the mutex.
+const HOLD: Duration = Duration::from_micros(100);
 
 /// The number of times that the victim asks for the mutex.
 const ROUNDS: usize = 50;
@@ -44,7 +47,6 @@ const ROUNDS: usize = 50;
 #[derive(Clone, Copy)]
 struct Scene {
     on: Contenders,
-    hold: Duration,
     limit: Duration,
 }
 
@@ -105,7 +107,7 @@ impl PolicyJob for Scene {
         let body = move |number, gate: &Gate| {
             let running = gate.wait();
             let _pinned = (self.on.are_threads()).then(|| Pinned::to(number));
-            if number == 0 { theirs.hog(self.hold, running) } else { theirs.victim(running) }
+            if number == 0 { theirs.hog(running) } else { theirs.victim(running) }
         };
         let conduct = |gate: &Gate| {
             let until = system::now() + self.limit;
@@ -126,11 +128,11 @@ impl PolicyJob for Scene {
 }
 
 impl<P: Policy> Stage<P> {
-    fn hog(&self, hold: Duration, running: bool) -> Role {
+    fn hog(&self, running: bool) -> Role {
         let mut times = 0;
         while running && !self.over.load(Relaxed) {
             self.mutex.lock();
-            self.on.sleep(hold);
+            self.on.sleep(HOLD);
             self.mutex.unlock();
             times += 1;
         }
@@ -162,7 +164,7 @@ impl HogRecord {
             policy,
             on: scene.on,
             run,
-            hold_ns: scene.hold.as_nanos(),
+            hold_ns: HOLD.as_nanos(),
             acquisitions: ending.waits.len() - usize::from(ending.cut_short),
             wait_p50_ns: median(waits()),
             wait_max_ns: waits().fold(f64::NAN, f64::max),
@@ -175,7 +177,7 @@ impl HogRecord {
 /// Runs the policies in turns.
 pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result<(), Failure> {
     let on = on_workers(args, on, 1)?;
-    let scene = Scene { on, hold: args.hold, limit: args.limit };
+    let scene = Scene { on, limit: args.limit };
     let progress = output.progress("history: the hog", args.runs * PolicyName::ALL.len());
     let mut records = Vec::new();
     for run in 1..=args.runs {
@@ -212,7 +214,7 @@ pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result
     output.text(format_args!(
         "Go issue 13086 on {on}: a hog holds the mutex for {:?} and locks it again at once; a victim asks for it after \
          each 100µs, {ROUNDS} times or for {:?}. Medians of {} runs.\n\n{table}\n",
-        args.hold, args.limit, args.runs
+        HOLD, args.limit, args.runs
     ))?;
     let ratio = of(PolicyName::Go1_8, |r| r.wait_p50_ns) / of(SINCE, |r| r.wait_p50_ns);
     let or_longer =

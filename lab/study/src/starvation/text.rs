@@ -17,7 +17,6 @@ pub const LEGEND: &str =
     "# holds the mutex   . sleeps in line   - waits awake   = starvation mode   v handoff   ^ overtakes sleepers";
 
 /// Returns the part of a history that is in the window.
-#[must_use]
 pub fn text(history: &EventHistory, contenders: &[Contender], window: Window) -> String {
     let names: Vec<_> = contenders.iter().map(ToString::to_string).collect();
     let widest = ROWS.into_iter().chain(names.iter().map(String::as_str)).map(str::len).max().unwrap_or(0);

@@ -2,12 +2,12 @@
 //!
 //! | | a hog | a victim |
 //! |---|---|---|
-//! | holds the mutex | long, 100 us by default | for a moment, 10 us |
+//! | holds the mutex | long, 100 us | for a moment, 10 us |
 //! | wants the mutex again | at once | after a sleep, 100 us |
 //! | never | leaves its processor, unless the mutex makes it | |
 //!
 //! A contender that holds the mutex is busy by the clock, as a sleeping goroutine would let other goroutines of its
-//! worker run. A hog is busy between unlock and lock, too. Nothing interrupts a goroutine, so a goroutine on the worker
+//! worker run. Nothing interrupts a goroutine, so a goroutine on the worker
 //! of a busy goroutine waits for the worker, and not yet for the mutex.
 
 use std::fmt;
@@ -38,7 +38,6 @@ pub enum Role {
     Victim,
 }
 
-/// A contender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Contender {
     /// The role of the contender.
@@ -49,26 +48,22 @@ pub struct Contender {
     pub ring: usize,
 }
 
+/// The number of victims, beside one hog.
+pub const VICTIMS: usize = 2;
+/// The time for which the hog holds the mutex.
+pub const HOLD: Duration = Duration::from_micros(100);
+/// The time for which a victim holds the mutex.
+pub const VICTIM_HOLD: Duration = Duration::from_micros(10);
+/// The time from a victim's unlock to its next lock.
+pub const VICTIM_PAUSE: Duration = Duration::from_micros(100);
+
 /// The parameters of a contest.
 #[derive(Clone, Copy, Debug)]
 pub struct Contest {
     /// The policy of the mutex.
     pub policy: PolicyName,
-    /// The number of hogs.
-    pub hogs: usize,
-    /// The number of victims.
-    pub victims: usize,
-    /// The time for which a hog holds the mutex.
-    pub hold: Duration,
-    /// The time for which a victim holds the mutex.
-    pub victim_hold: Duration,
-    /// The time from a hog's unlock to its next lock.
-    pub pause: Duration,
-    /// The time from a victim's unlock to its next lock.
-    pub victim_pause: Duration,
     /// The time after which contenders do not begin anew.
     pub duration: Duration,
-    /// The kind of the contenders.
     pub on: Contenders,
 }
 
@@ -85,18 +80,16 @@ pub struct Outcome {
 }
 
 impl Contest {
-    /// Returns the contenders: hogs, then victims.
-    #[must_use]
+    /// Returns the contenders: the hog, then victims.
     pub fn contenders(&self) -> Vec<Contender> {
         let ring = |n| match self.on {
             Contenders::Threads | Contenders::PinnedThreads => n,
             #[cfg(unix)]
             Contenders::Goroutines { workers } => n % workers,
         };
-        let role = |n, role, of| Contender { role, number: (of > 1).then_some(n + 1), ring: 0 };
-        let hogs = (0..self.hogs).map(|n| role(n, Role::Hog, self.hogs));
-        let all = hogs.chain((0..self.victims).map(|n| role(n, Role::Victim, self.victims)));
-        all.enumerate().map(|(n, contender)| Contender { ring: ring(n), ..contender }).collect()
+        let hog = Contender { role: Role::Hog, number: None, ring: ring(0) };
+        let victim = |n| Contender { role: Role::Victim, number: Some(n), ring: ring(n) };
+        [hog].into_iter().chain((1..=VICTIMS).map(victim)).collect()
     }
 
     /// Holds the contest.
@@ -120,7 +113,7 @@ impl PolicyJob for Contest {
             arena.stop.store(true, Ordering::Relaxed);
             start
         };
-        let (start, acquisitions) = self.on.fan_out(self.hogs + self.victims, work, conduct)?;
+        let (start, acquisitions) = self.on.fan_out(1 + VICTIMS, work, conduct)?;
         let elapsed = system::now().saturating_duration_since(start);
         let mut recording = event::stop();
         let addresses = arena.mutex.addresses();
@@ -138,18 +131,16 @@ struct Arena<P> {
 impl<P: Policy> Arena<P> {
     /// Runs the loop of a contender. Returns how often the contender had the mutex.
     fn work(&self, contest: Contest, me: usize) -> u64 {
-        let is_hog = me < contest.hogs;
-        let hold = if is_hog { contest.hold } else { contest.victim_hold };
+        let is_hog = me == 0;
+        let hold = if is_hog { HOLD } else { VICTIM_HOLD };
         let mut acquisitions = 0;
         while !self.stop.load(Ordering::Relaxed) {
             self.mutex.lock(me);
             acquisitions += 1;
             busy(hold);
             self.mutex.unlock(me);
-            if is_hog {
-                busy(contest.pause);
-            } else {
-                contest.on.sleep(contest.victim_pause);
+            if !is_hog {
+                contest.on.sleep(VICTIM_PAUSE);
             }
         }
         acquisitions
@@ -205,7 +196,6 @@ impl<P: Policy> Watched<P> {
 
 impl Role {
     /// Returns the name of the role in the records.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Hog => "hog",

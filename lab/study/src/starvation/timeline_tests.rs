@@ -1,7 +1,7 @@
 use sudog_runtime::event::{Event, Kind, Who};
 
 use super::*;
-use crate::study::starvation::contest::{Contender, Role};
+use crate::starvation::contest::{Contender, Role};
 
 fn us(us: u64) -> Duration {
     Duration::from_micros(us)

@@ -47,7 +47,6 @@ use crate::output::units;
 use crate::run::contenders::{Contenders, Gate};
 use crate::targets::registry::registry;
 
-/// Options of `collisions`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct CollisionsArgs {
@@ -58,10 +57,6 @@ pub struct CollisionsArgs {
     /// Hashes, by name and number of buckets [default: all]
     #[arg(long, value_name = "A,B", value_parser = list::<HashName>)]
     pub hashes: Option<List<HashName>>,
-
-    /// Ways to wait, by name [default: all]
-    #[arg(long, value_name = "A,B", value_parser = list::<ProtocolName>)]
-    pub protocols: Option<List<ProtocolName>>,
 
     /// Length of a run
     #[arg(long, value_name = "S", default_value = "0.1", value_parser = seconds)]
@@ -315,14 +310,13 @@ impl Tally {
 struct Plan<'a> {
     ns: &'a [usize],
     hashes: &'a [HashName],
-    protocols: &'a [ProtocolName],
     duration: Duration,
     runs: usize,
 }
 
 impl Plan<'_> {
     fn rows(&self) -> impl Iterator<Item = (ProtocolName, HashName)> {
-        self.protocols.iter().flat_map(|&protocol| self.hashes.iter().map(move |&hash| (protocol, hash)))
+        ProtocolName::ALL.iter().flat_map(|&protocol| self.hashes.iter().map(move |&hash| (protocol, hash)))
     }
 
     fn measure(&self, output: Output) -> Result<Vec<CollisionRecord>, Failure> {
@@ -387,7 +381,6 @@ pub fn run(args: &CollisionsArgs, output: Output) -> Result<(), Failure> {
     let plan = Plan {
         ns: &args.ns.0,
         hashes: args.hashes.as_ref().map_or(HashName::ALL, |list| &list.0),
-        protocols: args.protocols.as_ref().map_or(ProtocolName::ALL, |list| &list.0),
         duration: args.seconds,
         runs: args.runs,
     };

@@ -41,7 +41,6 @@ pub enum Entry {
 
 impl Entry {
     /// Returns the admission of an arrival of which only the place is known.
-    #[must_use]
     pub const fn at(place: u32) -> Self {
         Self::Arrived { began: place, ended: place, announced: place }
     }
@@ -61,7 +60,6 @@ pub struct ArrivalHistory {
 /// The facts about an admission besides its place.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Beside {
-    /// The number of the contender.
     pub contender: u16,
     /// The number of contenders that had been let through to the lock and had not released the lock, this contender
     /// included: those between arrival and departure, except for the few instructions before and after. 0 if this
@@ -107,7 +105,6 @@ pub struct Bypassed {
 
 impl Bypassed {
     /// Returns the number of all bypasses.
-    #[must_use]
     pub const fn times(self) -> u32 {
         self.by_arrived + self.by_past
     }
@@ -115,7 +112,6 @@ impl Bypassed {
 
 /// Returns how often each contender that has arrived was bypassed, in the order of their admission; then the same for
 /// the late contenders. Takes O(n log n).
-#[must_use]
 pub fn bypasses(ArrivalHistory { admitted, late, .. }: &ArrivalHistory) -> Vec<Bypassed> {
     let most = |past: bool| {
         let began = admitted.iter().filter_map(|entry| match *entry {
@@ -153,7 +149,6 @@ pub fn bypasses(ArrivalHistory { admitted, late, .. }: &ArrivalHistory) -> Vec<B
 
 /// Returns how often each contender that has arrived was bypassed by the same contender, at most: in the order of
 /// [`bypasses`]. Contenders that went past the gate do not count.
-#[must_use]
 pub fn bypasses_by_one(ArrivalHistory { admitted, late, beside }: &ArrivalHistory) -> Vec<u32> {
     let contenders = beside.iter().map(|beside| usize::from(beside.contender) + 1).max().unwrap_or(0);
     // For each contender, the numbers at which its arrivals began, in their order, which is that of the numbers.
@@ -186,7 +181,6 @@ pub struct Sawtooth {
 
 impl Sawtooth {
     /// Returns the numbers for the contenders that did not go past the gate.
-    #[must_use]
     pub fn of(beside: &[Beside]) -> Self {
         let numbers: Vec<usize> = beside.iter().map(|b| usize::from(b.at_lock)).filter(|&n| n > 0).collect();
         let mut at_lock = vec![0; numbers.iter().copied().max().unwrap_or(0)];
@@ -211,7 +205,6 @@ pub struct Bypass {
     pub max: u32,
     /// The number that 99 in 100 contenders do not exceed.
     pub p99: u32,
-    /// The mean.
     pub mean: f64,
     /// The numbers of contenders that were bypassed 0 times, once, and so on up to the bound.
     pub histogram: Vec<u64>,
@@ -223,7 +216,6 @@ pub struct Bypass {
 
 impl Bypass {
     /// Returns the statistics of the result of [`bypasses`].
-    #[must_use]
     pub fn of(bypasses: &[Bypassed], bound: u64) -> Self {
         let by_past = bypasses.iter().map(|bypassed| u64::from(bypassed.by_past)).sum();
         let mut bypasses: Vec<u32> = bypasses.iter().map(|bypassed| bypassed.times()).collect();

@@ -1,6 +1,6 @@
 //! `cargo sim explore`: the library's own code under thousands of schedules.
 //!
-//! Each program of [`programs`], or each check of [`conformance`](crate::conformance) on each lock and semaphore, runs once
+//! Each program of [`programs`], or each check of [`conformance`](sudog_lab_core::conformance) on each lock and semaphore, runs once
 //! for each seed: see [`sudog_sim::explore`].
 
 mod programs;
@@ -16,7 +16,6 @@ use sudog_sim::explore::{Explore, Schedule, read_schedule, write_schedule};
 use crate::output::Output;
 use crate::output::failure::Failure;
 
-/// Options of `explore`.
 #[derive(Args, Clone, Debug)]
 pub struct ExploreArgs {
     /// Programs, by name, or by a part of their names if none has this name [default: all]
@@ -31,21 +30,9 @@ pub struct ExploreArgs {
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: u64,
 
-    /// The first seed
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub first: u64,
-
     /// A schedule to replay, as a failure prints it; of one program
     #[arg(long, value_name = "SCHEDULE")]
     pub replay: Option<String>,
-
-    /// No jumps of the clock, early timers and spurious wake-ups
-    #[arg(long)]
-    pub no_faults: bool,
-
-    /// Stop at the first program that fails
-    #[arg(long)]
-    pub until_failure: bool,
 
     /// File to which the timeline of a failure is written, for chrome://tracing or Perfetto
     #[arg(long, value_name = "PATH")]
@@ -62,7 +49,6 @@ struct Record<'a> {
     schedule: Option<String>,
 }
 
-/// A program.
 struct Program {
     name: Cow<'static, str>,
     body: Box<dyn Fn()>,
@@ -71,9 +57,6 @@ struct Program {
 /// Explores, and prints. This process has one thread.
 pub fn run(args: &ExploreArgs, output: Output) -> Result<(), Failure> {
     let all = if args.conformance { suite::programs() } else { programs::programs() };
-    let Some(end) = args.first.checked_add(args.seeds) else {
-        return Err(Failure::Usage(format!("there are no {} seeds from {} on", args.seeds, args.first)));
-    };
     let is_name = |test: &String| all.iter().any(|program| program.name == **test);
     let names =
         |test: &String, program: &Program| program.name == **test || !is_name(test) && program.name.contains(test);
@@ -85,7 +68,7 @@ pub fn run(args: &ExploreArgs, output: Output) -> Result<(), Failure> {
     }
     // Waiters that spin make many decisions while a preempted owner makes none.
     let most = if args.conformance { 3_000_000 } else { Explore::default().most };
-    let explore = Explore { faults: !args.no_faults, schedule: Schedule::Mixed, most, ..Explore::default() };
+    let explore = Explore { schedule: Schedule::Mixed, most, ..Explore::default() };
     if let Some(schedule) = &args.replay {
         let schedule = read_schedule(schedule).ok_or_else(|| {
             let form = "'DECISION:CHOICE,...', decisions ascending, each choice one of runN, wakeN, jumpN, timer";
@@ -102,7 +85,7 @@ pub fn run(args: &ExploreArgs, output: Output) -> Result<(), Failure> {
     }
     let mut failed = 0;
     for program in programs {
-        let found = explore.check(args.first..end, &program.body);
+        let found = explore.check(0..args.seeds, &program.body);
         output.record(&Record {
             bench: "explore",
             program: &program.name,
@@ -117,9 +100,6 @@ pub fn run(args: &ExploreArgs, output: Output) -> Result<(), Failure> {
                 failed += 1;
                 output.text(format_args!("{:24} FAILED\n{failure}", program.name))?;
                 timeline(args, &failure)?;
-                if args.until_failure {
-                    break;
-                }
             }
         }
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use crate::output::report::Escaped;
 use crate::output::units;
-use crate::study::starvation::Verdict;
-use crate::study::starvation::event_history::{EventHistory, Lane, State, Window};
+use crate::starvation::Verdict;
+use crate::starvation::event_history::{EventHistory, Lane, State, Window};
 
 const WIDTH: f64 = 1200.0;
 /// The width of the column of names.
@@ -46,7 +46,6 @@ const ALONE: &str = "<style>:root.timeline { color: #222; background: #fff; }\n\
     @media (prefers-color-scheme: dark) { :root.timeline { color: #ddd; background: #111; } }</style>\n";
 
 /// Draws the part of a history that is in the window, as SVG.
-#[must_use]
 pub fn timeline(history: &EventHistory, names: &[String], window: Window) -> String {
     let mut drawing = Drawing { history, names, window, svg: String::new() };
     drawing.all();

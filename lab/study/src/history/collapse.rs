@@ -31,18 +31,13 @@ use sudog_sync::GoMutex;
 use sudog_sync::mutex::policy::Policy;
 use sudog_sync::semaphore::RuntimeSema;
 
-use super::on_workers;
 use crate::measure::metrics::median;
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::{Contenders, Gate};
-use crate::study::history::HistoryArgs;
 use crate::targets::policies::{PolicyJob, PolicyName, with_policy};
-
-/// The default number of simulated processors: the effect is visible with so many.
-const PROCESSORS: usize = 8;
 
 /// The parameters of a run under one policy.
 #[derive(Clone, Copy)]
@@ -62,7 +57,6 @@ pub struct Ending {
     pub elapsed: Duration,
     pub operations: u64,
     /// The waits of each contender.
-    #[cfg_attr(not(sudog_sim), expect(dead_code))]
     pub waits: Vec<Waits>,
     /// The part of the conductor's looks in which the mutex was in starvation mode.
     pub starving: f64,
@@ -72,20 +66,24 @@ pub struct Ending {
 #[derive(Clone, Serialize, Debug)]
 struct CollapseRecord {
     bench: &'static str,
-    story: &'static str,
     issue: u32,
     policy: PolicyName,
     #[serde(flatten)]
     on: Contenders,
+    #[cfg(sudog_sim)]
+    #[serde(flatten)]
+    machine: crate::run::machine::Simulated,
     contenders: usize,
     run: usize,
     cost_ns: u128,
     stall_ns: u128,
-    ratio: f64,
     operations: u64,
-    ns_per_op: f64,
+    throughput: f64,
     /// The part of the time in which the mutex was in starvation mode.
     starving: f64,
+    mean_wait_ns: f64,
+    /// The part of the rounds that waited for more than a millisecond.
+    long_waits: f64,
 }
 
 /// The waits of a contender, without the first wait, which the stall makes. Timed on simulated processors only.
@@ -154,79 +152,114 @@ impl PolicyJob for Scene {
     }
 }
 
-/// Runs the policies in turns.
-pub(super) fn tell(args: &HistoryArgs, on: Contenders, output: Output) -> Result<(), Failure> {
-    const COMPARED: [PolicyName; 4] = [PolicyName::Go1_8, PolicyName::Go1_9, PolicyName::Go1_14, PolicyName::Threads];
-    let (inside, outside) = (args.cost.mul_f64(args.ratio), args.cost.mul_f64(1.0 - args.ratio));
-    let on = on_workers(args, on, PROCESSORS)?;
-    let numbers = &args.contenders.0;
-    let progress = output.progress("history: the collapse", args.runs * numbers.len() * COMPARED.len());
-    let mut records = Vec::new();
-    for run in 1..=args.runs {
-        for &contenders in numbers {
-            for policy in COMPARED {
-                let scene = Scene {
-                    on,
-                    contenders,
-                    duration: args.seconds,
-                    stall: args.stall,
-                    inside,
-                    outside,
-                    work_outside: thread::sleep,
-                };
-                let ending = with_policy(policy, scene)
-                    .map_err(|error| Failure::Run(format!("cannot start {contenders} contenders: {error}")))?;
-                let record = CollapseRecord {
-                    bench: "history",
-                    story: "collapse",
-                    issue: 33747,
-                    policy,
-                    on,
-                    contenders,
-                    run,
-                    cost_ns: args.cost.as_nanos(),
-                    stall_ns: args.stall.as_nanos(),
-                    ratio: args.ratio,
-                    operations: ending.operations,
-                    ns_per_op: ending.elapsed.as_nanos() as f64 / ending.operations as f64,
-                    starving: ending.starving,
-                };
-                output.record(&record)?;
-                records.push(record);
-                progress.inc(1);
+/// The part of the work that is under the mutex.
+const PART: f64 = 0.01;
+
+/// The cases of a story, which take turns.
+pub struct Cases<'a> {
+    pub bench: &'static str,
+    pub on: Contenders,
+    pub policies: &'static [PolicyName],
+    /// The time for which each contender works in a round.
+    pub cost: Duration,
+    pub stall: Duration,
+    pub contenders: &'a [usize],
+    pub duration: Duration,
+    pub runs: usize,
+    /// A function that works outside the mutex for so long.
+    pub work_outside: fn(Duration),
+}
+
+impl Cases<'_> {
+    fn run(&self, policy: PolicyName, contenders: usize, run: usize) -> Result<CollapseRecord, Failure> {
+        let Self { on, duration, stall, work_outside, .. } = *self;
+        let (inside, outside) = (self.cost.mul_f64(PART), self.cost.mul_f64(1.0 - PART));
+        let ending = with_policy(policy, Scene { on, contenders, duration, stall, inside, outside, work_outside })
+            .map_err(|error| Failure::Run(format!("cannot start {contenders} contenders: {error}")))?;
+        let rounds = ending.waits.iter().map(|waits| waits.rounds).sum::<u64>() as f64;
+        let waited: Duration = ending.waits.iter().map(|waits| waits.time).sum();
+        let long = ending.waits.iter().map(|waits| waits.long).sum::<u64>() as f64;
+        Ok(CollapseRecord {
+            bench: self.bench,
+            issue: 33747,
+            policy,
+            on,
+            #[cfg(sudog_sim)]
+            machine: crate::run::machine::simulated(),
+            contenders,
+            run,
+            cost_ns: self.cost.as_nanos(),
+            stall_ns: stall.as_nanos(),
+            operations: ending.operations,
+            throughput: ending.operations as f64 / ending.elapsed.as_secs_f64(),
+            starving: ending.starving,
+            mean_wait_ns: waited.as_nanos() as f64 / rounds,
+            long_waits: long / rounds,
+        })
+    }
+
+    /// Runs the policies in turns.
+    pub fn tell(&self, output: Output) -> Result<(), Failure> {
+        type Of = fn(&CollapseRecord) -> f64;
+        type Column = (&'static str, fn(f64) -> String, Of);
+        let &Self { on, policies, contenders: numbers, runs, .. } = self;
+        let progress = output.progress("the collapse", runs * numbers.len() * policies.len());
+        let mut records = Vec::new();
+        for run in 1..=runs {
+            for &contenders in numbers {
+                for &policy in policies {
+                    let record = self.run(policy, contenders, run)?;
+                    output.record(&record)?;
+                    records.push(record);
+                    progress.inc(1);
+                }
             }
         }
-    }
-    progress.finish_and_clear();
+        progress.finish_and_clear();
 
-    let of = |policy: PolicyName, contenders: usize, of: fn(&CollapseRecord) -> f64| {
-        median(records.iter().filter(|r| r.policy == policy && r.contenders == contenders).map(of))
-    };
-    let names = COMPARED.iter().map(|policy| policy.name().to_owned());
-    let starving = COMPARED[1..].iter().map(|policy| format!("starving {}", policy.name()));
-    let header =
-        ["contenders".to_owned()].into_iter().chain(names).chain(["go-1.9 / go-1.14".to_owned()]).chain(starving);
-    let mut table = Table::new(0, header);
-    let mut worst = (f64::NAN, 0);
-    for &n in numbers {
-        let ratio = of(PolicyName::Go1_9, n, |r| r.ns_per_op) / of(PolicyName::Go1_14, n, |r| r.ns_per_op);
-        if worst.0.is_nan() || ratio > worst.0 {
-            worst = (ratio, n);
+        let of = |policy: PolicyName, contenders: usize, of: Of| {
+            median(records.iter().filter(|r| r.policy == policy && r.contenders == contenders).map(of))
+        };
+        let mut columns: Vec<Column> = vec![("starving ", units::ratio, |r| r.starving)];
+        if cfg!(sudog_sim) {
+            columns.push(("wait ", units::time, |r| r.mean_wait_ns));
+            columns.push(("over 1 ms ", units::ratio, |r| r.long_waits));
         }
-        let times = COMPARED.map(|policy| units::time(of(policy, n, |r| r.ns_per_op)));
-        let starving = COMPARED[1..].iter().map(|&policy| units::ratio(of(policy, n, |r| r.starving)));
-        table.row([n.to_string()].into_iter().chain(times).chain([units::ratio(ratio)]).chain(starving));
+        let named = |what: &str| policies.iter().map(|policy| format!("{what}{}", policy.name())).collect::<Vec<_>>();
+        let mut header = [vec!["contenders".to_owned()], named(""), vec!["go-1.14 / go-1.9".to_owned()]].concat();
+        columns.iter().for_each(|(what, ..)| header.extend(named(what)));
+        let mut table = Table::new(0, header);
+        let mut worst = (f64::NAN, 0);
+        for &n in numbers {
+            let rate = |policy| of(policy, n, |r| r.throughput);
+            let ratio = rate(PolicyName::Go1_14) / rate(PolicyName::Go1_9);
+            if worst.0.is_nan() || ratio > worst.0 {
+                worst = (ratio, n);
+            }
+            let mut row = vec![n.to_string()];
+            row.extend(policies.iter().map(|&policy| units::rate(rate(policy))));
+            row.push(units::ratio(ratio));
+            for (_, unit, what) in &columns {
+                row.extend(policies.iter().map(|&policy| unit(of(policy, n, *what))));
+            }
+            table.row(row);
+        }
+        let waits = if cfg!(sudog_sim) {
+            ", the mean wait for the mutex, and the part of the waits that take more than a millisecond"
+        } else {
+            ""
+        };
+        output.text(format_args!(
+            "Go issue 33747 on {on}: each contender works for {:?}, {PART} of it under the mutex. At the start the mutex \
+             is held for {:?}. From then on: the rounds of all contenders per second, the part of the time in which the \
+             mutex is in starvation mode{waits}; medians of {runs} runs of {:?}.\n\n{table}\n",
+            self.cost, self.stall, self.duration
+        ))?;
+        output.text(format_args!(
+            "With the yield at a handoff (1.14) there are at most {} times as many rounds as without (1.9), at {} \
+             contenders.",
+            units::ratio(worst.0),
+            worst.1
+        ))
     }
-    output.text(format_args!(
-        "Go issue 33747 on {on}: each contender works for {:?}, {} of it under the mutex. At the start the mutex is \
-         held for {:?}. From then on: the time for each round of a contender, and the part of the time in which the \
-         mutex is in starvation mode; medians of {} runs of {:?}.\n\n{table}\n",
-        args.cost, args.ratio, args.stall, args.runs, args.seconds
-    ))?;
-    output.text(format_args!(
-        "Without the yield at a handoff (1.9) a round takes at most {} times as long as with the yield (1.14), at {} \
-         contenders.\n",
-        units::ratio(worst.0),
-        worst.1
-    ))
 }

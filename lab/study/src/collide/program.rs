@@ -54,6 +54,7 @@ use sudog_sync::semaphore::TableSema;
 use crate::measure::usage::{Counts, Usage};
 use crate::run::contenders::{Contenders, Gate};
 use crate::targets::queues::QueueJob;
+use crate::targets::registry::names;
 
 /// A lock whose waiters are in a table.
 type Lock<T> = GoMutex<TableSema<T>, policy::Fifo>;
@@ -69,29 +70,15 @@ pub enum Case {
     ManyLocks,
 }
 
-/// The place of B.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-#[serde(rename_all = "lowercase")]
-pub enum Placement {
-    /// B is in the bucket of A.
-    Colliding,
-    /// B is in another bucket: a control.
-    Apart,
+names! {
+    /// The place of B.
+    enum Placement;
+    unknown "placement";
+    Colliding = "colliding", "B is in the bucket of A.";
+    Apart = "apart", "B is in another bucket: a control.";
 }
 
 impl Placement {
-    /// Both placements.
-    pub const ALL: [Self; 2] = [Self::Colliding, Self::Apart];
-
-    /// Returns the name in tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Colliding => "colliding",
-            Self::Apart => "apart",
-        }
-    }
-
     /// Returns the offset: the number of elements from A to B.
     const fn offset(self) -> usize {
         match self {
@@ -104,7 +91,6 @@ impl Placement {
 /// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// The kind of contenders.
     pub on: Contenders,
     /// The locks of the run.
     pub case: Case,
@@ -281,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_locks_collide_or_not() {
-        for placement in Placement::ALL {
+        for &placement in Placement::ALL {
             let run = Run { on: Contenders::Threads, case: Case::TwoLocks, placement, n: 1, rounds: 1, hogs: 1 };
             let arena = Arena::<Treap>::new(run);
             // The semaphores are as far apart as the locks. Each lies inside its lock, at the first byte or later.
@@ -294,7 +280,7 @@ mod tests {
 
     #[test]
     fn many_locks_collide_or_not() {
-        for placement in Placement::ALL {
+        for &placement in Placement::ALL {
             let run = Run { on: Contenders::Threads, case: Case::ManyLocks, placement, n: 9, rounds: 1, hogs: 0 };
             let arena = Arena::<Treap>::new(run);
             let bucket = |me| bucket(std::ptr::from_ref(&arena.locks[Arena::<Treap>::place(placement, me)]).addr());
@@ -310,7 +296,7 @@ mod tests {
     fn all_stand_in_line() {
         let on = Contenders::Threads;
         for &queue in QueueName::ALL {
-            for placement in Placement::ALL {
+            for &placement in Placement::ALL {
                 let run = Run { on, case: Case::TwoLocks, placement, n: 8, rounds: 3, hogs: 2 };
                 let outcome = with_queue(queue, run).unwrap();
                 // At the start 7 wait for A, and they have A one after another; later, that is open.

@@ -10,9 +10,8 @@ mod line;
 mod text;
 mod timeline;
 
-use crate::options::{OnArgs, duration, number, seconds, some_time};
+use crate::options::{OnArgs, seconds};
 use clap::Args;
-use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,23 +20,19 @@ use sudog_runtime::event::{Event, Kind, Who};
 
 pub use self::line::Verdict;
 
-use self::contest::{Contender, Contest, Outcome};
+use self::contest::{Contender, Contest, HOLD, Outcome, VICTIM_HOLD, VICTIM_PAUSE, VICTIMS};
 use self::event_history::{EventHistory, Lane};
 
 use self::timeline::timeline;
 use crate::measure::metrics::median;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::{Picture, ReportFile, default_path};
+use crate::output::report::{Picture, ReportFile};
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
 use crate::targets::policies::PolicyName;
 
-/// The most contenders of a role. More would not be distinguishable in a picture.
-const MAX_CONTENDERS: usize = 64;
-
-/// Options of `starvation`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct StarvationArgs {
@@ -45,37 +40,13 @@ pub struct StarvationArgs {
     #[arg(long, value_name = "NAME", default_value = "go-1.14")]
     pub policy: PolicyName,
 
-    /// Number of contenders that have the mutex nearly always
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_CONTENDERS>)]
-    pub hogs: usize,
-
-    /// Number of contenders that want the mutex now and then
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = number::<1, MAX_CONTENDERS>)]
-    pub victims: usize,
-
-    /// Time for which a hog holds the mutex
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
-    pub hold: Duration,
-
-    /// Time for which a victim holds the mutex
-    #[arg(long, value_name = "TIME", default_value = "10us", value_parser = duration)]
-    pub victim_hold: Duration,
-
-    /// Time for which a hog is busy with other work before it wants the mutex again
-    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = duration)]
-    pub pause: Duration,
-
-    /// Time for which a victim sleeps before it wants the mutex again
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = duration)]
-    pub victim_pause: Duration,
-
     /// Length of the contest
     #[arg(long, value_name = "S", default_value = "0.2", value_parser = seconds)]
     pub seconds: Duration,
 
-    /// Length of the part that is drawn, from a little before starvation mode begins
-    #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = some_time)]
-    pub window: Duration,
+    /// Path of the HTML report [default: lab/starvation.html in the target directory]
+    #[arg(long, value_name = "PATH")]
+    pub report: Option<PathBuf>,
 
     /// File to which the picture alone is written, besides the report
     #[arg(long, value_name = "PATH")]
@@ -85,12 +56,10 @@ pub struct StarvationArgs {
     #[arg(long, value_name = "PATH")]
     pub trace: Option<PathBuf>,
 
-    /// The contenders.
     #[command(flatten)]
     pub on: OnArgs,
 }
 
-/// The record of an event.
 #[derive(Serialize)]
 struct EventRecord<'a> {
     bench: &'static str,
@@ -111,12 +80,6 @@ struct Summary<'a> {
     policy: PolicyName,
     #[serde(flatten)]
     on: Contenders,
-    hogs: usize,
-    victims: usize,
-    hold_ns: u64,
-    victim_hold_ns: u64,
-    pause_ns: u64,
-    victim_pause_ns: u64,
     seconds: f64,
     contenders: Vec<ContenderRecord<'a>>,
     handoffs: usize,
@@ -135,7 +98,6 @@ struct Summary<'a> {
     dropped: u64,
 }
 
-/// The record of a contender.
 #[derive(Serialize)]
 struct ContenderRecord<'a> {
     contender: &'a str,
@@ -147,46 +109,32 @@ struct ContenderRecord<'a> {
 }
 
 const NAME: &str = "starvation";
+/// The length of the part that is drawn, from a little before starvation mode begins.
+const WINDOW: Duration = Duration::from_millis(5);
 
 impl Contest {
-    fn of(args: &StarvationArgs) -> Result<Self, Failure> {
-        Ok(Self {
-            policy: args.policy,
-            hogs: args.hogs,
-            victims: args.victims,
-            hold: args.hold,
-            victim_hold: args.victim_hold,
-            pause: args.pause,
-            victim_pause: args.victim_pause,
-            duration: args.seconds,
-            on: args.on.contenders()?,
-        })
-    }
-
     fn headline(&self) -> String {
-        let time = |time: Duration| units::time(ns(time) as f64);
-        let people = |n: usize, role: &str| format!("{n} {role}{}", if n == 1 { "" } else { "s" });
         format!(
-            "{NAME} on {}: {}, {}; {}: {}.\n\
-             A hog holds the mutex for {} and wants it again {}; a victim holds it for {} and wants it again after {}.",
+            "{NAME} on {}: 1 hog, {VICTIMS} victims; {}: {}.\n\
+             A hog holds the mutex for {} and wants it again at once; a victim holds it for {} and wants it again after {}.",
             self.on,
-            people(self.hogs, "hog"),
-            people(self.victims, "victim"),
             self.policy.name(),
             self.policy.about(),
-            time(self.hold),
-            if self.pause.is_zero() { "at once".to_owned() } else { format!("after {}", time(self.pause)) },
-            time(self.victim_hold),
-            time(self.victim_pause)
+            time(HOLD),
+            time(VICTIM_HOLD),
+            time(VICTIM_PAUSE)
         )
     }
 }
 
+fn time(time: Duration) -> String {
+    units::time(ns(time) as f64)
+}
+
 /// Runs the contest, shows the result, and writes the report.
-pub fn run(args: &StarvationArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
-    let contest = Contest::of(args)?;
-    let report = report.map_or_else(|| default_path("starvation.html"), |path| Ok(path.to_owned()))?;
-    let file = ReportFile::create(&report)?;
+pub fn run(args: &StarvationArgs, output: Output) -> Result<(), Failure> {
+    let contest = Contest { policy: args.policy, duration: args.seconds, on: args.on.contenders()? };
+    let file = ReportFile::create_or_default(args.report.as_deref(), "starvation.html")?;
     let svg = args.svg.as_deref().map(ReportFile::create).transpose()?;
     let trace = args.trace.as_deref().map(ReportFile::create).transpose()?;
 
@@ -197,7 +145,7 @@ pub fn run(args: &StarvationArgs, report: Option<&Path>, output: Output) -> Resu
     let names: Vec<_> = contenders.iter().map(ToString::to_string).collect();
     record(&contest, &contenders, &names, &outcome, &history, output)?;
 
-    let window = history.window(args.window);
+    let window = history.window(WINDOW);
     let (table, remarks) = (table(&names, &outcome, &history), remarks(&contest, &outcome, &history));
     output.text(format_args!("{}\n", contest.headline()))?;
     output.text(format_args!("{}\n\n{table}\n", text::text(&history, &contenders, window)))?;
@@ -257,12 +205,6 @@ fn record(
         summary: true,
         policy: contest.policy,
         on: contest.on,
-        hogs: contest.hogs,
-        victims: contest.victims,
-        hold_ns: ns(contest.hold),
-        victim_hold_ns: ns(contest.victim_hold),
-        pause_ns: ns(contest.pause),
-        victim_pause_ns: ns(contest.victim_pause),
         seconds: history.end.as_secs_f64(),
         contenders: (0..contenders.len()).map(of_contender).collect(),
         handoffs: history.handoffs.len(),
@@ -312,7 +254,6 @@ fn middle(waits: &[Duration]) -> f64 {
 }
 
 fn remarks(contest: &Contest, outcome: &Outcome, history: &EventHistory) -> Vec<String> {
-    let time = |time: Duration| units::time(ns(time) as f64);
     let count = |kind| history.count(kind);
     let mut remarks = vec![
         format!(

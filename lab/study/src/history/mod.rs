@@ -9,12 +9,19 @@ pub mod collapse;
 mod hog;
 
 use crate::measure::usage::Counts;
-use crate::options::{List, MAX_RUNS, MAX_THREADS, OnArgs, check, duration, number, numbers, seconds, some_time};
+use crate::options::{List, MAX_RUNS, MAX_THREADS, OnArgs, duration, number, numbers, seconds, some_time};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::run::contenders::Contenders;
+use crate::targets::policies::PolicyName;
 use clap::{Args, ValueEnum};
 use std::time::Duration;
+use sudog_runtime::shim::system::thread;
+
+use self::collapse::Cases;
+
+/// The number of simulated processors of the collapse: the effect is visible with so many.
+const PROCESSORS: usize = 8;
 
 /// A story of [`HistoryArgs`].
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
@@ -25,7 +32,6 @@ pub enum StoryName {
     Collapse,
 }
 
-/// Options of `history`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct HistoryArgs {
@@ -33,21 +39,9 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "STORY")]
     pub story: Option<StoryName>,
 
-    /// The hog: time for which the hog holds the mutex
-    #[arg(long, value_name = "TIME", default_value = "100us", value_parser = some_time)]
-    pub hold: Duration,
-
     /// The hog: time after which the victim is given up
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = some_time)]
     pub limit: Duration,
-
-    /// The collapse: time for which each contender works in a round
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = some_time)]
-    pub cost: Duration,
-
-    /// The collapse: part of the work that is under the mutex
-    #[arg(long, value_name = "PART", default_value_t = 0.01, value_parser = part)]
-    pub ratio: f64,
 
     /// The collapse: time for which a contender holds the mutex at the start
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = duration)]
@@ -65,15 +59,8 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
 
-    /// The contenders.
     #[command(flatten)]
     pub on: OnArgs,
-}
-
-pub fn part(text: &str) -> Result<f64, String> {
-    let part: f64 = text.parse().map_err(|e: std::num::ParseFloatError| e.to_string())?;
-    check(part, 0.0..=1.0)?;
-    Ok(part)
 }
 
 /// Tells the stories that were asked for.
@@ -90,7 +77,18 @@ pub fn run(args: &HistoryArgs, output: Output) -> Result<(), Failure> {
         hog::tell(args, on, output)?;
     }
     if tells(StoryName::Collapse) {
-        collapse::tell(args, on, output)?;
+        let cases = Cases {
+            bench: "history",
+            on: on_workers(args, on, PROCESSORS)?,
+            policies: &[PolicyName::Go1_8, PolicyName::Go1_9, PolicyName::Go1_14, PolicyName::Threads],
+            cost: Duration::from_millis(1),
+            stall: args.stall,
+            contenders: &args.contenders.0,
+            duration: args.seconds,
+            runs: args.runs,
+            work_outside: thread::sleep,
+        };
+        cases.tell(output)?;
     }
     counts.warning().map_or(Ok(()), |warning| output.text(warning))
 }

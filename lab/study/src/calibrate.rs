@@ -45,7 +45,6 @@ use crate::run::calibration::{Calibration, MemoryCosts, SystemCosts};
 use crate::run::driver::steps;
 use crate::run::pinned::Pinned;
 
-/// Options of `calibrate`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct CalibrateArgs {

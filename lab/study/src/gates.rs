@@ -31,9 +31,8 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::{Contenders, Gate};
-use crate::targets::registry::registry;
+use crate::targets::registry::{names, registry};
 
-/// Options of `gates`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct GatesArgs {
@@ -103,25 +102,12 @@ registry! {
     Sleep = "sleep": Sleeping, "waiters sleep";
 }
 
-/// The gates that the waker opens.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
-#[serde(rename_all = "lowercase")]
-pub enum Wakes {
-    /// All gates.
-    All,
-    /// The first gate; each waiter that wakes opens the next.
-    Systolic,
-}
-
-impl Wakes {
-    const ALL: [Self; 2] = [Self::All, Self::Systolic];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Systolic => "systolic",
-        }
-    }
+names! {
+    /// The gates that the waker opens.
+    enum Wakes;
+    unknown "way to wake";
+    All = "all", "All gates.";
+    Systolic = "systolic", "The first gate; each waiter that wakes opens the next.";
 }
 
 struct Element<W> {
@@ -261,7 +247,7 @@ pub fn run(args: &GatesArgs, output: Output) -> Result<(), Failure> {
     let mut table = Table::new(2, ["waiters", "opens", "n", "waker", "first awake", "last awake"]);
     for &wait in WicketName::ALL {
         for &n in ns {
-            for wakes in Wakes::ALL {
+            for &wakes in Wakes::ALL {
                 progress.inc(1);
                 let run = Run { wakes, n, rounds: args.rounds };
                 let [waker_ns, first_ns, last_ns] = with_wicket(wait, run)
@@ -294,7 +280,7 @@ mod tests {
     #[test]
     fn all_wake_up_either_way() {
         for &wait in WicketName::ALL {
-            for wakes in Wakes::ALL {
+            for &wakes in Wakes::ALL {
                 let [waker, first, last] = with_wicket(wait, Run { wakes, n: 3, rounds: 4 }).unwrap();
                 assert!(waker >= 0.0 && first <= last, "{} {wakes:?}", wait.name());
             }

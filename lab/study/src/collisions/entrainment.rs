@@ -17,7 +17,6 @@ const ARRAYS: usize = 256;
 #[derive(Clone, Serialize, Debug)]
 pub struct EntrainmentRecord {
     bench: &'static str,
-    /// The hash.
     pub hash: HashName,
     /// The number of buckets of the hash.
     pub buckets: usize,
@@ -47,7 +46,6 @@ impl HashJob for Shared {
 }
 
 /// Computes the record of a hash and a number of waiters.
-#[must_use]
 pub fn record(hash: HashName, waiters: usize) -> EntrainmentRecord {
     let (buckets, shared) = with_hash(hash, Shared(waiters));
     let by_chance = 1.0 - (1.0 - 1.0 / buckets as f64).powi(waiters as i32 - 1);

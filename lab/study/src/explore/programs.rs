@@ -30,7 +30,6 @@ use crate::targets::models;
 
 macro_rules! programs {
     ($($name:literal: $body:expr,)*) => {
-        /// Returns all programs.
         pub(super) fn programs() -> Vec<Program> {
             vec![$(Program { name: $name.into(), body: Box::new($body) },)*]
         }

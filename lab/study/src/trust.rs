@@ -20,7 +20,6 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 
-/// Options of `trust`.
 #[derive(Args, Clone, Debug)]
 pub struct TrustArgs {
     /// Output of mutexbench with '--json' on the real machine

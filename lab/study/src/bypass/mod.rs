@@ -19,8 +19,7 @@ pub mod arrival_history;
 mod contest;
 mod doorway;
 
-use crate::options::{List, MAX_THREADS, number};
-use crate::study::capacitor::{inner_locks, limit};
+use crate::options::{List, MAX_THREADS, inner_locks, limit, number};
 use clap::Args;
 use std::io;
 
@@ -44,7 +43,6 @@ use crate::targets::compose::{DynLock, UNBOXED};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 
-/// Options of `bypass`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct BypassArgs {
@@ -67,13 +65,7 @@ pub struct BypassArgs {
     /// Keep an arrival in a thousand from the lock for a while, on its way from the capacitor
     #[arg(long, value_name = "on|off", default_value = "on", value_parser = on_or_off, action = clap::ArgAction::Set)]
     pub stall: bool,
-
-    /// Print the numbers of contenders at the lock at so many consecutive admissions in the middle
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<0, MAX_TRACE>)]
-    pub trace: usize,
 }
-
-const MAX_TRACE: usize = 10_000;
 
 /// The most acquisitions. The log of so many, with the counts of its analysis, takes half a gigabyte.
 const MAX_ACQUISITIONS: usize = 10_000_000;
@@ -230,9 +222,6 @@ struct BypassRecord {
     /// The numbers of contenders that were at the lock at the admissions.
     #[serde(flatten)]
     sawtooth: Sawtooth,
-    /// The numbers of contenders at the lock at some admissions in the middle.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    trace: Vec<u16>,
     bound: u64,
     /// True if the library promises the bound.
     promised: bool,
@@ -241,7 +230,7 @@ struct BypassRecord {
 }
 
 impl BypassRecord {
-    fn new(inner: LockName, run: Run, (history, promise): &Outcome, trace: usize) -> Self {
+    fn new(inner: LockName, run: Run, (history, promise): &Outcome) -> Self {
         let bound = promise.unwrap_or(run.case.bound(run.limit));
         let bypasses = bypasses(history);
         let arrived = |entries: &[Entry]| entries.iter().filter(|entry| matches!(entry, Entry::Arrived { .. })).count();
@@ -249,7 +238,6 @@ impl BypassRecord {
         let Bypass { max, p99, mean, histogram, beyond, by_past } = Bypass::of(&bypasses, bound);
         let exceeded = beyond > 0 || by_past > 0;
         let by_one = bypasses_by_one(history);
-        let beside = history.beside.iter().take(acquisitions).skip(acquisitions.saturating_sub(trace) / 2).take(trace);
         Self {
             bench: "bypass",
             lock: run.case.name(inner, run.limit),
@@ -270,7 +258,6 @@ impl BypassRecord {
             by_one: by_one.iter().copied().max().unwrap_or(0),
             by_one_again: by_one.iter().filter(|&&times| times > 1).count() as u64,
             sawtooth: Sawtooth::of(&history.beside),
-            trace: beside.map(|beside| beside.at_lock).collect(),
             bound,
             promised: promise.is_some(),
             holds: (promise.is_some() || exceeded).then_some(!exceeded),
@@ -298,7 +285,7 @@ pub fn run(args: &BypassArgs, output: Output) -> Result<(), Failure> {
         let run = Run { case, limit, threads, acquisitions, stall };
         let outcome =
             run.make(inner).map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))?;
-        let record = BypassRecord::new(inner, run, &outcome, args.trace);
+        let record = BypassRecord::new(inner, run, &outcome);
         output.record(&record)?;
         records.push(record);
         progress.inc(1);
@@ -350,10 +337,6 @@ fn print(args: &BypassArgs, records: &[BypassRecord], output: Output) -> Result<
         ]);
     }
     output.text(format_args!("{table}\n"))?;
-    for record in records.iter().filter(|record| !record.trace.is_empty()) {
-        let trace: Vec<_> = record.trace.iter().map(u16::to_string).collect();
-        output.text(format_args!("{}: {}", record.lock, trace.join(" ")))?;
-    }
     output.text("Bypassed: how many contenders arrived later than this contender, and had the lock earlier.")?;
     output.text(
         "by one: the most of these by the same contender. again: how many contenders were overtaken more than once by \
@@ -394,7 +377,7 @@ mod tests {
 
     fn record(inner: LockName, case: Case, acquisitions: usize) -> BypassRecord {
         let run = Run { case, limit: 2, threads: 5, acquisitions, stall: true };
-        BypassRecord::new(inner, run, &run.make(inner).unwrap(), 0)
+        BypassRecord::new(inner, run, &run.make(inner).unwrap())
     }
 
     #[test]
@@ -439,13 +422,13 @@ mod tests {
         let run = Run { case: Case::Window, limit: 2, threads: 3, acquisitions: 3, stall: false };
         let late = history(&[1, 2].map(Entry::at), &[Entry::at(0)]); // the late contender starved to the end
         for history in [history(&[1, 2, 0].map(Entry::at), &[]), late] {
-            let record = BypassRecord::new(LockName::Tts, run, &(history, Some(1)), 0);
+            let record = BypassRecord::new(LockName::Tts, run, &(history, Some(1)));
             assert_eq!((record.max, record.beyond, record.holds, record.verdict()), (2, 1, Some(false), "BROKEN"));
         }
         // The number of bypasses is within the bound; but no contender may go past the gate while another is in the
         // capacitor.
         let history = history(&[Entry::Past { began: 1 }, Entry::at(0)], &[]);
-        let record = BypassRecord::new(LockName::Tts, Run { case: Case::WindowGated, ..run }, &(history, Some(1)), 0);
+        let record = BypassRecord::new(LockName::Tts, Run { case: Case::WindowGated, ..run }, &(history, Some(1)));
         assert_eq!((record.max, record.beyond, record.by_past, record.holds), (1, 0, 1, Some(false)));
     }
 }

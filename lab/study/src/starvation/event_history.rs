@@ -32,7 +32,6 @@ pub enum State {
 /// A state of a contender, and the time of that state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interval {
-    /// The state.
     pub state: State,
     /// The beginning.
     pub from: Duration,
@@ -116,7 +115,6 @@ pub struct Window {
 impl EventHistory {
     /// Makes the history of events of one mutex, which are in the order of time. `contenders` are those that name
     /// themselves in the `waiter` of their [`Kind::Want`], [`Kind::Locked`] and [`Kind::Unlocked`].
-    #[must_use]
     pub fn new(events: &[Event], contenders: &[Contender], dropped: u64, end: Duration) -> Self {
         let end = events.last().map_or(end, |last| last.at.max(end));
         let known = identify(events, contenders.len());
@@ -171,19 +169,16 @@ impl EventHistory {
     }
 
     /// Returns the number of events of this kind.
-    #[must_use]
     pub fn count(&self, kind: Kind) -> usize {
         self.counts[kind as usize]
     }
 
     /// Returns the number of handoffs with this verdict.
-    #[must_use]
     pub fn judged(&self, verdict: Verdict) -> usize {
         self.handoffs.iter().filter(|handoff| handoff.verdict == verdict).count()
     }
 
     /// Returns the time that the mutex spent in starvation mode.
-    #[must_use]
     pub fn time_starving(&self) -> Duration {
         self.starving.iter().map(|starving| starving.to - starving.from).sum()
     }
@@ -191,7 +186,6 @@ impl EventHistory {
     /// Returns a part of this length that shows starvation mode. The part is after a quarter of the whole, where
     /// everything has settled, and begins a little before the mode is turned on; if possible, the first time that the
     /// mode is also turned off inside the part. Returns the whole history if that is shorter.
-    #[must_use]
     pub fn window(&self, length: Duration) -> Window {
         let (quarter, before) = (self.end / 4, length / 4);
         let settled = || self.starving.iter().filter(|starving| starving.from >= quarter);
@@ -204,26 +198,22 @@ impl EventHistory {
 
 impl Window {
     /// Returns whether a time is in this window.
-    #[must_use]
     pub fn contains(&self, at: Duration) -> bool {
         (self.from..=self.to).contains(&at)
     }
 
     /// Returns the part of an interval that is in this window.
-    #[must_use]
     pub fn part(&self, from: Duration, to: Duration) -> Option<(Duration, Duration)> {
         let (from, to) = (from.max(self.from), to.min(self.to));
         (from < to).then_some((from, to))
     }
 
     /// Returns the length of this window.
-    #[must_use]
     pub fn length(&self) -> Duration {
         self.to.saturating_sub(self.from)
     }
 }
 
-/// Returns the number of each contender that the events name.
 fn identify(events: &[Event], contenders: usize) -> HashMap<Who, usize> {
     let introductions = events.iter().filter(|e| matches!(e.kind, Kind::Want | Kind::Locked | Kind::Unlocked));
     introductions.filter(|e| (1..=contenders).contains(&e.waiter)).map(|e| (e.who, e.waiter - 1)).collect()

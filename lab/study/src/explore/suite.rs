@@ -3,7 +3,7 @@
 use sudog_sync::{RawLock, RawRwLock, Semaphore};
 
 use super::Program;
-use crate::targets::compose::{StudyJob, StudyName, with_study};
+use crate::targets::compose::{StudyName, with_study};
 use crate::targets::locks::{Job, LockName, with_lock};
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 use crate::targets::semaphores::{SemaphoreJob, SemaphoreName, with_semaphore};
@@ -16,15 +16,7 @@ impl Job for Checks {
     type Out = Vec<Check>;
 
     fn run<L: RawLock + 'static>(self) -> Vec<Check> {
-        locks::checks::<L>().into()
-    }
-}
-
-impl StudyJob for Checks {
-    type Out = Vec<Check>;
-
-    fn run<L: RawLock + 'static>(self) -> Vec<Check> {
-        locks::checks::<L>().into()
+        locks::checks::<L>()
     }
 }
 
@@ -32,7 +24,7 @@ impl RwJob for Checks {
     type Out = Vec<Check>;
 
     fn run<L: RawRwLock + 'static>(self) -> Vec<Check> {
-        rw_locks::checks::<L>().into()
+        rw_locks::checks::<L>()
     }
 }
 
@@ -40,7 +32,7 @@ impl SemaphoreJob for Checks {
     type Out = Vec<Check>;
 
     fn run<S: Semaphore + 'static>(self) -> Vec<Check> {
-        semaphores::checks::<S>().into()
+        semaphores::checks::<S>()
     }
 }
 

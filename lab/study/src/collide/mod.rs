@@ -7,25 +7,22 @@ use crate::options::{List, MAX_RUNS, MAX_THREADS, MAX_WORKERS, OnArgs, list, num
 use crate::run::contenders::Kind;
 use clap::Args;
 use std::collections::HashMap;
-use std::path::Path;
 use std::time::Duration;
 
 use serde::Serialize;
 
 use self::program::{Case, Outcome, Placement, Run};
 
-use crate::measure::growth::{self, Growth, Point, Verdict};
+use crate::measure::growth::{self, Point, Verdict};
 use crate::measure::metrics::median;
 use crate::measure::usage::disturbance;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::{self, Page, ReportFile};
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
 use crate::targets::queues::{QueueName, with_queue};
 
-/// Options of `collide`.
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct CollideArgs {
@@ -46,10 +43,6 @@ pub struct CollideArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
 
-    /// Hogs: contenders that lock B only. In Go issue 17953: 100. There are none with 'many-locks'
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::<1, MAX_THREADS>)]
-    pub hogs: usize,
-
     /// Runs of each, taking turns
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<1, MAX_RUNS>)]
     pub runs: usize,
@@ -65,7 +58,6 @@ pub struct CollideArgs {
 
 impl CollideArgs {
     /// Returns the contenders.
-    #[must_use]
     pub fn on(&self) -> OnArgs {
         OnArgs { on: self.on, workers: self.workers }
     }
@@ -74,6 +66,9 @@ impl CollideArgs {
 /// The default kind of contenders: goroutines where there are any, as not enough threads can wait.
 const COLLIDING: &str = if cfg!(unix) { "goroutines" } else { "threads" };
 const MAX_COLLIDING: usize = 1 << 20;
+
+/// The number of contenders that lock B only. In Go issue 17953 there are 100.
+const HOGS: usize = 10;
 
 /// The default numbers of goroutines that lock A.
 const GOROUTINES: &[usize] = &[100, 300, 1000, 3000, 10_000];
@@ -142,7 +137,7 @@ impl<'a> Plan<'a> {
             queues: args.queue.as_ref().map_or(QueueName::ALL, |list| &list.0),
             ns: args.ns.as_ref().map_or(usual, |list| &list.0),
             rounds: args.rounds,
-            hogs: if args.case == Case::TwoLocks { args.hogs } else { 0 },
+            hogs: if args.case == Case::TwoLocks { HOGS } else { 0 },
             runs: args.runs,
         };
         let threads = plan.ns.iter().max().map_or(0, |n| n + plan.hogs);
@@ -159,7 +154,7 @@ impl<'a> Plan<'a> {
         let mut long = HashMap::new();
         for run in 1..=self.runs {
             for &n in self.ns {
-                for placement in Placement::ALL {
+                for &placement in Placement::ALL {
                     for &queue in self.queues {
                         progress.inc(1);
                         let is_long = long.entry((n, placement.name(), queue)).or_insert(false);
@@ -212,7 +207,7 @@ impl<'a> Plan<'a> {
 
     fn rows(&self, records: &[CollideRecord]) -> Vec<Row> {
         let mut rows = Vec::new();
-        for placement in Placement::ALL {
+        for &placement in Placement::ALL {
             for &queue in self.queues {
                 for &n in self.ns {
                     let ours = || records.iter().filter(|r| r.placement == placement && r.queue == queue && r.n == n);
@@ -257,23 +252,6 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The growth of the time with n, and the queue that loses.
-struct Findings {
-    points: Vec<Point>,
-    growths: Vec<Growth>,
-    verdict: Option<Verdict>,
-}
-
-impl Findings {
-    fn new(rows: &[Row]) -> Self {
-        let point = |r: &Row| Point { case: r.placement.name(), queue: r.queue, n: r.n, ns: r.seconds * 1e9 };
-        let points: Vec<_> = rows.iter().map(point).collect();
-        let growths = growth::growths("collide-growth", &points);
-        let verdict = Verdict::new("collide-verdict", &points);
-        Self { points, growths, verdict }
-    }
-}
-
 fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(
         2,
@@ -287,27 +265,24 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// Measures and prints; with a path, also writes a report.
-pub fn run(args: &CollideArgs, report: Option<&Path>, output: Output) -> Result<(), Failure> {
+/// Measures and prints.
+pub fn run(args: &CollideArgs, output: Output) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
-    let report = report.map(ReportFile::create).transpose()?;
     let records = plan.measure(output)?;
     let rows = plan.rows(&records);
-    let findings = Findings::new(&rows);
-    findings.growths.iter().try_for_each(|growth| output.record(growth))?;
-    findings.verdict.iter().try_for_each(|verdict| output.record(verdict))?;
+    let point = |r: &Row| Point { case: r.placement.name(), queue: r.queue, n: r.n, ns: r.seconds * 1e9 };
+    let points: Vec<_> = rows.iter().map(point).collect();
+    let growths = growth::growths("collide-growth", &points);
+    let verdict = Verdict::new("collide-verdict", &points);
+    growths.iter().try_for_each(|growth| output.record(growth))?;
+    verdict.iter().try_for_each(|verdict| output.record(verdict))?;
 
     output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&rows)))?;
-    output.text(format_args!("The total time grows as n to the:\n{}\n", growth::table(&findings.growths)))?;
+    output.text(format_args!("The total time grows as n to the:\n{}\n", growth::table(&growths)))?;
     plan.remarks().iter().try_for_each(|remark| output.text(remark))?;
     let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
     let others = others.map(|sum| sum / records.len() as f64);
-    let remarks: Vec<_> = findings.verdict.iter().map(Verdict::line).chain(disturbance(others)).collect();
-    remarks.iter().try_for_each(|remark| output.text(remark))?;
-    match report {
-        None => Ok(()),
-        Some(file) => report::deliver(file, &page(&plan, &rows, &findings, &remarks).render(), output),
-    }
+    verdict.iter().map(Verdict::line).chain(disturbance(others)).try_for_each(|remark| output.text(remark))
 }
 
 const MANY_REMARKS: [&str; 2] = [
@@ -322,43 +297,3 @@ const REMARKS: [&str; 3] = [
     "A lock operation: the total time over the number of locks of A and B, without those of the hogs.",
     "In line: the number of waiters, on average over the rounds. A run of 4 s and more is not repeated.",
 ];
-
-fn page(plan: &Plan<'_>, rows: &[Row], findings: &Findings, remarks: &[String]) -> Page {
-    let mut page = Page::new(
-        "Two contended locks in one bucket",
-        "Many contenders wait for A, and an unlock of B has to find the first waiter for B. If both locks are in one \
-         bucket, and the bucket is a list, the unlock walks past all waiters for A: the total time grows with the \
-         square of their number. Low is good.",
-    );
-    page.section("Where it was measured", report::facts(&plan.on));
-    page.paragraph(&plan.headline());
-    page.section("Total time", report::queue_plots(&findings.points, "total time"));
-    plan.remarks().iter().for_each(|remark| page.paragraph(remark));
-    remarks.iter().for_each(|remark| page.paragraph(remark));
-    page.section("In figures", report::table(&table(rows)));
-    page.section("Growth", report::table(&growth::table(&findings.growths)));
-    page
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::options::List;
-    use crate::run::contenders::Kind;
-
-    #[test]
-    fn too_many_threads_are_refused() {
-        let args = |hogs| CollideArgs {
-            queue: None,
-            case: Case::TwoLocks,
-            ns: Some(List(vec![MAX_THREADS])),
-            rounds: 1,
-            hogs,
-            runs: 1,
-            on: Kind::Threads,
-            workers: None,
-        };
-        assert!(Plan::new(&args(0)).is_ok());
-        assert!(matches!(Plan::new(&args(1)), Err(Failure::Usage(why)) if why.contains("4097 threads")));
-    }
-}
