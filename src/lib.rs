@@ -41,7 +41,7 @@
 //! * [`time`]: sleep, timers, tickers;
 //! * [`runtime`]: `gosched`, `goexit`, `num_goroutine`, `max_procs`, dumps, metrics, profiles;
 //! * `signal` (feature `signal`): signals of the system as values of a channel, Go's `os/signal`;
-//! * `net` (feature `net`, Linux): sockets, Go's `net`;
+//! * `net` (feature `net`, Unix): sockets, Go's `net`;
 //! * `http` (feature `http`, Linux): a server and a client, Go's `net/http`;
 //! * [`x`]: counterparts of packages in `golang.org/x`: weighted semaphores, error groups, single flights, rate limits;
 //! * [`synctest`]: tests of code that waits for the clock, by a clock of their own, so that no test really waits;
@@ -89,7 +89,7 @@ pub use sudog_csp as csp;
 #[cfg(all(target_os = "linux", feature = "http", not(any(sudog_loom, sudog_sim))))]
 pub use sudog_http as http;
 /// Network I/O: Go's package `net`.
-#[cfg(all(target_os = "linux", feature = "net", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, feature = "net", not(any(sudog_loom, sudog_sim))))]
 pub use sudog_net as net;
 /// Tests of code that waits for the clock, by a clock of their own, so that no test really waits: Go's package
 /// `testing/synctest`.
@@ -133,7 +133,7 @@ pub mod chan {
     pub use sudog_runtime::chan::{
         Chan, GaveUp, IntoIter, Iter, Permit, Receiver, RecvArm, RecvError, RecvFuture, RecvLimitedError, RecvOnly,
         RecvPort, ReserveFuture, Select, SelectFuture, SendError, SendFuture, SendLimitedError, SendOnly, SendPort,
-        Sender, TryIter, TryRecvError, TrySendError, channel, select, select_async,
+        Sender, TryIter, TryRecvError, TrySendError, channel, select, select_async, unbounded,
     };
 }
 

@@ -4,11 +4,23 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use socket2::{SockAddr, SockRef, Socket};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, Type};
 use sudog_runtime::sema::WaitLimit;
 
 use crate::Side;
 use crate::fd::NetFd;
+
+/// Creates a non-blocking socket of a stream.
+pub(crate) fn stream_socket(domain: Domain, protocol: Option<Protocol>) -> io::Result<Socket> {
+    #[cfg(target_os = "linux")]
+    return Socket::new(domain, Type::STREAM.nonblocking(), protocol);
+    #[cfg(not(target_os = "linux"))]
+    {
+        let socket = Socket::new(domain, Type::STREAM, protocol)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    }
+}
 
 /// Begins to connect a non-blocking socket.
 fn begin<S: AsFd + From<Socket>>(socket: Socket, addr: &SockAddr) -> io::Result<NetFd<S>> {

@@ -308,7 +308,10 @@ fn next_pause(last: Option<Duration>) -> Duration {
 /// Asks the system whether a socket is ready: see [`Source::is_ready`].
 pub(crate) fn is_ready(socket: &impl AsFd, side: Side) -> io::Result<()> {
     let events = match side {
+        #[cfg(target_os = "linux")]
         Side::Read => libc::POLLIN | libc::POLLRDHUP,
+        #[cfg(not(target_os = "linux"))]
+        Side::Read => libc::POLLIN,
         Side::Write => libc::POLLOUT,
     };
     let mut polled = libc::pollfd { fd: socket.as_fd().as_raw_fd(), events, revents: 0 };

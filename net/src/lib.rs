@@ -22,44 +22,44 @@
 //! | `os/exec` with a context | [`process`] |
 //! | the listener of `httptest.NewTestServer` | [`PipeListener`] |
 //!
-//! The design, and figures: `docs/net.md`. Linux only.
+//! The design, and figures: `docs/net.md`. Unix systems with epoll or kqueue.
 
 // docs.rs shows which features and systems an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(sudog_loom, sudog_sim))))]
 
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 mod addrs;
 mod awaited;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 mod blocking_io;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 mod common;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 mod dial;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 mod fd;
 mod fd_mutex;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 mod pipe;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 mod pipe_listener;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim)), any(feature = "futures-io", feature = "hyper")))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim)), any(feature = "futures-io", feature = "hyper")))]
 mod poll_io;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 mod poller;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 pub mod process;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 mod tcp;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 mod udp;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 mod unix;
 
 #[doc(hidden)]
 pub use awaited::{Awaited, Wait};
 pub use fd_mutex::Side;
-#[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(unix, not(any(sudog_loom, sudog_sim))))]
 pub use {
     addrs::ToAddrs,
     blocking_io::BlockingIo,

@@ -1,7 +1,11 @@
-//! The poller: one epoll instance for the process, whose events wake the calls that wait for a socket.
+//! The poller of the process, whose events wake the calls that wait for a socket.
 //!
-//! A descriptor is added to the epoll instance once, edge-triggered, for both directions. Each direction has a
-//! semaphore that holds at most about one permit. A permit means: *something may have happened, try again*.
+//! | system | poller | |
+//! |---|---|---|
+//! | Linux | an epoll instance | `poller/epoll.rs` |
+//! | other Unix systems; Linux with `--cfg sudog_polling`, for tests | the crate `polling` (kqueue) | `poller/polling.rs` |
+//!
+//! A descriptor is added to the poller once, edge-triggered, for both directions. Each direction has a semaphore that holds at most about one permit. A permit means: *something may have happened, try again*.
 //!
 //! | step | by | does |
 //! |---|---|---|
@@ -28,14 +32,21 @@
 //! An event may be reported for a descriptor that has been closed, and whose [`Desc`] belongs to another descriptor by
 //! then. A `Desc` is therefore never freed, but used again.
 //!
-//! Reasons not to use the crate `polling` (3.11): each of its waits makes three system calls, of which two set a
-//! timerfd and arm the timerfd anew. A call returns at once, without looking for events, while another call waits. The
+//! Reasons not to use the crate `polling` (3.11) on Linux: each of its waits makes three system calls, of which two set
+//! a timerfd and arm the timerfd anew. A call returns at once, without looking for events, while another call waits. The
 //! workers of this runtime poll often, also while another worker waits.
 //!
 //! Go: `runtime/netpoll.go`, `runtime/netpoll_epoll.go` (1.27).
 
+#[cfg(all(target_os = "linux", not(sudog_polling)))]
+#[path = "poller/epoll.rs"]
+mod backend;
+#[cfg(not(all(target_os = "linux", not(sudog_polling))))]
+#[path = "poller/polling.rs"]
+mod backend;
+
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -172,14 +183,14 @@ impl<S: AsFd> Source for S {
     fn register(&self) -> io::Result<&'static Desc> {
         let poller = Poller::get()?;
         let desc = Desc::take();
-        let added = poller.add(self.as_fd(), std::ptr::from_ref(desc) as u64);
+        let added = poller.events.add(self.as_fd(), std::ptr::from_ref(desc).expose_provenance());
         added.inspect_err(|_| desc.give_back())?;
         Ok(desc)
     }
 
     fn unregister(&self, desc: &'static Desc) {
         if let Ok(poller) = Poller::get() {
-            poller.remove(self.as_fd());
+            poller.events.remove(self.as_fd());
         }
         desc.give_back();
     }
@@ -212,23 +223,36 @@ impl<S: Source> Drop for Registered<S> {
     }
 }
 
-struct Poller {
-    epoll: OwnedFd,
-    /// An eventfd that is readable after an interrupt.
-    interrupt: OwnedFd,
+/// The events of the system. The number that is added with a descriptor is the address of a [`Desc`], and so neither 0 nor
+/// `usize::MAX`.
+trait Events: Sync + Sized {
+    fn new() -> io::Result<Self>;
+
+    /// Reports the events of a descriptor of both directions from now on, edge-triggered, with `data`.
+    fn add(&self, fd: BorrowedFd<'_>, data: usize) -> io::Result<()>;
+
+    /// Reports no more events of a descriptor that is still open, and that is closed next.
+    fn remove(&self, fd: BorrowedFd<'_>);
+
+    /// Calls `happened` for each event that has happened. Waits for an event as [`NetPoller::poll`] says. Neither panics
+    /// nor runs user code.
+    fn wait(&self, timeout: Option<Duration>, happened: impl FnMut(Event));
+
+    /// Ends the wait, as [`NetPoller::interrupt`] says.
+    fn interrupt(&self);
 }
 
-/// The maximum number of events that a poll takes.
-const BATCH: usize = 128;
-/// The epoll data of the interrupt's eventfd. No `Desc` has this address.
-const INTERRUPT: u64 = 0;
+/// An event of a descriptor.
+struct Event {
+    /// The number that was added with the descriptor.
+    data: usize,
+    /// True if a call on this side may not block any more.
+    read: bool,
+    write: bool,
+}
 
-/// The time that `epoll_pwait2` reads. Both fields have 64 bits on 32-bit systems too, where the C library's `timespec`
-/// is narrower.
-#[repr(C)]
-struct KernelTimespec {
-    seconds: i64,
-    nanoseconds: i64,
+struct Poller {
+    events: backend::Backend,
 }
 
 impl Poller {
@@ -239,7 +263,7 @@ impl Poller {
         let poller = match POLLER.get() {
             Some(poller) => poller,
             None => {
-                let made = Self::new()?;
+                let made = Self { events: backend::Backend::new()? };
                 // if another caller was faster, `made` is closed, and that caller's poller is used
                 POLLER.get_or_init(|| made)
             }
@@ -249,122 +273,68 @@ impl Poller {
         unsafe { set_net_poller(poller) };
         Ok(poller)
     }
-
-    fn new() -> io::Result<Self> {
-        // SAFETY: no preconditions.
-        let epoll = own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: no preconditions.
-        let interrupt = own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        let poller = Self { epoll, interrupt };
-        // Level-triggered: the call that waits sees the interrupt, even if other calls have seen the interrupt before.
-        poller.control(libc::EPOLL_CTL_ADD, poller.interrupt.as_fd(), libc::EPOLLIN as u32, INTERRUPT)?;
-        Ok(poller)
-    }
-
-    fn add(&self, fd: BorrowedFd<'_>, data: u64) -> io::Result<()> {
-        let events = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
-        self.control(libc::EPOLL_CTL_ADD, fd, events as u32, data)
-    }
-
-    fn remove(&self, fd: BorrowedFd<'_>) {
-        // ignore errors: the socket is closed next, which removes the descriptor too
-        _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, 0);
-    }
-
-    fn control(&self, operation: i32, fd: BorrowedFd<'_>, events: u32, data: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events, u64: data };
-        // SAFETY: both descriptors are open; the kernel reads `event` during the call only.
-        check(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, fd.as_raw_fd(), &mut event) })?;
-        Ok(())
-    }
-
-    /// Waits for events, fills `events`, and returns the number of events.
-    fn wait(&self, events: &mut [libc::epoll_event; BATCH], timeout: Option<Duration>) -> usize {
-        let epoll = self.epoll.as_raw_fd();
-        let n = match timeout {
-            // Use nanoseconds, for the timers of goroutines. The system call exists since Linux 5.11.
-            Some(timeout) if !timeout.is_zero() => {
-                let left = KernelTimespec {
-                    seconds: timeout.as_secs().try_into().unwrap_or(i64::MAX),
-                    nanoseconds: timeout.subsec_nanos().into(),
-                };
-                let no_mask = std::ptr::null::<libc::sigset_t>();
-                // SAFETY: `events` has room for BATCH events, and `left` outlives the call.
-                let n = unsafe {
-                    libc::syscall(
-                        libc::SYS_epoll_pwait2,
-                        epoll,
-                        events.as_mut_ptr(),
-                        BATCH as i32,
-                        &raw const left,
-                        no_mask,
-                        0_usize,
-                    )
-                };
-                // EPERM: a filter of system calls does not know this call. The call itself never fails with EPERM.
-                let no_such_call = |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM));
-                if n < 0 && no_such_call(io::Error::last_os_error()) {
-                    let millis = timeout.as_millis().saturating_add(1).try_into().unwrap_or(i32::MAX);
-                    // SAFETY: `events` has room for BATCH events.
-                    unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), BATCH as i32, millis) }
-                } else {
-                    n as i32
-                }
-            }
-            _ => {
-                let millis = if timeout.is_some() { 0 } else { -1 };
-                // SAFETY: `events` has room for BATCH events.
-                unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), BATCH as i32, millis) }
-            }
-        };
-        n.max(0) as usize // an error means that a signal came
-    }
-
-    fn take_interrupt(&self) {
-        let mut count = 0_u64;
-        // SAFETY: `count` has the eight bytes that a read of an eventfd writes. The eventfd does not block.
-        _ = unsafe { libc::read(self.interrupt.as_raw_fd(), (&raw mut count).cast(), 8) };
-    }
 }
 
 impl NetPoller for Poller {
     fn poll(&self, timeout: Option<Duration>) {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; BATCH];
-        let n = self.wait(&mut events, timeout);
-        for event in &events[..n] {
-            let (happened, data) = (event.events as i32, event.u64);
-            if data == INTERRUPT {
-                if timeout.is_none_or(|timeout| !timeout.is_zero()) {
-                    self.take_interrupt();
-                }
-                continue;
-            }
-            // SAFETY: the poller adds only addresses of `Desc`s, apart from INTERRUPT, and no `Desc` is ever freed.
-            let desc = unsafe { &*(data as *const Desc) };
-            let both = libc::EPOLLHUP | libc::EPOLLERR;
-            if happened & (libc::EPOLLIN | libc::EPOLLRDHUP | both) != 0 {
+        self.events.wait(timeout, |event| {
+            // SAFETY: only addresses of `Desc`s are added (`Source::register`), and no `Desc` is ever freed.
+            let desc: &'static Desc = unsafe { &*std::ptr::with_exposed_provenance(event.data) };
+            if event.read {
                 desc.read.event();
             }
-            if happened & (libc::EPOLLOUT | both) != 0 {
+            if event.write {
                 desc.write.event();
             }
-        }
+        });
     }
 
     fn interrupt(&self) {
-        let one = 1_u64;
-        // SAFETY: `one` has the eight bytes that a write to an eventfd reads. If the counter of the eventfd is full,
-        // the write fails, but the eventfd is readable, which is all that an interrupt needs.
-        _ = unsafe { libc::write(self.interrupt.as_raw_fd(), (&raw const one).cast(), 8) };
+        self.events.interrupt();
     }
 }
 
-fn check(result: i32) -> io::Result<i32> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
+#[cfg(test)]
+mod tests {
+    use std::thread;
 
-fn own(result: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the caller passes the result of a system call that has just opened this descriptor, so nothing else owns
-    // it.
-    check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+    use super::backend::Backend;
+    use super::*;
+
+    fn nothing_happens(event: Event) {
+        panic!("an event of {:#x}", event.data);
+    }
+
+    #[test]
+    fn an_interrupt_is_left_to_the_call_that_waits() {
+        let _watchdog = support::Watchdog::new();
+        let events = Backend::new().unwrap();
+        for _ in 0..3 {
+            events.interrupt();
+            events.wait(Some(Duration::ZERO), nothing_happens);
+            events.wait(None, nothing_happens);
+        }
+    }
+
+    #[test]
+    fn an_interrupt_ends_a_wait_beside_polls() {
+        let _watchdog = support::Watchdog::new();
+        let events = Backend::new().unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|s| {
+            s.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    events.wait(Some(Duration::ZERO), nothing_happens);
+                }
+            });
+            s.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    events.interrupt();
+                    thread::yield_now();
+                }
+            });
+            (0..1000).for_each(|_| events.wait(None, nothing_happens));
+            is_over.store(true, Ordering::Relaxed);
+        });
+    }
 }

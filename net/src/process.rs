@@ -10,15 +10,17 @@
 //!
 //! Everything else is `std`'s: [`Command`] starts a process.
 //!
-//! The poller watches a process by a pidfd. Where the system has none (before Linux 5.3, or under a filter of system
-//! calls), a [`blocking`] call waits.
+//! The poller watches a process by a pidfd. Where there is none (on other systems than Linux, before Linux 5.3, or under
+//! a filter of system calls), a [`blocking`] call waits.
 //!
 //! In a bubble of `synctest` a wait for a process is like a call of a socket: the clock stands still meanwhile, so a
 //! deadline by the bubble's clock does not end the wait.
 
 use std::fmt;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+#[cfg(target_os = "linux")]
+use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::panic::resume_unwind;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -267,6 +269,7 @@ impl fmt::Debug for OnDone<'_> {
 enum Exit {
     Ended(ExitStatus),
     /// A pidfd, which is readable once the process has ended.
+    #[cfg(target_os = "linux")]
     Polled(NetFd<OwnedFd>),
     /// A channel that is closed once the process has ended.
     Blocking(Chan<()>),
@@ -277,14 +280,24 @@ impl Exit {
         if let Some(status) = child.try_wait()? {
             return Ok(Self::Ended(status));
         }
+        #[cfg(target_os = "linux")]
+        if let Some(exit) = Self::polled(child.id()) {
+            return Ok(exit);
+        }
+        Ok(Self::blocking(child))
+    }
+
+    /// Opens a pidfd. Returns None if the system has none, or if no descriptors are left.
+    #[cfg(target_os = "linux")]
+    fn polled(id: u32) -> Option<Self> {
         // SAFETY: no preconditions. The process has not been waited for, so the id is its own.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) };
         if fd < 0 {
-            return Ok(Self::blocking(child));
+            return None;
         }
         // SAFETY: the call has just opened `fd`, so nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        Ok(NetFd::new(fd).map_or_else(|_| Self::blocking(child), Self::Polled))
+        NetFd::new(fd).ok().map(Self::Polled)
     }
 
     fn blocking(child: &Child) -> Self {
@@ -301,6 +314,7 @@ impl Exit {
     fn wait(&self, child: &mut Child, limit: &WaitLimit<'_>) -> io::Result<ExitStatus> {
         match self {
             Self::Ended(status) => Ok(*status),
+            #[cfg(target_os = "linux")]
             Self::Polled(fd) => fd.call(Side::Read, limit, |_| {
                 child.try_wait()?.ok_or_else(|| io::Error::from_raw_os_error(libc::EAGAIN))
             }),

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::panic::resume_unwind;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive};
 use sudog_runtime::goroutine::spawn;
 use sudog_runtime::sema::{IntoLimit, WaitLimit};
 
 use crate::addrs::ToAddrs;
 use crate::common::{listener, socket, stream, writes};
-use crate::dial::{dial, dial_async};
+use crate::dial::{dial, dial_async, stream_socket};
 use crate::fd::{NetFd, limited, why_gave_up};
 
 /// A TCP connection. Go's `net.TCPConn`.
@@ -89,7 +89,7 @@ impl TcpStream {
     }
 
     fn socket(addr: SocketAddr) -> io::Result<Socket> {
-        Socket::new(Domain::for_address(addr), Type::STREAM.nonblocking(), Some(Protocol::TCP))
+        stream_socket(Domain::for_address(addr), Some(Protocol::TCP))
     }
 
     fn connected(fd: NetFd<std::net::TcpStream>) -> io::Result<Self> {

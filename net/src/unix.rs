@@ -4,12 +4,12 @@ use std::io;
 use std::os::unix::net::SocketAddr;
 use std::path::Path;
 
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, SockAddr};
 use sudog_runtime::sema::{IntoLimit, WaitLimit};
 
 use crate::Side;
 use crate::common::{datagrams, listener, socket, stream, writes};
-use crate::dial::{dial, dial_async};
+use crate::dial::{dial, dial_async, stream_socket};
 use crate::fd::{NetFd, limited};
 
 /// A connection of Unix sockets, used like a [`TcpStream`](crate::TcpStream). Go's `net.UnixConn`, of network `unix`.
@@ -59,7 +59,7 @@ impl UnixStream {
     ///
     /// The same as those of `connect`.
     pub async fn connect_async(path: impl AsRef<Path>) -> io::Result<Self> {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+        let socket = stream_socket(Domain::UNIX, None)?;
         Ok(Self { fd: dial_async(socket, &SockAddr::unix(path)?).await? })
     }
 
@@ -68,7 +68,7 @@ impl UnixStream {
     }
 
     fn connect_within(path: &Path, limit: &WaitLimit<'_>) -> io::Result<Self> {
-        let socket = Socket::new(Domain::UNIX, Type::STREAM.nonblocking(), None)?;
+        let socket = stream_socket(Domain::UNIX, None)?;
         Ok(Self { fd: dial(socket, &SockAddr::unix(path)?, limit)? })
     }
 

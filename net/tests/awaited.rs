@@ -1,5 +1,5 @@
 //! Sockets that tasks await. Loopback addresses only.
-#![cfg(all(target_os = "linux", not(sudog_loom)))]
+#![cfg(all(unix, not(sudog_loom)))]
 
 use std::future::poll_fn;
 use std::io::{ErrorKind, Read, Write};

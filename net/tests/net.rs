@@ -1,7 +1,7 @@
 //! Sockets: Go's tests of deadlines, of close against pending calls, and of half-closed streams (`net/timeout_test.go`,
 //! `net/net_test.go`, `net/splice_test.go` of 1.27) by name, and situations that a service meets. Loopback addresses
 //! only.
-#![cfg(all(target_os = "linux", not(sudog_loom)))]
+#![cfg(all(unix, not(sudog_loom)))]
 
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -640,10 +640,12 @@ fn short_connections_on_four_workers() {
 
 // ---- many -----------------------------------------------------------------------------------------------------------
 
-/// Opens, uses and closes connections at random, on goroutines and threads: all descriptors come back.
+/// Opens, uses and closes connections at random, on goroutines and threads: 49 clients with 20 connections each, and
+/// again, as often as `SUDOG_NET_ROUNDS` says.
 #[test]
 fn many_connections_at_random() {
-    let _watchdog = Watchdog::new();
+    let watchdog = Watchdog::new();
+    let rounds = std::env::var("SUDOG_NET_ROUNDS").map_or(1, |n| n.parse().expect("a number of rounds"));
     let (listener, addr) = listen();
     let listener = Arc::new(listener);
     let server = listener.clone();
@@ -688,19 +690,23 @@ fn many_connections_at_random() {
             }
         }
     };
-    thread::scope(|s| {
-        s.spawn(|| client(1));
-        s.spawn(|| run(|| client(2)));
-        s.spawn(|| {
-            run(|| {
-                let group = Arc::new(WaitGroup::new());
-                for seed in 3..50 {
-                    group.go(move || client(seed));
-                }
-                group.wait();
+    for round in 0..rounds {
+        let seeds = round * 50;
+        thread::scope(|s| {
+            s.spawn(|| client(seeds + 1));
+            s.spawn(|| run(|| client(seeds + 2)));
+            s.spawn(|| {
+                run(|| {
+                    let group = Arc::new(WaitGroup::new());
+                    for seed in 3..50 {
+                        group.go(move || client(seeds + seed));
+                    }
+                    group.wait();
+                });
             });
         });
-    });
+        watchdog.pat();
+    }
     listener.close().unwrap();
     served.join().unwrap();
 }

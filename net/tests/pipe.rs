@@ -1,7 +1,7 @@
 //! Pipes and listeners in memory: Go's tests of `net.Pipe` (`net/pipe_test.go`, with those of
 //! `golang.org/x/net/nettest`) and of `io.Pipe` (`io/pipe_test.go`) of 1.27 by name, and what these do not ask: buffers,
 //! tasks, bubbles, the listener.
-#![cfg(all(target_os = "linux", not(sudog_loom)))]
+#![cfg(all(unix, not(sudog_loom)))]
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;

@@ -1,6 +1,6 @@
 //! Waits for processes: Go's tests of `exec.CommandContext`, of `Cancel` and of `WaitDelay` (`os/exec/exec_test.go` of
 //! 1.27), from their behaviour.
-#![cfg(all(target_os = "linux", not(sudog_loom)))]
+#![cfg(all(unix, not(sudog_loom)))]
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::process::ExitStatusExt;

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog_runtime::chan::{Chan, channel, select};
+use sudog_runtime::chan::{Chan, channel, select, unbounded};
 use sudog_runtime::sema::{Cancel, WaitLimit};
 
 /// A value that is written by its sender, and read and written by its receiver.
@@ -23,9 +23,9 @@ const N: usize = 3_000;
 
 #[test]
 fn values_go_from_thread_to_thread() {
-    for capacity in [0, 1, 7] {
-        let (tx, rx) = channel::<Payload>(capacity);
-        let (other_tx, other_rx) = channel::<Payload>(capacity / 2);
+    for capacity in [Some(0), Some(1), Some(7), None] {
+        let (tx, rx) = capacity.map_or_else(unbounded::<Payload>, channel);
+        let (other_tx, other_rx) = capacity.map_or_else(unbounded::<Payload>, |n| channel(n / 2));
         let (sent, got) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let stops = [const { Cancel::new() }; 8];
         thread::scope(|s| {

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::low_level::sema::semacquire;
-use sudog::runtime::{gosched, num_goroutine};
+use sudog::runtime::{gosched, max_procs, num_goroutine, set_max_procs};
 use sudog::sync::WaitGroup;
 use sudog::{Builder, blocking, go, run, scope, spawn, synctest};
 use sudog_net::BlockingIo;
@@ -118,6 +118,7 @@ fn many_runs() {
             assert_eq!(num_goroutine(), 0, "the main goroutine is counted off before `run` returns");
         }
     };
+    set_max_procs(max_procs()); // from then on the watcher reads no files to see whether the number has changed
     some(1000);
     let at_first = (count("/proc/self/task"), count("/proc/self/fd"));
     let pages = memory();

@@ -19,7 +19,7 @@ use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
 
-use self::servers::{serve_by_goroutines, serve_by_tasks};
+use self::servers::{echo_by_our_tasks, serve_by_goroutines, serve_by_tasks};
 use super::versus_go::go::{Go, Program};
 use crate::measure::metrics::{median, quantile};
 use crate::options::{List, MAX_RUNS, list, number, seconds};
@@ -34,10 +34,18 @@ use crate::run::noise::{end_with_input, noise};
 pub enum Server {
     /// A goroutine for each connection, over `sudog-net`
     Sudog,
+    /// A task of our workers for each connection, over `sudog-net`. For echoes
+    SudogAsync,
     /// A task for each connection
     Tokio,
     /// A goroutine for each connection. Needs Go
     Go,
+}
+
+impl Server {
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
 }
 
 /// The protocol of requests and responses.
@@ -139,7 +147,9 @@ impl std::str::FromStr for Named {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Server::from_str(text, false).map(Self).map_err(|_| format!("'{text}' is none of sudog, tokio, go"))
+        Server::from_str(text, false)
+            .map(Self)
+            .map_err(|_| format!("'{text}' is none of sudog, sudog-async, tokio, go"))
     }
 }
 
@@ -254,8 +264,14 @@ fn command_of(server: Server, args: &NetbenchArgs, program: Option<&Program>) ->
     }
     let this = env::current_exe().map_err(|error| Failure::Run(format!("where is this program? {error}")))?;
     let mut command = Command::new(this);
-    let name = server.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-    command.args(["netbench-child", &name, "--workers", &workers.to_string(), "--protocol", &args.protocol.name()]);
+    command.args([
+        "netbench-child",
+        &server.name(),
+        "--workers",
+        &workers.to_string(),
+        "--protocol",
+        &args.protocol.name(),
+    ]);
     command.env("SUDOG_MAXPROCS", workers.to_string());
     noise().ask(&mut command);
     Ok(command)
@@ -333,6 +349,9 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
     if args.protocol == Protocol::Echo && args.slow > 0 {
         return Err(Failure::Usage("--slow needs --protocol http or json".into()));
     }
+    if args.protocol != Protocol::Echo && args.servers.0.contains(&Named(Server::SudogAsync)) {
+        return Err(Failure::Usage("the server sudog-async needs --protocol echo".into()));
+    }
     raise_limit(args.idle + args.active)?;
     let servers: Vec<Server> = args.servers.0.iter().map(|named| named.0).collect();
     let program = if servers.contains(&Server::Go) { Some(Go::find()?.build()?) } else { None };
@@ -387,7 +406,7 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
         };
         let first = *first.get_or_insert(record.throughput);
         table.row([
-            format!("{server:?}").to_lowercase(),
+            server.name(),
             format!("{:.0}", record.throughput),
             format!("{:.0}", record.worst_throughput),
             format!("{:.2}", record.throughput / first),
@@ -419,6 +438,7 @@ pub fn serve(args: &ChildArgs) -> Result<(), Failure> {
     end_with_input();
     match args.server {
         Server::Sudog => serve_by_goroutines(args.protocol),
+        Server::SudogAsync => echo_by_our_tasks(),
         Server::Tokio => serve_by_tasks(args.workers, args.protocol),
         Server::Go => unreachable!("refused above"),
     }

@@ -1,9 +1,11 @@
-//! The storage of a channel's values: a ring of `capacity` slots, and the list `Returned` of the values beside the ring.
+//! The storage of a channel's values: a ring of `capacity` slots, or the segments of a channel without a bound; and the
+//! list `Returned` of the values beside these.
 //!
 //! Only the owner of the channel's lock has a reference to a `Store`: see `Guard` (`core.rs`).
 
 use std::mem::MaybeUninit;
 
+use super::segments::Segments;
 use super::state::State;
 use super::value::Owned;
 
@@ -17,6 +19,12 @@ impl<T> Store<T> {
     /// Makes an empty store. Returns `None` if `capacity` is too large, or there is not enough memory.
     pub(super) fn new(capacity: usize) -> Option<Self> {
         Some(Self { ring: Ring::new(capacity)?, returned: Returned { first: None } })
+    }
+
+    /// Makes an empty store that grows.
+    pub(super) fn unbounded() -> Self {
+        let ring = Ring { slots: Box::default(), head: 0, tail: 0, end: OUT, more: Some(Box::default()) };
+        Self { ring, returned: Returned { first: None } }
     }
 
     /// Returns whether there are no values beside the ring.
@@ -56,7 +64,15 @@ struct Ring<T> {
     head: usize,
     /// The index of the slot for the next value.
     tail: usize,
+    /// The index that follows the last index of `slots`: 0, or `OUT` if the channel has no bound.
+    end: usize,
+    /// The segments behind `slots`, if the channel has no bound. Then `slots` is no ring, but the first segment: an index
+    /// that is out of range says that the segment has been filled, or emptied.
+    more: Option<Box<Segments<T>>>,
 }
+
+/// An index that is out of range.
+const OUT: usize = usize::MAX;
 
 impl<T> Ring<T> {
     fn new(capacity: usize) -> Option<Self> {
@@ -67,18 +83,56 @@ impl<T> Ring<T> {
         // SAFETY: `try_reserve_exact` has reserved room for `capacity` elements, and a `MaybeUninit` needs no
         // initialisation.
         unsafe { slots.set_len(capacity) };
-        Some(Self { slots: slots.into(), head: 0, tail: 0 })
+        Some(Self { slots: slots.into(), head: 0, tail: 0, end: 0, more: None })
     }
 
     fn after(&self, at: usize) -> usize {
-        if at + 1 == self.slots.len() { 0 } else { at + 1 }
+        if at + 1 == self.slots.len() { self.end } else { at + 1 }
     }
 
     #[inline]
     fn push(&mut self, value: Owned<'_, T>) {
         let at = self.tail;
-        value.move_to(&mut self.slots[at]).leave();
-        self.tail = self.after(at);
+        match self.slots.get_mut(at) {
+            Some(slot) => {
+                value.move_to(slot).leave();
+                self.tail = self.after(at);
+            }
+            None => self.push_behind(value),
+        }
+    }
+
+    /// Moves a value behind the first segment, which has been filled; or to the beginning of that segment, if all values
+    /// have been taken.
+    #[cold]
+    #[inline(never)]
+    fn push_behind(&mut self, value: Owned<'_, T>) {
+        let more = self.more.as_mut().expect("a ring has a slot for each index");
+        if self.head >= self.slots.len() && more.is_empty() {
+            (self.head, self.tail) = (0, 0);
+            if self.slots.is_empty() {
+                self.slots = more.segment();
+            }
+            return self.push(value);
+        }
+        more.push(value);
+    }
+
+    /// Replaces the first segment, whose values have all been taken, by the next segment, and moves that segment's oldest
+    /// value to `room`.
+    ///
+    /// # Safety
+    ///
+    /// The ring has a value.
+    #[cold]
+    #[inline(never)]
+    unsafe fn pop_behind<'v>(&mut self, room: &'v mut MaybeUninit<T>) -> Owned<'v, T> {
+        let more = self.more.as_mut().expect("a ring has a slot for each index");
+        let (next, len) = more.pop().expect("the store has a value");
+        more.keep(std::mem::replace(&mut self.slots, next));
+        (self.head, self.tail) = (0, len);
+        // SAFETY: the ring has a value, by the contract of this function.
+        unsafe { self.pop(room) }
     }
 
     /// Moves the oldest value to `room`.
@@ -89,9 +143,13 @@ impl<T> Ring<T> {
     #[inline]
     unsafe fn pop<'v>(&mut self, room: &'v mut MaybeUninit<T>) -> Owned<'v, T> {
         let at = self.head;
-        // SAFETY: the ring has a value, by the contract of this function. The slot is free from now on, so nothing else
-        // uses the value.
-        let value = unsafe { Owned::new(&mut self.slots[at]) }.move_to(room);
+        let Some(slot) = self.slots.get_mut(at) else {
+            // SAFETY: the ring has a value, by the contract of this function.
+            return unsafe { self.pop_behind(room) };
+        };
+        // SAFETY: the ring has a value, by the contract of this function: the value at `head`. The slot is free from now
+        // on, so nothing else uses the value.
+        let value = unsafe { Owned::new(slot) }.move_to(room);
         self.head = self.after(at);
         value
     }
@@ -133,8 +191,8 @@ impl<T> Returned<T> {
         *at = Some(node);
     }
 
-    /// Moves the oldest value to `room`, and frees the value's node. This is the only call that runs the allocator under
-    /// the channel's lock.
+    /// Moves the oldest value to `room`, and frees the value's node. Only this call and the segments (`segments.rs`) run
+    /// the allocator under the channel's lock.
     ///
     /// # Panics
     ///

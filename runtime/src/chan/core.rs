@@ -38,6 +38,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::buffer::{Node, Store};
 use super::raw::{Dir, Locked, Peer, Raw};
+use super::state::State;
 use super::value::Owned;
 use super::waiters::{Outcome, Waiter};
 use crate::panics::Panics;
@@ -109,6 +110,15 @@ impl<T> Core<T> {
     #[track_caller]
     pub(super) fn new(capacity: usize) -> Self {
         let Some(store) = Store::new(capacity) else { panic!("makechan: size out of range") };
+        Self::with_store(store, capacity)
+    }
+
+    /// Creates an empty channel without a bound, with one sending and one receiving end.
+    pub(super) fn unbounded() -> Self {
+        Self::with_store(Store::unbounded(), State::MAX_LEN)
+    }
+
+    fn with_store(store: Store<T>, capacity: usize) -> Self {
         Self {
             raw: Raw::new(capacity),
             store: UnsafeCell::new(store),

@@ -53,11 +53,40 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(core.clone()), Receiver(core))
 }
 
-/// The sending end of a [`channel`]. When the last clone is dropped, the channel is closed.
+/// Makes a channel with counted ends and without a bound: the channel keeps all values that have not been received, and
+/// no send waits. Senders that are faster than the receivers fill the memory, which nothing bounds: use [`channel`] if the
+/// senders can wait. A global allocator must not use such a channel, which may allocate under its own lock.
+///
+/// The memory of values that have been received is freed, apart from room for 64 values, and 8 bytes for each 32 of the
+/// most values that the channel has had. The [`capacity`](Sender::capacity) is the most that the channel can count:
+/// 2<sup>58</sup> - 1, or 2<sup>26</sup> - 1 on a system of 32 bits.
+///
+/// # Examples
+///
+/// ```
+/// use sudog::chan::{TryRecvError, select, unbounded};
+///
+/// let (tx, rx) = unbounded();
+/// (0..1000).for_each(|n| tx.send(n).unwrap()); // waits for no receiver
+/// select! {
+///     send(tx, 1000) -> sent => sent.unwrap(),
+///     default => unreachable!("a send is always ready"),
+/// }
+/// drop(tx);
+/// assert_eq!(rx.iter().sum::<i32>(), 500_500);
+/// assert_eq!(rx.try_recv(), Err(TryRecvError::Closed));
+/// ```
+#[must_use]
+pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
+    let core = Arc::new(Core::unbounded());
+    (Sender(core.clone()), Receiver(core))
+}
+
+/// The sending end of a [`channel`] or of an [`unbounded`] channel. When the last clone is dropped, the channel is closed.
 pub struct Sender<T>(Arc<Core<T>>);
 
-/// The receiving end of a [`channel`]. Each value goes to a single receiver. When the last clone is dropped, the
-/// channel is closed.
+/// The receiving end of a [`channel`] or of an [`unbounded`] channel. Each value goes to a single receiver. When the last
+/// clone is dropped, the channel is closed.
 pub struct Receiver<T>(Arc<Core<T>>);
 
 impl<T> Sender<T> {

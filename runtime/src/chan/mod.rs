@@ -3,6 +3,7 @@
 //! | Go | here |
 //! |---|---|
 //! | `make(chan T, n)` | [`Chan::new`]`(n)`; or [`channel`]`(n)`: a [`Sender`] and a [`Receiver`] |
+//! | (none) | [`unbounded`]`()`: the same ends, and sends that never wait |
 //! | `ch <- v` | [`ch.send(v)`](Chan::send) |
 //! | `v, ok := <-ch` | [`ch.recv()`](Chan::recv): `Some(v)`, or `None` once the channel is closed and has no values left |
 //! | `close(ch)`, `len(ch)`, `cap(ch)` | [`ch.close()`](Chan::close), [`ch.len()`](Chan::len), [`ch.capacity()`](Chan::capacity) |
@@ -46,6 +47,7 @@ mod permit;
 mod port;
 mod raw;
 mod recv;
+mod segments;
 mod select;
 mod send;
 mod state;
@@ -54,7 +56,7 @@ mod timer;
 mod value;
 mod waiters;
 
-pub use ends::{Receiver, Sender, channel};
+pub use ends::{Receiver, Sender, channel, unbounded};
 pub use error::{GaveUp, RecvError, RecvLimitedError, SendError, SendLimitedError, TryRecvError, TrySendError};
 #[cfg(feature = "stream")]
 pub use future::RecvStream;

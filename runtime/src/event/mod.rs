@@ -226,6 +226,7 @@ impl fmt::Display for Who {
 pub struct Recorder {
     capacity: usize,
     /// True if the recording has the steps of goroutines.
+    #[cfg_attr(not(unix), expect(dead_code, reason = "there are no goroutines"))]
     goroutines: bool,
 }
 

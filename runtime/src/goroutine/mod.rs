@@ -82,8 +82,9 @@
 //! `metrics` read this variable.
 //!
 //! `SUDOG_MAXPROCS`: the number of workers, as [`set_max_procs`] sets it. The default is the number of processors, or
-//! the number that the cgroup's quota allows; but at least two on a system with two processors or more. Any value that
-//! is not a positive number ends the process.
+//! the number that the cgroup's quota allows; but at least two on a system with two processors or more. The default
+//! follows the quota while the program runs, within about a second, as in Go 1.25, until a call of [`set_max_procs`]. Any
+//! value that is not a positive number ends the process.
 //!
 //! `SUDOG_STALLS`: `1` reports on standard error each goroutine that runs for 100 ms without giving way while other
 //! goroutines of its worker wait. The report has the goroutine's name, the code that started the goroutine, and the

@@ -2,7 +2,8 @@
 //! none.
 //!
 //! `tests/go/parity.tsv` is the list: the tests of `sync`, `internal/sync`, `sync/atomic`, `context`, `os/signal`,
-//! `golang.org/x/sync` and `x/time/rate`; of `net` about deadlines, closing and pipes, of `net/http` about time limits, connections and ends, of `io` about pipes, of
+//! `golang.org/x/sync` and `x/time/rate`; of `net` about deadlines, closing, pipes and packets, of `net/http` about time
+//! limits, connections and ends, of `io` about pipes, of
 //! `internal/poll` about its mutex, of `internal/synctest`, of `runtime` about semaphores and channels, and of the race
 //! detector about channels. The trees are those of 1.28 in development, of x/sync of 2026-02, and, for `os/signal` and
 //! the race detector, of 1.27.3. A test over threads and over goroutines stands there once for each. The tests of Go's
@@ -29,6 +30,7 @@ const SUITES: &[(&str, &str)] = &[
     ("features", "http/tests/features"),
     ("http", "http/tests/http"),
     ("net", "net/tests/net"),
+    ("go_net", "net/tests/go_net"),
     ("pipe", "net/tests/pipe"),
     ("loom_fd_mutex", "net/tests/loom_fd_mutex"),
     ("sudog-sync", "sync/src"),

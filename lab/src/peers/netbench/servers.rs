@@ -1,4 +1,4 @@
-//! The servers of `netbench`: echoes and HTTP, on goroutines and on tokio's tasks.
+//! The servers of `netbench`: echoes and HTTP, on goroutines and on tokio's tasks; echoes on our tasks, too.
 
 use std::convert::Infallible;
 use std::io::{self, Read, Write};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use sudog_http::{Body, Bytes, Request, Response, header};
-use sudog_runtime::goroutine::{go, run as run_goroutines, sleep};
+use sudog_runtime::goroutine::{go, go_async, run as run_goroutines, sleep};
 
 use super::{Protocol, SLOW, say};
 
@@ -58,6 +58,24 @@ pub(super) fn serve_by_goroutines(protocol: Protocol) -> io::Result<()> {
                 while let Ok(n) = stream.read(&mut buf)
                     && n > 0
                     && stream.write_all(&buf[..n]).is_ok()
+                {}
+            });
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn echo_by_our_tasks() -> io::Result<()> {
+    run_goroutines(|| {
+        let listener = sudog_net::TcpListener::bind("127.0.0.1:0")?;
+        say(listener.local_addr()?.port())?;
+        for stream in listener.incoming() {
+            let stream = stream?;
+            go_async(async move {
+                let mut buf = [0; 1024];
+                while let Ok(n) = stream.read_async(&mut buf).await
+                    && n > 0
+                    && stream.write_all_async(&buf[..n]).await.is_ok()
                 {}
             });
         }

@@ -213,6 +213,7 @@ impl<C: Cases> SelectFuture<C> {
     }
 
     /// Leaves the queues. If a peer has been faster, returns the result of the case that the peer has chosen.
+    #[cfg(all(unix, not(sudog_loom)))]
     #[track_caller]
     pub(super) fn leave(&self) -> Option<C::Output> {
         let (chosen, peers) = self.leave_or_settle()?;

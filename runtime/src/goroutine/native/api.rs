@@ -231,7 +231,8 @@ pub fn max_procs() -> usize {
     Sched::here().procs()
 }
 
-/// Sets the process's [`max_procs`] to `n`, and returns the former number. Go's `runtime.GOMAXPROCS`.
+/// Sets the process's [`max_procs`] to `n`, and returns the former number. From then on the number does not follow the
+/// cgroup's quota any more. Go's `runtime.GOMAXPROCS`.
 ///
 /// If `n` is less than the former number, some workers are surplus. Goroutines that have started on a surplus worker
 /// stay there: the worker runs them, but takes no others. An `n` above 256 counts as 256. In a bubble the call changes

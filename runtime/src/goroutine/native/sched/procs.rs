@@ -1,4 +1,5 @@
-//! The default number of workers, for programs that do not set the number.
+//! The default number of workers, for programs that do not set the number. The watcher reads the number anew each
+//! second, and follows its changes ([`Follower`]), until the program sets a number.
 //!
 //! The number is as in Go 1.25 and later: a worker for each processor that this thread may run on, but no more workers
 //! than the cgroup's quota of processor time allows; and two at least, whatever the quota, where there are two
@@ -13,13 +14,56 @@
 //! in this runtime such a value is a fatal error.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
 
 use crate::fatal;
 use crate::shim::num_cpus;
 
 const VARIABLE: &str = "SUDOG_MAXPROCS";
+
+/// The time between two looks at the quota: as in Go 1.25.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Sees that the default number of workers has changed: the cgroup's quota, or the processors that the caller's thread may
+/// run on.
+///
+/// A follower compares the number with its own last reading, and not with the present number of workers: the thread
+/// that has started the workers may have other processors than the thread of the follower.
+pub(super) struct Follower {
+    /// The number at the last look, and the time of the next look. None before the first look.
+    last: Option<(usize, Instant)>,
+}
+
+impl Follower {
+    /// Returns a follower, unless the environment has set the number of workers.
+    pub(super) fn new() -> Option<Self> {
+        std::env::var_os(VARIABLE).is_none().then_some(Self { last: None })
+    }
+
+    /// Looks at the number, at most once in each interval. Returns the number if it has changed.
+    pub(super) fn tick(&mut self, now: Instant) -> Option<usize> {
+        self.tick_with(now, || {
+            // If no descriptor is left, `available_parallelism` finds no quota. So try whether a file can be opened.
+            let readable = File::open("/proc/self/cgroup").is_ok();
+            readable.then(|| by_machine(available_parallelism().ok(), num_cpus()))
+        })
+    }
+
+    /// Does as [`tick`](Self::tick) does, with a function that reads the number. If that fails, the number counts as
+    /// unchanged.
+    fn tick_with(&mut self, now: Instant, read: impl FnOnce() -> Option<usize>) -> Option<usize> {
+        if self.last.is_some_and(|(_, next)| now < next) {
+            return None;
+        }
+        let before = self.last.map(|(n, _)| n);
+        let n = read().or(before)?;
+        self.last = Some((n, now + INTERVAL));
+        before.is_some_and(|before| before != n).then_some(n)
+    }
+}
 
 /// Returns the number of workers to start. Reads files and allocates, so this is called once.
 pub(crate) fn default_procs() -> usize {
@@ -51,6 +95,8 @@ fn by_machine(parallelism: Option<NonZeroUsize>, cpus: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::goroutine::native::sched::scheduler::Sched;
+    use crate::goroutine::set_max_procs;
 
     #[test]
     fn a_positive_number_and_nothing_else() {
@@ -73,6 +119,32 @@ mod tests {
         }
         // There are more processors than the shim can count: the shim says 1.
         assert_eq!(by_machine(NonZeroUsize::new(2000), 1), 2000);
+    }
+
+    #[test]
+    fn a_quota_that_changes() {
+        let start = Instant::now();
+        let mut follower = Follower { last: None };
+        let mut tick = |millis, n: Option<Option<usize>>| {
+            follower.tick_with(start + Duration::from_millis(millis), || n.expect("not more than once a second"))
+        };
+        // time, the number that is read (none: nothing is read; `Some(None)`: the read fails), the change
+        assert_eq!(tick(0, Some(Some(8))), None);
+        assert_eq!(tick(10, None), None);
+        assert_eq!(tick(1_000, Some(Some(8))), None);
+        assert_eq!(tick(2_001, Some(Some(4))), Some(4));
+        assert_eq!(tick(3_000, None), None);
+        assert_eq!(tick(3_001, Some(None)), None);
+        assert_eq!(tick(4_001, Some(Some(4))), None);
+        assert_eq!(tick(9_000, Some(Some(6))), Some(6));
+    }
+
+    #[test]
+    fn a_number_that_the_program_sets_stays() {
+        // All tests of this process set this number.
+        set_max_procs(2);
+        Sched::follow_quota(7);
+        assert_eq!(Sched::process().procs(), 2);
     }
 
     #[test]

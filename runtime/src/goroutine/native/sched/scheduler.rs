@@ -50,6 +50,12 @@ static PROCESS: Sched = Sched::new(false);
 /// The schedulers that the watcher looks at: that of the process, and those of the bubbles that have not ended.
 static LIVE: Mutex<Vec<&'static Sched>> = Mutex::new(Vec::new());
 
+/// Locks the flag that is true until the program sets the number of workers.
+fn follows_quota() -> MutexGuard<'static, bool> {
+    static FOLLOWS: Mutex<bool> = Mutex::new(true);
+    FOLLOWS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Locks the list of live schedulers. Nothing panics under this lock, but for a failed allocation.
 fn live() -> MutexGuard<'static, Vec<&'static Sched>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,10 +161,30 @@ impl Sched {
         self.procs.load(Ordering::Relaxed)
     }
 
+    /// Sets the number of workers that may do shared work, and returns the former number. From then on the number does not
+    /// follow the quota any more.
     pub(crate) fn set_procs(&'static self, n: usize) -> usize {
         if self.is_bubble {
             return self.procs(); // a bubble has one worker
         }
+        *follows_quota() = false;
+        self.change_procs(n)
+    }
+
+    /// Returns false once the program has set the number of workers.
+    pub(super) fn follows_quota() -> bool {
+        *follows_quota()
+    }
+
+    /// Sets the number of workers of the process to a changed default, unless the program has set a number.
+    pub(super) fn follow_quota(n: usize) {
+        let follows = follows_quota(); // locked until the change is made: a number that the program sets comes later
+        if *follows {
+            PROCESS.change_procs(n.min(MAX_WORKERS));
+        }
+    }
+
+    fn change_procs(&'static self, n: usize) -> usize {
         let before = self.procs.swap(n, Ordering::Relaxed);
         // Wake the workers that did no shared work and that now may.
         self.idle.wake_own_only();

@@ -6,7 +6,7 @@
 //! which have not started, go to the global queue. If work is queued, the watcher wakes a worker. When all workers
 //! sleep, the watcher calls the function that [`run`] has registered, which tries to prove a deadlock, and then sleeps
 //! itself. The watcher reports goroutines that do not give way ([`stall`]), starts the looks for goroutines that wait
-//! for each other ([`cycle`]), and makes sure that no waker holds up the [`alarms`]. No user code runs on the watcher.
+//! for each other ([`cycle`]), and makes sure that no waker holds up the [`alarms`]; and the number of workers follows the cgroup's quota ([`Follower`]). No user code runs on the watcher.
 //!
 //! [`cycle`]: crate::goroutine::native::sched::cycle
 //! [`preempt`]: crate::goroutine::native::sched::preempt
@@ -26,6 +26,7 @@ use crate::goroutine::native::metrics::schedtrace::SchedTrace;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::clock::{self, TICK};
 use crate::goroutine::native::sched::cycle::Looks;
+use crate::goroutine::native::sched::procs::Follower;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stall::{self, Reports, Turn};
 
@@ -91,12 +92,19 @@ fn watch() {
     let mut looks = Looks::default();
     #[cfg(feature = "metrics")]
     let mut trace = SchedTrace::new();
+    let mut follower = Follower::new();
     let mut quiet = 0;
     loop {
         let now = system::now();
         clock::refresh(now);
         #[cfg(feature = "metrics")]
         trace.tick(now);
+        if follower.is_some() && !Sched::follows_quota() {
+            follower = None;
+        }
+        if let Some(n) = follower.as_mut().and_then(|follower| follower.tick(now)) {
+            Sched::follow_quota(n);
+        }
         alarms::supervise(now);
         let next_look = looks.tick(now);
         let scheds = Sched::all();
