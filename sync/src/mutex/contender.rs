@@ -129,7 +129,7 @@ impl Strategy {
         }
     }
 
-    fn is_successor(&self) -> bool {
+    pub(super) fn is_successor(&self) -> bool {
         matches!(self, Self::Successor(_))
     }
 

@@ -20,6 +20,7 @@ mod future;
 mod go_mutex;
 mod lock;
 pub mod policy;
+mod slice;
 mod spin;
 pub mod stages;
 mod state;
