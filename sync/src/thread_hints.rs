@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `contended`, `held_streak`, `turns_from` | `mutex/contention_hint.rs` |
 //! | `yields_to_skip`, `skipped` | `mutex/yielding.rs` |
-//! | `slice_cut` | `mutex/slice.rs` |
 //! | `writes_in_turn`; reads `contended` | `rw_mutex/write_hint.rs` |
 //!
 //! All goroutines of a worker share the hints of the worker's thread. All hints of a thread are in a single
@@ -29,8 +28,6 @@ pub(crate) struct ThreadHints {
     /// The number of yields that were left out after the last yield that has cost a slice; 0 if the last yield was
     /// cheap.
     pub(crate) skipped: Cell<u32>,
-    /// The cut of this thread's slices, as `mutex/slice.rs` defines the cut.
-    pub(crate) slice_cut: Cell<u32>,
     /// The number of further writes that must meet no other thread until the next write is expected to meet none. The
     /// top bit is a flag of `rw_mutex/write_hint.rs`.
     pub(crate) writes_in_turn: Cell<u32>,
@@ -44,7 +41,6 @@ system::thread_local! {
             turns_from: Cell::new(None),
             yields_to_skip: Cell::new(0),
             skipped: Cell::new(0),
-            slice_cut: Cell::new(0),
             writes_in_turn: Cell::new(0),
         }
     };

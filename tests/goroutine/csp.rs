@@ -785,10 +785,12 @@ fn the_value_of_a_write() {
     assert!(Arc::ptr_eq(&failed.value, &value));
 }
 
+type Fate = Pin<Box<dyn Future<Output = Result<u32, Reclaimed>> + Send>>;
+
 /// A waker that counts its wake-ups, and then drops the futures of other tasks.
 struct Dropper {
     woken: AtomicUsize,
-    others: Mutex<Vec<Pin<Box<dyn Future<Output = Result<u32, Reclaimed>> + Send>>>>,
+    others: Mutex<Vec<Fate>>,
     panics: bool,
 }
 

@@ -78,10 +78,6 @@ pub struct ChanbenchArgs {
     #[arg(long, value_name = "WHAT", default_value_t = On::Threads)]
     pub on: On,
 
-    /// Channels, by name: chan, ends, csp, crossbeam, flume, kanal, std; on tasks tokio, async-channel [default: all]
-    #[arg(long, value_name = "A,B", value_parser = list::<Peer>)]
-    pub peers: Option<List<Peer>>,
-
     /// Benchmarks: seq, spsc, mpsc, spmc, mpmc, select_rx, select_both [default: all]
     #[arg(long, value_name = "A,B", value_parser = list::<Pattern>)]
     pub benches: Option<List<Pattern>>,

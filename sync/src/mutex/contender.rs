@@ -129,7 +129,7 @@ impl Strategy {
         }
     }
 
-    pub(super) fn is_successor(&self) -> bool {
+    fn is_successor(&self) -> bool {
         matches!(self, Self::Successor(_))
     }
 

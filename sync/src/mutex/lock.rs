@@ -14,13 +14,11 @@ use std::time::Duration;
 use sudog_runtime::event::{self, Kind};
 use sudog_runtime::sema::lock_counts::{SPIN_WINS, STARVATIONS};
 use sudog_runtime::shim::mark;
-use sudog_runtime::shim::system;
 use sudog_runtime::{G, Instant, fatal, spin};
 
 use super::contender::{Contender, Step, Strategy};
 use super::go_mutex::GoMutex;
 use super::policy::Policy;
-use super::slice::{has_goal, note_wait};
 use super::state::State;
 use crate::now;
 use crate::raw::{Order, Semaphore, Wake};
@@ -308,9 +306,6 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
     /// Reports that [`GoMutex::contend`] has locked the mutex, which was in the state `old`.
     fn report_lock(&self, me: &Contender, old: State) {
-        if let (true, Some(slept_at)) = (has_goal::<P>() && me.strategy.is_successor(), me.patience.first_slept_at) {
-            note_wait::<P>(system::now().saturating_duration_since(slept_at));
-        }
         if me.patience.first_slept_at.is_none() {
             let has_waited = me.strategy.has_waited();
             self.report_if(has_waited, Kind::SpinWin);

@@ -20,7 +20,6 @@ mod future;
 mod go_mutex;
 mod lock;
 pub mod policy;
-mod slice;
 mod spin;
 pub mod stages;
 mod state;

@@ -50,16 +50,6 @@ pub trait Policy: Send + Sync + 'static {
     /// | [`SpinStrategy::Successor`] | the start of the watch | the successor claims the mutex at once | the successor never sleeps |
     const THRESHOLD: Duration;
 
-    /// The goal for the longest wait of a thread under [`SpinStrategy::Successor`]. While many threads wait, the owner
-    /// keeps the mutex for less time: for the goal divided by the number of threads, but at most for
-    /// [`Policy::THRESHOLD`]. Waits above the goal shorten that time further. The shorter the time, the lower the
-    /// throughput.
-    ///
-    /// A goal is no promise: a critical section may last longer than the goal, and so may the time that another program
-    /// has the processor. With `Duration::MAX`, the default, an owner keeps the mutex for [`Policy::THRESHOLD`], however
-    /// many threads wait.
-    const LONGEST_WAIT: Duration = Duration::MAX;
-
     /// The strategy of a contender before it sleeps.
     const STRATEGY: SpinStrategy;
 
@@ -255,7 +245,6 @@ pub struct Recorded<P>(PhantomData<P>);
 
 impl<P: Policy> Policy for Recorded<P> {
     const THRESHOLD: Duration = P::THRESHOLD;
-    const LONGEST_WAIT: Duration = P::LONGEST_WAIT;
     const STRATEGY: SpinStrategy = P::STRATEGY;
     const GOROUTINE_STRATEGY: SpinStrategy = P::GOROUTINE_STRATEGY;
     const GOROUTINE_THRESHOLD: Duration = P::GOROUTINE_THRESHOLD;

@@ -24,7 +24,6 @@ use super::go_mutex::GoMutex;
 use super::policy::Policy;
 #[cfg(doc)]
 use super::policy::SpinStrategy;
-use super::slice::slice;
 use super::state::State;
 use super::yielding::yield_as_successor;
 use crate::raw::Semaphore;
@@ -160,7 +159,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             }
             match successor.claimed_at {
                 // Claim the mutex after the threshold.
-                None if now.saturating_duration_since(watch_start) >= slice::<P>(state.waiters()) => {
+                None if now.saturating_duration_since(watch_start) >= patience.threshold => {
                     state = self.state.claim(Relaxed);
                     self.report_if(true, Kind::StarvingEnter);
                     STARVATIONS.add_if(true);

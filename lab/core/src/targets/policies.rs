@@ -1,27 +1,8 @@
 //! The policies of the Go mutex, by name: those of Go's versions, and the default policy of this project.
 
-use sudog_sync::mutex::policy::{self, Policy, SpinStrategy};
-
-use std::time::Duration;
+use sudog_sync::mutex::policy::{self, Policy};
 
 use crate::targets::registry::registry;
-
-/// The default policy with a goal: contenders should wait for at most `MICROS` microseconds.
-pub enum Goal<const MICROS: u64> {}
-
-impl<const MICROS: u64> Policy for Goal<MICROS> {
-    const THRESHOLD: Duration = Duration::from_micros(MICROS);
-    const LONGEST_WAIT: Duration = Duration::from_micros(MICROS);
-    const STRATEGY: SpinStrategy = policy::Threads::STRATEGY;
-}
-
-pub enum Crowd<const MICROS: u64> {}
-
-impl<const MICROS: u64> Policy for Crowd<MICROS> {
-    const THRESHOLD: Duration = policy::Threads::THRESHOLD;
-    const LONGEST_WAIT: Duration = Duration::from_micros(MICROS);
-    const STRATEGY: SpinStrategy = policy::Threads::STRATEGY;
-}
 
 registry! {
     /// The name of a policy.

@@ -74,7 +74,7 @@ pub fn now() -> Instant {
 /// ```
 pub fn sleep(d: Duration) {
     if current::current().is_none() {
-        current::note_wait("sleep", std::ptr::null());
+        current::note_wait("sleep");
         return stall::in_place(true, || thread::sleep(d));
     }
     if d.is_zero() || d < Duration::from_micros(1) && !bubble::is_here() {

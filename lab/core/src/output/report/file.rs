@@ -61,7 +61,7 @@ impl ReportFile {
 
 /// Returns the path of a report by this name, if no path is given: in `lab` in cargo's target directory, which is
 /// created if necessary. The target directory is that of the workspace around the current directory.
-fn default_path(name: &str) -> Result<PathBuf, Failure> {
+pub fn default_path(name: &str) -> Result<PathBuf, Failure> {
     let target = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| {
         let here = env::current_dir().unwrap_or_default();
         let root = here.ancestors().find(|dir| dir.join("Cargo.lock").is_file()).unwrap_or(&here);

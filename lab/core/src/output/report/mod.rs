@@ -9,7 +9,7 @@ mod plot;
 use std::fmt::Display;
 use std::io::Write;
 
-pub use file::ReportFile;
+pub use file::{ReportFile, default_path};
 pub use machine::place;
 pub use page::{Escaped, Page, definitions, figures, table};
 pub use picture::Picture;

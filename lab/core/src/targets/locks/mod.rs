@@ -24,7 +24,6 @@ use sudog_sync::{
 };
 
 use crate::targets::models;
-use crate::targets::policies::{Crowd, Goal};
 use crate::targets::registry::registry;
 
 registry! {
@@ -39,12 +38,6 @@ registry! {
         "the Go mutex with the default policy, over the runtime's semaphore table";
     SudogGo114 = "sudog/go-1.14": GoMutex<RuntimeSema, policy::Go>,
         "the Go mutex with Go's own constants, over the runtime's semaphore table";
-    SudogGoal1 = "sudog/goal-1ms": GoMutex<RuntimeSema, Goal<1000>>, "the Go mutex with the default policy, and a goal for the longest wait: 1 ms";
-    SudogGoal5 = "sudog/goal-5ms": GoMutex<RuntimeSema, Goal<5000>>, "the Go mutex with the default policy, and a goal for the longest wait: 5 ms";
-    SudogGoal50 = "sudog/goal-50ms": GoMutex<RuntimeSema, Goal<50000>>, "the Go mutex with the default policy, and a goal for the longest wait: 50 ms";
-    SudogCrowd5 = "sudog/crowd-5ms": GoMutex<RuntimeSema, Crowd<5000>>, "5 ms";
-    SudogCrowd4 = "sudog/crowd-4ms": GoMutex<RuntimeSema, Crowd<4000>>, "4 ms";
-    SudogCrowd3 = "sudog/crowd-3ms": GoMutex<RuntimeSema, Crowd<3000>>, "3 ms";
     SudogParkingLotCore = "sudog+parking_lot_core": GoMutex<ParkingLotSema>,
         "the Go mutex with the default policy, over parking_lot_core's table";
     #[cfg(target_os = "linux")]
