@@ -116,8 +116,8 @@ pub mod runtime {
     pub use sudog_runtime::goroutine::PerGoroutine;
     #[cfg(all(unix, not(sudog_loom)))]
     pub use sudog_runtime::goroutine::{
-        Dump, Goexit, GoroutineGroup, GoroutineInfo, GoroutineState, StackSizeIsFixed, current_goroutine, dump, goexit,
-        gosched, max_procs, num_goroutine, set_max_blocking, set_max_procs, set_stack_size, together,
+        Dump, Goexit, GoroutineGroup, GoroutineInfo, GoroutineState, current_goroutine, dump, goexit, gosched,
+        max_procs, num_goroutine, set_max_blocking, set_max_procs, set_stack_size, together,
     };
     #[cfg(all(unix, feature = "metrics", not(sudog_loom)))]
     pub use sudog_runtime::goroutine::{Histogram, Metrics, WorkerMetrics, metrics};

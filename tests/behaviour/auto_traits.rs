@@ -206,7 +206,6 @@ table! {
     Entering => true, true;
     Leaving => true, true;
     TooManySwitchHooks => true, true;
-    StackSizeIsFixed => true, true;
     PerGoroutine<Both> => true, true;
     PerGoroutine<Rc> => false, false;
     // ---- mutexes ----

@@ -1,5 +1,7 @@
 //! Functions that start, end and count goroutines, and that set limits.
 
+use std::io;
+
 use crate::G;
 use crate::goroutine::native::builder;
 use crate::goroutine::native::builder::{Builder, JoinHandle, Placement};
@@ -270,7 +272,8 @@ pub fn set_max_procs(n: usize) -> usize {
 ///
 /// # Errors
 ///
-/// If goroutines have started, or another size has been set: then the size is fixed.
+/// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if goroutines have started, or another size has been set: then the size
+/// is fixed.
 ///
 /// # Panics
 ///
@@ -292,22 +295,13 @@ pub fn set_max_procs(n: usize) -> usize {
 /// assert!(set_stack_size(1 << 20).is_err());
 /// ```
 #[track_caller]
-pub fn set_stack_size(bytes: usize) -> Result<(), StackSizeIsFixed> {
+pub fn set_stack_size(bytes: usize) -> io::Result<()> {
     match stack::set_default_size(bytes) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(StackSizeIsFixed),
+        Ok(false) => Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "goroutines have started: the size of their stacks is fixed",
+        )),
         Err(error) => panic!("{error}"),
     }
 }
-
-/// The error of [`set_stack_size`]: the size of stacks cannot be set any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StackSizeIsFixed;
-
-impl std::fmt::Display for StackSizeIsFixed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad("goroutines have started: the size of their stacks is fixed")
-    }
-}
-
-impl std::error::Error for StackSizeIsFixed {}

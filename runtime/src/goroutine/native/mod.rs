@@ -35,10 +35,7 @@ pub(crate) mod trace;
 #[cfg(feature = "tracing")]
 mod tracing;
 
-pub use api::{
-    StackSizeIsFixed, current_goroutine, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, set_stack_size,
-    spawn,
-};
+pub use api::{current_goroutine, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, set_stack_size, spawn};
 pub use blocking::{blocking, compute, set_max_blocking};
 pub use builder::{Builder, JoinHandle, Placement};
 pub use exit::{Goexit, OnPanic};
