@@ -198,7 +198,7 @@ fn goroutine(holder: u64) -> Option<u64> {
 
 /// The titles of goroutines and threads, by which a report names holders of locks.
 #[derive(Default)]
-pub(super) struct Titles {
+struct Titles {
     by_holder: HashMap<u64, String>,
     /// True if a goroutine without a title has ended.
     are_all: bool,
@@ -217,7 +217,7 @@ impl Titles {
 }
 
 /// Writes the holders of an awaited lock, as in `, held by goroutines 3, 4 "keeper" and thread 77`.
-pub(super) fn write_holders(f: &mut impl fmt::Write, holders: &[u64], titles: &Titles) -> fmt::Result {
+fn write_holders(f: &mut impl fmt::Write, holders: &[u64], titles: &Titles) -> fmt::Result {
     let (goroutines, others): (Vec<u64>, Vec<u64>) = holders.iter().partition(|&&holder| goroutine(holder).is_some());
     let [goroutines, others] =
         [goroutines, others].map(|of| of.into_iter().map(|id| titles.of(id)).collect::<Vec<_>>());
@@ -229,6 +229,16 @@ pub(super) fn write_holders(f: &mut impl fmt::Write, holders: &[u64], titles: &T
     }
     parts.extend(others);
     if parts.is_empty() { Ok(()) } else { write!(f, ", held by {}", parts.join(" and ")) }
+}
+
+impl ThreadInfo {
+    /// Writes the report of the thread.
+    fn write(&self, f: &mut impl fmt::Write, titles: &Titles) -> fmt::Result {
+        let reason = if self.wait_reason.is_empty() { "waiting" } else { self.wait_reason };
+        write!(f, "{} [{reason}, {:.2} s]", self.title(), self.waited.as_secs_f64())?;
+        write_holders(f, self.holders(), titles)?;
+        f.write_char('\n')
+    }
 }
 
 /// Goroutines of a dump that are alike: see [`Dump::groups`](crate::goroutine::Dump::groups).

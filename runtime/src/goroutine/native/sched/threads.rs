@@ -8,14 +8,12 @@
 use crate::shim::system;
 use crate::shim::system::Mutex;
 use std::cell::Cell;
-use std::fmt;
 use std::ptr;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::goroutine::native::fibre::wait::Wait;
 use crate::goroutine::native::sched::clock;
-use crate::goroutine::native::sched::report::{Titles, write_holders};
 use crate::lock_order::{self, Holder};
 use crate::shim::system::atomic::{AtomicU64, Ordering};
 
@@ -213,14 +211,6 @@ impl ThreadInfo {
             title += &format!(", goroutine {id}");
         }
         title
-    }
-
-    /// Writes the report of the thread.
-    pub(super) fn write(&self, f: &mut impl fmt::Write, titles: &Titles) -> fmt::Result {
-        let reason = if self.wait_reason.is_empty() { "waiting" } else { self.wait_reason };
-        write!(f, "{} [{reason}, {:.2} s]", self.title(), self.waited.as_secs_f64())?;
-        write_holders(f, self.holders(), titles)?;
-        f.write_char('\n')
     }
 }
 
