@@ -443,7 +443,7 @@ fn cannot_be_stolen(subject: Subject, progress: fn(), rounds: u32, waiters: u32,
         for _ in 0..waiters {
             s.spawn(|| {
                 for round in 0..rounds {
-                    acquire(&*sema, Order::Fifo, round % 2 == 0);
+                    acquire(&*sema, Order::Fifo, round % 2 == 0 && subject.deadlines); // else polls, in no queue
                     granted.fetch_add(1, Relaxed);
                     while granted.load(Relaxed) < (round + 1) * waiters {
                         thread::yield_now();

@@ -18,7 +18,7 @@ use sudog_sync::Semaphore;
 use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
 
 use super::name::{Admit, Front, Wait};
-use crate::targets::semaphores::SemaphoreName;
+use crate::targets::semaphores::{EventCountSema, SemaphoreName, StrideOneHash};
 
 /// Any primitive over a semaphore.
 #[derive(Debug)]
@@ -206,6 +206,10 @@ any_over! { $
     Twa4096: Twa<SpinThenPark, 1, MixedHash<4096>>;
     TwaSpinOrbit: Twa<Spin, 1, OrbitHash>;
     TwaSpinGray: Twa<Spin, 1, GrayHash>;
+    TwaSpinStrideOne: Twa<Spin, 1, StrideOneHash>;
+    EventCount: EventCountSema;
+    EventCountPolite: EventCountSema<true>;
+    EventCountOneKey: EventCountSema<false, true>;
 }
 
 impl ArriveDepart for AnyOver {
