@@ -290,6 +290,7 @@ fn tasks_that_wait() {
                 tasks()
             );
         }
+        eventually(|| FOREIGN.lock().is_some());
         drop((tx, held));
         FOREIGN_IS_OVER.store(true, Relaxed);
         FOREIGN.lock().take().unwrap().wake();
