@@ -234,10 +234,11 @@ impl<S: Source> NetFd<S> {
     }
 
     pub(crate) fn close(&self) -> io::Result<()> {
+        // While the socket is referred to, `desc` belongs to this socket: the nudge runs no waker of another one's task.
+        let in_use = self.mutex.refer().ok_or_else(closed)?;
         if !self.mutex.close() {
             return Err(closed());
         }
-        // The `Desc` may belong to another socket by now. The nudge then costs a user of that socket a needless look.
         let mut panics = Panics::default();
         self.desc.nudge(&[Side::Read, Side::Write], &mut panics);
         // The tasks whose polls these are have been woken, and find the socket closed.
@@ -245,6 +246,7 @@ impl<S: Source> NetFd<S> {
             let stored = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
             panics.catch(|| drop(stored));
         }
+        drop(in_use);
         panics.resume();
         Ok(())
     }
