@@ -271,6 +271,21 @@ fn a_worker_by_its_number() {
     });
 }
 
+/// A main goroutine begins on the worker that its builder names.
+#[test]
+fn a_main_goroutine_on_a_worker() {
+    let _alone = alone();
+    for _ in 0..100 {
+        for index in 0..max_procs() {
+            let on = || Builder::new().on(Placement::Worker(index));
+            let (main, other) = on().run(|| (here(), on().spawn(here).join().unwrap()));
+            assert_eq!(main, other);
+        }
+    }
+    let nowhere = || Builder::new().on(Placement::Worker(256)).run(|| ());
+    assert!(text(&*catch_unwind(nowhere).unwrap_err()).starts_with("no worker 256: "));
+}
+
 /// A spawn on a worker that is still starting waits for that worker, whichever thread has started the worker, and
 /// whenever the worker comes.
 #[test]

@@ -460,9 +460,8 @@ fn a_goroutine_that_blocks_its_worker_is_in_a_cycle() {
             while !b.is_locked() {
                 gosched();
             }
-            // A thread ends the child: TESTING.md, "Open".
-            thread::spawn(|| {
-                thread::sleep(Duration::from_millis(4000));
+            Builder::new().name("ends-it").on(Placement::Worker(0)).go(|| {
+                sleep(Duration::from_millis(4000));
                 std::process::exit(0);
             });
             drop((b.lock(), held));

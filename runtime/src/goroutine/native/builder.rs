@@ -165,16 +165,16 @@ impl Builder {
 }
 
 impl Builder {
-    /// Runs `main`, as [`run`](fn@crate::goroutine::run) does, with this builder's name and stack size for the main
-    /// goroutine. The main goroutine starts on any worker, whatever [`Builder::on`] said. A panic of the main goroutine
-    /// goes on in the caller, whatever [`Builder::on_panic`] said. If the caller is a goroutine, this function only
-    /// calls `main`.
+    /// Runs `main`, as [`run`](fn@crate::goroutine::run) does, with this builder's name, stack size and placement for
+    /// the main goroutine. A panic of the main goroutine goes on in the caller, whatever [`Builder::on_panic`] said. If
+    /// the caller is a goroutine, this function only calls `main`.
     ///
     /// # Panics
     ///
-    /// If `main` panics.
+    /// If `main` panics, or is placed on a worker that does not exist.
+    #[track_caller]
     pub fn run<T: Send>(self, main: impl FnOnce() -> T + Send) -> T {
-        run::run_with(main, Box::new(self.details))
+        run::run_with(main, Box::new(self.details), self.placement)
     }
 }
 
@@ -256,7 +256,7 @@ unsafe fn start_observed<F: FnOnce() + Send>(f: F, mut details: Option<Box<Detai
 }
 
 /// The queue into which a new goroutine goes.
-enum Place {
+pub(super) enum Place {
     Any,
     /// The end of this worker's run queue.
     Here(&'static Worker),
@@ -274,7 +274,7 @@ impl Place {
     /// If `placement` names a worker that does not exist.
     #[cold]
     #[track_caller]
-    fn of(placement: Placement) -> Self {
+    pub(super) fn of(placement: Placement) -> Self {
         match (placement, current::worker()) {
             (Placement::Here, Some(worker)) => Self::Here(worker),
             (Placement::Any, Some(worker)) if together::is_here() => Self::Here(worker),
@@ -293,7 +293,7 @@ impl Place {
 }
 
 #[cold]
-fn start_at(work: Work, place: Place) {
+pub(super) fn start_at(work: Work, place: Place) {
     fork::forbid_in_child();
     let sched = Sched::here();
     sched.count_made();

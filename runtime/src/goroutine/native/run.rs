@@ -18,11 +18,11 @@ use std::ptr::NonNull;
 
 use crate::box_if_large;
 use crate::goroutine::Goexit;
+use crate::goroutine::native::builder::{self, Place, Placement};
 use crate::goroutine::native::fibre::job::Work;
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::mains::MAINS;
 use crate::goroutine::native::sched::deadlock;
-use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::sysmon;
 use crate::sema;
 
@@ -72,7 +72,7 @@ use crate::sema;
 /// assert_eq!(answer, 42);
 /// ```
 pub fn run<T: Send>(main: impl FnOnce() -> T + Send) -> T {
-    run_with(main, Box::default())
+    run_with(main, Box::default(), Placement::Any)
 }
 
 /// The state that the caller of `run` shares with the main goroutine.
@@ -88,18 +88,24 @@ struct Frame<F, T> {
 // goroutine's use before the caller's. A semaphore is made for many threads.
 unsafe impl<F: Send, T: Send> Sync for Frame<F, T> {}
 
-pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<job::Details>) -> T {
-    box_if_large!(main: F as dyn FnOnce() -> T + Send + '_ => run_with(main, details));
+#[track_caller]
+pub(super) fn run_with<T: Send, F: FnOnce() -> T + Send>(
+    main: F,
+    details: Box<job::Details>,
+    placement: Placement,
+) -> T {
+    box_if_large!(main: F as dyn FnOnce() -> T + Send + '_ => run_with(main, details, placement));
     if current::fibre().is_some() {
         return main();
     }
+    let place = Place::of(placement);
     let frame = Frame { main: Cell::new(Some(main)), result: Cell::new(None), done: AtomicU32::new(0) };
     let shared = &frame;
     let body = move || main_goroutine(shared);
     // SAFETY: the closure refers to `frame`, which may be shared with another thread. `frame` outlives the closure: this
     // function returns only when `done` has a permit, which the fibre releases after the end of the closure.
     let work = unsafe { job::pack_unchecked(body, Some(details.as_main()), None) };
-    start_and_wait(work, &frame.done);
+    start_and_wait(work, place, &frame.done);
     match frame.result.take().expect("the main goroutine has ended") {
         Ok(result) => result,
         Err(payload) => resume_unwind(payload),
@@ -107,11 +113,9 @@ pub(crate) fn run_with<T: Send, F: FnOnce() -> T + Send>(main: F, details: Box<j
 }
 
 /// Starts the main goroutine, and waits for the permit that says that the goroutine has ended.
-fn start_and_wait(main: Work, done: &AtomicU32) {
-    let sched = Sched::process();
+fn start_and_wait(main: Work, place: Place, done: &AtomicU32) {
     sysmon::look_at_rest(deadlock::look);
-    sched.count_made();
-    sched.submit(main);
+    builder::start_at(main, place);
     current::note_wait("run");
     sema::semacquire(done);
 }
