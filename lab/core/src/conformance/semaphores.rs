@@ -433,20 +433,33 @@ fn nor_those_that_are_granted(subject: Subject, progress: fn()) {
     cannot_be_stolen(subject, progress, real_or_simulated(3, 1), MANY, |sema| sema.grant_many(MANY));
 }
 
-/// Checks that no newcomer takes a permit of `give`, which gives as many permits as there are waiters.
+/// Checks that no newcomer takes a permit of `give`, which gives as many permits as there are waiters. Makes `rounds`
+/// checks; fewer, but a fiftieth at least, if these take longer than half a second: where waiters that spin share a
+/// processor with the releaser, each round takes a time slice of the system.
 fn cannot_be_stolen(subject: Subject, progress: fn(), rounds: u32, waiters: u32, give: fn(&dyn AnySemaphore)) {
     if !subject.handoff {
         return;
     }
     let (sema, granted, over) = (subject.with(0), AtomicU32::new(0), AtomicBool::new(false));
+    // The last round, once the releaser has begun that round.
+    let last = AtomicU32::new(u32::MAX);
+    let begun = now();
+    let is_last = |round| {
+        round == rounds
+            || !cfg!(sudog_sim) && round >= rounds.div_ceil(50) && begun.elapsed() > Duration::from_millis(500)
+    };
     scope(|s| {
         for _ in 0..waiters {
             s.spawn(|| {
-                for round in 0..rounds {
-                    acquire(&*sema, Order::Fifo, round % 2 == 0 && subject.deadlines); // else polls, in no queue
+                for round in 1.. {
+                    acquire(&*sema, Order::Fifo, round % 2 == 1 && subject.deadlines); // else polls, in no queue
                     granted.fetch_add(1, Relaxed);
-                    while granted.load(Relaxed) < (round + 1) * waiters {
+                    while granted.load(Relaxed) < round * waiters {
                         thread::yield_now();
+                    }
+                    // The permit was given after the releaser had stored the number of the last round.
+                    if round == last.load(Relaxed) {
+                        break;
                     }
                 }
             });
@@ -465,10 +478,14 @@ fn cannot_be_stolen(subject: Subject, progress: fn(), rounds: u32, waiters: u32,
             loot
         });
         let mut loot = 0;
-        for round in 1..=rounds {
+        for round in 1.. {
             progress();
             while sema.queued() < waiters as usize {
                 thread::yield_now();
+            }
+            let is_last = is_last(round);
+            if is_last {
+                last.store(round, Relaxed);
             }
             give(&*sema);
             if sema.try_acquire() {
@@ -477,6 +494,9 @@ fn cannot_be_stolen(subject: Subject, progress: fn(), rounds: u32, waiters: u32,
             }
             while granted.load(Relaxed) != round * waiters {
                 thread::yield_now();
+            }
+            if is_last {
+                break;
             }
         }
         over.store(true, Relaxed);
