@@ -266,7 +266,7 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         #[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
         Some(Command::Cost(args)) => crate::study::cost::run(args, output),
         #[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
-        Some(Command::CostChild(args)) => crate::study::cost::be(args, output),
+        Some(Command::CostChild(args)) => crate::study::cost::be(args),
         Some(Command::Claims(args)) => claims::run(args, output),
         Some(Command::List) => list::run(output),
         #[cfg(not(sudog_sim))]

@@ -1157,6 +1157,18 @@ fn each_tool_names_the_bottleneck() {
     }
 }
 
+/// A measurement in a process of its own prints a record, and the command that starts such processes reads it.
+#[cfg(all(unix, feature = "observe", feature = "peers"))]
+#[test]
+fn costs_of_observing() {
+    let wait = records(&["cost-child", "waits"]);
+    assert!(matches!(&wait[..], [wait] if wait["ns"].as_f64().unwrap() > 0.0), "{wait:?}");
+    let few = ["--bench", "Mutex", "--workers", "1", "--runs", "1", "--min-time", "0.001"];
+    let figures = records(&[&["cost", "--json", "--tools", "mutex-profile,recorder"][..], &few].concat());
+    assert_eq!(figures.len(), 3, "{figures:?}");
+    figures.iter().for_each(|figure| has_fields(figure, &["tool", "figure", "unit", "value", "goal", "reached"]));
+}
+
 /// A row that is counted, and so is the same on any machine.
 #[test]
 fn claims_are_checked_by_their_commands() {

@@ -228,13 +228,13 @@ fn recorder(args: &CostArgs) -> Result<Vec<Figure>, Failure> {
 }
 
 /// Measures in this process, and prints a record.
-pub fn be(args: &ChildArgs, output: Output) -> Result<(), Failure> {
+pub fn be(args: &ChildArgs) -> Result<(), Failure> {
     let record = match args.tool {
         Tool::Waits => serde_json::json!({ "ns": goroutine::run(time_of_wait) }),
         Tool::Dump => goroutine::run(dump_of_many),
         Tool::MutexProfile | Tool::Recorder => return Err(Failure::Usage("a measurement of other commands".into())),
     };
-    Output { json: true }.record(&record).and(output.text(""))
+    Output { json: true }.record(&record)
 }
 
 /// Returns the nanoseconds of a wait for a mutex, with the lock, the unlock and the switches around the wait: two
