@@ -1,17 +1,18 @@
 //! `before`: a future that another future, such as a time limit, ends. `Closing`: the time limit of a shutdown.
 
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use sudog_runtime::goroutine::{SleepAsync, sleep_async};
 
 /// Returns the result of `future`. None: `end` has been ready before. Without an `end` there is no limit.
+#[cfg(any(feature = "client", feature = "http2", feature = "tls"))]
 pub(crate) async fn before<T>(mut end: Option<impl Future + Unpin>, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    poll_fn(|cx| {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|cx| {
         if let Poll::Ready(result) = future.as_mut().poll(cx) {
             return Poll::Ready(Some(result));
         }

@@ -52,6 +52,14 @@ impl Running {
         client.send(bytes);
         client.rest()
     }
+
+    /// Checks that a shutdown waits until what still runs may go on.
+    fn shutdown_waits_for(&self, go_on: &Chan<()>, what: &str) {
+        let (soon, _cancel) = context::with_timeout(&background(), SHORT);
+        assert_eq!(self.server.shutdown(&soon), Err(Error::DeadlineExceeded), "{what}");
+        go_on.send(());
+        self.server.shutdown(&background()).unwrap();
+    }
 }
 
 struct Client(BufReader<TcpStream>);
@@ -79,6 +87,15 @@ impl Client {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         }
         String::from_utf8(bytes).unwrap()
+    }
+
+    /// Returns whether no byte has come.
+    fn has_no_answer(&self) -> bool {
+        let stream = self.0.get_ref();
+        stream.set_nonblocking(true).unwrap();
+        let peeked = stream.peek(&mut [0]);
+        stream.set_nonblocking(false).unwrap();
+        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Returns whether the server still reads. A reset that answers a write fails the next write.
@@ -784,10 +801,7 @@ fn number_of_connections() {
     assert_eq!(clients[0].get("/").status, 200);
     assert_eq!(clients[1].get("/").status, 200);
     clients[2].send(get("/third"));
-    let third = clients[2].0.get_ref();
-    third.set_nonblocking(true).unwrap();
-    assert_eq!(third.peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
-    third.set_nonblocking(false).unwrap();
+    assert!(clients[2].has_no_answer());
     let [first, _second, mut third] = clients;
     drop(first);
     assert_eq!(third.answer().body, "GET /third");
@@ -823,10 +837,7 @@ fn client_gone_unnoticed() {
     let ctx = started.recv().unwrap();
     drop(client);
     ctx.wait();
-    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
-    assert_eq!(running.server.shutdown(&soon), Err(Error::DeadlineExceeded), "the handler runs");
-    go_on.send(());
-    running.server.shutdown(&background()).unwrap();
+    running.shutdown_waits_for(&go_on, "the handler runs");
 }
 
 /// The context also ends after a body has been read, and while a response is streamed.
@@ -888,11 +899,8 @@ fn client_gone_amid_a_stream() {
     failed.recv();
     let mut next = running.connect();
     next.send(get("/next"));
-    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
-    soon.wait();
-    next.0.get_ref().set_nonblocking(true).unwrap();
-    assert_eq!(next.0.get_ref().peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "no place is free");
-    next.0.get_ref().set_nonblocking(false).unwrap();
+    thread::sleep(SHORT);
+    assert!(next.has_no_answer(), "no place is free");
     go_on.send(());
     assert_eq!(next.answer().body, "GET /next");
 
@@ -902,10 +910,7 @@ fn client_gone_amid_a_stream() {
     client.head();
     drop(client);
     failed.recv();
-    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
-    assert_eq!(running.server.shutdown(&soon), Err(Error::DeadlineExceeded), "the function runs");
-    go_on.send(());
-    running.server.shutdown(&background()).unwrap();
+    running.shutdown_waits_for(&go_on, "the function runs");
 }
 
 /// A request for an upgrade is answered as any other request, and the end of its connection is sent at once, behind the
