@@ -119,8 +119,8 @@ impl Client {
     }
 
     /// Sets the function that connects to a host, which gets the host and the port of a URI, such as `example.com:80`. The
-    /// function runs in a goroutine. Its connection is a `TcpStream`, a `UnixStream`, or, for tests, a `PipeStream`. Go's
-    /// `Transport.DialContext`.
+    /// function runs in a goroutine, and to its end even if the request is given up. Its connection is a `TcpStream`, a
+    /// `UnixStream`, or, for tests, a `PipeStream`. Go's `Transport.DialContext`.
     ///
     /// # Examples
     ///
