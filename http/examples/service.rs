@@ -18,18 +18,18 @@
 //! `cargo run -p sudog-http --example service`
 #![cfg(target_os = "linux")]
 
+use std::error::Error;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::Path;
-use axum::routing::get;
-use sudog::http::rustls::pki_types::PrivateKeyDer;
-use sudog::http::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use sudog::http::rustls::pki_types::CertificateDer;
+use sudog::http::rustls::pki_types::pem::PemObject;
+use sudog::http::rustls::{ClientConfig, RootCertStore};
 use sudog::http::{self, Client, IntoResponse, Method, Request, Response, Server, StatusCode};
 use sudog::net::{TcpListener, TcpStream};
 use sudog::prelude::*;
+
+type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Go's `mux.HandleFunc`, by the crate `matchit`: paths lead to functions.
 fn mux() -> io::Result<impl http::Handler> {
@@ -44,46 +44,35 @@ fn mux() -> io::Result<impl http::Handler> {
     })
 }
 
-/// The same by axum, whose router is a service of tower.
-fn axum() -> impl http::Handler {
-    let user = async |Path(id): Path<String>, r: axum::extract::Request| format!("user {id}, over {:?}", r.version());
-    http::tower(Router::new().route("/users/{id}", get(user)))
-}
+/// The certificate of the tests, for `localhost`.
+const CERT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/support/certificates/localhost.pem");
+const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/support/certificates/localhost.key");
 
-/// A certificate made on the spot. A service reads files: `http::load_key_pair("cert.pem", "key.pem")`.
-fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let certificate = made.cert.der().clone();
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
-    let server = ServerConfig::builder().with_no_client_auth();
-    let server = server.with_single_cert(vec![certificate.clone()], key).expect("a key for this certificate");
+/// The configuration of a client that trusts the certificate.
+fn trusting() -> Result<ClientConfig, BoxError> {
     let mut roots = RootCertStore::empty();
-    roots.add(certificate).expect("a certificate");
-    (Arc::new(server), Arc::new(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth()))
+    roots.add(CertificateDer::from_pem_file(CERT)?)?;
+    Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 }
 
-fn ask(srv: Server, config: Arc<ClientConfig>) -> io::Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let addr = listener.local_addr()?;
-    go!(clone srv; srv.serve(listener).expect("served"));
-
-    let client = Client::new().timeout(Duration::from_secs(10)).tls(config).dial(move |_| TcpStream::connect(addr));
-    let resp = client.get("https://localhost/users/7")?;
-    assert_eq!(resp.status(), StatusCode::OK);
-    let text = io::read_to_string(resp.into_body())?;
-    println!("{text}");
-    assert_eq!(text, "user 7, over HTTP/2.0");
-    assert_eq!(client.get("https://localhost/nowhere")?.status(), StatusCode::NOT_FOUND);
-
-    let (ctx, cancel) = context::with_timeout(&context::background(), Duration::from_secs(5));
-    let _cancel = cancel.on_drop();
-    srv.shutdown(&ctx).map_err(io::Error::from)
-}
-
-fn main() -> io::Result<()> {
-    let (server, client) = configs();
+fn main() -> Result<(), BoxError> {
     run(|| {
-        ask(Server::new(mux()?).tls(server.clone()), client.clone())?;
-        ask(Server::new(axum()).tls(server), client)
+        let srv = Server::new(mux()?).tls(http::load_key_pair(CERT, KEY)?);
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let addr = listener.local_addr()?;
+        go!(clone srv; srv.serve(listener).expect("served"));
+
+        let client = Client::new().timeout(Duration::from_secs(10)).tls(trusting()?);
+        let client = client.dial(move |_| TcpStream::connect(addr));
+        let resp = client.get("https://localhost/users/7")?;
+        assert_eq!(resp.status(), StatusCode::OK);
+        let text = io::read_to_string(resp.into_body())?;
+        println!("{text}");
+        assert_eq!(text, "user 7, over HTTP/2.0");
+        assert_eq!(client.get("https://localhost/nowhere")?.status(), StatusCode::NOT_FOUND);
+
+        let (ctx, cancel) = context::with_timeout(&context::background(), Duration::from_secs(5));
+        let _cancel = cancel.on_drop();
+        Ok(srv.shutdown(&ctx)?)
     })
 }

@@ -6,24 +6,27 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, BufRead, ErrorKind, Read};
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use hyper::Uri;
-use hyper::body::{Bytes, Frame, Incoming};
+use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::rt::{self, Executor, ReadBufCursor, Sleep, Timer};
 use hyper_util::client::legacy;
-use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::client::legacy::connect::{CaptureConnection, Connected, Connection, capture_connection};
 use sudog_net::TcpStream;
-use sudog_runtime::goroutine::{Builder, OnPanic, SleepAsync, block_on, go_async, now, sleep_async, spawn};
+use sudog_runtime::goroutine::{Builder, OnPanic, SleepAsync, block_on, now, sleep_async, spawn};
 use sudog_runtime::panics::drop_payload;
 use sudog_sync::context::{self, AfterFunc, CancelOnDrop, Context};
 
-use crate::limit::before;
+use crate::connection::start_task;
+use crate::limit::{Closing, before};
 use crate::listener::Stream;
 use crate::raw::Raw;
 use crate::request::{RequestBody, Rest};
@@ -38,8 +41,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(40);
 ///
 /// A request waits in the calling goroutine or thread. A connection goes back into the pool when the response's body has been
 /// read to its end, and is closed if the body is dropped before. Redirects are not followed, and there are no cookies and
-/// no proxies. A request without a body whose method is safe, such as GET, is sent a second time, over another connection, if
-/// the server closes the connection instead of an answer.
+/// no proxies. A request without a body whose method is safe, such as GET, is sent again, over another connection, if the
+/// server closes a connection from the pool instead of an answer.
 ///
 /// # Examples
 ///
@@ -73,7 +76,7 @@ pub struct Client {
     builder: legacy::Builder,
     connector: Connector,
     timeout: Option<Duration>,
-    client: legacy::Client<Connector, Outgoing>,
+    client: legacy::Client<Connector, Upload>,
 }
 
 impl Client {
@@ -116,8 +119,8 @@ impl Client {
     }
 
     /// Sets the function that connects to a host, which gets the host and the port of a URI, such as `example.com:80`. The
-    /// function runs in a goroutine. Its connection is a `TcpStream`, a `UnixStream`, or, for tests, a `PipeStream`. Go's
-    /// `Transport.DialContext`.
+    /// function runs in a goroutine, and to its end even if the request is given up. Its connection is a `TcpStream`, a
+    /// `UnixStream`, or, for tests, a `PipeStream`. Go's `Transport.DialContext`.
     ///
     /// # Examples
     ///
@@ -172,7 +175,10 @@ impl Client {
     #[cfg(feature = "http2")]
     #[must_use]
     pub fn http2_only(self, only: bool) -> Self {
-        self.change(|builder, _| _ = builder.http2_only(only))
+        self.change(|builder, connector| {
+            builder.http2_only(only);
+            connector.http2_only = only;
+        })
     }
 
     /// Sends a GET request, and waits for the head of the response. Go's `Client.Get`.
@@ -247,16 +253,31 @@ impl Client {
                 None => context::with_cancel(&ctx),
             };
             let cancel = cancel.on_drop();
-            let (again, request) = (copy_to_repeat(&request), request.map(outgoing));
+            // Neither connect nor call the function of a body for a context that has ended.
+            if ctx.err().is_some() {
+                return Err(end_of(&ctx));
+            }
+            let again = head_to_repeat(&request);
+            let mut request = request.map(outgoing);
+            let mark = GivenUp::default();
             let answer = async {
-                match (client.request(request).await, again) {
-                    (Err(error), Some(again)) if is_unanswered(&error) => client.request(again).await,
-                    (answer, _) => answer,
+                loop {
+                    let answer = answered(client.request(Upload::new(request, &mark)), &mark).await;
+                    match (&answer, &again) {
+                        (Err(error), Some(head)) if is_unanswered(error) => {
+                            request = head.clone().map(|()| Outgoing::whole(Bytes::new()));
+                        }
+                        _ => return answer,
+                    }
                 }
             };
             let answered = before(Some(ctx.done()), answer).await;
             let Some(answered) = answered else { return Err(end_of(&ctx)) };
-            Ok(answered.map_err(to_io)?.map(|incoming| ResponseBody::new(incoming, ctx, cancel)))
+            let mut response = answered.map_err(to_io)?;
+            if let Some(Link(connection)) = response.extensions_mut().remove() {
+                connection.used.store(true, Ordering::Relaxed);
+            }
+            Ok(response.map(|incoming| ResponseBody::new(incoming, mark, ctx, cancel)))
         }
     }
 }
@@ -286,16 +307,14 @@ fn invalid_input(error: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
 /// Returns the body in the form that hyper sends. Starts the goroutine of a function that writes the body.
 fn outgoing(body: Body) -> Outgoing {
     match body.0 {
-        Kind::Whole(bytes) => Outgoing::whole(bytes),
+        Kind::Whole(bytes) if bytes.is_empty() => Outgoing::whole(bytes),
+        Kind::Whole(bytes) => Outgoing::whole(Bytes::from_owner(Guarded(bytes))),
         Kind::Stream(write) => {
             let (mut writer, chunks) = BodyWriter::new();
-            // If `write` fails or panics, the writer is dropped unfinished, and so the request fails. The panic hook has
-            // printed the panic.
+            // If `write` fails or panics, the writer is dropped unfinished, and so the request fails.
             Builder::new().on_panic(OnPanic::Unwind).go(move || {
-                match catch_unwind(AssertUnwindSafe(|| write(&mut writer))) {
-                    Ok(Ok(())) => writer.finish(),
-                    Ok(Err(_)) => {}
-                    Err(payload) => drop_payload(payload),
+                if write(&mut writer).is_ok() {
+                    writer.finish();
                 }
             });
             Outgoing::stream(chunks)
@@ -303,19 +322,135 @@ fn outgoing(body: Body) -> Outgoing {
     }
 }
 
-/// Returns a copy of a request that may be sent twice, and has no body. Go: `Request.isReplayable`.
-fn copy_to_repeat(request: &hyper::Request<Body>) -> Option<hyper::Request<Outgoing>> {
-    let is_empty = matches!(&request.body().0, Kind::Whole(bytes) if bytes.is_empty());
-    let mut copy = hyper::Request::new(Outgoing::whole(Bytes::new()));
-    *copy.method_mut() = request.method().clone();
-    *copy.uri_mut() = request.uri().clone();
-    *copy.headers_mut() = request.headers().clone();
-    (is_empty && request.method().is_safe()).then_some(copy)
+/// Bytes of a body, whose destructor may be user code. A panic of that destructor goes no further than the panic hook, as
+/// `h2` drops bytes under a lock.
+struct Guarded(Bytes);
+
+impl AsRef<[u8]> for Guarded {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
 }
 
-/// Returns whether the connection has ended before the response, as if the server had closed an idle connection just before
-/// the request.
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let bytes = mem::take(&mut self.0);
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(bytes))) {
+            drop_payload(payload);
+        }
+    }
+}
+
+/// Returns a copy of a request that may be sent again, and has no body. Go: `Request.isReplayable`.
+fn head_to_repeat(request: &hyper::Request<Body>) -> Option<hyper::Request<()>> {
+    let is_empty = matches!(&request.body().0, Kind::Whole(bytes) if bytes.is_empty());
+    if !is_empty || !request.method().is_safe() {
+        return None;
+    }
+    let mut head = hyper::Request::new(());
+    *head.method_mut() = request.method().clone();
+    *head.uri_mut() = request.uri().clone();
+    *head.version_mut() = request.version();
+    *head.headers_mut() = request.headers().clone();
+    Some(head)
+}
+
+/// The state of a connection of HTTP/1.1, shared with the requests over the connection.
+#[derive(Clone, Default)]
+struct Link(Arc<LinkState>);
+
+#[derive(Default)]
+struct LinkState {
+    /// True once the connection has had a response.
+    used: AtomicBool,
+    /// The mark of the request that hyper writes, or has written last. Locked by the connection's task only.
+    request: Mutex<GivenUp>,
+}
+
+impl Link {
+    fn of(connection: Option<&Connected>) -> Option<Self> {
+        let mut extras = hyper::http::Extensions::new();
+        connection?.get_extras(&mut extras);
+        extras.remove()
+    }
+
+    fn request(&self) -> MutexGuard<'_, GivenUp> {
+        self.0.request.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The mark of a request that has been given up. If a write of such a request waits, the write fails: otherwise hyper would
+/// wait until the server has taken what hyper has buffered of the body, maybe for ever. Set before hyper is told.
+#[derive(Clone, Default)]
+struct GivenUp(Arc<AtomicBool>);
+
+impl GivenUp {
+    fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Waits for the answer to a request. If this future is dropped before, marks the request, and then drops `answer`.
+async fn answered<T>(mut answer: impl Future<Output = T> + Unpin, mark: &GivenUp) -> T {
+    struct SetInDrop<'a>(Option<&'a GivenUp>);
+
+    impl Drop for SetInDrop<'_> {
+        fn drop(&mut self) {
+            if let Some(mark) = self.0 {
+                mark.set();
+            }
+        }
+    }
+
+    // Declared after `answer`, and so dropped before `answer`, whose drop tells hyper.
+    let mut unanswered = SetInDrop(Some(mark));
+    let result = (&mut answer).await;
+    unanswered.0 = None;
+    result
+}
+
+/// The body of a request, which tells the connection whose body it writes.
+struct Upload {
+    body: Outgoing,
+    mark: GivenUp,
+    connection: CaptureConnection,
+}
+
+impl Upload {
+    fn new(request: hyper::Request<Outgoing>, mark: &GivenUp) -> hyper::Request<Self> {
+        let mut request = request;
+        let connection = capture_connection(&mut request);
+        request.map(|body| Self { body, mark: mark.clone(), connection })
+    }
+}
+
+impl HttpBody for Upload {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    /// hyper calls this function when it begins to write a request.
+    fn is_end_stream(&self) -> bool {
+        if let Some(link) = Link::of(self.connection.connection_metadata().as_ref()) {
+            *link.request() = self.mark.clone();
+        }
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Returns whether a connection that has had a response before has ended instead of a further response, as if the server
+/// had closed an idle connection just before the request. Go: `persistConn.shouldRetryRequest`.
 fn is_unanswered(error: &legacy::Error) -> bool {
+    if !Link::of(error.connect_info()).is_some_and(|link| link.0.used.load(Ordering::Relaxed)) {
+        return false;
+    }
     let Some(error) = error.source().and_then(|error| error.downcast_ref::<hyper::Error>()) else { return false };
     let cause = error.source().and_then(|error| error.downcast_ref::<io::Error>());
     let is_cut = |kind| matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
@@ -329,7 +464,8 @@ fn end_of(ctx: &Context) -> io::Error {
 /// Makes an `io::Error` of an error of the client. The kind is that of the `io::Error` that has caused the error, if any.
 fn to_io(error: legacy::Error) -> io::Error {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
-    let mut kind = ErrorKind::InvalidInput; // the client has refused the request
+    // Without a cause, the client has refused the request, or another request for the same server has failed to connect.
+    let mut kind = if error.is_connect() { ErrorKind::ConnectionAborted } else { ErrorKind::InvalidInput };
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<io::Error>() {
             kind = error.kind();
@@ -351,24 +487,37 @@ fn to_io(error: legacy::Error) -> io::Error {
 /// If the body is dropped before its end, its connection is closed, or with HTTP/2 its stream is reset. Go's `resp.Body`.
 pub struct ResponseBody {
     body: RequestBody,
+    mark: GivenUp,
     ctx: Context,
     _ends: AfterFunc,
     _cancel: CancelOnDrop,
 }
 
 impl ResponseBody {
-    fn new(incoming: Incoming, ctx: Context, cancel: CancelOnDrop) -> Self {
+    fn new(incoming: Incoming, mark: GivenUp, ctx: Context, cancel: CancelOnDrop) -> Self {
         let rest = Rest::new(incoming);
         let ends = context::after_func(&ctx, {
-            let rest = rest.clone();
-            move || rest.close()
+            let (mark, rest) = (mark.clone(), rest.clone());
+            move || {
+                mark.set();
+                rest.close();
+            }
         });
-        Self { body: RequestBody::incoming(rest, u64::MAX, None), ctx, _ends: ends, _cancel: cancel }
+        Self { body: RequestBody::incoming(rest, u64::MAX, None), mark, ctx, _ends: ends, _cancel: cancel }
     }
 
     /// Returns the context's error if the context has ended a read.
     fn why(&self, error: io::Error) -> io::Error {
         if self.ctx.err().is_some() { end_of(&self.ctx) } else { error }
+    }
+}
+
+impl Drop for ResponseBody {
+    fn drop(&mut self) {
+        // Before the drop of `body`, which tells hyper.
+        if !self.body.is_end_stream() {
+            self.mark.set();
+        }
     }
 }
 
@@ -391,7 +540,7 @@ impl Read for ResponseBody {
     }
 }
 
-impl hyper::body::Body for ResponseBody {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -418,6 +567,8 @@ type Dial = dyn Fn(&str) -> io::Result<Box<dyn Duplex>> + Send + Sync;
 struct Connector {
     /// None: TCP.
     dial: Option<Arc<Dial>>,
+    /// True if all connections speak HTTP/2.
+    http2_only: bool,
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
 }
@@ -440,7 +591,7 @@ impl Connector {
             })?,
         };
         if !is_secure {
-            return Ok(Conn { io, speaks_http2: false });
+            return Ok(Conn::new(io, false, self.http2_only));
         }
         #[cfg(feature = "tls")]
         if let Some(tls) = self.tls {
@@ -451,7 +602,10 @@ impl Connector {
             let name = ServerName::try_from(name).map_err(invalid_input)?;
             let stream = tls.connect(name, TokioIo::new(io)).await?;
             let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-            return Ok(Conn { io: Box::new(TokioIo::new(stream)), speaks_http2 });
+            if speaks_http2 && cfg!(not(feature = "http2")) {
+                return Err(io::Error::new(ErrorKind::Unsupported, "HTTP/2 needs the feature `http2`"));
+            }
+            return Ok(Conn::new(Box::new(TokioIo::new(stream)), speaks_http2, self.http2_only));
         }
         Err(io::Error::new(ErrorKind::Unsupported, "https needs a configuration of TLS: Client::tls"))
     }
@@ -482,12 +636,37 @@ impl<T: rt::Read + rt::Write + Send + Unpin> Duplex for T {}
 
 struct Conn {
     io: Box<dyn Duplex>,
-    speaks_http2: bool,
+    /// True if TLS has negotiated HTTP/2.
+    negotiated_http2: bool,
+    /// None: the connection speaks HTTP/2, and so goes on when a request is given up.
+    link: Option<Link>,
+    closing: Closing,
+}
+
+impl Conn {
+    fn new(io: Box<dyn Duplex>, negotiated_http2: bool, http2_only: bool) -> Self {
+        let link = (!negotiated_http2 && !http2_only).then(Link::default);
+        Self { io, negotiated_http2, link, closing: Closing::default() }
+    }
+
+    /// Returns what a write has returned, or an error if the write waits, and its request has been given up.
+    fn unless_given_up<T>(&self, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let is_given_up = || self.link.as_ref().is_some_and(|link| link.request().0.load(Ordering::Acquire));
+        if written.is_pending() && is_given_up() {
+            Poll::Ready(Err(ErrorKind::ConnectionAborted.into()))
+        } else {
+            written
+        }
+    }
 }
 
 impl Connection for Conn {
     fn connected(&self) -> Connected {
-        if self.speaks_http2 { Connected::new().negotiated_h2() } else { Connected::new() }
+        match &self.link {
+            Some(link) => Connected::new().extra(link.clone()),
+            None if self.negotiated_http2 => Connected::new().negotiated_h2(),
+            None => Connected::new(),
+        }
     }
 }
 
@@ -499,7 +678,8 @@ impl rt::Read for Conn {
 
 impl rt::Write for Conn {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
+        let written = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.unless_given_up(written)
     }
 
     fn poll_write_vectored(
@@ -507,7 +687,8 @@ impl rt::Write for Conn {
         cx: &mut TaskContext<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.unless_given_up(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -515,21 +696,23 @@ impl rt::Write for Conn {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        self.unless_given_up(flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        let shut = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.closing.limit(cx, shut)
     }
 }
 
-/// Starts the client's tasks.
+/// Starts the client's tasks. The panic hook has printed a panic of such a task.
 #[derive(Clone)]
 struct Spawn;
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawn {
     fn execute(&self, task: F) {
-        go_async(task);
+        start_task(task, drop_payload);
     }
 }
 

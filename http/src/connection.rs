@@ -12,6 +12,7 @@
 //! | request | with the call of the service | of the body: in `request.rs`; of a write that waits: `write_timeout` |
 //! | closing | when hyper is done, unless idle | `LINGER` |
 
+use std::any::Any;
 use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -28,12 +29,15 @@ use hyper::rt::{Read, ReadBufCursor, Sleep, Timer, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
+#[cfg(any(feature = "client", feature = "http2"))]
+use sudog_runtime::goroutine::go_async;
 use sudog_runtime::goroutine::{Builder, OnPanic, SleepAsync, now, sleep_async};
 use sudog_sync::context::{self, CancelFunc};
 
 use crate::exchange;
 #[cfg(feature = "http2")]
 use crate::http2;
+use crate::limit::Closing;
 use crate::listener::Stream;
 use crate::response::aborted;
 use crate::server::{Server, User};
@@ -156,11 +160,31 @@ pub(crate) async fn linger(stream: &impl Stream) {
 /// Runs `f`, and reports a panic of `f`: hyper drops bytes that handlers have made, whose destructors are user code, and
 /// the end of a context wakes tasks, whose wakers are user code.
 pub(crate) fn caught<T>(user: &Arc<User>, peer: SocketAddr, f: impl FnOnce() -> T) -> Option<T> {
-    catch_unwind(AssertUnwindSafe(f))
-        .map_err(|payload| {
-            in_goroutine(user, move |server| server.report_panic(format_args!("serving {peer}"), payload));
+    catch_unwind(AssertUnwindSafe(f)).map_err(|payload| report_panic(user, peer, payload)).ok()
+}
+
+/// Reports a panic of a connection's task.
+pub(crate) fn report_panic(user: &Arc<User>, peer: SocketAddr, payload: Box<dyn Any + Send>) {
+    in_goroutine(user, move |server| server.report_panic(format_args!("serving {peer}"), payload));
+}
+
+/// Starts a task of hyper's. A panic of the task is that of a destructor or a waker, which are user code: the panic ends this
+/// task only, and `panicked` gets the payload.
+#[cfg(any(feature = "client", feature = "http2"))]
+pub(crate) fn start_task(
+    task: impl Future<Output = ()> + Send + 'static,
+    panicked: impl Fn(Box<dyn Any + Send>) + Send + 'static,
+) {
+    go_async(async move {
+        let mut task = Box::pin(task);
+        let polled = poll_fn(|cx| {
+            let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx)));
+            polled.map_or_else(|payload| Poll::Ready(Err(payload)), |polled| polled.map(Ok))
         })
-        .ok()
+        .await;
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(task)));
+        [polled, dropped].into_iter().filter_map(Result::err).for_each(panicked);
+    });
 }
 
 /// Starts a goroutine that reports: the log is user code, which may wait.
@@ -220,11 +244,19 @@ pub(crate) struct Io<S> {
     write_timeout: Option<Duration>,
     /// The time limit of a write that waits.
     stalled: Option<SleepAsync>,
+    closing: Closing,
 }
 
 impl<S> Io<S> {
     pub(crate) fn new(stream: Arc<S>, activity: Arc<Activity>, ahead: Bytes, server: &Server) -> Self {
-        Self { stream, activity, ahead, write_timeout: server.settings.write_timeout, stalled: None }
+        Self {
+            stream,
+            activity,
+            ahead,
+            write_timeout: server.settings.write_timeout,
+            stalled: None,
+            closing: Closing::default(),
+        }
     }
 
     /// Fails a write that has waited for the client for too long.
@@ -284,8 +316,9 @@ impl<S: Stream> Write for Io<S> {
         }
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream.poll_shutdown(cx)
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = self.stream.poll_shutdown(cx);
+        self.closing.limit(cx, shut)
     }
 }
 
@@ -352,6 +385,7 @@ mod tests {
     use std::task::{Wake, Waker};
 
     use hyper::rt::ReadBuf;
+    use sudog_runtime::goroutine::{block_on, synctest};
 
     use super::*;
 
@@ -382,6 +416,7 @@ mod tests {
             ahead: Bytes::new(),
             write_timeout: None,
             stalled: None,
+            closing: Closing::default(),
         };
 
         let wakes = Arc::new(Wakes::default());
@@ -399,5 +434,52 @@ mod tests {
         // No further wake, or the task would spin until hyper reads.
         activity.poll_client_gone(cx, &*stream, &cancel);
         assert_eq!(wakes.0.load(Relaxed), 1);
+    }
+
+    /// A connection whose client takes no bytes.
+    struct Stuck;
+
+    impl Stream for Stuck {
+        fn poll_read(&self, _: &mut Context<'_>, _: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_write(&self, _: &mut Context<'_>, _: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_read_ready(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn is_at_end(&self) -> bool {
+            false
+        }
+
+        fn set_read_deadline(&self, _: Option<Instant>) -> io::Result<()> {
+            Ok(())
+        }
+
+        async fn read_async(&self, _: &mut [u8]) -> io::Result<usize> {
+            Ok(0)
+        }
+    }
+
+    /// `close_notify` cannot be sent. Go: `tls.Conn.Close` waits for five seconds.
+    #[test]
+    fn a_shutdown_that_the_client_does_not_let_go_on() {
+        let _watchdog = support::Watchdog::new();
+        synctest::test(|| {
+            let server = Server::new(|_: crate::Request| "").write_timeout(None);
+            let mut io = Io::new(Arc::new(Stuck), Arc::default(), Bytes::new(), &server);
+            let begun = now();
+            let shut = block_on(poll_fn(|cx| Pin::new(&mut io).poll_shutdown(cx)));
+            assert_eq!(shut.unwrap_err().kind(), io::ErrorKind::TimedOut);
+            assert_eq!(now() - begun, Duration::from_secs(5));
+        });
     }
 }

@@ -24,10 +24,10 @@ use hyper::rt::{Executor, ReadBuf};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Method, Request};
-use sudog_runtime::goroutine::{go_async, now, sleep_async};
+use sudog_runtime::goroutine::{now, sleep_async};
 use sudog_sync::context::{self, CancelOnDrop, Context};
 
-use crate::connection::{Activity, Io, caught, linger};
+use crate::connection::{Activity, Io, caught, linger, report_panic, start_task};
 use crate::exchange::{self, Answer, may_have_body};
 use crate::limit::before;
 use crate::listener::Stream;
@@ -156,7 +156,7 @@ fn without_needless_body(mut answer: Answer, method: &Method) -> Answer {
     answer.map(|_| Outgoing::whole(Bytes::new()))
 }
 
-/// Starts hyper's tasks. Their panics are those of destructors and wakers, which are user code, and end their stream only.
+/// Starts hyper's tasks. A panic of such a task ends its stream only.
 #[derive(Clone)]
 struct Spawn {
     user: Arc<User>,
@@ -166,18 +166,7 @@ struct Spawn {
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawn {
     fn execute(&self, task: F) {
         let Self { user, peer } = self.clone();
-        go_async(async move {
-            let mut task = Some(Box::pin(task));
-            poll_fn(|cx| {
-                let polled = caught(&user, peer, || match &mut task {
-                    Some(task) => task.as_mut().poll(cx),
-                    None => Poll::Ready(()),
-                });
-                polled.unwrap_or(Poll::Ready(()))
-            })
-            .await;
-            caught(&user, peer, || drop(task.take()));
-        });
+        start_task(task, move |payload| report_panic(&user, peer, payload));
     }
 }
 

@@ -67,7 +67,6 @@ pub mod debug;
 mod exchange;
 #[cfg(feature = "http2")]
 mod http2;
-#[cfg(any(feature = "client", feature = "http2", feature = "tls"))]
 mod limit;
 mod listener;
 #[cfg(any(feature = "client", feature = "tls"))]

@@ -102,7 +102,7 @@ pub(crate) async fn accept<S: Stream>(
     let accepted = before(Some(user.shared.open.done()), handshake).await?.unwrap_or_else(timed_out)?;
     match accepted {
         Ok(stream) => Some(Tls::new(raw, stream)),
-        // A client that has only connected, such as a check of a load balancer, is not worth a line. Go: the same.
+        // A client that has only connected, such as a check of a load balancer, is not worth a line. Go writes a line.
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => None,
         Err(error) => {
             let line = format!("http: TLS handshake error from {peer}: {error}");

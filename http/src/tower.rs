@@ -22,7 +22,9 @@ use crate::{Body, Handler, Request, RequestBody, Response, StatusCode};
 ///
 /// # Examples
 ///
-/// ```
+/// A router of axum 0.8, on which this crate does not depend:
+///
+/// ```ignore
 /// use axum::Router;
 /// use axum::extract::Path;
 /// use axum::routing::get;

@@ -2,13 +2,16 @@
 //! at ours, and situations that a service meets.
 #![cfg(all(target_os = "linux", not(sudog_loom)))]
 
+#[path = "features/running.rs"]
+mod running;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::os::fd::OwnedFd;
 use std::panic::panic_any;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{self, Wake, Waker};
 use std::thread;
@@ -19,11 +22,13 @@ use sudog::context::{self, Context, Error, background};
 use sudog::http::{
     Body, BodyWriter, Bytes, IntoResponse, Request, RequestBody, Response, Server, StatusCode, Version, debug, header,
 };
-use sudog::net::{PipeDialer, PipeListener, PipeStream, TcpListener, UnixListener};
+use sudog::net::{PipeDialer, PipeStream, TcpListener, UnixListener};
 use sudog::runtime::{goexit, gosched};
 use sudog::time::{now, sleep};
-use sudog::{go, spawn, synctest};
+use sudog::{go, spawn};
 use support::{Watchdog, eventually};
+
+use running::{Running, in_bubble, listen, start};
 
 const MS: Duration = Duration::from_millis(1);
 const SHORT: Duration = Duration::from_millis(20);
@@ -35,35 +40,6 @@ const _: () = {
     send_and_sync::<(Server, Request, RequestBody, BodyWriter)>();
     send::<(Body, Response)>();
 };
-
-/// A server that runs, with the lines that it has logged. The end of the test shuts the server down.
-struct Running {
-    server: Server,
-    addr: SocketAddr,
-    lines: Arc<Mutex<Vec<String>>>,
-    serving: Option<sudog::JoinHandle<io::Result<()>>>,
-    _watchdog: Watchdog,
-}
-
-/// A listener at a loopback address of its own: no other test, nor another process, takes its port when it is closed.
-fn listen() -> (TcpListener, SocketAddr) {
-    static LISTENERS: AtomicU32 = AtomicU32::new(1);
-    let [_, _, high, low] = std::process::id().to_be_bytes();
-    let last = u8::try_from(LISTENERS.fetch_add(1, SeqCst)).unwrap();
-    let listener = TcpListener::bind(SocketAddr::from(([127, high, low, last], 0))).unwrap();
-    let addr = listener.local_addr().unwrap();
-    (listener, addr)
-}
-
-fn start(server: Server) -> Running {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let log = lines.clone();
-    let server = server.error_log(move |line| log.lock().unwrap().push(line.to_owned()));
-    let (listener, addr) = listen();
-    let accepting = server.clone();
-    let serving = Some(spawn(move || accepting.serve(listener)));
-    Running { server, addr, lines, serving, _watchdog: Watchdog::new() }
-}
 
 impl Running {
     fn connect(&self) -> Client {
@@ -77,19 +53,12 @@ impl Running {
         client.rest()
     }
 
-    fn lines(&self) -> Vec<String> {
-        self.lines.lock().unwrap().clone()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if !thread::panicking() {
-            self.server.close();
-            self.server.shutdown(&background()).unwrap();
-            self.serving.take().unwrap().join().unwrap().unwrap();
-            assert!(TcpStream::connect(self.addr).is_err(), "the listener is closed");
-        }
+    /// Checks that a shutdown waits until what still runs may go on.
+    fn shutdown_waits_for(&self, go_on: &Chan<()>, what: &str) {
+        let (soon, _cancel) = context::with_timeout(&background(), SHORT);
+        assert_eq!(self.server.shutdown(&soon), Err(Error::DeadlineExceeded), "{what}");
+        go_on.send(());
+        self.server.shutdown(&background()).unwrap();
     }
 }
 
@@ -118,6 +87,15 @@ impl Client {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         }
         String::from_utf8(bytes).unwrap()
+    }
+
+    /// Returns whether no byte has come.
+    fn has_no_answer(&self) -> bool {
+        let stream = self.0.get_ref();
+        stream.set_nonblocking(true).unwrap();
+        let peeked = stream.peek(&mut [0]);
+        stream.set_nonblocking(false).unwrap();
+        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// Returns whether the server still reads. A reset that answers a write fails the next write.
@@ -823,10 +801,7 @@ fn number_of_connections() {
     assert_eq!(clients[0].get("/").status, 200);
     assert_eq!(clients[1].get("/").status, 200);
     clients[2].send(get("/third"));
-    let third = clients[2].0.get_ref();
-    third.set_nonblocking(true).unwrap();
-    assert_eq!(third.peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
-    third.set_nonblocking(false).unwrap();
+    assert!(clients[2].has_no_answer());
     let [first, _second, mut third] = clients;
     drop(first);
     assert_eq!(third.answer().body, "GET /third");
@@ -862,10 +837,7 @@ fn client_gone_unnoticed() {
     let ctx = started.recv().unwrap();
     drop(client);
     ctx.wait();
-    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
-    assert_eq!(running.server.shutdown(&soon), Err(Error::DeadlineExceeded), "the handler runs");
-    go_on.send(());
-    running.server.shutdown(&background()).unwrap();
+    running.shutdown_waits_for(&go_on, "the handler runs");
 }
 
 /// The context also ends after a body has been read, and while a response is streamed.
@@ -927,11 +899,8 @@ fn client_gone_amid_a_stream() {
     failed.recv();
     let mut next = running.connect();
     next.send(get("/next"));
-    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
-    soon.wait();
-    next.0.get_ref().set_nonblocking(true).unwrap();
-    assert_eq!(next.0.get_ref().peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "no place is free");
-    next.0.get_ref().set_nonblocking(false).unwrap();
+    thread::sleep(SHORT);
+    assert!(next.has_no_answer(), "no place is free");
     go_on.send(());
     assert_eq!(next.answer().body, "GET /next");
 
@@ -941,10 +910,7 @@ fn client_gone_amid_a_stream() {
     client.head();
     drop(client);
     failed.recv();
-    let (soon, _cancel) = context::with_timeout(&background(), SHORT);
-    assert_eq!(running.server.shutdown(&soon), Err(Error::DeadlineExceeded), "the function runs");
-    go_on.send(());
-    running.server.shutdown(&background()).unwrap();
+    running.shutdown_waits_for(&go_on, "the function runs");
 }
 
 /// A request for an upgrade is answered as any other request, and the end of its connection is sent at once, behind the
@@ -1142,20 +1108,6 @@ fn several_listeners() {
 
 // ---- other listeners ------------------------------------------------------------------------------------------------
 
-/// Runs a test of a server on connections in memory, in a bubble. Go: `httptest.NewTestServer` in `synctest.Test`.
-fn in_bubble(server: fn() -> Server, test: fn(&PipeDialer)) {
-    let _watchdog = Watchdog::new();
-    synctest::test(move || {
-        let (server, listener) = (server(), PipeListener::new());
-        let (accepting, dialer) = (server.clone(), listener.dialer());
-        let serving = spawn(move || accepting.serve(listener));
-        test(&dialer);
-        server.shutdown(&background()).unwrap();
-        serving.join().unwrap().unwrap();
-        assert_eq!(dialer.dial().unwrap_err().kind(), ErrorKind::ConnectionRefused);
-    });
-}
-
 /// Connects, sends `bytes`, and returns the connection.
 fn dial(dialer: &PipeDialer, bytes: impl AsRef<[u8]>) -> PipeStream {
     let mut client = dialer.dial().unwrap();
@@ -1177,7 +1129,7 @@ fn limits_in_a_bubble() {
     const SECOND: Duration = Duration::from_secs(1);
     in_bubble(
         || Server::new(echo),
-        |dialer| {
+        |_, dialer| {
             // No byte; a part of a header.
             assert_eq!(rest_of(&mut dial(dialer, "")), (String::new(), 10 * SECOND));
             assert_eq!(rest_of(&mut dial(dialer, "GET / HT")), (String::new(), 10 * SECOND));
@@ -1202,7 +1154,7 @@ fn limits_in_a_bubble() {
     );
     in_bubble(
         || Server::new(|_: Request| Response::new(Body::stream(|w| io::copy(&mut io::repeat(b'x'), w).map(drop)))),
-        |dialer| {
+        |_, dialer| {
             // The client takes nothing.
             let mut client = dial(dialer, get("/"));
             sleep(61 * SECOND);
@@ -1218,7 +1170,7 @@ fn limits_in_a_bubble() {
                 echo(request)
             })
         },
-        |dialer| {
+        |_, dialer| {
             // The client sends steadily.
             let mut client = dial(dialer, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n");
             sleep(50 * SECOND);
@@ -1241,7 +1193,7 @@ fn ends_in_a_bubble() {
                 "late"
             })
         },
-        |dialer| {
+        |_, dialer| {
             drop(dial(dialer, get("/")));
             let mut client = dial(dialer, get("/"));
             client.shutdown(Shutdown::Write).unwrap();
@@ -1251,7 +1203,7 @@ fn ends_in_a_bubble() {
     );
     in_bubble(
         || Server::new(path),
-        |dialer| {
+        |_, dialer| {
             let mut client = dial(dialer, get("/").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"));
             let (answer, passed) = rest_of(&mut client);
             assert!(answer.ends_with("\r\n\r\nGET /"), "{answer}");

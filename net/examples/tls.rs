@@ -1,5 +1,4 @@
-//! `rustls` over the streams of this crate: a server with a certificate made on the spot, and clients that trust the
-//! certificate.
+//! `rustls` over the streams of this crate: a server with a certificate, and clients that trust the certificate.
 //!
 //! `cargo run -p sudog-net --example tls`
 #![cfg(target_os = "linux")]
@@ -7,15 +6,19 @@
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use rustls::pki_types::{PrivateKeyDer, ServerName};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use sudog::net::{TcpListener, TcpStream};
 use sudog::prelude::*;
 
+/// The certificate of the tests, for `localhost`.
+const CERT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/support/certificates/localhost.pem");
+const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/support/certificates/localhost.key");
+
 fn configs() -> (Arc<ServerConfig>, Arc<ClientConfig>) {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
-    let certificate = made.cert.der().clone();
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+    let certificate = CertificateDer::from_pem_file(CERT).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_file(KEY).expect("a key");
     let server = ServerConfig::builder().with_no_client_auth();
     let server = server.with_single_cert(vec![certificate.clone()], key).expect("a key for this certificate");
     let mut roots = RootCertStore::empty();

@@ -419,15 +419,7 @@ fn other_sockets() {
 #[test]
 fn no_descriptors_left() {
     const CHILD: &str = "SUDOG_NET_TEST_AWAITS_DESCRIPTORS";
-    if std::env::var_os(CHILD).is_none() {
-        let this = std::env::current_exe().unwrap();
-        let test = std::process::Command::new(this)
-            .args(["--exact", "no_descriptors_left", "--test-threads", "1"])
-            .env(CHILD, "1")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&test.stdout);
-        assert!(test.status.success() && text.contains("1 passed"), "{text}");
+    if support::started_child(module_path!(), "no_descriptors_left", CHILD) {
         return;
     }
     let _watchdog = Watchdog::new();

@@ -824,15 +824,7 @@ fn a_fault_in_between() {
 #[test]
 fn no_descriptors_left() {
     const CHILD: &str = "SUDOG_NET_TEST_NO_DESCRIPTORS";
-    if std::env::var_os(CHILD).is_none() {
-        let this = std::env::current_exe().unwrap();
-        let test = std::process::Command::new(this)
-            .args(["--exact", "no_descriptors_left", "--test-threads", "1"])
-            .env(CHILD, "1")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&test.stdout);
-        assert!(test.status.success() && text.contains("1 passed"), "{text}");
+    if support::started_child(module_path!(), "no_descriptors_left", CHILD) {
         return;
     }
     let _watchdog = Watchdog::new();
@@ -873,15 +865,7 @@ fn no_descriptors_left() {
 #[test]
 fn no_descriptors_for_the_poller() {
     const CHILD: &str = "SUDOG_NET_TEST_NO_POLLER";
-    if std::env::var_os(CHILD).is_none() {
-        let this = std::env::current_exe().unwrap();
-        let test = std::process::Command::new(this)
-            .args(["--exact", "no_descriptors_for_the_poller", "--test-threads", "1"])
-            .env(CHILD, "1")
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&test.stdout);
-        assert!(test.status.success() && text.contains("1 passed"), "{text}");
+    if support::started_child(module_path!(), "no_descriptors_for_the_poller", CHILD) {
         return;
     }
     let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };

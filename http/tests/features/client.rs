@@ -2,19 +2,20 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener as StdListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use sudog::chan::Chan;
 use sudog::context::{self, background};
-use sudog::http::{Body, Client, IntoResponse, Request, Response, Server, StatusCode, header};
+use sudog::http::{Body, Bytes, Client, IntoResponse, Request, Response, Server, StatusCode, Version, header};
 use sudog::net::{PipeListener, TcpStream};
+use sudog::runtime::goexit;
 use sudog::time::{now, sleep};
 use sudog::{block_on, go, spawn, synctest};
 use support::{Watchdog, eventually};
 
-use super::{HOUR, MS, echo, port, start, text};
+use super::{HOUR, MS, echo, in_bubble, port, start, text};
 
 const fn send_and_sync<T: Send + Sync>() {}
 const _: () = send_and_sync::<Client>();
@@ -64,15 +65,15 @@ fn streamed_bodies() {
     assert!(answer.starts_with("HTTP/1.1 POST / line 0\nline 1\n"), "{answer}");
     assert_eq!(answer.lines().count(), 1000);
 
-    // A function that fails or panics fails the request, and the server never takes the part for the whole.
-    for panics in [false, true] {
+    // A function that fails, panics or ends its goroutine fails the request, and the server never takes the part for the
+    // whole.
+    let ends: [fn() -> std::io::Result<()>; 3] =
+        [|| Err(ErrorKind::NotFound.into()), || panic!("in a test"), || goexit()];
+    for end in ends {
         let body = Body::stream(move |w| {
             writeln!(w, "part")?;
             w.flush()?;
-            if panics {
-                panic!("in a test");
-            }
-            Err(ErrorKind::NotFound.into())
+            end()
         });
         assert!(client.post(&server.url("/"), "text/plain", body).is_err());
     }
@@ -127,12 +128,10 @@ fn a_connection_that_the_server_closed() {
 /// Go: TestTransportIdleConnTimeout. By the bubble's clock, so exact.
 #[test]
 fn idle_connections_are_closed() {
-    synctest::test(|| {
+    let server = || Server::new(|_: Request| "hello").idle_timeout(2 * HOUR);
+    in_bubble(server, |_, dialer| {
         let connections = Arc::new(AtomicUsize::new(0));
-        let server = Server::new(|_: Request| "hello").idle_timeout(2 * HOUR);
-        let listener = PipeListener::new();
-        let dialer = listener.dialer();
-        go!(clone server; server.serve(listener).unwrap());
+        let dialer = dialer.clone();
         let count = connections.clone();
         let client = Client::new().idle_timeout(HOUR).dial(move |addr| {
             assert_eq!(addr, "example.com:80");
@@ -145,15 +144,14 @@ fn idle_connections_are_closed() {
             assert_eq!(connections.load(SeqCst), expected, "after {pause:?}");
         }
         drop(client);
-        server.shutdown(&background()).unwrap();
     });
 }
 
 /// Go: TestClientTimeout, TestClientTimeoutCancel: the time also bounds the reading of the body.
 #[test]
 fn time_limit() {
-    synctest::test(|| {
-        let server = Server::new(|request: Request| {
+    let server = || {
+        Server::new(|request: Request| {
             let ctx = request.context().clone();
             if request.uri().path() == "/head" {
                 ctx.wait();
@@ -164,10 +162,10 @@ fn time_limit() {
                 ctx.wait();
                 Ok(())
             }))
-        });
-        let listener = PipeListener::new();
-        let dialer = listener.dialer();
-        go!(clone server; server.serve(listener).unwrap());
+        })
+    };
+    in_bubble(server, |_, dialer| {
+        let dialer = dialer.clone();
         let client = Client::new().timeout(HOUR).dial(move |_| dialer.dial());
         let begun = now();
         assert_eq!(client.get("http://x/head").unwrap_err().kind(), ErrorKind::TimedOut);
@@ -179,7 +177,6 @@ fn time_limit() {
         assert_eq!(body.read(&mut part).unwrap_err().kind(), ErrorKind::TimedOut);
         assert_eq!(now() - begun, 2 * HOUR);
         drop((body, client));
-        server.shutdown(&background()).unwrap();
     });
 }
 
@@ -299,4 +296,207 @@ fn dropped_client() {
     });
     ended.join().unwrap().unwrap();
     eventually(|| server.server.is_shutting_down());
+}
+
+/// Runs a test in a bubble, with a client whose server answers `times` requests of each connection, and closes the
+/// connection at the next request. The test also gets a function that returns the heads of the requests so far.
+fn with_server_that_closes(times: usize, test: impl FnOnce(&Client, &dyn Fn() -> Vec<String>) + Send + 'static) {
+    let _watchdog = Watchdog::new();
+    synctest::test(move || {
+        let (listener, heads) = (Arc::new(PipeListener::new()), Arc::new(Mutex::new(Vec::new())));
+        let dialer = listener.dialer();
+        let (accepting, seen) = (listener.clone(), heads.clone());
+        go!(while let Ok((mut stream, _)) = accepting.accept() {
+            let seen = seen.clone();
+            go!({
+                let mut head = [0; 1024];
+                for n in 0.. {
+                    let length = stream.read(&mut head).unwrap_or(0);
+                    if length == 0 {
+                        return;
+                    }
+                    seen.lock().unwrap().push(String::from_utf8_lossy(&head[..length]).into_owned());
+                    if n == times {
+                        return;
+                    }
+                    sleep(MS); // until all requests have come
+                    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+                }
+            });
+        });
+        let client = Client::new().dial(move |_| dialer.dial());
+        test(&client, &|| heads.lock().unwrap().clone());
+        drop(client);
+        listener.close().unwrap();
+    });
+}
+
+/// All connections of the pool have been left by the server: a request tries each, and is answered over a new one. Go:
+/// TestRetryRequestsOnError, TestRetryIdempotentRequestsOnError.
+#[test]
+fn all_connections_are_stale() {
+    with_server_that_closes(1, |client, heads| {
+        let fill = || {
+            let asking = [(); 3].map(|()| {
+                spawn({
+                    let client = client.clone();
+                    move || text(client.get("http://x/")?)
+                })
+            });
+            for asking in asking {
+                asking.join().unwrap().unwrap();
+            }
+            sleep(MS); // until the connections are back in the pool
+        };
+        fill();
+        assert_eq!(heads().len(), 3);
+        let mut request = hyper_request("GET", "http://x/again", "");
+        *request.version_mut() = Version::HTTP_10;
+        request.headers_mut().insert("x-name", "value".parse().unwrap());
+        assert_eq!(client.send(request).unwrap().status(), StatusCode::OK);
+        let tries = heads().split_off(3);
+        assert_eq!(tries.len(), 4);
+        assert!(tries[0].starts_with("GET /again HTTP/1.0\r\n") && tries[0].contains("x-name: value\r\n"), "{tries:?}");
+        assert!(tries.iter().all(|head| *head == tries[0]), "{tries:?}");
+        // A request that the server may have executed.
+        fill();
+        for request in [hyper_request("POST", "http://x/", ""), hyper_request("GET", "http://x/", "body")] {
+            let before = heads().len();
+            assert_eq!(client.send(request).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+            assert_eq!(heads().len(), before + 1);
+        }
+    });
+}
+
+/// A server that closes a new connection instead of an answer is not asked again.
+#[test]
+fn a_new_connection_that_the_server_closed() {
+    with_server_that_closes(0, |client, heads| {
+        assert_eq!(client.get("http://x/").unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(heads().len(), 1);
+    });
+}
+
+/// A context that has ended before the request: no connection is made, and no function of a body is called.
+#[test]
+fn a_context_that_has_ended() {
+    let _watchdog = Watchdog::new();
+    synctest::test(|| {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let (dials, writes) = (calls.clone(), calls.clone());
+        let client = Client::new().dial(move |_| -> std::io::Result<TcpStream> {
+            dials.fetch_add(1, SeqCst);
+            Err(ErrorKind::ConnectionRefused.into())
+        });
+        let body = Body::stream(move |_| {
+            writes.fetch_add(1, SeqCst);
+            Ok(())
+        });
+        let (ctx, cancel) = context::with_cancel(&background());
+        cancel.cancel();
+        let error = client.send_limited(hyper_request("POST", "http://x/", body), &ctx).unwrap_err();
+        assert_eq!(error.get_ref().unwrap().downcast_ref(), Some(&context::Error::Canceled));
+        sleep(MS); // until all goroutines have ended
+        assert_eq!(calls.load(SeqCst), 0);
+    });
+}
+
+/// Bytes whose destructor, which is user code, panics.
+struct PanicsInDrop;
+
+impl AsRef<[u8]> for PanicsInDrop {
+    fn as_ref(&self) -> &[u8] {
+        b"bytes"
+    }
+}
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        panic!("in a test");
+    }
+}
+
+/// The panic ends the connection, and neither the process nor the client.
+#[test]
+fn a_body_whose_drop_panics() {
+    let (server, client) = (start(Server::new(echo).unencrypted_http2(true)), Client::new());
+    for client in [client.clone(), client.http2_only(true)] {
+        let _ = client.post(&server.url("/"), "text/plain", Bytes::from_owner(PanicsInDrop));
+        assert!(text(client.get(&server.url("/")).unwrap()).unwrap().ends_with("GET / "));
+    }
+}
+
+/// A request that is given up while the server reads no more of its body: the client closes the connection. Go:
+/// TestTransportCancelRequest kinds.
+#[test]
+fn a_server_that_does_not_read() {
+    #[derive(Clone, Copy)]
+    enum GiveUp {
+        BeforeTheHead,
+        ByADrop,
+        ByTheContext,
+        /// The whole response has been read.
+        Not,
+    }
+    let _watchdog = Watchdog::new();
+    for how in [GiveUp::BeforeTheHead, GiveUp::ByADrop, GiveUp::ByTheContext, GiveUp::Not] {
+        synctest::test(move || {
+            let listener = PipeListener::new();
+            let dialer = listener.dialer();
+            let client = Client::new().dial(move |_| dialer.dial());
+            let (ctx, cancel) = context::with_cancel(&background());
+            let asking = spawn(move || {
+                let answer = client.send_limited(hyper_request("POST", "http://x/", vec![b'x'; 1_000_000]), &ctx);
+                if let GiveUp::ByADrop = how {
+                    return drop(answer.unwrap());
+                }
+                assert_eq!(answer.and_then(text).is_ok(), matches!(how, GiveUp::Not));
+            });
+            let (mut server, _) = listener.accept().unwrap();
+            server.read_exact(&mut [0; 1000]).unwrap();
+            let begin = match how {
+                GiveUp::BeforeTheHead => "",
+                GiveUp::Not => "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npart",
+                _ => "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart",
+            };
+            server.write_all(begin.as_bytes()).unwrap();
+            sleep(MS);
+            cancel.cancel();
+            asking.join().unwrap();
+            sleep(MS);
+            let written = server.write(b"x");
+            if let GiveUp::Not = how {
+                // The body goes on, and the connection ends with the server.
+                assert_eq!(written.unwrap(), 1);
+                let mut rest = [0; 4096];
+                server.read_exact(&mut rest).unwrap();
+            } else {
+                assert_eq!(written.unwrap_err().kind(), ErrorKind::BrokenPipe);
+            }
+        });
+    }
+}
+
+/// A body that is dropped before its end has been seen: the connection goes on, if hyper finds the end, and its next
+/// request is not taken for given up.
+#[test]
+fn a_connection_goes_on_behind_a_dropped_body() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let server = || Server::new(echo);
+    in_bubble(server, move |_, dialer| {
+        let (dialer, count) = (dialer.clone(), connections.clone());
+        let client = Client::new().dial(move |_| {
+            count.fetch_add(1, SeqCst);
+            dialer.dial()
+        });
+        for _ in 0..3 {
+            let body = Body::stream(|w| w.write_all(&vec![b'x'; 1_000_000]));
+            let mut body = client.post("http://x/", "text/plain", body).unwrap().into_body();
+            body.read_exact(&mut vec![0; 1_000_000 + "HTTP/1.1 POST / ".len()]).unwrap();
+            sleep(MS);
+            drop(body);
+            sleep(MS);
+        }
+        assert_eq!(connections.load(SeqCst), 1);
+    });
 }

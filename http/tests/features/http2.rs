@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use sudog::chan::Chan;
 use sudog::context::{self, background};
 use sudog::http::{Body, Client, IntoResponse, Request, Response, Server, StatusCode, header};
-use sudog::net::{PipeListener, PipeStream};
+use sudog::net::PipeStream;
+use sudog::spawn;
 use sudog::time::now;
-use sudog::{go, spawn, synctest};
 use support::eventually;
 
 use super::client::hyper_request;
@@ -339,17 +339,15 @@ fn rapid_reset() {
 
 /// Runs a test of a server in a bubble, with a connection that has sent `bytes`.
 fn in_bubble(server: fn() -> Server, bytes: &'static [u8], test: fn(&Server, PipeStream)) {
-    synctest::test(move || {
-        let server = server().unencrypted_http2(true);
-        let listener = PipeListener::new();
-        let dialer = listener.dialer();
-        go!(clone server; server.serve(listener).unwrap());
-        let mut client = dialer.dial().unwrap();
-        client.write_all(bytes).unwrap();
-        test(&server, client);
-        server.close();
-        server.shutdown(&background()).unwrap();
-    });
+    super::in_bubble(
+        move || server().unencrypted_http2(true),
+        move |server, dialer| {
+            let mut client = dialer.dial().unwrap();
+            client.write_all(bytes).unwrap();
+            test(server, client);
+            server.close();
+        },
+    );
 }
 
 /// The time limits are those of the bubble's clock, so each is exact.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use sudog::chan::Chan;
 use sudog::context::background;
-use sudog::http::rustls::{self, ClientConnection, StreamOwned};
+use sudog::http::rustls::{ClientConnection, ServerConnection, StreamOwned};
 use sudog::http::{Body, Client, Request, Response, Server, load_key_pair};
-use sudog::net::PipeListener;
-use sudog::time::now;
-use sudog::{go, synctest};
-use support::eventually;
+use sudog::net::{PipeListener, PipeStream};
+use sudog::time::{now, sleep};
+use sudog::{go, spawn, synctest};
+use support::{Watchdog, certificate, eventually};
 
-use super::{HOUR, certificate, client_to, configs, echo, start, text};
+use super::{HOUR, MS, client_to, configs, configs_of, echo, in_bubble, start, text};
 
 /// ALPN chooses HTTP/2, if both ends offer HTTP/2. Go: TestServerTLSNextProtos kinds, TestNextProtoUpgrade.
 #[test]
@@ -44,13 +44,18 @@ fn requests() {
 #[test]
 fn failed_handshakes() {
     let (server, config) = configs();
-    let (_, other) = configs();
+    let (_, other) = configs_of("other");
     let server = start(Server::new(echo).tls(server));
     // A client that does not know the certificate's issuer.
     let error = client_to(server.addr).tls(other).get("https://localhost/").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error:?}");
     // A certificate for another name.
     let error = client_to(server.addr).tls(config.clone()).get("https://example.com/").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData, "{error:?}");
+    // A certificate that has expired.
+    let (expired, trusting) = configs_of("expired");
+    let expired = start(Server::new(echo).tls(expired));
+    let error = client_to(expired.addr).tls(trusting).get("https://localhost/").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error:?}");
     // A client that speaks no TLS, and one that only connects.
     let mut plain = StdStream::connect(server.addr).unwrap();
@@ -60,22 +65,16 @@ fn failed_handshakes() {
     assert!(!rest.starts_with(b"HTTP"), "{rest:?}");
     drop(StdStream::connect(server.addr).unwrap());
     eventually(|| server.lines().len() >= 3);
-    assert!(
-        server.lines().iter().all(|line| line.starts_with("http: TLS handshake error from 127.")),
-        "{server:?}",
-        server = server.lines()
-    );
+    let lines = server.lines();
+    assert!(lines.iter().all(|line| line.starts_with("http: TLS handshake error from 127.")), "{lines:?}");
     assert_eq!(text(client_to(server.addr).tls(config).get("https://localhost/").unwrap()).unwrap(), "HTTP/2.0 GET / ");
 }
 
 /// A client that is silent, or stops amid the handshake, is closed after the time limit of a header.
 #[test]
 fn handshake_timeout() {
-    synctest::test(|| {
-        let server = Server::new(echo).tls(configs().0).header_timeout(HOUR).error_log(|_| {});
-        let listener = PipeListener::new();
-        let dialer = listener.dialer();
-        go!(clone server; server.serve(listener).unwrap());
+    let server = || Server::new(echo).tls(configs().0).header_timeout(HOUR).error_log(|_| {});
+    in_bubble(server, |server, dialer| {
         for part in [&b""[..], b"\x16\x03\x01\x02\x00\x01\x00"] {
             let begun = now();
             let mut client = dialer.dial().unwrap();
@@ -225,27 +224,19 @@ fn key_pairs() {
         fs::write(&path, text).unwrap();
         path
     };
-    let ((cert, key), (_, other_key)) = (certificate(), certificate());
-    let (cert_file, key_file) = (file("cert", cert.pem()), file("key", key.serialize_pem()));
-    let config = load_key_pair(&cert_file, &key_file).unwrap();
-    let server = start(Server::new(echo).tls(config));
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(cert.der().clone()).unwrap();
-    let trusting = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    assert!(client_to(server.addr).tls(trusting).get("https://localhost/").is_ok());
-
+    let ([cert_file, key_file], [_, other]) = (certificate("localhost"), certificate("other"));
+    let cert = fs::read_to_string(&cert_file).unwrap();
     let kind = |cert: &PathBuf, key: &PathBuf| load_key_pair(cert, key).unwrap_err().kind();
     assert_eq!(kind(&folder.join("none"), &key_file), ErrorKind::NotFound);
     assert_eq!(kind(&cert_file, &folder.join("none")), ErrorKind::NotFound);
     let text = file("text", "hello".to_owned());
-    let cut = file("cut", cert.pem()[..200].to_owned());
-    let not_base64 = file("not_base64", cert.pem().replace('M', "!"));
+    let cut = file("cut", cert[..200].to_owned());
+    let not_base64 = file("not_base64", cert.replace('M', "!"));
     let garbage = file("garbage", "-----BEGIN CERTIFICATE-----\naGVsbG8=\n-----END CERTIFICATE-----\n".to_owned());
     for cert in [&text, &cut, &not_base64, &garbage, &key_file] {
         assert_eq!(kind(cert, &key_file), ErrorKind::InvalidData, "{cert:?}");
     }
     let garbage = file("garbage_key", "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n".to_owned());
-    let other = file("other_key", other_key.serialize_pem());
     for key in [&text, &garbage, &cert_file, &other] {
         assert_eq!(kind(&cert_file, key), ErrorKind::InvalidData, "{key:?}");
     }
@@ -255,15 +246,89 @@ fn key_pairs() {
 /// A client without a configuration, and a server name that is an address.
 #[test]
 fn names() {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
-    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-    let config = rustls::ServerConfig::builder().with_no_client_auth();
-    let config = config.with_single_cert(vec![made.cert.der().clone()], key).unwrap();
-    let server = start(Server::new(echo).tls(config));
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
-    let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let (server, config) = configs();
+    let server = start(Server::new(echo).tls(server));
     let client = client_to(server.addr).tls(config);
     assert!(client.get("https://127.0.0.1/").is_ok());
     assert_eq!(Client::new().get("https://127.0.0.1:1/").unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+/// A client over pipes without buffers, and the server's ends of its connections, whose handshake is done.
+fn client_over_pipes() -> (Client, impl Fn() -> StreamOwned<ServerConnection, PipeStream>) {
+    let (server, mut config) = configs();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let (server, listener) = (Arc::new(server), PipeListener::with_capacity(1, 0));
+    let dialer = listener.dialer();
+    let client = Client::new().tls(config).dial(move |_| dialer.dial());
+    let accept = move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut stream = StreamOwned::new(ServerConnection::new(server.clone()).unwrap(), stream);
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+        stream
+    };
+    (client, accept)
+}
+
+/// A request that is given up while the server reads nothing: the client closes the connection.
+#[test]
+fn a_server_that_does_not_read() {
+    let _watchdog = Watchdog::new();
+    synctest::test(|| {
+        let (client, accept) = client_over_pipes();
+        let client = client.timeout(HOUR);
+        let asking = spawn(move || client.post("https://localhost/", "text/plain", vec![b'x'; 1_000_000]));
+        let mut server = accept();
+        assert_eq!(asking.join().unwrap().unwrap_err().kind(), ErrorKind::TimedOut);
+        sleep(MS);
+        assert_eq!(server.sock.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    });
+}
+
+/// A body without a length ends with `close_notify`. If the connection ends without, the body has been cut.
+#[test]
+fn a_body_that_is_cut() {
+    let _watchdog = Watchdog::new();
+    synctest::test(|| {
+        for is_whole in [true, false] {
+            let (client, accept) = client_over_pipes();
+            let asking = spawn(move || text(client.get("https://localhost/")?));
+            let mut server = accept();
+            let _ = server.read(&mut [0; 1024]).unwrap();
+            server.write_all(b"HTTP/1.1 200 OK\r\n\r\nbody").unwrap();
+            if is_whole {
+                server.conn.send_close_notify();
+            }
+            server.flush().unwrap();
+            drop(server);
+            let body = asking.join().unwrap();
+            assert_eq!(body.is_ok(), is_whole, "{body:?}");
+        }
+    });
+}
+
+/// A client that reads nothing: the server closes the connection after the time limit of a write.
+#[test]
+fn a_client_that_does_not_read() {
+    let _watchdog = Watchdog::new();
+    synctest::test(|| {
+        let (config, mut trusting) = configs();
+        trusting.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let started = Chan::new(0);
+        let tell = started.clone();
+        let handler = move |_: Request| {
+            tell.send(());
+            vec![b'x'; 10_000]
+        };
+        let server = Server::new(handler).tls(config).write_timeout(HOUR);
+        let listener = PipeListener::with_capacity(1, 4096);
+        let dialer = listener.dialer();
+        go!(clone server; server.serve(listener).unwrap());
+        let connection = ClientConnection::new(Arc::new(trusting), "localhost".try_into().unwrap()).unwrap();
+        let mut client = StreamOwned::new(connection, dialer.dial().unwrap());
+        client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        started.recv();
+        let begun = now();
+        server.shutdown(&background()).unwrap();
+        assert_eq!(now() - begun, HOUR);
+    });
 }

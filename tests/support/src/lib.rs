@@ -11,12 +11,21 @@ mod panics;
 
 use std::env;
 use std::panic;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, Once, TryLockError};
 use std::thread;
 use std::time::Duration;
+
+/// Returns the paths of a certificate and of its key, in the format PEM: `localhost`, `other`, which is for `localhost`, too,
+/// or `expired`. `certificates/make` has made these files.
+#[must_use]
+pub fn certificate(name: &str) -> [PathBuf; 2] {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("certificates");
+    ["pem", "key"].map(|kind| folder.join(format!("{name}.{kind}")))
+}
 
 /// Ends the process, naming the test, if the test has neither ended nor made progress for a long time. Without a
 /// watchdog, a lost wake-up would leave the test hanging without a message.
@@ -113,6 +122,19 @@ pub fn test_command(module: &str, test: &str) -> Command {
     // The child's output is compared, so exclude the stack that a fatal error prints if backtraces are asked for.
     command.args(["--exact", &path, "--test-threads=1", "--nocapture"]).env("RUST_BACKTRACE", "0");
     command
+}
+
+/// Runs a test again, alone in a child process, unless this is that process. Returns false in the child process, where the
+/// environment has the variable `child`. Returns true here, when the child's test has passed.
+#[track_caller]
+pub fn started_child(module: &str, test: &str, child: &str) -> bool {
+    if env::var_os(child).is_some() {
+        return false;
+    }
+    let ended = test_command(module, test).env(child, "1").output().expect("a child process");
+    let text = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&ended.stderr));
+    true
 }
 
 /// Waits for a state. If the state never comes, the watchdog ends the process.
