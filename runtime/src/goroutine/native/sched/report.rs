@@ -44,6 +44,8 @@ pub struct GoroutineInfo {
     pub holders: Vec<u64>,
     /// The [`holder_id`](lock_order::holder_id)s of all holders: goroutines, threads and polls.
     pub(super) awaited: Vec<u64>,
+    /// The address of the awaited object, or of a part that no other object has; 0 if the object is not known.
+    pub(super) object: usize,
     /// True if the goroutine polls an async task.
     pub(super) is_poll: bool,
     /// True if the wait ends at a deadline, whatever happens.
@@ -101,6 +103,7 @@ impl GoroutineInfo {
             since: Duration::ZERO,
             holders: Vec::new(),
             awaited: Vec::new(),
+            object: 0,
             is_poll: ptr::eq(fibre.vtable.get(), Vtable::TASK),
             has_deadline: false,
             is_stuck: false,
@@ -117,7 +120,8 @@ impl GoroutineInfo {
             info.since = Duration::from_millis(wait.since(now));
             info.waited = Duration::from_millis(now) - info.since;
             info.has_deadline = fibre.has_timer();
-            // SAFETY: the holders are null, or alive for as long as the fibre is parked, by the contract of
+            info.object = wait.object();
+            // SAFETY: there are no holders, or the object is alive for as long as the fibre is parked, by the contract of
             // `note_wait_for`. The fibre stays parked during this call.
             let holders = unsafe { wait.holders() }.iter().map(|holder| holder.load(Ordering::Relaxed));
             info.awaited = holders.filter(|&id| id != 0).collect();
@@ -174,6 +178,7 @@ impl GoroutineInfo {
         if let Some(place) = self.created_at {
             write!(f, "\n    created at {place}")?;
         }
+        write_object(f, self.object)?;
         f.write_char('\n')?;
         if with_stack && let Some(stack) = &self.stack {
             f.write_str(&frames_of_the_user(&stack.to_string()))?;
@@ -231,12 +236,21 @@ fn write_holders(f: &mut impl fmt::Write, holders: &[u64], titles: &Titles) -> f
     if parts.is_empty() { Ok(()) } else { write!(f, ", held by {}", parts.join(" and ")) }
 }
 
+/// Writes a line for the address of an awaited object, if the address is known.
+pub(super) fn write_object(f: &mut impl fmt::Write, object: usize) -> fmt::Result {
+    if object == 0 { Ok(()) } else { write!(f, "\n    waits for the object at {object:#x}") }
+}
+
 impl ThreadInfo {
     /// Writes the report of the thread.
     fn write(&self, f: &mut impl fmt::Write, titles: &Titles) -> fmt::Result {
         let reason = if self.wait_reason.is_empty() { "waiting" } else { self.wait_reason };
         write!(f, "{} [{reason}, {:.2} s]", self.title(), self.waited.as_secs_f64())?;
         write_holders(f, self.holders(), titles)?;
+        write_object(f, self.object)?;
+        if let Some(place) = self.place {
+            write!(f, "\n    waits at {place}")?;
+        }
         f.write_char('\n')
     }
 }
