@@ -348,6 +348,9 @@ fn the_object_of_a_wait() {
             let (ours, line) = (mutex.clone(), line!() + 1);
             threads.push(thread::spawn(move || drop(ours.try_lock_for(LONG))));
             assert_eq!(object_of(&format!("waits at {}:{line}:", file!())), objects[1]);
+            // A thread without a name has not the name of the worker whose goroutine has started the thread.
+            let text = about(&format!("waits at {}:{line}:", file!())).unwrap();
+            assert!(!text.contains("\"sudog-"), "{text}");
             // A writer behind a writer waits for a mutex of the lock, at the call that locks the lock.
             let (ours, line) = (rw.clone(), line!() + 1);
             threads.push(thread::spawn(move || drop(ours.write())));

@@ -1188,7 +1188,7 @@ fn a_goroutine_that_computes_is_reported() {
     fn program() {
         run(|| {
             let kind = std::env::var("OTHERS").unwrap();
-            let sleepers = if kind == "asleep" { 100 } else { 0 };
+            let sleepers = if kind == "asleep" || kind == "ends" { 100 } else { 0 };
             for _ in 0..sleepers {
                 spawn(|| sleep(Duration::from_millis(1)));
             }
@@ -1209,22 +1209,29 @@ fn a_goroutine_that_computes_is_reported() {
                     gosched();
                 });
             } else {
-                Builder::new().name("hog").go(|| {
+                Builder::new().name("hog").go(move || {
                     computes_for_long(Duration::from_millis(400));
-                    gosched();
+                    if kind != "ends" {
+                        gosched();
+                    }
                 });
             }
             sleep(Duration::from_millis(450));
         });
     }
-    for kind in ["queued", "asleep", "woken"] {
+    for kind in ["queued", "asleep", "woken", "ends"] {
         let env = [("SUDOG_STALLS", "1"), ("SUDOG_MAXPROCS", "1"), ("OTHERS", kind)];
         let output = in_a_child("a_goroutine_that_computes_is_reported", &env, program);
         assert_says(
             &output,
             0,
-            &["\"hog\" has run for 1", "started as goroutine_fatal::", "calls into the runtime again:"],
+            &[
+                "\"hog\" has run for 1",
+                "started as goroutine_fatal::",
+                if kind == "ends" { " has ended\n" } else { "calls into the runtime again:" },
+            ],
         );
+        assert!(!words(&output).contains("corosensei"), "{}", words(&output));
         assert_eq!(words(&output).matches("has run for").count(), 1, "once: {}", words(&output));
     }
     let env = [("SUDOG_STALLS", "0"), ("SUDOG_MAXPROCS", "1"), ("OTHERS", "asleep")];

@@ -159,9 +159,15 @@ pub(super) fn waiting() -> Vec<ThreadInfo> {
     infos
 }
 
-/// Adds the names of the threads.
+/// Adds the names of the threads. A thread without a name of its own has that of the thread that started it: a worker's, if
+/// a goroutine did. Leaves that name out.
 pub(super) fn add_names(infos: &mut [ThreadInfo]) {
-    infos.iter_mut().for_each(|info| info.name = thread_name(info.id));
+    let is_of_worker = |name: &str| name.strip_prefix("sudog-").is_some_and(|index| index.parse::<u32>().is_ok());
+    for info in infos {
+        let name = thread_name(info.id);
+        let is_worker = !matches!(lock_order::decode(info.waiter), Holder::Thread);
+        info.name = if is_worker || !is_of_worker(&name) { name } else { String::new() };
+    }
 }
 
 impl List {
