@@ -1,5 +1,6 @@
 //! `Wait`: the note of what a goroutine or a thread waits for, which reports read.
 
+use std::fmt;
 use std::ptr;
 
 use crate::shim::system::atomic::AtomicU64;
@@ -82,4 +83,9 @@ impl Wait {
     pub(crate) fn since(&self, now: u64) -> u64 {
         now - u64::from((now as u32).wrapping_sub(self.since)).min(now)
     }
+}
+
+/// Writes a line for the address of an awaited object, if the address is known.
+pub(crate) fn write_object(f: &mut impl fmt::Write, object: usize) -> fmt::Result {
+    if object == 0 { Ok(()) } else { write!(f, "\n    waits for the object at {object:#x}") }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::goroutine::native::fibre::job::Vtable;
+use crate::goroutine::native::fibre::wait::write_object;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::frames::frames_of_the_user;
@@ -234,11 +235,6 @@ fn write_holders(f: &mut impl fmt::Write, holders: &[u64], titles: &Titles) -> f
     }
     parts.extend(others);
     if parts.is_empty() { Ok(()) } else { write!(f, ", held by {}", parts.join(" and ")) }
-}
-
-/// Writes a line for the address of an awaited object, if the address is known.
-pub(super) fn write_object(f: &mut impl fmt::Write, object: usize) -> fmt::Result {
-    if object == 0 { Ok(()) } else { write!(f, "\n    waits for the object at {object:#x}") }
 }
 
 impl ThreadInfo {

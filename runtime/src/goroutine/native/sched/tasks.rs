@@ -14,8 +14,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::check_lock::CheckLock;
+use crate::goroutine::native::fibre::wait::write_object;
 use crate::goroutine::native::sched::clock;
-use crate::goroutine::native::sched::report;
 use crate::shim::system::Mutex;
 use crate::shim::system::atomic::{AtomicU64, Ordering};
 
@@ -145,7 +145,7 @@ impl fmt::Display for TaskInfo {
             (true, reason) => write!(f, " [{reason}, {:.2} s]", self.waited.as_secs_f64())?,
         }
         write!(f, "\n    started as {}\n    created at {}", self.started_as, self.created_at)?;
-        report::write_object(f, object)?;
+        write_object(f, object)?;
         f.write_str("\n")
     }
 }
