@@ -50,7 +50,7 @@ pub(crate) unsafe fn hang<'a>(
         Hung::Last(others) => return Ended::Last(others),
         Hung::SetIsClosed => return Ended::Failed(Failed::Reclaimed),
     };
-    sudog_runtime::note_wait(if dir == Dir::Read { "csp read" } else { "csp write" });
+    sudog_runtime::note_wait_at(if dir == Dir::Read { "csp read" } else { "csp write" }, &**channel);
     let left = match limit.cancel {
         None => park(channel, &waiter, &g, limit, listed),
         Some(_) => park_cancellable(channel, &waiter, &g, limit, listed),

@@ -219,7 +219,7 @@ impl Set {
         }
         forbid_in_child();
         state.runner = Some(Runner(&raw const g));
-        sudog_runtime::note_wait("csp active set");
+        sudog_runtime::note_wait_at("csp active set", self);
         g.park(None, || drop(state));
     }
 }

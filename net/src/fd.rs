@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use sudog_runtime::goroutine::{NetWait, SleepAsync, now, sleep_async};
 use sudog_runtime::panics::Panics;
 use sudog_runtime::sema::{IntoLimit, Order, WaitError, WaitLimit, semacquire_limited, waiters};
-use sudog_runtime::{note_task_wait, note_wait, safepoint};
+use sudog_runtime::{note_task_wait_at, note_wait_at, safepoint};
 
 use crate::awaited::Wait;
 use crate::fd_mutex::{FdMutex, FdRef, LockError, Side};
@@ -89,7 +89,7 @@ impl<S: Source> NetFd<S> {
             let again = back_off.and_then(|d| now().checked_add(d));
             let deadline = [limit.deadline, direction.deadline(), again].into_iter().flatten().min();
             let wait = S::OUTSIDE.then(NetWait::begin);
-            note_wait("IO wait");
+            note_wait_at("IO wait", self);
             let over = semacquire_limited(&direction.permits, Order::Fifo, &WaitLimit { deadline, ..*limit });
             drop(wait);
             match over {
@@ -188,12 +188,12 @@ impl<S: Source> NetFd<S> {
             }
             let again = awaiting.back_off.map(|(_, again)| again);
             let Some(deadline) = [self.desc.direction(side).deadline(), again].into_iter().flatten().min() else {
-                note_task_wait("IO wait");
+                note_task_wait_at("IO wait", self);
                 return Poll::Pending;
             };
             let alarm = awaiting.alarm.insert(sleep_async(deadline.saturating_duration_since(now())));
             if Pin::new(alarm).poll(cx).is_pending() {
-                note_task_wait("IO wait");
+                note_task_wait_at("IO wait", self);
                 return Poll::Pending;
             }
             awaiting.wait.try_again(); // if the time is the socket's deadline, the try fails with `TimedOut`

@@ -60,24 +60,33 @@ pub use g::{G, ParkResult};
 pub use shim::futex;
 pub use shim::{AtomicU32, AtomicU64, Instant};
 
-/// Notes, for dumps and for the deadlock report, that the calling goroutine or thread is about to wait for an object.
-/// `what` names the object.
+/// Notes, for dumps and for the deadlock report, that the calling goroutine or thread is about to wait. `what` names the
+/// kind of the wait.
 #[doc(hidden)]
 #[inline]
 pub fn note_wait(what: &'static str) {
     goroutine::note_wait(what);
 }
 
-/// Does the same as [`note_wait`] for an object that other goroutines hold: all of them must give up the object before
-/// the wait ends. `holders` points to their ids; an id of 0 means nothing.
+/// Does the same as [`note_wait`], and notes the object. All waits for the object note the same address.
+#[doc(hidden)]
+#[inline]
+pub fn note_wait_at<T>(what: &'static str, object: &T) {
+    // SAFETY: there are no holders.
+    unsafe { note_wait_for(what, object, &[]) };
+}
+
+/// Does the same as [`note_wait_at`] for an object that other goroutines hold: all of them must give up the object before
+/// the wait ends. `holders` are their ids; an id of 0 means nothing.
 ///
 /// # Safety
 ///
-/// `holders` is null, or stays alive until the goroutine has called this function or `note_wait` again.
+/// `holders` is empty; or `holders` is a part of `object`, which stays alive until the goroutine has called this function
+/// or `note_wait` again.
 #[doc(hidden)]
 #[inline]
-pub unsafe fn note_wait_for(what: &'static str, holders: *const [shim::system::atomic::AtomicU64]) {
-    goroutine::note_wait_for(what, holders);
+pub unsafe fn note_wait_for<T>(what: &'static str, object: &T, holders: &[shim::system::atomic::AtomicU64]) {
+    goroutine::note_wait_for(what, std::ptr::from_ref(object).cast(), holders);
 }
 
 /// Notes, for dumps, what the calling async task waits for: the poll of a future returns `Pending`. In builds with debug
@@ -86,7 +95,16 @@ pub unsafe fn note_wait_for(what: &'static str, holders: *const [shim::system::a
 #[inline]
 pub fn note_task_wait(what: &'static str) {
     if cfg!(debug_assertions) {
-        goroutine::note_task_wait(what);
+        goroutine::note_task_wait(what, std::ptr::null());
+    }
+}
+
+/// Does the same as [`note_task_wait`], and notes the object, as [`note_wait_at`] does.
+#[doc(hidden)]
+#[inline]
+pub fn note_task_wait_at<T>(what: &'static str, object: &T) {
+    if cfg!(debug_assertions) {
+        goroutine::note_task_wait(what, std::ptr::from_ref(object).cast());
     }
 }
 

@@ -112,7 +112,7 @@ impl Cond {
             // SAFETY: `relock.place` is a reference to a guard, so it is valid for reads. The guard in the place is not
             // used again: `relock` writes another guard into the place, or aborts the process.
             drop(unsafe { ptr::read(relock.place) });
-            sudog_runtime::note_wait("sync.Cond.Wait");
+            sudog_runtime::note_wait_at("sync.Cond.Wait", self);
             let over = ticket.wait_limited(limit);
             relock.now();
             over

@@ -83,12 +83,12 @@ impl<const N: usize> DeadlockOwner<N> {
         self.readers.iter().any(|reader| reader.compare_exchange(id, new, Relaxed, Relaxed).is_ok())
     }
 
-    fn owner(&self) -> Option<&[AtomicU64]> {
-        Some(std::slice::from_ref(&self.id))
+    fn owner(&self) -> &[AtomicU64] {
+        std::slice::from_ref(&self.id)
     }
 
-    fn readers(&self) -> Option<&[AtomicU64]> {
-        Some(&self.readers)
+    fn readers(&self) -> &[AtomicU64] {
+        &self.readers
     }
 
     fn tag(&self) -> &LockTag {
@@ -121,12 +121,12 @@ impl<const N: usize> DeadlockOwner<N> {
     #[inline(always)]
     fn add_reader(&self) {}
 
-    fn owner(&self) -> Option<&[AtomicU64]> {
-        None
+    fn owner(&self) -> &[AtomicU64] {
+        &[]
     }
 
-    fn readers(&self) -> Option<&[AtomicU64]> {
-        None
+    fn readers(&self) -> &[AtomicU64] {
+        &[]
     }
 
     #[inline(always)]
@@ -180,36 +180,49 @@ impl<const N: usize> DeadlockOwner<N> {
 
     /// Runs `wait`, in which the caller waits for this owner, and notes that wait, whose kind is `what`, for reports.
     pub(crate) fn while_waiting<T>(&self, what: &'static str, wait: impl FnOnce() -> T) -> T {
-        noted(what, self.owner(), wait)
+        self.noted(what, self.owner(), wait)
     }
 
     /// Runs `wait`, in which the caller, the announced writer, waits for readers, and notes that wait, whose kind is
     /// `what`, for reports. Notes the caller as the owner: readers that come now wait for the caller.
     pub(crate) fn while_draining<T, E>(&self, what: &'static str, wait: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         self.set_id();
-        noted(what, self.readers(), wait).inspect_err(|_| self.clear_id())
+        self.noted(what, self.readers(), wait).inspect_err(|_| self.clear_id())
     }
-}
 
-/// Runs `wait`, in which the caller waits for the goroutines with the ids `holders`, and notes that wait, whose kind is
-/// `what`, for reports.
-fn noted<T>(what: &'static str, holders: Option<&[AtomicU64]>, wait: impl FnOnce() -> T) -> T {
-    /// Withdraws the note, even if a semaphore's waiting policy panics: the mutex may be gone by the time of the
-    /// goroutine's next wait.
-    struct WithdrawNote;
-    impl Drop for WithdrawNote {
-        fn drop(&mut self) {
-            if cfg!(debug_assertions) {
-                sudog_runtime::note_wait("");
+    /// Runs `wait`, in which the caller waits for the goroutines with the ids `holders`, a part of `self`, and notes that
+    /// wait, whose kind is `what`, for reports.
+    fn noted<T>(&self, what: &'static str, holders: &[AtomicU64], wait: impl FnOnce() -> T) -> T {
+        /// Withdraws the note, even if a semaphore's waiting policy panics: the mutex may be gone by the time of the
+        /// goroutine's next wait.
+        struct WithdrawNote;
+        impl Drop for WithdrawNote {
+            fn drop(&mut self) {
+                if cfg!(debug_assertions) {
+                    sudog_runtime::note_wait("");
+                }
             }
         }
+        if holders.is_empty() {
+            sudog_runtime::note_wait(what); // the address would cost two instructions more
+        } else {
+            // SAFETY: `holders` is a part of `self`, which is borrowed until this function ends. By then `WithdrawNote` has
+            // replaced the note.
+            unsafe { sudog_runtime::note_wait_for(what, self, holders) };
+        }
+        let _withdraw = WithdrawNote;
+        wait()
     }
-    let holders = holders.map_or(std::ptr::slice_from_raw_parts(std::ptr::null(), 0), std::ptr::from_ref);
-    // SAFETY: the pointer is null, or points to `holders`, which is borrowed until this function ends. By then
-    // `WithdrawNote` has replaced the note.
-    unsafe { sudog_runtime::note_wait_for(what, holders) };
-    let _withdraw = WithdrawNote;
-    wait()
+
+    /// Notes a wait for the lock whose holders are not known.
+    pub(crate) fn note_wait(&self, what: &'static str) {
+        sudog_runtime::note_wait_at(what, self);
+    }
+
+    /// Notes, for dumps, that the calling async task waits for the lock.
+    pub(crate) fn note_task_wait(&self, what: &'static str) {
+        sudog_runtime::note_task_wait_at(what, self);
+    }
 }
 
 #[cfg(all(test, debug_assertions, unix, not(any(sudog_loom, sudog_sim))))]

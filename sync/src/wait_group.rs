@@ -189,7 +189,7 @@ impl WaitGroup {
             self.first.store(ptr::null_mut(), Release);
             return;
         }
-        sudog_runtime::note_wait("sync.WaitGroup.Wait");
+        sudog_runtime::note_wait_at("sync.WaitGroup.Wait", self);
         let woken = g.park(None, || ());
         debug_assert_eq!(woken, ParkResult::Unparked);
         self.assert_over();
@@ -212,7 +212,7 @@ impl WaitGroup {
         if !self.count_waiter(state, State::add_waiter) {
             return Ok(false);
         }
-        sudog_runtime::note_wait("sync.WaitGroup.Wait");
+        sudog_runtime::note_wait_at("sync.WaitGroup.Wait", self);
         let over = semacquire_limited(&self.permits, Order::Fifo, limit);
         if over.is_err() && self.leave() { over.map(|()| true) } else { Ok(true) }
     }

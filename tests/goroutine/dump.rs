@@ -299,6 +299,90 @@ fn tasks_that_wait() {
     });
 }
 
+/// All that wait for the same object have the same address. A thread that waits for a lock has the place of its call.
+#[test]
+fn the_object_of_a_wait() {
+    let _watchdog = Watchdog::new();
+    async fn a_task_locks(mutex: Arc<Mutex<()>>) {
+        drop(mutex.lock_async().await);
+    }
+    async fn a_task_takes(rx: sudog::chan::Receiver<u32>) {
+        _ = rx.recv_async().await;
+    }
+    const LONG: Duration = Duration::from_secs(3600);
+    run(|| {
+        let (mutex, rw) = (Arc::new(Mutex::new(())), Arc::new(RwMutex::new(())));
+        let (tx, rx) = channel(0);
+        let (locked, read) = (mutex.lock(), rw.read());
+        let (ours, theirs) = (mutex.clone(), rx.clone());
+        Builder::new().name("object-locks").go(move || drop(ours.lock()));
+        Builder::new().name("object-takes").go(move || _ = theirs.recv());
+        let ours = rw.clone();
+        Builder::new().name("object-writes").go(move || drop(ours.write()));
+        // A description begins with a line that is not indented. Returns that of the waiter with `name`.
+        let about = |name: &str| {
+            let text = dump().to_string();
+            let texts = text.replace("\ngoroutine ", "\0").replace("\nthread ", "\0").replace("\ntask ", "\0");
+            texts.split('\0').find(|text| text.contains(name)).map(str::to_owned)
+        };
+        let object_of = |name: &str| loop {
+            let text = about(name);
+            let lines = text.iter().flat_map(|text| text.lines());
+            if let Some(object) = lines.filter_map(|line| line.strip_prefix("    waits for the object at 0x")).next() {
+                break object.to_owned();
+            }
+            gosched();
+        };
+        // A mutex has an address in builds with debug assertions only.
+        let waiters =
+            if OBSERVED { &["object-takes\"", "object-locks\"", "object-writes\""][..] } else { &["object-takes\""] };
+        let objects: Vec<_> = waiters.iter().map(|name| object_of(name)).collect();
+        let mut tasks = Vec::new();
+        let mut threads = Vec::new();
+        if OBSERVED {
+            assert!(objects[0] != objects[1] && objects[1] != objects[2] && objects[2] != objects[0], "{objects:?}");
+            // A reader waits for the next writer, which waits for readers.
+            let (ours, line) = (rw.clone(), line!() + 1);
+            threads.push(thread::spawn(move || drop(ours.read())));
+            assert_eq!(object_of(&format!("waits at {}:{line}:", file!())), objects[2]);
+            let (ours, line) = (mutex.clone(), line!() + 1);
+            threads.push(thread::spawn(move || drop(ours.try_lock_for(LONG))));
+            assert_eq!(object_of(&format!("waits at {}:{line}:", file!())), objects[1]);
+            // A thread without a name has not the name of the worker whose goroutine has started the thread.
+            let text = about(&format!("waits at {}:{line}:", file!())).unwrap();
+            assert!(!text.contains("\"sudog-"), "{text}");
+            // A writer behind a writer waits for a mutex of the lock, at the call that locks the lock.
+            let (ours, line) = (rw.clone(), line!() + 1);
+            threads.push(thread::spawn(move || drop(ours.write())));
+            object_of(&format!("waits at {}:{line}:", file!()));
+            tasks.push(spawn_async(a_task_locks(mutex.clone())));
+            assert_eq!(object_of("::a_task_locks"), objects[1]);
+            tasks.push(spawn_async(a_task_takes(rx.clone())));
+            assert_eq!(object_of("::a_task_takes"), objects[0]);
+            // A thread that has locked, and waits for something else, waits at no lock.
+            let (ours, rx, told) = (Arc::new(Mutex::new(())), rx.clone(), channel(1));
+            threads.push(
+                thread::Builder::new()
+                    .name("object-thread".into())
+                    .spawn(move || {
+                        let _guard = ours.lock();
+                        told.0.send(()).unwrap();
+                        _ = rx.recv();
+                    })
+                    .unwrap(),
+            );
+            told.1.recv().unwrap();
+            if cfg!(target_os = "linux") {
+                assert_eq!(object_of("object-thread"), objects[0]);
+                assert!(!about("object-thread").unwrap().contains("waits at"));
+            }
+        }
+        drop((tx, locked, read));
+        tasks.into_iter().for_each(|task| task.join().unwrap());
+        blocking(|| threads.into_iter().for_each(|thread| thread.join().unwrap()));
+    });
+}
+
 /// A task that waits in a poll, the blocking way, is among the goroutines.
 #[test]
 fn a_task_that_blocks() {

@@ -6,28 +6,32 @@
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::process::{Command, ExitStatus, Output};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex as StdMutex};
 use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sudog::chan::select;
+use sudog::chan::{Chan, channel, select};
 use sudog::csp::ActiveSet;
+use sudog::low_level::event::Recorder;
 use sudog::low_level::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
 use sudog::low_level::{Leaving, SwitchHooks, add_switch_hooks};
 use sudog::runtime::{dump, goexit, gosched, set_max_blocking, set_stack_size};
 use sudog::sync::{GoMutex, GoRwMutex, LockAsync, Mutex, Once, RwMutex, RwMutexWith, ShardedRwMutex, WaitGroup};
-use sudog::time::{Timer, after, after_func, sleep, sleep_async};
+use sudog::time::{Ticker, Timer, after, after_func, sleep, sleep_async};
 use sudog::x::{ErrGroup, Weighted};
 use sudog::{
     Builder, JoinHandle, OnPanic, Placement, WaitLimit, block_on, blocking, compute, context, go, go_async, run, scope,
     spawn, spawn_async, without_switching,
 };
+use sudog_net::{TcpListener, TcpStream};
+use sudog_sync::signal::{Signal, notify};
 
 const CHILD: &str = "SUDOG_TEST_CHILD";
 
@@ -59,6 +63,9 @@ fn main() {
         ("a_once_in_itself", a_once_in_itself),
         ("goroutines_that_wait_for_each_other_are_reported", goroutines_that_wait_for_each_other_are_reported),
         ("threads_that_wait_for_each_other_are_reported", threads_that_wait_for_each_other_are_reported),
+        ("threads_beside_no_goroutine_are_reported", threads_beside_no_goroutine_are_reported),
+        ("a_watch_for_long_waits_hides_no_deadlock", a_watch_for_long_waits_hides_no_deadlock),
+        ("cycles_beside_foreign_threads_are_reported", cycles_beside_foreign_threads_are_reported),
         ("a_goroutine_that_blocks_its_worker_is_in_a_cycle", a_goroutine_that_blocks_its_worker_is_in_a_cycle),
         ("waits_of_threads_and_tasks_that_are_no_cycle_are_not", waits_of_threads_and_tasks_that_are_no_cycle_are_not),
         ("waits_that_are_no_cycle_are_not", waits_that_are_no_cycle_are_not),
@@ -333,6 +340,16 @@ fn a_once_in_itself() {
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n", "\"main\" [sync.Once.Do, "]);
 }
 
+/// The thread that looks for long waits is no foreign thread.
+fn a_watch_for_long_waits_hides_no_deadlock() {
+    let output = in_a_child("a_watch_for_long_waits_hides_no_deadlock", &[], || {
+        Recorder::new().goroutines().start();
+        Recorder::on_long_wait(&["sync."], Duration::from_secs(3600), |_, _| ()).unwrap();
+        run(|| semacquire(&AtomicU32::new(0)));
+    });
+    assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n"]);
+}
+
 /// A cycle of goroutines is reported while a foreign thread and another goroutine go on.
 fn goroutines_that_wait_for_each_other_are_reported() {
     fn program() {
@@ -371,25 +388,34 @@ fn goroutines_that_wait_for_each_other_are_reported() {
     }
 }
 
+type Pair = [Arc<Mutex<()>>; 2];
+
+/// Two mutexes, in two orders.
+fn pairs() -> [Pair; 2] {
+    let [a, b] = [(), ()].map(|()| Arc::new(Mutex::new(())));
+    [[a.clone(), b.clone()], [b, a]]
+}
+
+fn both([first, second]: Pair) {
+    let _first = first.lock();
+    sleep(Duration::from_millis(50));
+    let _second = second.lock();
+}
+
+/// The line on which `both` waits for ever.
+const SECOND: u32 = line!() - 4;
+
+fn thread(name: &str, pair: Pair) {
+    thread::Builder::new().name(name.into()).spawn(|| both(pair)).unwrap();
+}
+
+fn goroutine(name: &str, pair: Pair) {
+    Builder::new().name(name).go(|| both(pair));
+}
+
 /// Cycles of threads, of a thread and a goroutine, and of goroutines that block their worker or poll a task, are reported
 /// while the rest goes on.
 fn threads_that_wait_for_each_other_are_reported() {
-    type Pair = [Arc<Mutex<()>>; 2];
-    fn both([first, second]: Pair) {
-        let _first = first.lock();
-        sleep(Duration::from_millis(50));
-        let _second = second.lock();
-    }
-    fn pairs() -> [Pair; 2] {
-        let [a, b] = [(), ()].map(|()| Arc::new(Mutex::new(())));
-        [[a.clone(), b.clone()], [b, a]]
-    }
-    fn thread(name: &str, pair: Pair) {
-        thread::Builder::new().name(name.into()).spawn(|| both(pair)).unwrap();
-    }
-    fn goroutine(name: &str, pair: Pair) {
-        Builder::new().name(name).go(|| both(pair));
-    }
     fn program() {
         run(|| {
             let [one, other] = pairs();
@@ -441,6 +467,129 @@ fn threads_that_wait_for_each_other_are_reported() {
         assert_eq!(reports.iter().filter(is_of).count(), 1, "{one}, {other}: {text}");
     }
     assert_says(&output, 0, &[", held by thread ", "these goroutines and threads waits for the next"]);
+}
+
+/// The first words of the report of a cycle.
+const CYCLE: &str = "sudog: deadlock: each of ";
+
+/// Runs `program` in a child process, until the child has reported as many cycles as it must in a build with debug
+/// assertions, and then until its end. Returns the child's words.
+fn with_reports(test: &str, reports: usize, program: fn()) -> String {
+    if std::env::var_os(CHILD).is_some() {
+        // SAFETY: `alarm` has no precondition. The signal ends this child if it hangs.
+        unsafe { libc::alarm(60) };
+        program();
+        std::process::exit(0);
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env(CHILD, test).env_remove("SUDOG_MAXPROCS").stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let (mut text, reports) = (String::new(), if cfg!(debug_assertions) { reports } else { 0 });
+    while text.matches(CYCLE).count() < reports && stderr.read_line(&mut text).unwrap() > 0 {}
+    drop(child.stdin.take());
+    stderr.read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success(), "{text}");
+    assert_eq!(text.matches(CYCLE).count(), reports, "{text}");
+    text
+}
+
+/// Waits until the parent has read the reports. Then the parent closes the standard input.
+fn wait_for_the_parent() {
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// Two threads that wait for each other are reported while no goroutine exists, and the watcher sleeps.
+fn threads_beside_no_goroutine_are_reported() {
+    let text = with_reports("threads_beside_no_goroutine_are_reported", 1, || {
+        run(|| ());
+        thread::sleep(Duration::from_millis(300)); // the watcher falls asleep; the report must come if it has not, too
+        let [one, other] = pairs();
+        thread("a-thread", one);
+        thread("other-thread", other);
+        wait_for_the_parent();
+    });
+    let place = format!("    waits at tests/process/goroutine_fatal.rs:{SECOND}:");
+    assert_eq!(text.matches(&place).count(), if cfg!(debug_assertions) { 2 } else { 0 }, "{text}");
+}
+
+/// Cycles are reported, with the place of each member, and no other wait is, beside threads of tokio, a goroutine in
+/// `accept`, a listener for signals and a ticker; and all of these go on.
+fn cycles_beside_foreign_threads_are_reported() {
+    static DEEDS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
+    fn program() {
+        let [polled, ticked, accepted, signalled] = &DEEDS;
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+        runtime.spawn(async {
+            loop {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                polled.fetch_add(1, Relaxed);
+            }
+        });
+        run(|| {
+            go(|| {
+                let ticker = Ticker::new(Duration::from_millis(1));
+                loop {
+                    ticker.recv();
+                    ticked.fetch_add(1, Relaxed);
+                }
+            });
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = listener.local_addr().unwrap();
+            go(move || {
+                while listener.accept().is_ok() {
+                    accepted.fetch_add(1, Relaxed);
+                }
+            });
+            let signals = Chan::new(1);
+            notify(&signals, &[Signal::USR1]);
+            go(move || {
+                while signals.recv().is_some() {
+                    signalled.fetch_add(1, Relaxed);
+                }
+            });
+            // A thread waits for a mutex whose owner, a goroutine, waits for a value: a chain, and no cycle.
+            let (mutex, (tx, rx)) = (Arc::new(Mutex::new(())), channel::<()>(0));
+            let held = mutex.clone();
+            Builder::new().name("keeper").go(move || {
+                let _guard = held.lock();
+                _ = rx.recv();
+            });
+            while !mutex.is_locked() {
+                gosched();
+            }
+            thread::Builder::new().name("behind".into()).spawn(move || drop(mutex.lock())).unwrap();
+            let [one, other] = pairs();
+            goroutine("ab", one);
+            goroutine("ba", other);
+            let [one, other] = pairs();
+            thread("a-thread", one);
+            goroutine("a-goroutine", other);
+            blocking(wait_for_the_parent);
+            let before = DEEDS.each_ref().map(|deed| deed.load(Relaxed));
+            _ = TcpStream::connect(address).unwrap();
+            signal_hook::low_level::raise(Signal::USR1.as_raw()).unwrap();
+            while DEEDS.iter().zip(before).any(|(deed, before)| deed.load(Relaxed) == before) {
+                gosched();
+            }
+            drop(tx);
+            eprintln!("all goes on");
+        });
+    }
+    let text = with_reports("cycles_beside_foreign_threads_are_reported", 2, program);
+    assert!(text.ends_with("all goes on\n"), "{text}");
+    let place = format!("tests/process/goroutine_fatal.rs:{SECOND}:");
+    for report in text.split(CYCLE).skip(1) {
+        assert_eq!(report.matches("[sync.Mutex.Lock, ").count(), 2, "{text}");
+        assert_eq!(report.matches(&place).count(), 2, "{text}");
+        assert_eq!(report.matches("    waits for the object at 0x").count(), 2, "{text}");
+        assert_eq!(
+            report.contains("\"ab\" [") && report.contains("\"ba\" ["),
+            !report.contains("\"a-thread\" ["),
+            "{text}"
+        );
+        assert_eq!(report.contains("\"a-goroutine\" ["), report.contains(&format!("    waits at {place}")), "{text}");
+    }
 }
 
 /// A goroutine that waits where it may not switch blocks its worker, which does not answer dumps.
@@ -1038,7 +1187,7 @@ fn a_goroutine_that_computes_is_reported() {
     fn program() {
         run(|| {
             let kind = std::env::var("OTHERS").unwrap();
-            let sleepers = if kind == "asleep" { 100 } else { 0 };
+            let sleepers = if kind == "asleep" || kind == "ends" { 100 } else { 0 };
             for _ in 0..sleepers {
                 spawn(|| sleep(Duration::from_millis(1)));
             }
@@ -1059,22 +1208,29 @@ fn a_goroutine_that_computes_is_reported() {
                     gosched();
                 });
             } else {
-                Builder::new().name("hog").go(|| {
+                Builder::new().name("hog").go(move || {
                     computes_for_long(Duration::from_millis(400));
-                    gosched();
+                    if kind != "ends" {
+                        gosched();
+                    }
                 });
             }
             sleep(Duration::from_millis(450));
         });
     }
-    for kind in ["queued", "asleep", "woken"] {
+    for kind in ["queued", "asleep", "woken", "ends"] {
         let env = [("SUDOG_STALLS", "1"), ("SUDOG_MAXPROCS", "1"), ("OTHERS", kind)];
         let output = in_a_child("a_goroutine_that_computes_is_reported", &env, program);
         assert_says(
             &output,
             0,
-            &["\"hog\" has run for 1", "started as goroutine_fatal::", "calls into the runtime again:"],
+            &[
+                "\"hog\" has run for 1",
+                "started as goroutine_fatal::",
+                if kind == "ends" { " has ended\n" } else { "calls into the runtime again:" },
+            ],
         );
+        assert!(!words(&output).contains("corosensei"), "{}", words(&output));
         assert_eq!(words(&output).matches("has run for").count(), 1, "once: {}", words(&output));
     }
     let env = [("SUDOG_STALLS", "0"), ("SUDOG_MAXPROCS", "1"), ("OTHERS", "asleep")];

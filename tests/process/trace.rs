@@ -399,14 +399,17 @@ fn long_waits_are_written() {
     assert_eq!(files(), 0);
 
     let (told, tells) = channel(16);
-    Recorder::on_long_wait(of_locks, LONG, move |waits, recording| _ = told.send((waits.to_string(), recording)))
-        .unwrap();
+    Recorder::on_long_wait(of_locks, LONG, move |waits, recording| {
+        assert!(waits.goroutines.iter().all(|info| info.waited > LONG), "{waits}");
+        _ = told.send((waits.to_string(), recording));
+    })
+    .unwrap();
     Recorder::write_on_long_wait(of_locks, LONG, &file).unwrap();
     run(|| {
         let mutex = Arc::new(Mutex::new(()));
         let (held, theirs, other) = (mutex.lock(), mutex.clone(), mutex.clone());
         start("waits-long", move || drop(theirs.lock()));
-        sleep(LONG); // no lock
+        sleep(3 * LONG); // no lock, so not in the list
         let (waits, recording) = tells.recv().unwrap();
         assert!(waits.contains("\"waits-long\" [sync.Mutex.Lock, ") && !waits.contains("[sleep"), "{waits}");
         assert!(Trace::of(&recording).names.values().any(|name| name.contains("waits-long")));

@@ -132,7 +132,7 @@ impl<T> TaskWaiter<T> {
     pub(super) fn poll_ready(&self, what: &'static str, waker: &Waker) -> Option<Readied<'_, '_, T>> {
         let (core, waiter) = self.queued().expect("it has been queued");
         if !self.g.poll_ready(waker) {
-            crate::note_task_wait(what);
+            crate::note_task_wait_at(what, &core.raw);
             return None;
         }
         self.stage.set(Stage::Over);

@@ -32,7 +32,7 @@ use crate::panics::Panics;
 #[cfg(not(sudog_loom))]
 use crate::shim::num_cpus;
 use crate::shim::{self, Cell, Ordering};
-use crate::{G, Instant, ParkResult, goroutine};
+use crate::{G, Instant, ParkResult};
 
 /// The untyped part of a channel. See the top of this file.
 pub(super) struct Raw {
@@ -345,7 +345,7 @@ impl<'a> Locked<'a> {
     ) -> Option<Outcome> {
         let g = G::current();
         let waiter = Waiter::new(&raw const g, slot);
-        goroutine::note_wait(what);
+        crate::note_wait_at(what, self.raw);
         // SAFETY:
         // - `waiter` is new, so no queue contains it.
         // - This frame stays while `waiter` is queued, or taken and not readied: `park_queued_spinning` returns only

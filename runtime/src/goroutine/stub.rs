@@ -106,9 +106,9 @@ pub(crate) fn any_worker_sleeps() -> bool {
 
 pub(crate) fn note_wait(_: &'static str) {}
 
-pub(crate) fn note_task_wait(_: &'static str) {}
+pub(crate) fn note_task_wait(_: &'static str, _: *const ()) {}
 
-pub(crate) fn note_wait_for(_: &'static str, _: *const [AtomicU64]) {}
+pub(crate) fn note_wait_for(_: &'static str, _: *const (), _: *const [AtomicU64]) {}
 
 /// Only calls `wait`.
 pub(crate) fn in_place<T>(_has_deadline: bool, wait: impl FnOnce() -> T) -> T {

@@ -67,7 +67,8 @@ impl LockTag {
     #[must_use = "the acquisition ends when it is dropped"]
     pub fn begin(&self, access: Access, waits: bool) -> Acquisition {
         let place = Location::caller();
-        Acquisition(if is_on() { self.begin_checked(access, waits, place) } else { None })
+        let begun = if is_on() { self.begin_checked(access, waits, place) } else { None };
+        Acquisition { begun, is_outermost: note_place(place) }
     }
 
     #[cold]
@@ -104,7 +105,12 @@ impl Drop for LockTag {
 }
 
 /// An acquisition that is under way. Dropped without a call of [`Acquisition::done`], the lock has not been taken.
-pub struct Acquisition(Option<Begun>);
+pub struct Acquisition {
+    /// The acquisition in the check, if the check follows it.
+    begun: Option<Begun>,
+    /// True if the call is noted as the place of the thread.
+    is_outermost: bool,
+}
 
 #[derive(Clone, Copy)]
 struct Begun {
@@ -116,7 +122,7 @@ impl Acquisition {
     /// Notes that the lock has been taken.
     #[inline]
     pub fn done(mut self) {
-        if let Some(begun) = self.0.take() {
+        if let Some(begun) = self.begun.take() {
             end(begun, true);
         }
     }
@@ -125,10 +131,33 @@ impl Acquisition {
 impl Drop for Acquisition {
     #[inline]
     fn drop(&mut self) {
-        if let Some(begun) = self.0.take() {
+        if self.is_outermost {
+            PLACE.set(None);
+        }
+        if let Some(begun) = self.begun.take() {
             end(begun, false);
         }
     }
+}
+
+system::thread_local! {
+    /// The call by which the thread takes a lock, while the call is under way. The outermost call, if a lock is made of
+    /// others. Not set by a goroutine that may switch: a dump has the stack of that goroutine.
+    static PLACE: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
+}
+
+/// Notes a call by which the caller takes a lock. Returns whether the note is to be withdrawn at the end of the call.
+fn note_place(place: &'static Location<'static>) -> bool {
+    let is_outermost = goroutine::current().is_none() && PLACE.get().is_none();
+    if is_outermost {
+        PLACE.set(Some(place));
+    }
+    is_outermost
+}
+
+/// Returns the call by which the calling thread takes a lock, for dumps.
+pub(crate) fn place() -> Option<&'static Location<'static>> {
+    PLACE.get()
 }
 
 #[cold]

@@ -37,6 +37,12 @@ impl Acquisition {
     pub fn done(self) {}
 }
 
+/// Returns nothing: the call by which a thread takes a lock is not noted.
+#[cfg(all(unix, not(sudog_loom)))]
+pub(crate) fn place() -> Option<&'static std::panic::Location<'static>> {
+    None
+}
+
 /// Returns the id of the calling goroutine; 0 for a thread.
 #[must_use]
 pub fn holder_id() -> u64 {

@@ -67,7 +67,7 @@ impl<S: AsyncSemaphore, P: Policy> Future for LockFuture<'_, S, P> {
         loop {
             if let Some(acquire) = sleep.as_mut().as_pin_mut() {
                 if acquire.poll(cx).is_pending() {
-                    sudog_runtime::note_task_wait("sync.Mutex.Lock");
+                    mutex.deadlock_owner.note_task_wait("sync.Mutex.Lock");
                     return Poll::Pending;
                 }
                 sleep.set(None);

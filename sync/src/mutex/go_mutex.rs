@@ -158,9 +158,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     #[cfg_attr(debug_assertions, track_caller)]
     #[must_use]
     pub fn try_lock_until(&self, deadline: Instant) -> bool {
+        let acquisition = self.deadlock_owner.tries();
         let locked = self.lock_fast() || self.lock_slow(Some(deadline));
         if locked {
-            self.deadlock_owner.set(self.deadlock_owner.tries());
+            self.deadlock_owner.set(acquisition);
         }
         locked
     }

@@ -288,7 +288,7 @@ impl Once {
 
     /// Waits for a permit. The caller has been counted as a waiter.
     fn wait_counted(&self, what: &'static str, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        sudog_runtime::note_wait(what);
+        sudog_runtime::note_wait_at(what, self);
         let ended = semacquire_limited(&self.permits, Order::Fifo, limit);
         if ended.is_err() && self.leave() { ended } else { Ok(()) }
     }

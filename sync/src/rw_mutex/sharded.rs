@@ -141,7 +141,7 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
             // Relaxed: the permit orders the reads before the write.
             spin_while(WRITER_PAUSES, || self.pending.load(Relaxed) != 0);
         }
-        sudog_runtime::note_wait("sync.RWMutex.Lock");
+        self.inner.deadlock_owner.note_wait("sync.RWMutex.Lock");
         let drained = match deadline {
             None => {
                 self.drained.acquire(Order::Fifo);
@@ -214,6 +214,7 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn rlock(&self) -> SharedGuard {
         if let Some(guard) = self.enter() {
             return guard;
@@ -223,11 +224,13 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_rlock(&self) -> Option<SharedGuard> {
         self.enter().or_else(|| self.inner.try_rlock().then_some(SharedGuard(Place::Inner)))
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_rlock_until(&self, deadline: Instant) -> Option<SharedGuard> {
         self.enter().or_else(|| self.inner.try_rlock_until(deadline).then_some(SharedGuard(Place::Inner)))
     }
@@ -245,6 +248,7 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn lock(&self) -> W::Guard {
         // Lock with `writers`: a sole owner of `inner` takes longer here, as measured.
         let acquisition = self.inner.deadlock_owner.locks();
@@ -254,12 +258,14 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock(&self) -> Option<W::Guard> {
         let guard = RawRwLock::try_lock(&self.inner)?;
         self.write(guard, Some(None))
     }
 
     #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_until(&self, deadline: Instant) -> Option<W::Guard> {
         let guard = RawRwLock::try_lock_until(&self.inner, deadline)?;
         self.write(guard, Some(Some(deadline)))

@@ -93,7 +93,7 @@ impl Future for WaitFuture<'_> {
         let permit = this.permit.as_mut().expect("there while it waits");
         // SAFETY: `permit` is pinned with the future, and dropped in its place.
         if unsafe { Pin::new_unchecked(permit) }.poll(cx).is_pending() {
-            sudog_runtime::note_task_wait("sync.WaitGroup.Wait");
+            sudog_runtime::note_task_wait_at("sync.WaitGroup.Wait", this.group);
             return Poll::Pending;
         }
         this.stage = Stage::Over;

@@ -373,7 +373,7 @@ struct Count(Arc<Inner>);
 impl Tokens {
     fn take(this: Arc<Self>, limit: &WaitLimit<'_>) -> Result<Token, WaitError> {
         if !try_semacquire(&this.free) {
-            sudog_runtime::note_wait("errgroup.Group.Go");
+            sudog_runtime::note_wait_at("errgroup.Group.Go", &*this);
             semacquire_limited(&this.free, Order::Fifo, limit)?;
         }
         Ok(Token(this))

@@ -285,7 +285,7 @@ impl Weighted {
         // permit.
         unsafe { line.push(&waiter) };
         drop(line);
-        sudog_runtime::note_wait(WHAT);
+        sudog_runtime::note_wait_at(WHAT, self);
         let ended = semacquire_limited(&waiter.permit, Order::Fifo, limit);
         let left = ended.is_err() && self.leave(&waiter);
         // Look for a cancel after a grant, too. Whether the limit or the grant came first cannot be determined, nor

@@ -222,10 +222,11 @@ impl Drawing<'_> {
             let turns = [(starving.by, starving.from, "on", STARVING), (starving.ended_by, starving.to, "off", "none")];
             for (who, at, turned, fill) in turns {
                 let Some(who) = who.filter(|_| self.window.contains(at)) else { continue };
+                // The pointer finds the middle of a circle that is not filled, too.
                 draw!(
                     self,
-                    "<circle cx=\"{:.2}\" cy=\"{}\" r=\"5\" fill=\"{fill}\" stroke=\"{STARVING}\" stroke-width=\"2.5\">\
-                     <title>{} turns starvation mode {turned}, at {}</title></circle>",
+                    "<circle cx=\"{:.2}\" cy=\"{}\" r=\"5\" fill=\"{fill}\" stroke=\"{STARVING}\" stroke-width=\"2.5\" \
+                     pointer-events=\"all\"><title>{} turns starvation mode {turned}, at {}</title></circle>",
                     self.x(at),
                     Self::y(who) + BAR + 8.0,
                     Escaped(&self.names[who]),

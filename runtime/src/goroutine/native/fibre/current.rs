@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 use crate::goroutine::native::fibre::job::Vtable;
-use crate::goroutine::native::fibre::wait::Wait;
+use crate::goroutine::native::fibre::wait::{NO_HOLDERS, Wait};
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
@@ -408,40 +408,42 @@ pub fn without_switching<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// Notes the resource that the caller is about to wait for: for dumps and for the deadlock report. Notes the resource of
-/// a thread only in builds with debug assertions.
+/// Notes the kind of wait that the caller is about to begin: for dumps and for the deadlock report. Notes a thread's wait
+/// only in builds with debug assertions.
 #[inline]
 pub(crate) fn note_wait(what: &'static str) {
-    note_wait_for(what, ptr::slice_from_raw_parts(ptr::null(), 0));
+    note_wait_for(what, ptr::null(), NO_HOLDERS);
 }
 
-/// Does the same as [`note_wait`] for a resource that other goroutines hold. `holders`, if not null, points to their
-/// ids, and is alive for as long as the wait.
+/// Does the same as [`note_wait`] for a wait for an object. `object`, if not null, points to the object. `holders` points
+/// to the ids of those that hold the object, a part of the object, which is alive for as long as the wait; or
+/// `holders` is empty.
 #[inline]
-pub(crate) fn note_wait_for(what: &'static str, holders: *const [AtomicU64]) {
+pub(crate) fn note_wait_for(what: &'static str, object: *const (), holders: *const [AtomicU64]) {
     if let Some(fibre) = fibre() {
-        fibre.wait.set(Wait::new(what, clock::coarse_now(), holders));
-        if cfg!(debug_assertions) && !holders.is_null() {
+        fibre.wait.set(Wait::new(what, clock::coarse_now(), object).held_by(holders));
+        if cfg!(debug_assertions) && !holders.is_empty() {
             cycle::note();
         }
     } else if cfg!(debug_assertions) {
-        threads::note_wait(what, holders);
-        if !holders.is_null() {
+        threads::note_wait(Wait::new(what, 0, object).held_by(holders));
+        if !holders.is_empty() {
             cycle::note_of_thread();
         }
     }
 }
 
 /// Notes what the task waits for that the calling goroutine polls: for dumps. Does nothing on a thread.
-pub(crate) fn note_task_wait(what: &'static str) {
+pub(crate) fn note_task_wait(what: &'static str, object: *const ()) {
     if let Some(fibre) = fibre() {
-        fibre.wait.set(Wait::new(what, 0, ptr::slice_from_raw_parts(ptr::null(), 0)));
+        fibre.wait.set(Wait::new(what, 0, object));
     }
 }
 
-/// Takes the note of the calling goroutine's wait. Empty on a thread.
-pub(crate) fn take_note() -> &'static str {
-    fibre().map_or("", |fibre| fibre.wait.replace(Wait::NONE).what())
+/// Takes the note of the calling goroutine's wait: the kind, and the address of the object. Empty on a thread.
+pub(crate) fn take_note() -> (&'static str, usize) {
+    let wait = fibre().map_or(Wait::NONE, |fibre| fibre.wait.replace(Wait::NONE));
+    (wait.what(), wait.object())
 }
 
 /// Returns the id of the calling goroutine, or 0.

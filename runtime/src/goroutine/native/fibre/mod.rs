@@ -288,7 +288,7 @@ impl Fibre {
         let observers = Observers::of(&self.observed);
         switch_hooks::leaves(observers, why);
         if observers.have_stalls() {
-            stall::gives_up(self);
+            stall::gives_up(self, why);
         }
         if observers.have_trace() {
             trace::leaves(self, why);

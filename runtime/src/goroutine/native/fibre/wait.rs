@@ -1,5 +1,6 @@
 //! `Wait`: the note of what a goroutine or a thread waits for, which reports read.
 
+use std::fmt;
 use std::ptr;
 
 use crate::shim::system::atomic::AtomicU64;
@@ -11,46 +12,64 @@ pub(crate) struct Wait {
     what: *const u8,
     /// The length of `what`.
     len: u16,
-    /// The number of ids at `holders`.
-    holders_len: u16,
+    /// The number of ids of holders. 0 if the holders of the awaited object are not known.
+    holders_len: u8,
+    /// The distance in bytes from `object` to the ids of the goroutines that hold the object.
+    holders_at: u8,
     /// The value of the coarse clock when the wait began, in milliseconds. Wraps after 49 days.
     since: u32,
-    /// Points to the ids of the goroutines that hold the awaited resource, or null if these goroutines are not known.
-    holders: *const AtomicU64,
+    /// Points to the awaited object, or to a part that no other object has. Null if the object is not known.
+    object: *const (),
 }
 
+/// The ids of holders that are not known.
+pub(crate) const NO_HOLDERS: *const [AtomicU64] = ptr::slice_from_raw_parts(ptr::null(), 0);
+
 impl Wait {
-    pub(crate) const NONE: Self = Self::new("", 0, ptr::slice_from_raw_parts(ptr::null(), 0));
+    pub(crate) const NONE: Self = Self::new("", 0, ptr::null());
 
     #[inline]
-    pub(crate) const fn new(what: &'static str, since: u64, holders: *const [AtomicU64]) -> Self {
-        Self {
-            what: what.as_ptr(),
-            len: what.len() as u16,
-            holders_len: holders.len() as u16,
-            since: since as u32,
-            holders: holders.cast(),
+    pub(crate) const fn new(what: &'static str, since: u64, object: *const ()) -> Self {
+        Self { what: what.as_ptr(), len: what.len() as u16, holders_len: 0, holders_at: 0, since: since as u32, object }
+    }
+
+    /// Adds the ids of the holders, which are a part of the object.
+    #[inline]
+    pub(crate) fn held_by(self, holders: *const [AtomicU64]) -> Self {
+        if holders.is_empty() {
+            return self;
         }
+        let distance = holders.addr() - self.object.addr();
+        debug_assert!(holders.len() <= u8::MAX.into() && distance <= u8::MAX.into());
+        Self { holders_len: holders.len() as u8, holders_at: distance as u8, ..self }
     }
 
-    /// Returns whether the note says where the holders of the awaited resource are.
+    /// Returns whether the note says where the holders of the awaited object are.
     pub(crate) fn knows_holders(&self) -> bool {
-        !self.holders.is_null()
+        self.holders_len != 0
     }
 
-    /// Returns the ids of the goroutines that hold the awaited resource, as far as they are known. An id of 0 means
+    /// Returns the address of the awaited object, or of a part that no other object has; 0 if the object is not known.
+    pub(crate) fn object(&self) -> usize {
+        self.object.addr()
+    }
+
+    /// Returns the ids of the goroutines that hold the awaited object, as far as they are known. An id of 0 means
     /// nothing.
     ///
     /// # Safety
     ///
-    /// The `holders` that `new` was given are null, or stay alive and where they are for `'a`.
+    /// The note has no holders, or the object that `new` was given stays alive and where it is for `'a`.
     pub(crate) unsafe fn holders<'a>(&self) -> &'a [AtomicU64] {
-        if self.holders.is_null() {
+        if !self.knows_holders() {
             return &[];
         }
-        // SAFETY: `holders` and `holders_len` are the parts of a pointer to a slice that is alive for `'a`, by the
-        // contract of this function.
-        unsafe { std::slice::from_raw_parts(self.holders, self.holders_len.into()) }
+        // SAFETY: the ids are `holders_len` values at the distance `holders_at` from the start of the object, which is
+        // alive for `'a`, by the contract of this function.
+        unsafe {
+            let first = self.object.byte_add(self.holders_at.into()).cast();
+            std::slice::from_raw_parts(first, self.holders_len.into())
+        }
     }
 
     /// Returns the kind of the wait.
@@ -64,4 +83,9 @@ impl Wait {
     pub(crate) fn since(&self, now: u64) -> u64 {
         now - u64::from((now as u32).wrapping_sub(self.since)).min(now)
     }
+}
+
+/// Writes a line for the address of an awaited object, if the address is known.
+pub(crate) fn write_object(f: &mut impl fmt::Write, object: usize) -> fmt::Result {
+    if object == 0 { Ok(()) } else { write!(f, "\n    waits for the object at {object:#x}") }
 }

@@ -257,6 +257,7 @@ pub(super) mod tests {
             since: Duration::ZERO,
             holders: holders.to_vec(),
             awaited: holders.to_vec(),
+            object: 0,
             is_poll: false,
             has_deadline: false,
             worker: 0,

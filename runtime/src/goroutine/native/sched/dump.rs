@@ -185,9 +185,11 @@ impl fmt::Display for Dump {
 ///
 /// Where switches are observed, the printed dump also lists threads that wait for a lock, a channel or the like of this
 /// project, the longest wait first, with the system's number and name of each thread (names on Linux), and async tasks
-/// with the type of the future, and the call that started the task. In builds with debug assertions a
-/// thread has a wait reason, and the holders of the awaited mutex; a task has a wait reason, if the task waits for a
-/// future of this project. A task that has been woken counts as waiting until it is polled.
+/// with the type of the future, and the call that started the task. In builds with debug assertions a thread has a wait
+/// reason, the holders of the awaited mutex, and the place of the call that waits for a mutex; a task has a wait reason,
+/// if the task waits for a future of this project. A task that has been woken counts as waiting until it is polled.
+///
+/// All that wait for the same object are printed with the same address.
 ///
 /// # Examples
 ///

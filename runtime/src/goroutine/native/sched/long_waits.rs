@@ -58,3 +58,36 @@ pub(crate) fn watch(
     };
     thread::Builder::new().name("sudog-long-wait".into()).spawn(run).map(drop)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goroutine::{go, gosched, run};
+    use crate::shim::system::atomic::AtomicU32;
+    use crate::{note_wait, sema};
+    use std::sync::Arc;
+
+    /// A wait that goes on is told by the first look only that sees the wait.
+    #[test]
+    fn a_wait_is_told_once() {
+        const WAIT: &str = "a long wait of a test";
+        static PERMITS: AtomicU32 = AtomicU32::new(0);
+        let (told, looks) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        run(|| {
+            go(|| {
+                note_wait(WAIT);
+                sema::semacquire(&PERMITS);
+            });
+            let (theirs, told_before) = (told.clone(), told.clone());
+            let is_over = move || told_before.load(Ordering::Relaxed) > 0 && looks.fetch_add(1, Ordering::Relaxed) == 3;
+            let f = move |_: &Dump| _ = theirs.fetch_add(1, Ordering::Relaxed);
+            watch(&[WAIT], Duration::from_millis(20), is_over, f).unwrap();
+            // The closures go with the thread.
+            while Arc::strong_count(&told) > 1 {
+                gosched();
+            }
+            sema::semrelease(&PERMITS, sema::Wake::Normal);
+        });
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+    }
+}

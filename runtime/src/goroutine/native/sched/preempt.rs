@@ -128,7 +128,7 @@ impl Worker {
             if switch_hooks::observes_stalls()
                 && let Some(fibre) = current::fibre()
             {
-                stall::gives_up(fibre);
+                stall::gives_up(fibre, switch_hooks::Leaving::Waits);
             }
         }
         if self.is_timer_due(now) {

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::goroutine::native::fibre::job::Vtable;
+use crate::goroutine::native::fibre::wait::write_object;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::frames::frames_of_the_user;
@@ -44,6 +45,8 @@ pub struct GoroutineInfo {
     pub holders: Vec<u64>,
     /// The [`holder_id`](lock_order::holder_id)s of all holders: goroutines, threads and polls.
     pub(super) awaited: Vec<u64>,
+    /// The address of the awaited object, or of a part that no other object has; 0 if the object is not known.
+    pub(super) object: usize,
     /// True if the goroutine polls an async task.
     pub(super) is_poll: bool,
     /// True if the wait ends at a deadline, whatever happens.
@@ -101,6 +104,7 @@ impl GoroutineInfo {
             since: Duration::ZERO,
             holders: Vec::new(),
             awaited: Vec::new(),
+            object: 0,
             is_poll: ptr::eq(fibre.vtable.get(), Vtable::TASK),
             has_deadline: false,
             is_stuck: false,
@@ -117,7 +121,8 @@ impl GoroutineInfo {
             info.since = Duration::from_millis(wait.since(now));
             info.waited = Duration::from_millis(now) - info.since;
             info.has_deadline = fibre.has_timer();
-            // SAFETY: the holders are null, or alive for as long as the fibre is parked, by the contract of
+            info.object = wait.object();
+            // SAFETY: there are no holders, or the object is alive for as long as the fibre is parked, by the contract of
             // `note_wait_for`. The fibre stays parked during this call.
             let holders = unsafe { wait.holders() }.iter().map(|holder| holder.load(Ordering::Relaxed));
             info.awaited = holders.filter(|&id| id != 0).collect();
@@ -174,6 +179,7 @@ impl GoroutineInfo {
         if let Some(place) = self.created_at {
             write!(f, "\n    created at {place}")?;
         }
+        write_object(f, self.object)?;
         f.write_char('\n')?;
         if with_stack && let Some(stack) = &self.stack {
             f.write_str(&frames_of_the_user(&stack.to_string()))?;
@@ -237,6 +243,10 @@ impl ThreadInfo {
         let reason = if self.wait_reason.is_empty() { "waiting" } else { self.wait_reason };
         write!(f, "{} [{reason}, {:.2} s]", self.title(), self.waited.as_secs_f64())?;
         write_holders(f, self.holders(), titles)?;
+        write_object(f, self.object)?;
+        if let Some(place) = self.place {
+            write!(f, "\n    waits at {place}")?;
+        }
         f.write_char('\n')
     }
 }

@@ -3,7 +3,7 @@
 //! | report | when | by |
 //! |---|---|---|
 //! | a goroutine holds its worker | the goroutine has run for 100 ms without a switch, while another goroutine could run on that worker | the watcher |
-//! | the stack of that goroutine | at its next call into the runtime | the goroutine itself |
+//! | the stack of that goroutine, or that the goroutine has ended | at its next call into the runtime, or at its end | the goroutine itself |
 //! | all threads for blocking calls are taken | a call has to wait for a thread | the caller |
 //!
 //! | `SUDOG_STALLS` | reports |
@@ -36,7 +36,7 @@ use crate::goroutine::native::fibre::{Fibre, current};
 use crate::goroutine::native::sched::frames::frames_of_the_user;
 use crate::goroutine::native::sched::threads;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::switch_hooks;
+use crate::goroutine::native::switch_hooks::{self, Leaving};
 
 const VARIABLE: &str = "SUDOG_STALLS";
 /// The time for which a goroutine may run without a switch while others wait, unless `SUDOG_STALLS` sets another time.
@@ -155,10 +155,13 @@ pub(crate) fn runs(fibre: &Fibre) {
 }
 
 /// Shows the stack of a goroutine that has been reported. Called when the goroutine is about to give up its worker, or
-/// calls into the runtime.
-pub(crate) fn gives_up(fibre: &Fibre) {
+/// calls into the runtime. A goroutine that has ended has no stack any more.
+pub(crate) fn gives_up(fibre: &Fibre, why: Leaving) {
     if fibre.worker.stall.reported.swap(false, Ordering::Relaxed) {
-        show_stack(fibre);
+        match why {
+            Leaving::Waits => show_stack(fibre),
+            Leaving::Ends => say(&format!("sudog: goroutine {} has ended\n", fibre.describe())),
+        }
     }
 }
 

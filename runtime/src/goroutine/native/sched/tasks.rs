@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::check_lock::CheckLock;
+use crate::goroutine::native::fibre::wait::write_object;
 use crate::goroutine::native::sched::clock;
 use crate::shim::system::Mutex;
 use crate::shim::system::atomic::{AtomicU64, Ordering};
@@ -35,15 +36,19 @@ struct Entry {
 struct State {
     /// The id of the goroutine that polls the task. 0 if the task is not polled.
     polled_by: u64,
-    /// The kind of the wait, which the last poll has noted. Empty if the poll has noted none.
-    wait_reason: &'static str,
+    /// The note of the wait by the last poll: the kind, and the address of the awaited object. Empty if the poll has made
+    /// no note.
+    note: Note,
     /// The time of the start or of the end of the last poll, in milliseconds of the coarse clock.
     since: u64,
 }
 
+/// The kind of a wait, and the address of the awaited object; 0 if the object is not known.
+type Note = (&'static str, usize);
+
 impl Entry {
-    fn set(&self, polled_by: u64, wait_reason: &'static str) {
-        let new = State { polled_by, wait_reason, since: clock::coarse_now() };
+    fn set(&self, polled_by: u64, note: Note) {
+        let new = State { polled_by, note, since: clock::coarse_now() };
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = new;
     }
 }
@@ -55,7 +60,7 @@ pub(crate) struct Watched<T> {
     /// Returns the id of the calling goroutine.
     id: fn() -> u64,
     /// Takes the note of the calling goroutine's wait.
-    take_note: fn() -> &'static str,
+    take_note: fn() -> Note,
 }
 
 impl<T> Watched<T> {
@@ -66,11 +71,11 @@ impl<T> Watched<T> {
         started_as: &'static str,
         created_at: &'static Location<'static>,
         id: fn() -> u64,
-        take_note: fn() -> &'static str,
+        take_note: fn() -> Note,
     ) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let state = Mutex::new(State { polled_by: 0, wait_reason: "", since: clock::coarse_now() });
+        let state = Mutex::new(State { polled_by: 0, note: ("", 0), since: clock::coarse_now() });
         let entry = Arc::new(Entry { number, started_as, created_at, state });
         TASKS.enter(|tasks| _ = tasks.insert(number, entry.clone()));
         Self { future, entry, id, take_note }
@@ -82,7 +87,7 @@ impl<T> Future for Watched<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         let this = &mut *self;
-        this.entry.set((this.id)(), "");
+        this.entry.set((this.id)(), ("", 0));
         _ = (this.take_note)(); // of an earlier poll
         let polled = this.future.as_mut().poll(cx);
         this.entry.set(0, (this.take_note)());
@@ -104,7 +109,7 @@ pub(super) struct TaskInfo {
     started_as: &'static str,
     created_at: &'static Location<'static>,
     polled_by: u64,
-    wait_reason: &'static str,
+    note: Note,
     /// The time since the start or the end of the last poll.
     pub(super) waited: Duration,
 }
@@ -118,10 +123,10 @@ pub(super) fn all() -> Vec<TaskInfo> {
 
 impl TaskInfo {
     fn of(entry: &Entry, now: u64) -> Self {
-        let State { polled_by, wait_reason, since } = *entry.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { polled_by, note, since } = *entry.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Entry { number, started_as, created_at, .. } = *entry;
         let waited = Duration::from_millis(now.saturating_sub(since));
-        Self { number, started_as, created_at, polled_by, wait_reason, waited }
+        Self { number, started_as, created_at, polled_by, note, waited }
     }
 
     /// Returns whether the task waits to be woken, or has been woken and not been polled since.
@@ -133,11 +138,14 @@ impl TaskInfo {
 impl fmt::Display for TaskInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "task {}", self.number)?;
-        match (self.is_waiting(), self.wait_reason) {
+        let (wait_reason, object) = self.note;
+        match (self.is_waiting(), wait_reason) {
             (false, _) => write!(f, " [polled by goroutine {}]", self.polled_by)?,
             (true, "") => write!(f, " [waiting, {:.2} s]", self.waited.as_secs_f64())?,
             (true, reason) => write!(f, " [{reason}, {:.2} s]", self.waited.as_secs_f64())?,
         }
-        writeln!(f, "\n    started as {}\n    created at {}", self.started_as, self.created_at)
+        write!(f, "\n    started as {}\n    created at {}", self.started_as, self.created_at)?;
+        write_object(f, object)?;
+        f.write_str("\n")
     }
 }

@@ -8,6 +8,7 @@
 use crate::shim::system;
 use crate::shim::system::Mutex;
 use std::cell::Cell;
+use std::panic::Location;
 use std::ptr;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::goroutine::native::fibre::wait::Wait;
 use crate::goroutine::native::sched::clock;
 use crate::lock_order::{self, Holder};
-use crate::shim::system::atomic::{AtomicU64, Ordering};
+use crate::shim::system::atomic::Ordering;
 
 /// A waiting thread.
 struct Entry {
@@ -25,6 +26,8 @@ struct Entry {
     /// builds in which locks do not know their holders.
     waiter: u64,
     wait: Wait,
+    /// The call that waits for a lock, if known.
+    place: Option<&'static Location<'static>>,
     has_deadline: bool,
     since: Instant,
     /// The neighbours in the list. Used under the list's lock.
@@ -57,6 +60,10 @@ pub(super) struct ThreadInfo {
     /// See [`Entry::waiter`].
     pub(super) waiter: u64,
     pub(super) wait_reason: &'static str,
+    /// The address of the awaited object; 0 if the object is not known.
+    pub(super) object: usize,
+    /// The call that waits for a lock, if known.
+    pub(super) place: Option<&'static Location<'static>>,
     pub(super) waited: Duration,
     /// The time at which the wait began.
     pub(super) since: Duration,
@@ -65,10 +72,10 @@ pub(super) struct ThreadInfo {
     holders: [u64; HOLDERS],
 }
 
-/// Notes what the calling thread is about to wait for: see `note_wait`.
+/// Notes the wait that the calling thread is about to begin.
 #[cold]
-pub(crate) fn note_wait(what: &'static str, holders: *const [AtomicU64]) {
-    NOTE.set(Wait::new(what, 0, holders));
+pub(crate) fn note_wait(wait: Wait) {
+    NOTE.set(wait);
 }
 
 /// Calls `wait`, in which the calling thread waits, and lists the thread meanwhile. `of_goroutine` is the note of the
@@ -88,6 +95,7 @@ pub(crate) fn while_listed<T>(of_goroutine: Option<Wait>, has_deadline: bool, wa
         #[cfg(not(all(debug_assertions, not(sudog_sim))))]
         waiter: 0,
         wait: of_goroutine.unwrap_or_else(take_note),
+        place: lock_order::place(),
         has_deadline,
         since: system::now(),
         newer: Cell::new(ptr::null()),
@@ -151,9 +159,15 @@ pub(super) fn waiting() -> Vec<ThreadInfo> {
     infos
 }
 
-/// Adds the names of the threads.
+/// Adds the names of the threads. A thread without a name of its own has that of the thread that started it: a worker's, if
+/// a goroutine did. Leaves that name out.
 pub(super) fn add_names(infos: &mut [ThreadInfo]) {
-    infos.iter_mut().for_each(|info| info.name = thread_name(info.id));
+    let is_of_worker = |name: &str| name.strip_prefix("sudog-").is_some_and(|index| index.parse::<u32>().is_ok());
+    for info in infos {
+        let name = thread_name(info.id);
+        let is_worker = !matches!(lock_order::decode(info.waiter), Holder::Thread);
+        info.name = if is_worker || !is_of_worker(&name) { name } else { String::new() };
+    }
 }
 
 impl List {
@@ -170,7 +184,7 @@ impl Entry {
     /// Copies the ids of the goroutines and threads that hold the awaited resource. Does not allocate, as the list is
     /// locked.
     fn holders(&self) -> [u64; HOLDERS] {
-        // SAFETY: the holders are null, or alive until the next `note_wait` of the thread, or of the goroutine that waits
+        // SAFETY: there are no holders, or the object is alive until the next `note_wait` of the thread, or of the goroutine that waits
         // on the thread, by the contract of `note_wait`. The thread still waits, as its entry is listed and the list is
         // locked.
         let ids = unsafe { self.wait.holders() }.iter().map(|holder| holder.load(Ordering::Relaxed));
@@ -187,6 +201,8 @@ impl Entry {
             name: String::new(),
             waiter: self.waiter,
             wait_reason: self.wait.what(),
+            object: self.wait.object(),
+            place: self.place,
             waited: now.saturating_duration_since(self.since),
             since: clock::time_of(self.since),
             has_deadline: self.has_deadline,
@@ -238,4 +254,33 @@ fn thread_name(id: u64) -> String {
 #[cfg(not(all(target_os = "linux", not(sudog_sim))))]
 fn thread_name(_: u64) -> String {
     String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shim::system::atomic::AtomicU64;
+
+    /// A note with holders is for the next wait, too, as a thread may be woken in vain. Another note is for one wait.
+    #[test]
+    fn a_note_with_holders_stays() {
+        let holder = AtomicU64::new(7);
+        let object = ptr::from_ref(&holder).cast();
+        let info = || {
+            let infos = while_listed(None, false, waiting);
+            infos.into_iter().find(|info| info.id == thread_id()).expect("it waits")
+        };
+        let says = |what, object: *const (), holders: &[u64]| {
+            let info = info();
+            assert_eq!((info.wait_reason, info.object, info.holders()), (what, object.addr(), holders));
+        };
+        note_wait(Wait::new("lock", 0, object).held_by(std::slice::from_ref(&holder)));
+        says("lock", object, &[7]);
+        holder.store(0, Ordering::Relaxed);
+        says("lock", object, &[]);
+        note_wait(Wait::new("other", 0, object));
+        says("other", object, &[]);
+        says("", ptr::null(), &[]);
+        assert!(waiting().iter().all(|info| info.id != thread_id()));
+    }
 }
