@@ -9,6 +9,13 @@
 //! element, and its list of nodes, end with the modelled thread.
 #![cfg(sudog_loom)]
 
+#[path = "../../lab/core/src/targets/models/hapax.rs"]
+mod lab_hapax;
+#[path = "../../lab/core/src/targets/models/ticket_lines.rs"]
+mod lab_ticket_lines;
+#[path = "../../lab/core/src/targets/models/twa_lock.rs"]
+mod lab_twa_lock;
+
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
@@ -34,7 +41,7 @@ struct World<L> {
     main: thread::ThreadId,
 }
 
-impl<L: RawLock + std::fmt::Debug> World<L> {
+impl<L: RawLock> World<L> {
     fn new() -> Self {
         Self { lock: L::new(), data: UnsafeCell::new(0), order: Default::default(), main: thread::current().id() }
     }
@@ -109,9 +116,20 @@ fn explore<L: RawLock + std::fmt::Debug + 'static, const THREADS: usize>(
     quick: u32,
     states: &[&'static str],
 ) {
+    explore_lock::<L, THREADS>(preemptions, turns, quick, states, |lock| format!("{lock:?}"));
+}
+
+/// Explores as [`explore`] does. What `leftovers` returns of the lock must be the same before and after.
+fn explore_lock<L: RawLock + 'static, const THREADS: usize>(
+    preemptions: usize,
+    turns: [u32; THREADS],
+    quick: u32,
+    states: &[&'static str],
+    leftovers: fn(&L) -> String,
+) {
     check(preemptions, states, move || {
         let w = Arc::new(World::<L>::new());
-        let at_rest = format!("{:?}", w.lock);
+        let at_rest = leftovers(&w.lock);
         let others = turns[1..].iter().map(|&turns| {
             let w = w.clone();
             thread::spawn(move || (0..turns).for_each(|_| w.turn()))
@@ -122,7 +140,7 @@ fn explore<L: RawLock + std::fmt::Debug + 'static, const THREADS: usize>(
         for other in others {
             other.join().unwrap();
         }
-        assert_eq!(format!("{:?}", w.lock), at_rest);
+        assert_eq!(leftovers(&w.lock), at_rest);
         w.finish(turns.iter().sum::<u32>() + quick);
     });
 }
@@ -131,7 +149,7 @@ const HOLDS_AND_WAITS: &str = "a thread that holds a lock waits for another";
 
 /// Lets two threads hold the first lock as they wait for the second, while a third thread wants only the second lock.
 fn explore_two_locks<L: RawLock + std::fmt::Debug + 'static>(preemptions: usize, states: &[&'static str]) {
-    fn both<L: RawLock + std::fmt::Debug>(outer: &World<L>, inner: &World<L>) {
+    fn both<L: RawLock>(outer: &World<L>, inner: &World<L>) {
         let ((first, _), (second, waits)) = (waiting(|| outer.lock.lock()), waiting(|| inner.lock.lock()));
         if waits {
             mark(HOLDS_AND_WAITS);
@@ -231,4 +249,42 @@ locks_of_three! {
 #[test]
 fn three_threads_tts() {
     explore::<Tts, _>(2, [2, 1, 1], 0, &[AT_ONCE, SLEEPS, TWO_SLEEP, AGAIN, MAIN_FIRST, OTHER_FIRST, ALTERNATE]);
+}
+
+/// The models of the laboratory's locks, from the laboratory's files. There the arrays have one slot, and no contender is
+/// near its turn.
+macro_rules! locks_of_the_laboratory {
+    ($($name:ident: $Lock:ty, $waits:expr;)+) => {
+        mod laboratory { $(
+            mod $name {
+                use super::super::*;
+
+                #[test]
+                fn two_threads() {
+                    let states = [AT_ONCE, MAIN_FIRST, OTHER_FIRST, OVERTAKEN, ALTERNATE, $waits];
+                    explore_lock::<$Lock, _>(3, [2, 2], 0, &states, |_| String::new());
+                }
+
+                #[test]
+                fn try_lock() {
+                    let states = [AT_ONCE, TRY, TRY_FAILS, MAIN_FIRST, OTHER_FIRST, OVERTAKEN];
+                    explore_lock::<$Lock, _>(3, [1, 1], 1, &states, |_| String::new());
+                }
+            }
+        )+ }
+    };
+}
+
+locks_of_the_laboratory! {
+    ticket_lines: lab_ticket_lines::TicketLines, YIELDS;
+    hapax: lab_hapax::Hapax, YIELDS;
+    twa_lock: lab_twa_lock::TwaLock, YIELDS;
+    twa_lock_chain: lab_twa_lock::TwaLock<lab_twa_lock::Chains>, SLEEPS;
+}
+
+#[test]
+fn three_threads_twa_lock_chain() {
+    use lab_twa_lock::{Chains, TwaLock};
+    let states = [AT_ONCE, SLEEPS, TWO_SLEEP, MAIN_FIRST, OTHER_FIRST];
+    explore_lock::<TwaLock<Chains>, _>(2, [2, 1, 1], 0, &states, |_| String::new());
 }

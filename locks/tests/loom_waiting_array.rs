@@ -10,6 +10,8 @@
 //! sleeps does so at once in a model.
 #![cfg(sudog_loom)]
 
+#[path = "../../lab/core/src/targets/semaphores/event_count.rs"]
+mod event_count;
 mod explore;
 #[path = "../../runtime/tests/must_fail/mod.rs"]
 mod must_fail;
@@ -26,11 +28,11 @@ use loom::thread;
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_locks::waiting_array::{
     BucketWait, ChainWait, Conservative, Doorway, LocationWait, MixedHash, SpinThenPark, SpinThenYield, TicketSema,
-    TicketWait, Tickets,
+    TicketWait, Tickets, ToldWait,
 };
 use sudog_runtime::model::{be_goroutine, each_site};
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, waiting};
-use sudog_sync::Semaphore;
+use sudog_sync::{Order, Semaphore, Wake};
 use waiting_array::states::*;
 use waiting_array::{World, hasty_acquire};
 
@@ -418,6 +420,75 @@ mod channel_systolic {
         two_turns_each(3);
         three_threads(2);
         a_deadline(1, 0);
+    }
+}
+
+/// The models of chains that tell their waiters of a grant.
+macro_rules! told {
+    ($($name:ident: $DELEGATED:literal;)*) => { $(mod $name {
+        of!(TicketSema<ToldWait<SpinThenPark, MixedHash<1>, $DELEGATED>>);
+        models! {
+            two_turns_each(3);
+            three_threads(2);
+            two_requests_for_two(1);
+            closing(2);
+            two_deadlines(1);
+        }
+    })* };
+}
+
+told! {
+    told: false;
+    delegated: true;
+}
+
+/// Checks the two ways in which a woken waiter is told of its grant, with two waiters in one chain and two posters.
+#[test]
+fn a_woken_waiter_is_told() {
+    const TOLD: &str = "a waiter is told of its grant";
+    explore_told::<false>(1, &[TWO_SLEEP, TOLD]);
+    let pushed_back = ["a post pushes waiters back", "a post flushes what it has pushed back"];
+    explore_told::<true>(2, &[TWO_SLEEP, TOLD, pushed_back[0], pushed_back[1]]);
+}
+
+fn explore_told<const DELEGATED: bool>(preemptions: usize, states: &[&'static str]) {
+    explore(preemptions, states, || {
+        let w = World::<ToldWait<SpinThenPark, MixedHash<1>, DELEGATED>, Tickets>::new(0);
+        let others = [w.spawn(|w| w.take(1)), w.spawn(|w| w.take(1)), w.spawn(|w| w.sema.post(1))];
+        w.sema.post(1);
+        others.into_iter().for_each(|t| t.join().unwrap());
+        w.finish(0);
+    });
+}
+
+/// The semaphore of the laboratory that is made of an event count and a sequencer.
+mod event_count_sema {
+    use super::*;
+
+    fn turns<const POLITE: bool>() {
+        explore(3, &[AT_ONCE, SLEEPS], || {
+            let w = Arc::new((event_count::EventCountSema::<POLITE>::new(1), loom::cell::UnsafeCell::new(0)));
+            let turn = |w: &(event_count::EventCountSema<POLITE>, loom::cell::UnsafeCell<u32>)| {
+                waiting(|| w.0.acquire(Order::Fifo));
+                // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
+                w.1.with_mut(|data| unsafe { *data += 1 });
+                w.0.release(Wake::Normal);
+            };
+            let other = {
+                let w = w.clone();
+                thread::spawn(move || (0..2).for_each(|_| turn(&w)))
+            };
+            (0..2).for_each(|_| turn(&w));
+            other.join().unwrap();
+            assert_eq!(w.0.wanted(), 0);
+            assert!(w.0.try_acquire() && !w.0.try_acquire());
+        });
+    }
+
+    #[test]
+    fn two_turns_each() {
+        turns::<false>();
+        turns::<true>();
     }
 }
 

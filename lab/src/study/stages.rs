@@ -30,7 +30,7 @@ use crate::targets::target::{Target, Through};
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct StagesArgs {
-    /// Stages, by name [default: all]
+    /// Stages, by name [default: v1 to v8]
     #[arg(long, value_name = "A,B", value_parser = list::<StageName>)]
     pub stages: Option<List<StageName>>,
 
@@ -56,6 +56,7 @@ registry! {
     V5 = "v5": V5<Counted>, "+ the woken bit: one waiter awake is enough";
     V6 = "v6": V6<Counted>, "+ LIFO: a waiter that was woken in vain goes back to the head of the queue";
     V7 = "v7": V7<Counted>, "+ starvation mode: after a millisecond a waiter is served next";
+    V7Inlined = "v7-inlined": V7<Counted, true>, "v7, its fast paths apart, which can be inlined: for study";
     V8 = "v8": V8<Counted>, "+ fast and slow paths apart, and checks: sudog/go-1.14";
 }
 
@@ -120,6 +121,9 @@ struct StageRecord {
 }
 
 impl StageName {
+    /// The stages of the source.
+    const USUAL: &[Self] = &[Self::V1, Self::V2, Self::V3, Self::V4, Self::V5, Self::V6, Self::V7, Self::V8];
+
     /// Returns the same lock under its name in the other benchmarks.
     const fn lock(self) -> LockName {
         match self {
@@ -129,7 +133,7 @@ impl StageName {
             Self::V4 => LockName::V4,
             Self::V5 => LockName::V5,
             Self::V6 => LockName::V6,
-            Self::V7 => LockName::V7,
+            Self::V7 | Self::V7Inlined => LockName::V7,
             Self::V8 => LockName::SudogGo114,
         }
     }
@@ -213,7 +217,7 @@ fn logged_runs(plan: &Plan, stages: &[StageName], records: &[StageRecord]) -> Op
 /// Measures and prints.
 pub fn run(args: &StagesArgs, output: Output) -> Result<(), Failure> {
     let plan = Plan::new("stages", LockName::ALL, None, &args.threads, &args.effort, 0)?;
-    let stages = args.stages.as_ref().map_or(StageName::ALL, |list| &list.0);
+    let stages = args.stages.as_ref().map_or(StageName::USUAL, |list| &list.0);
     let progress = plan.progress(output, plan.runs * plan.threads.len() * stages.len());
     let records = measure(&plan, stages, output, &progress)?;
     progress.finish_and_clear();

@@ -33,6 +33,8 @@ unsafe impl<W: TicketWait> TicketWait for Conservative<W> {
 
     const LOOKS_AT_TICKETS: Option<u64> = None;
 
+    const TELLS: bool = W::TELLS;
+
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         W::wait(turn, deadline)
     }
@@ -40,5 +42,9 @@ unsafe impl<W: TicketWait> TicketWait for Conservative<W> {
     #[inline]
     fn wake(sema: usize, tickets: Range<u64>) {
         W::wake(sema, tickets);
+    }
+
+    fn wake_closed(sema: usize, tickets: Range<u64>) {
+        W::wake_closed(sema, tickets);
     }
 }

@@ -23,7 +23,8 @@
 //! hash ([`MixedHash`], [`PlainHash`], [`PairedHash`], [`OrbitHash`], [`GrayHash`]).
 //!
 //! For study, chains and channels may wake systolically, [`Conservative`] posts do not read the tickets, and the waiters
-//! of [`Ticket`] may pause longer the farther they are from their turn.
+//! of [`Ticket`] may pause longer the farther they are from their turn. With [`ToldWait`] a woken waiter of a chain is told
+//! that its turn has come.
 //!
 //! The errors in the printed listings, and the differences from the listings, are in `locks/docs/waiting-array.md`.
 //!
@@ -45,6 +46,7 @@ mod table;
 mod ticket;
 mod ticket_queue;
 mod ticket_sema;
+mod told;
 mod twa;
 
 pub use crate::waiting::policy::{Spin, SpinThenPark, SpinThenYield, WaitPolicy};
@@ -62,4 +64,5 @@ pub use location::{LocationWait, LocationWaiter, TwaLocation, location_wait, loc
 pub use ticket::{GrantWait, Ticket};
 pub use ticket_queue::{TicketWait, Turn};
 pub use ticket_sema::{Closed, Doorway, Refused, TicketSema, Tickets};
+pub use told::ToldWait;
 pub use twa::{BucketWait, Twa};

@@ -68,12 +68,22 @@ pub unsafe trait TicketWait: Send + Sync + 'static {
     /// [`TicketSema::OUTLIVES_GRANT`]: super::TicketSema::OUTLIVES_GRANT
     const LOOKS_AT_TICKETS: Option<u64>;
 
+    /// True if a wake tells waiters of the grant by the semaphore's address. Then a semaphore must outlive its posts: the
+    /// waiter of a new semaphore at the same address must not be told of the old one's grant. And each post acquires what
+    /// earlier posts have released.
+    const TELLS: bool = false;
+
     /// Waits until the turn has come (true), or until the deadline (false).
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool;
 
     /// Makes the holders of these tickets, which have just been granted, check their turns again. The semaphore may be
     /// freed already.
     fn wake(sema: usize, tickets: Range<u64>);
+
+    /// Makes the holders of these tickets check their turns again, because the semaphore was closed.
+    fn wake_closed(sema: usize, tickets: Range<u64>) {
+        Self::wake(sema, tickets);
+    }
 }
 
 /// The condition of a waiter: its ticket is granted, or the semaphore is closed.
@@ -82,6 +92,15 @@ pub struct Turn<'a> {
     grant: &'a AtomicGrant,
     sema: usize,
     position: u64,
+    /// True once the waiter was told that its ticket is granted. Only the waiter uses the cell.
+    told: std::cell::Cell<bool>,
+}
+
+/// A message to a waiter: all tickets of the semaphore at this address before `end` have been granted.
+#[derive(Clone, Copy)]
+pub(super) struct Posted {
+    pub(super) sema: usize,
+    pub(super) end: u64,
 }
 
 impl Turn<'_> {
@@ -120,6 +139,30 @@ impl Turn<'_> {
     #[must_use]
     pub fn has_come(&self) -> bool {
         self.distance().is_none()
+    }
+
+    /// Returns the end of the wait, or `None` if the turn has not come. Any thread may ask.
+    pub(super) fn outcome(&self) -> Option<Outcome> {
+        let grant = self.grant.load(Ordering::Acquire);
+        let end = if grant.is_closed() { Outcome::Closed } else { Outcome::Granted };
+        grant.ahead_of(self.position).is_none().then_some(end)
+    }
+
+    /// Returns the message that this ticket is granted.
+    pub(super) fn as_posted(&self) -> Posted {
+        Posted { sema: self.sema, end: self.ticket() + 1 }
+    }
+
+    /// Tells the waiter that tickets have been granted. Returns true if its own ticket is among them: then the wait does not
+    /// read the grant any more.
+    pub(super) fn is_told(&self, posted: Posted) -> bool {
+        let behind = self.ticket().wrapping_sub(posted.end).wrapping_mul(ONE) as i64;
+        let granted = posted.sema == self.sema && behind < 0;
+        if granted {
+            mark("a waiter is told of its grant");
+            self.told.set(true);
+        }
+        granted
     }
 }
 
@@ -167,7 +210,14 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     const FIRST_LOOK: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Acquire };
     /// The ordering of a grant. At least Release: the taker sees the writes of the poster and, by the release sequence,
     /// of all earlier posters.
-    const GRANT: Ordering = if Self::LOOKS.is_some() { Ordering::SeqCst } else { Ordering::Release };
+    const GRANT: Ordering = match (Self::LOOKS, W::TELLS) {
+        (Some(_), _) => Ordering::SeqCst,
+        (None, true) => Ordering::AcqRel,
+        (None, false) => Ordering::Release,
+    };
+
+    /// The value of [`TicketSema::OUTLIVES_GRANT`](super::TicketSema::OUTLIVES_GRANT).
+    pub(super) const OUTLIVES: bool = Self::LOOKS.is_some() || W::TELLS;
 
     #[inline]
     fn sema(&self) -> usize {
@@ -210,7 +260,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     /// # Safety
     ///
     /// `queue` and `doorway` are alive. The taker of the last permit that is given here may free them at once; but if
-    /// [`TicketQueue::LOOKS`] is not None, they are alive until this call returns.
+    /// [`TicketQueue::OUTLIVES`] is true, they are alive until this call returns.
     #[inline]
     pub(super) unsafe fn grant(queue: *const Self, doorway: *const D, n: u64) {
         // SAFETY: `queue` is alive until the compare-exchange below. No reference to the queue lives longer.
@@ -319,7 +369,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
     /// after the others.
     pub(super) fn turn(&self, first: u64, n: u32) -> Turn<'_> {
         let position = end(first, n).wrapping_sub(ONE);
-        Turn { next: &self.next, grant: &self.grant, sema: self.sema(), position }
+        Turn { next: &self.next, grant: &self.grant, sema: self.sema(), position, told: std::cell::Cell::new(false) }
     }
 
     /// Waits until `n` tickets from `first` on have been granted. At a deadline gives the tickets up, and calls
@@ -330,13 +380,14 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
             fatal("sema: more than 2^60 permits asked for");
         }
         let guard = LeaveOnPanic { queue: self, first, n, give_back };
-        let in_time = W::wait(&self.turn(first, n), deadline);
+        let turn = self.turn(first, n);
+        let in_time = W::wait(&turn, deadline);
         std::mem::forget(guard);
         if !in_time {
             return self.leave(first, n, give_back);
         }
-        // The wait has read the grant with Acquire.
-        if self.is_closed() { Outcome::Closed } else { Outcome::Granted }
+        // The wait has read the grant with Acquire, or was told by a thread that has.
+        if !turn.told.get() && self.is_closed() { Outcome::Closed } else { Outcome::Granted }
     }
 
     /// Gives up the tickets, unless they have all been granted.
@@ -387,7 +438,7 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
         let drawn = self.next.fetch_add(0, Ordering::Release);
         let grant = self.grant.load(Ordering::Relaxed);
         if grant.owed(drawn) > 0 {
-            wake::<W>(self.sema(), grant.position(), drawn);
+            W::wake_closed(self.sema(), tickets(grant.position(), drawn));
         }
     }
 
@@ -417,8 +468,14 @@ impl<W: TicketWait, D: Doorway> TicketQueue<W, D> {
 /// Wakes the holders of the tickets between two positions.
 #[inline]
 fn wake<W: TicketWait>(sema: usize, from: u64, to: u64) {
+    W::wake(sema, tickets(from, to));
+}
+
+/// Returns the tickets between two positions.
+#[inline]
+fn tickets(from: u64, to: u64) -> Range<u64> {
     let first = from / ONE;
-    W::wake(sema, first..first + to.wrapping_sub(from) / ONE);
+    first..first + to.wrapping_sub(from) / ONE
 }
 
 /// The range of positions that a grant has covered: the tickets that are held, and the gaps between them. `gaps` is a

@@ -272,7 +272,7 @@ impl<W: TicketWait, D: Doorway> TicketSema<W, D> {
     /// True if the semaphore must stay alive until a release has returned, even if takers have taken the permits of
     /// that release before. If false, the taker of the last permit may free the semaphore at once: see
     /// [`TicketSema::post_raw`].
-    pub const OUTLIVES_GRANT: bool = TicketQueue::<W, D>::LOOKS.is_some();
+    pub const OUTLIVES_GRANT: bool = TicketQueue::<W, D>::OUTLIVES;
 
     /// Takes `n` permits, waiting for the permits in the queue.
     ///

@@ -54,6 +54,8 @@ crate::conformance::over_every_backend! {
         twa_channel_printed = TwaChannelPrinted;
         twa_channel_printed_spin = TwaChannelPrintedSpin;
         twa_location_printed = TwaLocationPrinted;
+        twa_chain_told_spin = TwaChainToldSpin;
+        twa_chain_delegated_spin = TwaChainDelegatedSpin;
         twa_conservative = TwaConservative;
         twa_spin_conservative = TwaSpinConservative;
         ticket_spin_proportional = TicketSpinProportional;

@@ -12,6 +12,7 @@ use sudog_locks::capacitor::{Platoon, SlidingWindow};
 use sudog_locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_locks::waiting_array::{
     BucketWait, Conservative, GrayHash, MixedHash, OrbitHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield,
+    ToldWait,
 };
 use sudog_runtime::shim::system::{
     Mutex,
@@ -178,7 +179,8 @@ fn queued(any: &dyn Any) -> Option<usize> {
     of_the_waiting_arrays!(TwaChain<SpinThenPark, 0, PlainHash<4096>, true>, TwaChain<Spin, 0, PlainHash<4096>, true>);
     of_the_waiting_arrays!(TwaChannel<SpinThenPark, 0, PlainHash<4096>, true>);
     of_the_waiting_arrays!(TwaChannel<Spin, 0, PlainHash<4096>, true>, TwaLocation<Spin, 0, PlainHash<4096>>);
-    of_the_waiting_arrays!(TicketSema<Conservative<BucketWait>>);
+    of_the_waiting_arrays!(TicketSema<ToldWait<Spin, PlainHash<4096>>>);
+    of_the_waiting_arrays!(TicketSema<ToldWait<Spin, PlainHash<4096>, true>>, TicketSema<Conservative<BucketWait>>);
     of_the_waiting_arrays!(TicketSema<Conservative<BucketWait<Spin, 1, PlainHash>>>, Ticket<Spin, true>);
     of_the_waiting_arrays!(Twa<SpinThenPark, 1, MixedHash<4096>>, Twa<Spin, 1, OrbitHash>, Twa<Spin, 1, GrayHash>);
     of_the_waiting_arrays!(Twa<Spin, 1, StrideOneHash>, EventCountSema, EventCountSema<true>, EventCountSema<false, true>);

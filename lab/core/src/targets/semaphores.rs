@@ -19,6 +19,7 @@ use sudog_locks::capacitor::{Platoon, SlidingWindow};
 use sudog_locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_locks::waiting_array::{
     BucketWait, Conservative, GrayHash, MixedHash, OrbitHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield,
+    ToldWait,
 };
 use sudog_sync::Semaphore;
 #[cfg(target_os = "linux")]
@@ -122,6 +123,10 @@ registry! {
         "the same, spinning";
     TwaLocationPrinted = "twa-location-printed": TwaLocation<Spin, 0, PlainHash<4096>>,
         "listing 5 as printed: all spin at their locations";
+    TwaChainToldSpin = "twa-chain-told-spin": TicketSema<ToldWait<Spin, PlainHash<4096>>>,
+        "listing 3, spinning: each waiter passes the grant on to the next in its chain";
+    TwaChainDelegatedSpin = "twa-chain-delegated-spin": TicketSema<ToldWait<Spin, PlainHash<4096>, true>>,
+        "listing 3, spinning: the poster tests the waiters' turns, and wakes only those whose turn has come";
     TwaConservative = "twa-conservative": TicketSema<Conservative<BucketWait>>,
         "listing 2 with posts that do not read the tickets";
     TwaSpinConservative = "twa-spin-conservative": TicketSema<Conservative<BucketWait<Spin, 1, PlainHash>>>,
@@ -170,6 +175,8 @@ impl SemaphoreName {
         Self::TwaChannelPrinted,
         Self::TwaChannelPrintedSpin,
         Self::TwaLocationPrinted,
+        Self::TwaChainToldSpin,
+        Self::TwaChainDelegatedSpin,
         Self::TwaConservative,
         Self::TwaSpinConservative,
         Self::TicketSpinProportional,

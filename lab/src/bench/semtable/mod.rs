@@ -10,6 +10,7 @@
 //! `steady.rs` has two more cases, each of which is slow on some of the queues that Go had before. Those cases are
 //! measured with `--queue`.
 
+mod costs;
 mod steady;
 mod strides;
 
@@ -52,6 +53,11 @@ pub struct SemtableArgs {
     /// distance between neighbours; beside tables of 256 buckets
     #[arg(long, conflicts_with_all = ["ns", "queue", "runs"])]
     pub strides: bool,
+
+    /// Measure the price of the table's hash beside other hashes, and of a release that takes its bucket's lock although
+    /// there is no waiter
+    #[arg(long, conflicts_with_all = ["ns", "queue", "strides"])]
+    pub costs: bool,
 }
 
 const MAX_WAITERS: usize = 1 << 20;
@@ -213,6 +219,9 @@ impl Steady {
 pub fn run(args: &SemtableArgs, output: Output) -> Result<(), Failure> {
     if args.strides {
         return strides::run(output);
+    }
+    if args.costs {
+        return costs::run(args.runs, output);
     }
     let [ns, steady_ns] = [NS, STEADY_NS].map(|usual| args.ns.as_ref().map_or(usual, |list| &list.0));
     let queues = args.queue.as_ref().map(|List(queues)| &queues[..]);

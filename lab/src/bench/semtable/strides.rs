@@ -25,9 +25,9 @@ const MOST: usize = 8192;
 const SHOWN: [usize; 12] = [8, 16, 24, 64, 128, 256, 1024, 2000, 2008, 2016, 2048, 4096];
 
 /// A rule: the name, and the function from an address to the bucket.
-type Rule = (&'static str, fn(usize) -> usize);
+pub type Rule = (&'static str, fn(usize) -> usize);
 
-const RULES: [Rule; 3] = [
+pub const RULES: [Rule; 3] = [
     ("prime-251", prime),
     ("power-256", |address| (address >> 3) % 256),
     ("mixed-256", |address| ((address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as usize),

@@ -12,7 +12,7 @@ use sudog_csp::{ActiveSet, Failed, Reclaimed, make_channel, make_ends, spawn_fib
 use sudog_locks::capacitor::{Bounded, Capacitor, Sliding};
 use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, SpinThenYield, TicketLock, Tts};
 use sudog_locks::waiting_array::{Benaphore, MixedHash, SpinThenPark};
-use sudog_locks::waiting_array::{Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
+use sudog_locks::waiting_array::{Ticket, TicketSema, ToldWait, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_runtime::chan::{Chan, channel as channel_of, select, select_async};
 use sudog_runtime::goroutine::{Builder, OnPanic, Placement, block_on, go, goexit, gosched, run, sleep, spawn};
 use sudog_runtime::goroutine_local;
@@ -57,6 +57,8 @@ programs! {
     "model-anderson": lock::<models::Anderson>,
     "model-cna": lock::<models::Cna>,
     "model-twa-lock": lock::<models::TwaLock>,
+    "model-fissile": lock::<models::Fissile>,
+    "model-hapax": lock::<models::Hapax>,
     "model-bar-david": lock::<models::BarDavid<Lifo>>,
     "model-bar-david-bound": bar_david_bound,
     "model-std": lock::<models::StdMutex>,
@@ -70,6 +72,8 @@ programs! {
     "sema-twa": semaphore::<Twa>,
     "sema-twa-chain": semaphore::<TwaChain>,
     "sema-twa-chain-systolic": semaphore::<TwaChain<SpinThenPark, 0, MixedHash<1>, true>>,
+    "sema-twa-chain-told": semaphore::<TicketSema<ToldWait<SpinThenPark, MixedHash<1>>>>,
+    "sema-twa-chain-delegated": semaphore::<TicketSema<ToldWait<SpinThenPark, MixedHash<1>, true>>>,
     "sema-twa-channel": semaphore::<TwaChannel>,
     "sema-twa-location": semaphore::<TwaLocation>,
     "rwmutex": rw_mutex,

@@ -63,7 +63,9 @@ const WAITER: u32 = 8;
 /// static NAMES: MutexWith<V7, Vec<&str>> = MutexWith::new(Vec::new());
 /// NAMES.lock().push("starving");
 /// ```
-pub struct V7<S = RuntimeSema> {
+///
+/// With `APART`, as in [`V8`](super::V8), the fast paths are apart from the slow ones, and can be inlined. For study.
+pub struct V7<S = RuntimeSema, const APART: bool = false> {
     state: AtomicU32,
     sema: S,
 }
@@ -71,7 +73,7 @@ pub struct V7<S = RuntimeSema> {
 // SAFETY: the contender that sets LOCKED has the lock: by a compare-exchange from a state without LOCKED and STARVING;
 // or with the only permit, while STARVING keeps all others from setting LOCKED. The head of this file has the
 // orderings.
-unsafe impl<S: Semaphore> RawLock for V7<S> {
+unsafe impl<S: Semaphore, const APART: bool> RawLock for V7<S, APART> {
     type Guard = ();
 
     const DEADLINES: bool = false;
@@ -80,9 +82,41 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
         Self { state: AtomicU32::new(0), sema: S::new(0) }
     }
 
-    #[inline(never)]
+    #[inline]
     fn lock(&self) {
-        if self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
+        if !APART || self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_err() {
+            self.lock_out_of_line();
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        let lock = |old| (old & (LOCKED | STARVING) == 0).then_some(old | LOCKED);
+        self.state.fetch_update(Acquire, Relaxed, lock).is_ok().then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        if APART {
+            let old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
+            if old != 0 {
+                self.unlock_slow(old);
+            }
+        } else {
+            self.unlock_out_of_line();
+        }
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.state.load(Relaxed) & LOCKED != 0
+    }
+}
+
+impl<S: Semaphore, const APART: bool> V7<S, APART> {
+    #[inline(never)]
+    fn lock_out_of_line(&self) {
+        if !APART && self.state.compare_exchange(0, LOCKED, Acquire, Relaxed).is_ok() {
             return;
         }
         let mut wait_start: Option<Instant> = None;
@@ -141,15 +175,13 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
         }
     }
 
-    #[inline]
-    fn try_lock(&self) -> Option<()> {
-        let lock = |old| (old & (LOCKED | STARVING) == 0).then_some(old | LOCKED);
-        self.state.fetch_update(Acquire, Relaxed, lock).is_ok().then_some(())
+    #[inline(never)]
+    fn unlock_out_of_line(&self) {
+        self.unlock_slow(self.state.fetch_sub(LOCKED, Release) - LOCKED);
     }
 
-    #[inline(never)]
-    unsafe fn unlock(&self, (): ()) {
-        let mut old = self.state.fetch_sub(LOCKED, Release) - LOCKED;
+    /// Wakes a waiter, or hands the mutex over. `old` is the state that the unlock has left.
+    fn unlock_slow(&self, mut old: u32) {
         if old & STARVING != 0 {
             return self.sema.release(Wake::Handoff);
         }
@@ -162,19 +194,14 @@ unsafe impl<S: Semaphore> RawLock for V7<S> {
             }
         }
     }
-
-    #[inline]
-    fn is_locked(&self) -> bool {
-        self.state.load(Relaxed) & LOCKED != 0
-    }
 }
 
 #[cfg(not(sudog_loom))]
-impl<S: crate::ConstSemaphore> crate::ConstRawLock for V7<S> {
+impl<S: crate::ConstSemaphore, const APART: bool> crate::ConstRawLock for V7<S, APART> {
     const INIT: Self = Self { state: AtomicU32::new(0), sema: S::INIT };
 }
 
-impl<S> fmt::Debug for V7<S> {
+impl<S, const APART: bool> fmt::Debug for V7<S, APART> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.load(Relaxed);
         f.debug_struct("V7")

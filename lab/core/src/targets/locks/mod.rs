@@ -127,7 +127,7 @@ registry! {
         "a model: the compact NUMA-aware lock; spins";
     TwaLockModel = "twa-lock": models::TwaLock,
         "a model: the ticket lock with a waiting array; spins";
-    TwaLockChain = "twa-lock-chain": models::TwaLockChain,
+    TwaLockChain = "twa-lock-chain": models::TwaLock<models::Chains>,
         "a model: the same over waiting chains; spins, then parks or, if the next, yields";
     TicketLines = "ticket-lines": models::TicketLines,
         "a model: the ticket lock on two cache lines; spins";

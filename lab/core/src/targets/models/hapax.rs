@@ -24,25 +24,35 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crossbeam_utils::CachePadded;
 use sudog_runtime::shim::AtomicU64;
-use sudog_runtime::shim::system::thread_local;
 use sudog_runtime::spin;
 use sudog_sync::RawLock;
 
 /// The number of slots of the array.
-const SLOTS: usize = 4096;
+const SLOTS: usize = if cfg!(sudog_loom) { 1 } else { 4096 };
 
 /// How many numbers a thread draws at a time.
 const BLOCK: u64 = 1 << 16;
 
+#[cfg(not(sudog_loom))]
 static ARRAY: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
 /// The number of blocks that threads have drawn. The first block, which has the number 0 of a new lock, belongs to no thread.
+#[cfg(not(sudog_loom))]
 static BLOCKS: CachePadded<AtomicU64> = CachePadded::new(AtomicU64::new(1));
 
-thread_local! {
+#[cfg(not(sudog_loom))]
+sudog_runtime::shim::system::thread_local! {
     /// The next number of this thread; a multiple of `BLOCK` if the thread needs another block.
     static NEXT: Cell<u64> = const { Cell::new(0) };
 }
+
+#[cfg(sudog_loom)]
+loom::lazy_static! {
+    static ref ARRAY: [AtomicU64; SLOTS] = [AtomicU64::new(0)];
+    static ref BLOCKS: AtomicU64 = AtomicU64::new(1);
+}
+#[cfg(sudog_loom)]
+loom::thread_local! { static NEXT: Cell<u64> = Cell::new(0); }
 
 /// Returns a number that no other call returns.
 fn number() -> u64 {

@@ -8,8 +8,7 @@
 //! | [`Anderson`] | the array lock of Anderson 1990 | boolean slots: see there |
 //! | [`ParkingLot`] | `parking_lot::RawMutex` 0.12 | the table that grows; a bucket's lock is the system's |
 //! | [`Cna`] | the compact NUMA-aware lock of Dice and Kogan, EuroSys 2019 | the packing of a node into two words |
-//! | [`TwaLock`] | the ticket lock with a waiting array, Dice and Kogan, Euro-Par 2019 | |
-//! | [`TwaLockChain`] | the same over waiting chains | |
+//! | [`TwaLock`] | the ticket lock with a waiting array, Dice and Kogan, Euro-Par 2019; `TwaLock<Chains>`: over waiting chains | |
 //! | [`TicketLines`] | the ticket lock, its words on two cache lines | |
 //! | [`Hapax`] | the Hapax lock of Dice and Kogan, arXiv 2511.14608 | visible waiters |
 //! | [`Fissile`] | the Fissile lock of Dice and Kogan, NETYS 2020 | |
@@ -27,7 +26,6 @@ mod std_mutex;
 mod tas_backoff;
 mod ticket_lines;
 mod twa_lock;
-mod twa_lock_chain;
 
 pub use anderson::Anderson;
 pub use bar_david::BarDavid;
@@ -38,5 +36,4 @@ pub use parking_lot::ParkingLot;
 pub use std_mutex::StdMutex;
 pub use tas_backoff::TasBackoff;
 pub use ticket_lines::TicketLines;
-pub use twa_lock::TwaLock;
-pub use twa_lock_chain::TwaLockChain;
+pub use twa_lock::{Chains, TwaLock};
