@@ -4,9 +4,10 @@ use std::io;
 
 use crate::G;
 use crate::goroutine::native::builder;
-use crate::goroutine::native::builder::{Builder, JoinHandle, Placement};
+use crate::goroutine::native::builder::{Builder, JoinHandle};
 use crate::goroutine::native::exit::Goexit;
 use crate::goroutine::native::fibre::current;
+use crate::goroutine::native::placement::Placement;
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched, Searches};
 use crate::goroutine::native::stack;
 

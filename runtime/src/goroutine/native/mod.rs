@@ -22,6 +22,7 @@ mod mains;
 pub(crate) mod metrics;
 mod net_wait;
 pub(crate) mod netpoll;
+mod placement;
 mod run;
 mod sched;
 mod scope;
@@ -37,12 +38,13 @@ mod tracing;
 
 pub use api::{current_goroutine, go, goexit, gosched, max_procs, num_goroutine, set_max_procs, set_stack_size, spawn};
 pub use blocking::{blocking, compute, set_max_blocking};
-pub use builder::{Builder, JoinHandle, Placement};
+pub use builder::{Builder, JoinHandle};
 pub use exit::{Goexit, OnPanic};
 pub use fibre::current::{on_goroutine, without_switching};
 pub use locals::LocalKey;
 #[cfg(feature = "metrics")]
 pub use metrics::{Histogram, Metrics, WorkerMetrics, metrics};
+pub use placement::Placement;
 pub use run::run;
 pub use sched::dump::{Dump, dump};
 pub use sched::report::{GoroutineGroup, GoroutineInfo, GoroutineState};

@@ -18,10 +18,10 @@ use std::ptr::NonNull;
 
 use crate::box_if_large;
 use crate::goroutine::Goexit;
-use crate::goroutine::native::builder::{self, Place, Placement};
 use crate::goroutine::native::fibre::job::Work;
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::mains::MAINS;
+use crate::goroutine::native::placement::{Place, Placement, start_at};
 use crate::goroutine::native::sched::deadlock;
 use crate::goroutine::native::sched::sysmon;
 use crate::sema;
@@ -115,7 +115,7 @@ pub(super) fn run_with<T: Send, F: FnOnce() -> T + Send>(
 /// Starts the main goroutine, and waits for the permit that says that the goroutine has ended.
 fn start_and_wait(main: Work, place: Place, done: &AtomicU32) {
     sysmon::look_at_rest(deadlock::look);
-    builder::start_at(main, place);
+    start_at(main, place);
     current::note_wait("run");
     sema::semacquire(done);
 }
