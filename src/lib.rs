@@ -121,6 +121,10 @@ pub mod runtime {
     };
     #[cfg(all(unix, feature = "metrics", not(sudog_loom)))]
     pub use sudog_runtime::goroutine::{Histogram, Metrics, WorkerMetrics, metrics};
+    // Experimental, so not listed: see docs/move.md.
+    #[cfg(all(feature = "move", not(sudog_loom)))]
+    #[doc(hidden)]
+    pub use sudog_runtime::goroutine::own_thread_locals;
     /// Profiles of waits.
     #[cfg(all(unix, feature = "profile", not(any(sudog_loom, sudog_sim))))]
     pub use sudog_runtime::profile;

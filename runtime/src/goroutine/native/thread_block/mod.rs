@@ -1,0 +1,142 @@
+//! Goroutines with thread-locals of their own (feature `move`, switched on by `SUDOG_MOVE` or [`own_thread_locals`]).
+//!
+//! In this mode each stack has a *block*: what glibc keeps for a thread, with all thread-locals of the program. A switch
+//! to the stack sets the thread pointer to the block. So to `std`, to glibc and to each library a goroutine is a thread.
+//! The goroutine stays on its worker.
+//!
+//! ```text
+//!  low                                                                                 high
+//!  ┌───────┬───────────────────────────────┬──────────────────┬─────────────────┬────────┐
+//!  │ guard │ room          ◀ grows│ frames │ frames of the    │ thread-locals,  │ Fibre  │
+//!  │       │                               │ ended thread     │ glibc's pthread │        │
+//!  └───────┴───────────────────────────────┴──────────────────┴─────────────────┴────────┘
+//!                                          base               block
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `donor.rs` | makes a block, ends a block, frees a block |
+//! | `pointer.rs` | the assembly that writes the thread pointer |
+//! | `probe.rs` | what must be known of glibc, and the checks at the start |
+//! | `setxid.rs` | `setuid` and its like |
+//!
+//! docs/move.md has the reasons, and what libraries see.
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64", not(sudog_sim))))]
+compile_error!("the feature `move` needs Linux on x86-64 with glibc");
+
+mod donor;
+mod pointer;
+mod probe;
+mod setxid;
+
+use std::io;
+use std::ptr;
+
+use corosensei::{Coroutine, CoroutineResult};
+
+use crate::goroutine::native::stack::{self, PooledStack};
+use crate::shim::system::OnceLock;
+
+pub(super) use donor::Block;
+
+/// The bytes that a block takes of a stack, at most.
+const ROOM: usize = 16 << 10;
+
+/// Distances of two words that have equal values in all blocks: glibc's stack guard, twice.
+const NOTHING_SHARED: [isize; 2] = [40, 40];
+
+type Routine = Coroutine<(), (), (), PooledStack>;
+
+/// What is known of glibc. `None`: goroutines use the thread-locals of their workers. Decided before the first goroutine.
+static LAYOUT: OnceLock<Option<probe::Layout>> = OnceLock::new();
+
+fn layout() -> Option<&'static probe::Layout> {
+    LAYOUT.get_or_init(from_environment).as_ref()
+}
+
+#[cold]
+fn from_environment() -> Option<probe::Layout> {
+    let value = std::env::var_os("SUDOG_MOVE").unwrap_or_default();
+    match value.to_str() {
+        Some("" | "0") => None,
+        Some("try") => probe::probe().ok(),
+        Some("1") => match probe::probe() {
+            Ok(layout) => Some(layout),
+            Err(reason) => crate::fatal(&format!("sudog: SUDOG_MOVE=1: {reason}")),
+        },
+        _ => crate::fatal("sudog: SUDOG_MOVE is neither 0 nor 1 nor try"),
+    }
+}
+
+/// Gives each goroutine thread-locals of its own. Call this function before the first goroutine starts.
+///
+/// docs/move.md says what that changes, and what it costs. After an error goroutines use the thread-locals of their
+/// workers. `SUDOG_MOVE=1` in the environment does the same as this function, and ends the process at an error;
+/// `SUDOG_MOVE=try` ignores an error.
+///
+/// # Errors
+///
+/// * [`Unsupported`](io::ErrorKind::Unsupported): the system lacks something. The error says what is lacking.
+/// * [`ResourceBusy`](io::ErrorKind::ResourceBusy): goroutines have started without thread-locals of their own, or an earlier
+///   call has failed.
+pub fn own_thread_locals() -> io::Result<()> {
+    let mut error = io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "that goroutines use the thread-locals of their workers has been decided before",
+    );
+    let layout = LAYOUT.get_or_init(|| {
+        let layout = probe::probe();
+        layout.map_err(|reason| error = io::Error::new(io::ErrorKind::Unsupported, reason)).ok()
+    });
+    if layout.is_some() { Ok(()) } else { Err(error) }
+}
+
+/// Takes a stack, with a block if goroutines have thread-locals of their own. Called by the thread that will run the stack.
+///
+/// # Errors
+///
+/// Fails if there is no memory for the stack, or no thread for the block.
+pub(super) fn take_stack(size: Option<usize>) -> io::Result<(PooledStack, Option<Block>)> {
+    let Some(layout) = layout() else { return Ok((stack::take(size)?, None)) };
+    let mut stack = stack::take(size.map(|size| size.saturating_add(ROOM)))?;
+    let (block, base) = donor::make(layout, stack.room())?;
+    stack.lower_base(base);
+    Ok((stack, Some(block)))
+}
+
+/// Resumes a coroutine whose stack has this block.
+///
+/// Always inlined, as the processor mispredicts each return after a switch.
+#[inline(always)]
+pub(super) fn resume(block: Block, routine: &mut Routine) -> CoroutineResult<(), ()> {
+    /// Runs with the thread pointer of the block. Panics end the process here.
+    extern "C" fn enter(routine: usize, _: usize, _: usize) -> usize {
+        // SAFETY: `routine` is the address of the caller's exclusive reference.
+        let routine = unsafe { &mut *ptr::with_exposed_provenance_mut::<Routine>(routine) };
+        match routine.resume(()) {
+            CoroutineResult::Yield(()) => 0,
+            CoroutineResult::Return(()) => 1,
+        }
+    }
+    let routine = ptr::from_mut(routine).expose_provenance();
+    let layout = layout().expect("a block has been made");
+    // SAFETY: the probe has found that `wrfsbase` works. The block is that of the coroutine's stack, so the block is alive,
+    // and this thread alone uses the block. `enter` does not unwind, as an `extern "C"` function. glibc's words are at the
+    // same distances in all blocks.
+    match unsafe { pointer::call_with(block.pointer(), enter, routine, 0, 0, &layout.malloc) } {
+        0 => CoroutineResult::Yield(()),
+        _ => CoroutineResult::Return(()),
+    }
+}
+
+/// Runs the destructors of the thread-locals of the calling stack's block. Called on that stack, when no goroutine will run
+/// there any more.
+pub(super) fn end() {
+    donor::end(layout().expect("a block has been made"));
+}
+
+/// Frees a block that has ended, or that has never run. Called before the block's stack is given back.
+pub(super) fn free(block: Block) {
+    donor::free(layout().expect("a block has been made"), block);
+}
