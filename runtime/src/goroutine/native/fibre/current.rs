@@ -91,6 +91,18 @@ pub(crate) fn resume(fibre: &'static Fibre) {
     });
 }
 
+/// Calls `f`, which is to find no worker and no goroutine: to `f` the caller is an ordinary thread. For destructors of
+/// thread-locals, which run on a stack without a goroutine, perhaps in the middle of a worker's choice.
+#[cfg(feature = "move")]
+pub(crate) fn as_thread(f: impl FnOnce()) {
+    CURRENT.with(|here| {
+        let (worker, fibre) = (here.worker.take(), here.fibre.take());
+        f();
+        here.worker.set(worker);
+        here.fibre.set(fibre);
+    });
+}
+
 /// Describes the running goroutine, for the report of a stack overflow. Called from a signal handler.
 pub(crate) fn running() -> Option<Running> {
     let fibre = CURRENT.with(|here| here.fibre.get())?;

@@ -259,7 +259,7 @@ impl Fibre {
         }
         #[cfg(feature = "move")]
         if self.block.is_some() {
-            thread_block::end();
+            current::as_thread(thread_block::end);
         }
     }
 

@@ -205,8 +205,8 @@ impl PooledStack {
     /// Has the stack begin below a block of thread-locals, whose lower end is `base`.
     #[cfg(feature = "move")]
     pub(crate) fn lower_base(&mut self, base: NonZeroUsize) {
-        let lowest = self.extent.floor.addr().get() + MIN_SIZE - HEADER - COLOUR_STEP * COLOURS as usize;
-        assert!(base.get().is_multiple_of(HEADER_ALIGN) && self.header.addr() > base && base.get() > lowest - (8 << 10));
+        let left = base.get() - self.extent.floor.addr().get();
+        assert!(base.get().is_multiple_of(HEADER_ALIGN) && base < self.header.addr() && left >= MIN_SIZE / 2);
         self.block = Some(base);
     }
 

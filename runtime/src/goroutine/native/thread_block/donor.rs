@@ -60,7 +60,7 @@ const LAST_TID: u32 = (1 << 30) - 2;
 ///
 /// # Errors
 ///
-/// Fails if the system gives no thread.
+/// Fails if the system gives no thread, or if this library was loaded by `dlopen` in a way that blocks do not support.
 pub(super) fn make(layout: &Layout, room: Range<NonZeroUsize>) -> io::Result<(Block, NonZeroUsize)> {
     static NEXT: AtomicU32 = AtomicU32::new(FIRST_TID);
     let tid = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -79,8 +79,8 @@ pub(super) fn make(layout: &Layout, room: Range<NonZeroUsize>) -> io::Result<(Bl
     let base = birth.base.load(Ordering::Relaxed) & !63;
     assert!(room.start.get() < base && base < pointer && pointer < room.end.get(), "a thread is on its stack");
     let block = Block(NonZeroUsize::new(pointer).expect("not null"));
-    // The kernel clears the word when the thread ends, or, by a later glibc, another word.
-    while block.word(layout.tid).load(Ordering::Acquire) != 0 && is_alive(real) {
+    // From its end on the kernel's thread does not write to the block any more.
+    while is_alive(real) {
         shim::yield_now();
     }
     block.word(layout.tid).store(tid, Ordering::Relaxed);
@@ -92,10 +92,11 @@ pub(super) fn make(layout: &Layout, room: Range<NonZeroUsize>) -> io::Result<(Bl
     let home = here.wrapping_add_signed(SHIFT.get());
     let shift = birth.shift.load(Ordering::Relaxed);
     let distance = |address: usize, pointer: usize| address.wrapping_sub(pointer);
-    assert!(
-        distance(shift, pointer) == distance(SHIFT.with(|shift| ptr::from_ref(shift).addr()), here),
-        "thread-locals of this library are not at a fixed distance from the thread pointer: see docs/move.md"
-    );
+    if distance(shift, pointer) != distance(SHIFT.with(|shift| ptr::from_ref(shift).addr()), here) {
+        free(layout, block);
+        let text = "thread-locals of this library are not at a fixed distance from the thread pointer";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    }
     // SAFETY: `shift` is the address of `SHIFT` in the block, which no thread uses now.
     unsafe { *ptr::with_exposed_provenance_mut::<isize>(shift) = home.wrapping_sub(pointer).cast_signed() };
     Ok((block, NonZeroUsize::new(base).expect("not null")))

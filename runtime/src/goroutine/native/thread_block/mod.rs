@@ -40,8 +40,9 @@ use crate::shim::system::OnceLock;
 
 pub(super) use donor::Block;
 
-/// The bytes that a block takes of a stack, at most.
-const ROOM: usize = 16 << 10;
+/// The bytes that stacks of a size of their own have for a block in addition: more than a block takes, as the C library refuses
+/// stacks that have no room for a signal's frame.
+const ROOM: usize = 32 << 10;
 
 /// Distances of two words that have equal values in all blocks: glibc's stack guard, twice.
 const NOTHING_SHARED: [isize; 2] = [40, 40];

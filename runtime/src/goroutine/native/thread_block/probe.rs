@@ -76,9 +76,7 @@ pub(super) fn probe() -> Result<Layout, String> {
         call_tls_dtors: unsafe { std::mem::transmute::<usize, unsafe extern "C" fn()>(dtors.get()) },
         // SAFETY: glibc's table is static, and has `keys_max` entries of 16 bytes, by glibc's description. glibc changes
         // entries by atomic operations.
-        keys: unsafe {
-            std::slice::from_raw_parts(ptr::with_exposed_provenance(keys.get()), keys_max as usize)
-        },
+        keys: unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(keys.get()), keys_max as usize) },
     };
     try_block(&layout)?;
     setxid::wrap()?;

@@ -53,6 +53,13 @@ extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, context
     // SAFETY: `wrap` is called on systems with `wrfsbase`. `home` is the block of this thread, which runs nothing else
     // now. The handler gets the kernel's arguments, and does not unwind. The words of `NOTHING_SHARED` are in each block.
     unsafe {
-        pointer::call_with(home, handler, signal as usize, info.expose_provenance(), context.expose_provenance(), &super::NOTHING_SHARED);
+        pointer::call_with(
+            home,
+            handler,
+            signal as usize,
+            info.expose_provenance(),
+            context.expose_provenance(),
+            &super::NOTHING_SHARED,
+        );
     }
 }
