@@ -55,51 +55,83 @@ struct Birth {
 const FIRST_TID: u32 = (1 << 22) + 1;
 const LAST_TID: u32 = (1 << 30) - 2;
 
-/// Makes a block at the upper end of the memory `room`, which the caller owns. Returns the block, and the lower end of the
-/// memory that the block takes.
+/// Makes a block at the upper end of each of the memories `rooms`, which the caller owns. Returns the first blocks, at least one,
+/// each with the lower end of the memory that the block takes.
+///
+/// Makes several blocks at a time, because a new thread waits until the kernel runs it: these waits coincide.
 ///
 /// # Errors
 ///
 /// Fails if the system gives no thread, or if this library was loaded by `dlopen` in a way that blocks do not support.
-pub(super) fn make(layout: &Layout, room: Range<NonZeroUsize>) -> io::Result<(Block, NonZeroUsize)> {
-    static NEXT: AtomicU32 = AtomicU32::new(FIRST_TID);
-    let tid = NEXT.fetch_add(1, Ordering::Relaxed);
-    if !(FIRST_TID..=LAST_TID).contains(&tid) {
-        return Err(io::Error::other("this process has had a billion stacks"));
+pub(super) fn make(layout: &Layout, rooms: &[Range<NonZeroUsize>]) -> io::Result<Vec<(Block, NonZeroUsize)>> {
+    let births: Vec<Birth> = rooms.iter().map(|_| Birth::default()).collect();
+    let mut refused = None;
+    let mut starts = |birth, room| start_donor(birth, room).map_err(|why| refused = Some(why)).is_ok();
+    let started = births.iter().zip(rooms).take_while(|(birth, room)| starts(birth, room)).count();
+    // Wait for each donor that has started, as each uses its `birth`.
+    let finished: Vec<_> =
+        births[..started].iter().zip(rooms).map(|(birth, room)| finish(layout, birth, room)).collect();
+    let mut blocks = Vec::with_capacity(started);
+    let mut failed = None;
+    for block in finished {
+        match block {
+            Ok(block) if failed.is_none() => blocks.push(block),
+            Ok((block, _)) => free(layout, block),
+            Err(why) => failed = Some(why),
+        }
     }
-    let birth = Birth::default();
-    start_donor(&birth, &room)?;
+    match failed.or(refused) {
+        Some(error) if blocks.is_empty() => Err(error),
+        _ => Ok(blocks),
+    }
+}
+
+/// Waits until a donor has ended, and completes the block.
+fn finish(layout: &Layout, birth: &Birth, room: &Range<NonZeroUsize>) -> io::Result<(Block, NonZeroUsize)> {
+    static NEXT: AtomicU32 = AtomicU32::new(FIRST_TID);
     let real = loop {
         match birth.tid.load(Ordering::Acquire) {
             0 => shim::yield_now(),
             real => break real,
         }
     };
-    let pointer = birth.pointer.load(Ordering::Relaxed);
-    let base = birth.base.load(Ordering::Relaxed) & !63;
-    assert!(room.start.get() < base && base < pointer && pointer < room.end.get(), "a thread is on its stack");
-    let block = Block(NonZeroUsize::new(pointer).expect("not null"));
     // From its end on the kernel's thread does not write to the block any more.
     while is_alive(real) {
         shim::yield_now();
     }
-    block.word(layout.tid).store(tid, Ordering::Relaxed);
-    if let Some(rseq) = layout.rseq {
-        const NOT_REGISTERED: u32 = -2_i32 as u32;
-        block.word(rseq + 4).store(NOT_REGISTERED, Ordering::Relaxed);
-    }
-    let here = thread_pointer();
-    let home = here.wrapping_add_signed(SHIFT.get());
-    let shift = birth.shift.load(Ordering::Relaxed);
-    let distance = |address: usize, pointer: usize| address.wrapping_sub(pointer);
-    if distance(shift, pointer) != distance(SHIFT.with(|shift| ptr::from_ref(shift).addr()), here) {
-        free(layout, block);
-        let text = "thread-locals of this library are not at a fixed distance from the thread pointer";
-        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
-    }
-    // SAFETY: `shift` is the address of `SHIFT` in the block, which no thread uses now.
-    unsafe { *ptr::with_exposed_provenance_mut::<isize>(shift) = home.wrapping_sub(pointer).cast_signed() };
-    Ok((block, NonZeroUsize::new(base).expect("not null")))
+    let pointer = birth.pointer.load(Ordering::Relaxed);
+    let base = birth.base.load(Ordering::Relaxed) & !63;
+    assert!(room.start.get() < base && base < pointer && pointer < room.end.get(), "a thread is on its stack");
+    let block = Block(NonZeroUsize::new(pointer).expect("not null"));
+    let tid = NEXT.fetch_add(1, Ordering::Relaxed);
+    let reason = if !(FIRST_TID..=LAST_TID).contains(&tid) {
+        "this process has had a billion stacks"
+    } else if birth.shift.load(Ordering::Relaxed) != place_of_shift(block) {
+        "thread-locals of this library are not at a fixed distance from the thread pointer"
+    } else {
+        block.word(layout.tid).store(tid, Ordering::Relaxed);
+        if let Some(rseq) = layout.rseq {
+            const NOT_REGISTERED: u32 = -2_i32 as u32;
+            block.word(rseq + 4).store(NOT_REGISTERED, Ordering::Relaxed);
+        }
+        return Ok((block, NonZeroUsize::new(base).expect("not null")));
+    };
+    free(layout, block);
+    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+}
+
+/// Returns the address of [`SHIFT`] in a block, which has the same distance from the thread pointer in each block.
+fn place_of_shift(block: Block) -> usize {
+    let distance = SHIFT.with(|shift| ptr::from_ref(shift).addr()).wrapping_sub(thread_pointer());
+    block.pointer().wrapping_add(distance)
+}
+
+/// Gives a block to the worker that calls, for good.
+pub(super) fn adopt(block: Block) {
+    let home = thread_pointer().wrapping_add_signed(SHIFT.get());
+    let shift = home.wrapping_sub(block.pointer()).cast_signed();
+    // SAFETY: `finish` has found `SHIFT` of the block at this address, and no code runs with the block now.
+    unsafe { *ptr::with_exposed_provenance_mut::<isize>(place_of_shift(block)) = shift };
 }
 
 fn start_donor(birth: &Birth, room: &Range<NonZeroUsize>) -> io::Result<()> {
@@ -111,7 +143,7 @@ fn start_donor(birth: &Birth, room: &Range<NonZeroUsize>) -> io::Result<()> {
     // SAFETY:
     // - the attributes are those of this call;
     // - `room` is memory of the caller's, for the stack of this thread alone;
-    // - `donate` gets `birth`, which lives until the thread has ended: `make` waits for that.
+    // - `donate` gets `birth`, which lives until the thread has ended: `make` waits for each donor that has started.
     let error = unsafe {
         libc::pthread_attr_init(&raw mut attributes);
         match libc::pthread_attr_setstack(&raw mut attributes, low, room.end.get() - room.start.get()) {

@@ -36,7 +36,9 @@ use std::ptr;
 use corosensei::{Coroutine, CoroutineResult};
 
 use crate::goroutine::native::stack::{self, PooledStack};
+use crate::shim::Mutex;
 use crate::shim::system::OnceLock;
+use crate::shim::system::atomic::{AtomicUsize, Ordering};
 
 pub(super) use donor::Block;
 
@@ -93,17 +95,51 @@ pub fn own_thread_locals() -> io::Result<()> {
     if layout.is_some() { Ok(()) } else { Err(error) }
 }
 
-/// Takes a stack, with a block if goroutines have thread-locals of their own. Called by the thread that will run the stack.
+/// The most blocks that are made at a time.
+const AT_ONCE: usize = 64;
+
+/// Stacks of the default size, with blocks, that have not been used yet.
+static UNUSED: Mutex<Vec<(PooledStack, Block)>> = Mutex::new(Vec::new());
+
+/// Takes a stack, with a block if goroutines have thread-locals of their own. Called by the worker that will run the stack.
 ///
 /// # Errors
 ///
 /// Fails if there is no memory for the stack, or no thread for the block.
 pub(super) fn take_stack(size: Option<usize>) -> io::Result<(PooledStack, Option<Block>)> {
     let Some(layout) = layout() else { return Ok((stack::take(size)?, None)) };
-    let mut stack = stack::take(size.map(|size| size.saturating_add(ROOM)))?;
-    let (block, base) = donor::make(layout, stack.room())?;
-    stack.lower_base(base);
+    let (stack, block) = match size {
+        Some(size) => make(layout, vec![stack::take(Some(size.saturating_add(ROOM)))?])?.remove(0),
+        None => usual(layout)?,
+    };
+    donor::adopt(block);
     Ok((stack, Some(block)))
+}
+
+/// Returns a stack of the default size. Makes as many as have been made so far, if none is left.
+fn usual(layout: &probe::Layout) -> io::Result<(PooledStack, Block)> {
+    static MADE: AtomicUsize = AtomicUsize::new(0);
+    if let Some(unused) = UNUSED.lock().pop() {
+        return Ok(unused);
+    }
+    let n = MADE.load(Ordering::Relaxed).clamp(1, AT_ONCE);
+    let stacks = (0..n).map(|_| stack::take(None)).collect::<io::Result<_>>()?;
+    let mut made = make(layout, stacks)?;
+    MADE.fetch_add(made.len(), Ordering::Relaxed);
+    let first = made.remove(0);
+    UNUSED.lock().extend(made);
+    Ok(first)
+}
+
+/// Makes blocks for the first of these stacks, at least one.
+fn make(layout: &probe::Layout, stacks: Vec<PooledStack>) -> io::Result<Vec<(PooledStack, Block)>> {
+    let rooms: Vec<_> = stacks.iter().map(PooledStack::room).collect();
+    let blocks = donor::make(layout, &rooms)?;
+    let with_blocks = stacks.into_iter().zip(blocks).map(|(mut stack, (block, base))| {
+        stack.lower_base(base);
+        (stack, block)
+    });
+    Ok(with_blocks.collect())
 }
 
 /// Resumes a coroutine whose stack has this block.

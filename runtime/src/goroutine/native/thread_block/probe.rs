@@ -214,7 +214,8 @@ fn try_block(layout: &Layout) -> Result<(), String> {
     let memory = vec![0_u8; 64 << 10];
     let low = NonZeroUsize::new(memory.as_ptr().expose_provenance().next_multiple_of(64)).expect("not null");
     let high = NonZeroUsize::new(low.get() + memory.len() - 64).expect("not null");
-    let (block, base) = donor::make(layout, low..high).map_err(|error| error.to_string())?;
+    let (block, base) = donor::make(layout, &[low..high]).map_err(|error| error.to_string())?.remove(0);
+    donor::adopt(block);
     let home = thread_pointer().wrapping_add_signed(SHIFT.get());
     // SAFETY: `probe` has found that `wrfsbase` works. The block was just made, and no other thread knows it. `step` does not
     // unwind. The words at `layout.malloc` are there in all blocks.
