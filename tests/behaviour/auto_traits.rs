@@ -406,6 +406,7 @@ const NOT_PUBLIC: &[&str] = &[
     "LockCount",
     "LockTag",
     "WaiterRoom",
+    "WorkerLocal",
     "Alarm",
     "Deed",
     "Step",

@@ -177,10 +177,10 @@ fn a_handle_may_be_leaked() {
 fn goroutines_of_a_scope_have_names_and_places() {
     let _watchdog = Watchdog::new();
     run(|| {
-        let here = std::thread::current().id();
+        let here = support::goroutine::here();
         let there = scope(|s| {
             let builder = Builder::new().name("scoped").stack_size(1 << 20).on(sudog::Placement::Here);
-            builder.spawn_scoped(s, || std::thread::current().id()).join().unwrap()
+            builder.spawn_scoped(s, support::goroutine::here).join().unwrap()
         });
         assert_eq!(there, here);
         // A start that is refused gives back its borrows, and the scope ends.

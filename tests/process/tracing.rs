@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
-use std::thread::{self, ThreadId};
+use std::thread;
 
 use sudog::chan::Chan;
 use sudog::low_level::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
@@ -14,6 +14,7 @@ use sudog::time::sleep;
 use sudog::{go_async, run, spawn};
 use sudog_runtime::goroutine::PerGoroutine;
 use support::Watchdog;
+use support::goroutine::{Here, here};
 use tracing::{Event, Subscriber, info, info_span};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
@@ -167,13 +168,13 @@ fn a_leaked_guard() {
 // ---- hooks ----------------------------------------------------------------------------------------------------------
 
 /// The threads that the hooks have seen. The flag is true while the thread has a goroutine.
-static HERE: Mutex<Option<HashMap<ThreadId, bool>>> = Mutex::new(None);
+static HERE: Mutex<Option<HashMap<Here, bool>>> = Mutex::new(None);
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 static WAITS: AtomicUsize = AtomicUsize::new(0);
 
 fn enter(why: Entering) {
-    let before = HERE.lock().unwrap().get_or_insert_default().insert(thread::current().id(), true);
+    let before = HERE.lock().unwrap().get_or_insert_default().insert(here(), true);
     assert!(!before.unwrap_or(false), "two goroutines have one worker");
     BEGUN.fetch_add(usize::from(why == Entering::Begins), SeqCst);
 }
@@ -185,7 +186,7 @@ sudog::goroutine_local! {
 
 fn leave(why: Leaving) {
     VISITS.with(|visits| visits.set(visits.get() + 1));
-    let before = HERE.lock().unwrap().get_or_insert_default().insert(thread::current().id(), false);
+    let before = HERE.lock().unwrap().get_or_insert_default().insert(here(), false);
     assert!(before.unwrap_or(false), "no goroutine has the worker");
     ENDED.fetch_add(usize::from(why == Leaving::Ends), SeqCst);
     WAITS.fetch_add(usize::from(why == Leaving::Waits), SeqCst);

@@ -1,7 +1,6 @@
 //! Admissions: policies that choose the acquisitions that go through the capacitor.
 
 use std::cell::Cell;
-use sudog_runtime::shim::system;
 
 use sudog_sync::internal::thread_index;
 
@@ -147,7 +146,7 @@ impl Default for Fractional {
     }
 }
 
-system::thread_local! {
+sudog_runtime::worker_local! {
     // This thread-local has no destructor, so that destructors can use it.
     static STATE: Cell<u64> = const { Cell::new(0) };
 }

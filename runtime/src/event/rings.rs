@@ -46,13 +46,29 @@ struct Own {
     number: Cell<u64>,
 }
 
-system::thread_local! {
+crate::worker_local! {
     static OWN: Own = const { Own { ring: Cell::new(None), number: Cell::new(0) } };
 }
 
-impl Drop for Own {
+system::thread_local! {
+    static CLEANER: Cleaner = const { Cleaner };
+}
+
+/// Gives a thread's ring back when the thread ends. At the end of a goroutine's own thread-locals the worker gives its ring
+/// back, and takes a ring again at its next event.
+struct Cleaner;
+
+impl Cleaner {
+    /// Makes the cleaner run at the end of the calling thread. Returns false if the thread is ending, so that the
+    /// cleaner may have run.
+    fn will_run() -> bool {
+        CLEANER.try_with(|_| ()).is_ok()
+    }
+}
+
+impl Drop for Cleaner {
     fn drop(&mut self) {
-        if let Some(ring) = self.ring.take() {
+        if let Some(ring) = OWN.with(|own| own.ring.take()) {
             RINGS.lock().free.push(ring);
         }
     }
@@ -145,14 +161,14 @@ fn ring(own: &Own) -> Option<&'static Ring> {
 #[inline]
 pub(super) fn prepare() {
     if ON.load(Acquire) {
-        let _ = OWN.try_with(|own| ring(own).is_none().then(|| provide(own)));
+        OWN.with(|own| ring(own).is_none().then(|| provide(own)));
     }
 }
 
 #[inline]
 pub(super) fn record(kind: Kind, addr: usize, waiter: usize) {
     if ON.load(Acquire) {
-        write(kind as u8, addr as u64, waiter as u64, |own| Some(provide(own)));
+        write(kind as u8, addr as u64, waiter as u64, provide);
     }
 }
 
@@ -175,32 +191,38 @@ pub(super) fn record_step(code: u8, first: u64, second: u64) {
 
 #[inline]
 fn write(code: u8, first: u64, second: u64, otherwise: impl FnOnce(&Own) -> Option<&'static Ring>) {
-    let done = OWN.try_with(|own| {
+    let done = OWN.with(|own| {
         let ring = ring(own).or_else(|| otherwise(own))?;
         ring.write(pack(clock::ticks(), own.number.get(), code, first, second));
         Some(())
     });
-    if done.ok().flatten().is_none() {
+    if done.is_none() {
         HOMELESS.fetch_add(1, Relaxed);
     }
 }
 
-/// Gives the thread a ring of the recording's capacity.
+/// Gives the thread a ring of the recording's capacity, unless the thread is ending.
 #[cold]
-fn provide(own: &Own) -> &'static Ring {
-    spare(own).unwrap_or_else(|| {
+fn provide(own: &Own) -> Option<&'static Ring> {
+    spare(own).or_else(|| {
+        if !Cleaner::will_run() {
+            return None;
+        }
         let ring = &*Box::leak(Box::new(Ring::new(CAPACITY.load(Relaxed))));
         let mut rings = RINGS.lock();
         rings.all.push(Entry { ring, before: 0 });
         rings.free.extend(own.ring.replace(Some(ring)));
-        ring
+        Some(ring)
     })
 }
 
-/// Gives the thread a ring of the recording's capacity that no other thread uses, if there is such a ring. The thread's
-/// former ring is free from then on.
+/// Gives the thread a ring of the recording's capacity that no other thread uses, if there is such a ring and the thread is
+/// not ending. The thread's former ring is free from then on.
 #[cold]
 fn spare(own: &Own) -> Option<&'static Ring> {
+    if !Cleaner::will_run() {
+        return None;
+    }
     if own.number.get() == 0 {
         own.number.set(THREADS.fetch_add(1, Relaxed) + 1);
     }

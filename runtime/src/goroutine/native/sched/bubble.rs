@@ -54,7 +54,7 @@ struct Here {
     waiter: Cell<Option<FibreRef>>,
 }
 
-system::thread_local! {
+crate::worker_local! {
     // Constant and without a destructor, for the reasons given at `CURRENT`.
     static HERE: Here = const {
         Here { now: Cell::new(None), name: Cell::new(0), main_has_ended: Cell::new(false), waiter: Cell::new(None) }
