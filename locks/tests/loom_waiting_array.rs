@@ -131,6 +131,25 @@ fn a_request_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
+/// Lets a taker of two permits have one of each of two posters: the taker sees what both posters wrote.
+fn two_posters_for_one<W: TicketWait, D: Doorway>(preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS], || {
+        let w = World::<W, D>::new(0);
+        let taker = w.spawn(|w| {
+            w.take(2);
+            w.read()
+        });
+        let poster = w.spawn(|w| {
+            w.write();
+            w.sema.post(1);
+        });
+        w.sema.post(1);
+        poster.join().unwrap();
+        assert_eq!(taker.join().unwrap(), 1);
+        w.finish(0);
+    });
+}
+
 /// Runs two requests for two permits each: if each request kept a part, each could hold a single permit.
 fn two_requests_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     explore(preemptions, &[AT_ONCE, WAITS], || {
@@ -430,9 +449,9 @@ macro_rules! told {
         models! {
             two_turns_each(3);
             three_threads(2);
-            two_requests_for_two(1);
+            two_posters_for_one(2);
             closing(2);
-            two_deadlines(1);
+            a_deadline(2, 0);
         }
     })* };
 }
