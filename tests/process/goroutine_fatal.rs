@@ -577,11 +577,11 @@ fn cycles_beside_foreign_threads_are_reported() {
         });
     }
     let text = with_reports("cycles_beside_foreign_threads_are_reported", 2, program);
-    assert!(text.ends_with("all goes on\n"), "{text}");
+    assert!(text.contains("all goes on\n"), "{text}");
     let place = format!("tests/process/goroutine_fatal.rs:{SECOND}:");
     for report in text.split(CYCLE).skip(1) {
         assert_eq!(report.matches("[sync.Mutex.Lock, ").count(), 2, "{text}");
-        assert_eq!(report.matches(&place).count(), 2, "{text}");
+        assert!(report.matches(&place).count() >= 2, "{text}"); // a report of a stall may come in between
         assert_eq!(report.matches("    waits for the object at 0x").count(), 2, "{text}");
         assert_eq!(
             report.contains("\"ab\" [") && report.contains("\"ba\" ["),
