@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
-use std::thread;
 
 use sudog::chan::Chan;
 use sudog::low_level::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
