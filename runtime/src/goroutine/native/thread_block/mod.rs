@@ -35,6 +35,7 @@ use std::ptr;
 
 use corosensei::{Coroutine, CoroutineResult};
 
+use crate::goroutine::native::fork;
 use crate::goroutine::native::stack::{self, PooledStack};
 use crate::shim::Mutex;
 use crate::shim::system::OnceLock;
@@ -108,6 +109,8 @@ static UNUSED: Mutex<Vec<(PooledStack, Block)>> = Mutex::new(Vec::new());
 /// Fails if there is no memory for the stack, or no thread for the block.
 pub(super) fn take_stack(size: Option<usize>) -> io::Result<(PooledStack, Option<Block>)> {
     let Some(layout) = layout() else { return Ok((stack::take(size)?, None)) };
+    // Another thread may have held `UNUSED` at the fork.
+    fork::forbid_in_child();
     let (stack, block) = match size {
         Some(size) => make(layout, vec![stack::take(Some(size.saturating_add(ROOM)))?])?.remove(0),
         None => usual(layout)?,
