@@ -278,6 +278,7 @@ table! {
     TwaLocation => true, true;
     GrantWait => true, true;
     ChainWait => true, true;
+    ToldWait => true, true;
     ChannelWait => true, true;
     BucketWait => true, true;
     LocationWait => true, true;
