@@ -13,6 +13,7 @@ use sudog_locks::capacitor::{
 use sudog_locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_locks::waiting_array::{
     BucketWait, Conservative, GrayHash, MixedHash, OrbitHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield,
+    ToldWait,
 };
 use sudog_sync::Semaphore;
 use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
@@ -200,6 +201,8 @@ any_over! { $
     TwaChannelPrinted: TwaChannel<SpinThenPark, 0, PlainHash<4096>, true>;
     TwaChannelPrintedSpin: TwaChannel<Spin, 0, PlainHash<4096>, true>;
     TwaLocationPrinted: TwaLocation<Spin, 0, PlainHash<4096>>;
+    TwaChainToldSpin: TicketSema<ToldWait<Spin, PlainHash<4096>>>;
+    TwaChainDelegatedSpin: TicketSema<ToldWait<Spin, PlainHash<4096>, true>>;
     TwaConservative: TicketSema<Conservative<BucketWait>>;
     TwaSpinConservative: TicketSema<Conservative<BucketWait<Spin, 1, PlainHash>>>;
     TicketSpinProportional: Ticket<Spin, true>;
