@@ -354,3 +354,27 @@ fn a_cancel_and_a_broadcast() {
         assert_eq!(*w.items.lock().unwrap(), 1 + u32::from(left));
     });
 }
+
+/// A canceller unlinks the ticket; the ticket's holder, whose time is up, must not unlink it again.
+#[test]
+fn a_cancel_and_a_deadline() {
+    explore(4, &[CANCELLED, CANCELLED_BEFORE, TIME_IS_UP, TOO_LATE_AND_WOKEN], |w| {
+        let stop = Arc::new(Cancel::new());
+        let hasty = spawn(&w, {
+            let stop = stop.clone();
+            move |w| {
+                let limit = WaitLimit { cancel: Some(&stop), deadline: Some(Instant::now()) };
+                w.list.with_ticket(|ticket| {
+                    let (over, waited) = waiting(|| ticket.wait_limited(&limit));
+                    match over {
+                        Ok(()) => panic!("nobody notifies"),
+                        Err(WaitError::TimedOut) => {}
+                        Err(WaitError::Cancelled) => mark(if waited { CANCELLED } else { CANCELLED_BEFORE }),
+                    }
+                });
+            }
+        });
+        stop.cancel();
+        hasty.join().unwrap();
+    });
+}
