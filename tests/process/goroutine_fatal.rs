@@ -85,6 +85,7 @@ fn main() {
         ("a_stack_overflow_has_a_name", a_stack_overflow_has_a_name),
         ("nonsense_in_the_environment_is_refused", nonsense_in_the_environment_is_refused),
         ("the_environment_says_how_many_workers", the_environment_says_how_many_workers),
+        ("threads_have_the_numbers_of_their_workers", threads_have_the_numbers_of_their_workers),
         ("waits_in_initialisers_are_found", waits_in_initialisers_are_found),
         ("a_goroutine_that_computes_is_reported", a_goroutine_that_computes_is_reported),
         ("a_goroutine_that_waits_where_it_may_not_switch", a_goroutine_that_waits_where_it_may_not_switch),
@@ -1114,6 +1115,20 @@ fn the_environment_says_how_many_workers() {
         });
         assert_eq!(THREADS.load(Relaxed), 1);
     });
+    assert_says(&output, 0, &[]);
+}
+
+/// All workers are started at once, for the last one, so threads come in any order.
+fn threads_have_the_numbers_of_their_workers() {
+    const WORKERS: usize = 100;
+    let output =
+        in_a_child("threads_have_the_numbers_of_their_workers", &[("SUDOG_MAXPROCS", &WORKERS.to_string())], || {
+            for index in (0..WORKERS).rev() {
+                let worker = Builder::new().on(Placement::Worker(index));
+                let name = worker.spawn(|| thread::current().name().map(String::from)).join();
+                assert_eq!(name.unwrap(), Some(format!("sudog-{index}")));
+            }
+        });
     assert_says(&output, 0, &[]);
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Sched {
     global: GlobalQueue<Work>,
     /// The workers, by their indices. Null: that worker has not joined yet.
     workers: [AtomicPtr<Worker>; MAX_WORKERS],
-    /// The number of indices that workers have been given.
+    /// The number of indices up to the highest that a worker has.
     indices: AtomicUsize,
     /// The number of workers that may do shared work: those with a smaller index. The others run only goroutines of
     /// their own.
@@ -95,7 +95,7 @@ impl Sched {
     /// Creates a scheduler for a bubble, and returns the scheduler's only worker.
     pub(crate) fn of_bubble() -> &'static Worker {
         let sched = Box::leak(Box::new(Self::new(true)));
-        sched.new_worker()
+        sched.new_worker(0)
     }
 
     /// Has the watcher look at this scheduler from now on.
@@ -126,13 +126,23 @@ impl Sched {
 
     // ---- workers --------------------------------------------------------------------------------------------------
 
-    /// Creates a worker. The caller starts the thread that runs as this worker.
-    fn new_worker(&'static self) -> &'static Worker {
-        let index = self.indices.fetch_add(1, Ordering::Relaxed);
-        let worker = &*Box::leak(Box::new(Worker::new(self, index)));
-        // Release: a thread that loads the pointer sees the worker initialised.
-        self.workers[index].store(ptr::from_ref(worker).cast_mut(), Ordering::Release);
-        worker
+    /// Creates the worker with this index; or, if that worker exists, as a thread could not be started earlier, the first
+    /// worker that does not exist. The caller is, or starts, the thread that runs as this worker.
+    fn new_worker(&'static self, index: usize) -> &'static Worker {
+        let exists = |index: &usize| self.worker(*index).is_some();
+        for index in std::iter::once(index).chain(0..self.workers.len()).filter(|index| !exists(index)) {
+            let worker = Box::into_raw(Box::new(Worker::new(self, index)));
+            // Release: a thread that loads the pointer sees the worker initialised.
+            let slot = &self.workers[index];
+            if slot.compare_exchange(ptr::null_mut(), worker, Ordering::Release, Ordering::Relaxed).is_ok() {
+                self.indices.fetch_max(index + 1, Ordering::Relaxed);
+                // SAFETY: `worker` is in `self.workers` now, and so is never freed.
+                return unsafe { &*worker };
+            }
+            // SAFETY: `worker` came out of a box, and no other thread knows this pointer.
+            drop(unsafe { Box::from_raw(worker) });
+        }
+        unreachable!("more workers than `Idle::expect` allows")
     }
 
     pub(crate) fn workers(&self) -> impl Iterator<Item = &'static Worker> {
@@ -260,7 +270,8 @@ impl Sched {
         let body = move || {
             let _stack = overflow::prepare_thread();
             self.idle.join();
-            self.new_worker().run_thread();
+            // The index in the thread's name, even if a worker that was expected later comes first.
+            self.new_worker(before).run_thread();
         };
         sysmon::start();
         if let Err(error) = system::thread::Builder::new().name(format!("sudog-{before}")).spawn(body) {
