@@ -16,8 +16,9 @@ use crate::goroutine::native::coop::Coop;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
-use crate::goroutine::native::fibre::job::Details;
+use crate::goroutine::native::fibre::job::{Details, Work};
 use crate::goroutine::native::placement::{Place, Placement, start_at};
+use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::{run, stack, switch_hooks, together, trace};
 use crate::panics::drop_payload;
 use crate::sema::{self, IntoLimit, Wake};
@@ -94,8 +95,8 @@ impl Builder {
     /// If the goroutine is placed on a worker that does not exist.
     #[track_caller]
     pub fn go<F: FnOnce() + Send + 'static>(self, f: F) {
-        let details = self.any_details.then(|| Box::new(self.details));
-        start(f, details, self.placement);
+        let (details, placement) = self.into_parts();
+        start(f, details, placement);
     }
 
     /// Starts the goroutine as [`Builder::go`] does, for a closure that borrows.
@@ -106,9 +107,14 @@ impl Builder {
     /// closure holds no reference to them that the compiler could assume to be valid.
     #[track_caller]
     pub(crate) unsafe fn go_unchecked<F: FnOnce() + Send>(self, f: F) {
-        let details = self.any_details.then(|| Box::new(self.details));
+        let (details, placement) = self.into_parts();
         // SAFETY: the caller keeps the contract of `go_unchecked`, which is that of `start_unchecked` too.
-        unsafe { start_unchecked(f, details, self.placement) };
+        unsafe { start_unchecked(f, details, placement) };
+    }
+
+    /// Returns the settings, if there are any, and the placement.
+    fn into_parts(self) -> (Option<Box<Details>>, Placement) {
+        (self.any_details.then(|| Box::new(self.details)), self.placement)
     }
 
     /// Starts the goroutine, and returns a handle for its result, as [`spawn`](crate::goroutine::spawn) does.
@@ -170,53 +176,77 @@ pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Deta
 #[inline]
 #[track_caller]
 unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>>, placement: Placement) {
-    if switch_hooks::is_observed() {
-        // SAFETY: the caller keeps the contract of `start_unchecked`.
-        return unsafe { start_observed(f, details, placement) };
-    }
-    match (placement, current::worker()) {
-        (Placement::Any, Some(worker)) if !together::is_here() => {
+    match current::worker() {
+        Some(worker) if !switch_hooks::is_observed() && Start::is_in_ring(placement) => {
             worker.count_made();
             // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that
             // `f` borrows live for as long as `f` uses them.
             worker.submit(unsafe { job::pack_unchecked(f, details, Some(worker)) });
         }
-        (placement, worker) => {
-            let place = Place::of(placement);
-            // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that
-            // `f` borrows live for as long as `f` uses them.
-            start_at(unsafe { job::pack_unchecked(f, details, worker) }, place);
-        }
+        // SAFETY: the caller keeps the contract of `start_unchecked`.
+        _ => unsafe { start_in_steps(f, details, placement) },
     }
 }
 
-/// Starts a goroutine as [`start_unchecked`] does, and tells the observers of switches about the call that starts the
-/// goroutine. Ends the process if the caller is in a switch hook.
+/// Starts a goroutine as [`start_unchecked`] does, whatever the place, and whether switches are observed or not. All
+/// that does not depend on the closure's type is in [`Start`], and compiled once.
 ///
 /// # Safety
 ///
 /// The contract of [`start_unchecked`].
 #[cold]
 #[track_caller]
-unsafe fn start_observed<F: FnOnce() + Send>(f: F, mut details: Option<Box<Details>>, placement: Placement) {
-    switch_hooks::forbid_start_in_hook();
-    let caller = Location::caller();
-    if switch_hooks::observes_starts() {
-        details.get_or_insert_default().created_at = Some(caller);
-    }
-    let worker = current::worker();
-    let queued_here = worker.filter(|_| matches!(placement, Placement::Any) && !together::is_here());
-    let place = if queued_here.is_some() { Place::Any } else { Place::of(placement) };
+unsafe fn start_in_steps<F: FnOnce() + Send>(f: F, mut details: Option<Box<Details>>, placement: Placement) {
+    let start = Start::prepare(&mut details, placement);
     // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that `f` borrows
     // live for as long as `f` uses them.
-    let work = unsafe { job::pack_unchecked(f, details, worker) };
-    trace::creates(&work, caller);
-    match queued_here {
-        Some(worker) => {
-            worker.count_made();
-            worker.submit(work);
+    let work = unsafe { job::pack_unchecked(f, details, start.worker) };
+    start.finish(work);
+}
+
+/// The start of a goroutine, whose closure is to be packed.
+struct Start {
+    /// The call that starts the goroutine.
+    caller: &'static Location<'static>,
+    worker: Option<&'static Worker>,
+    /// The place of the goroutine. None: the ring of `worker`.
+    place: Option<Place>,
+}
+
+impl Start {
+    /// Returns whether a goroutine that a goroutine starts goes into the ring of the caller's worker.
+    #[inline]
+    fn is_in_ring(placement: Placement) -> bool {
+        matches!(placement, Placement::Any) && !together::is_here()
+    }
+
+    /// Decides the place. Ends the process if the caller is in a switch hook.
+    #[track_caller]
+    fn prepare(details: &mut Option<Box<Details>>, placement: Placement) -> Self {
+        let caller = Location::caller();
+        if switch_hooks::is_observed() {
+            switch_hooks::forbid_start_in_hook();
+            if switch_hooks::observes_starts() {
+                details.get_or_insert_default().created_at = Some(caller);
+            }
         }
-        None => start_at(work, place),
+        let worker = current::worker();
+        let in_ring = worker.is_some() && Self::is_in_ring(placement);
+        Self { caller, worker, place: (!in_ring).then(|| Place::of(placement)) }
+    }
+
+    /// Starts the goroutine, and tells a trace, if there is one, about the call that starts the goroutine.
+    fn finish(self, work: Work) {
+        if switch_hooks::is_observed() {
+            trace::creates(&work, self.caller);
+        }
+        match (self.place, self.worker) {
+            (None, Some(worker)) => {
+                worker.count_made();
+                worker.submit(work);
+            }
+            (place, _) => start_at(work, place.unwrap_or(Place::Any)),
+        }
     }
 }
 

@@ -3,14 +3,13 @@
 //! | step | by | |
 //! |---|---|---|
 //! | 1 | caller | submits the main goroutine, whose closure refers to a [`Frame`] on the caller's stack, and sleeps on `done` |
-//! | 2 | main goroutine | counts itself in [`MAINS`], runs `main`, writes the result into the frame |
+//! | 2 | main goroutine | counts itself in [`MAINS`], and runs `main`; the result goes to the caller's stack |
 //! | 3 | main's fibre | once no count includes the main goroutine any more: releases a permit of `done` |
-//! | 4 | caller | takes the result |
+//! | 4 | caller | returns the result |
 //!
 //! A main goroutine that calls [`goexit`](crate::goroutine::goexit) has no step 3: the caller waits for ever.
 
 use crate::shim::system::atomic::{AtomicU32, Ordering};
-use crate::shim::system::thread;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,7 +17,7 @@ use std::ptr::NonNull;
 
 use crate::box_if_large;
 use crate::goroutine::Goexit;
-use crate::goroutine::native::fibre::job::Work;
+use crate::goroutine::native::fibre::job::{Vtable, Work};
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::mains::MAINS;
 use crate::goroutine::native::placement::{Place, Placement, start_at};
@@ -75,19 +74,6 @@ pub fn run<T: Send>(main: impl FnOnce() -> T + Send) -> T {
     run_with(main, Box::default(), Placement::Any)
 }
 
-/// The state that the caller of `run` shares with the main goroutine.
-struct Frame<F, T> {
-    /// `main` and the result: used by the main goroutine only, until `done` has a permit, and then by the caller only.
-    main: Cell<Option<F>>,
-    result: Cell<Option<thread::Result<T>>>,
-    /// A semaphore, which gets a permit when the main goroutine has ended.
-    done: AtomicU32,
-}
-
-// SAFETY: `main` and the result are `Send`, and one thread at a time uses them: the permit of `done` orders the main
-// goroutine's use before the caller's. A semaphore is made for many threads.
-unsafe impl<F: Send, T: Send> Sync for Frame<F, T> {}
-
 #[track_caller]
 pub(super) fn run_with<T: Send, F: FnOnce() -> T + Send>(
     main: F,
@@ -98,17 +84,50 @@ pub(super) fn run_with<T: Send, F: FnOnce() -> T + Send>(
     if current::fibre().is_some() {
         return main();
     }
+    let (mut main, mut result) = (Some(main), None);
+    let mut call = || result = main.take().map(|main| main());
+    run_to_end(&mut call, Vtable::of::<F, Body>(), details, placement);
+    result.expect("the main goroutine has ended")
+}
+
+/// The closure of a main goroutine.
+type Body<'a> = Box<dyn FnOnce() + 'a>;
+
+/// The state that the caller of `run` shares with the main goroutine.
+struct Frame<'a> {
+    /// Calls `main`, and keeps the result. Used, as is `panic`, by the main goroutine only until `done` has a permit, and
+    /// then by the caller only.
+    main: Cell<Option<&'a mut (dyn FnMut() + Send)>>,
+    /// The payload of the panic of `main`.
+    panic: Cell<Option<Box<dyn Any + Send>>>,
+    /// A semaphore, which gets a permit when the main goroutine has ended.
+    done: AtomicU32,
+}
+
+/// Does the steps of the table at the top of this file that the caller does. All of this does not depend on the type of
+/// `main`, and is compiled once.
+///
+/// # Panics
+///
+/// If `main` panics, or is placed on a worker that does not exist.
+#[track_caller]
+fn run_to_end(
+    main: &mut (dyn FnMut() + Send),
+    vtable: &'static Vtable,
+    details: Box<job::Details>,
+    placement: Placement,
+) {
     let place = Place::of(placement);
-    let frame = Frame { main: Cell::new(Some(main)), result: Cell::new(None), done: AtomicU32::new(0) };
+    let frame = Frame { main: Cell::new(Some(main)), panic: Cell::new(None), done: AtomicU32::new(0) };
     let shared = &frame;
-    let body = move || main_goroutine(shared);
-    // SAFETY: the closure refers to `frame`, which may be shared with another thread. `frame` outlives the closure: this
-    // function returns only when `done` has a permit, which the fibre releases after the end of the closure.
-    let work = unsafe { job::pack_unchecked(body, Some(details.as_main()), None) };
+    let body: Body = Box::new(move || main_goroutine(shared));
+    // SAFETY: `vtable` is that of a `Body`. The closure refers to `frame`, whose parts are `Send`, and used by one thread
+    // at a time: the permit of `done` orders the main goroutine's use before the caller's. `frame` outlives the closure:
+    // this function returns only when `done` has a permit, which the fibre releases after the end of the closure.
+    let work = unsafe { job::pack_with(vtable, body, Some(details.as_main()), None) };
     start_and_wait(work, place, &frame.done);
-    match frame.result.take().expect("the main goroutine has ended") {
-        Ok(result) => result,
-        Err(payload) => resume_unwind(payload),
+    if let Some(payload) = frame.panic.take() {
+        resume_unwind(payload);
     }
 }
 
@@ -121,14 +140,15 @@ fn start_and_wait(main: Work, place: Place, done: &AtomicU32) {
 }
 
 /// Does step 2 of the table at the top of this file, and has the fibre do step 3. Runs on the main goroutine.
-fn main_goroutine<F: FnOnce() -> T, T>(frame: &Frame<F, T>) {
+fn main_goroutine(frame: &Frame) {
     MAINS.running.fetch_add(1, Ordering::Relaxed);
     let main = frame.main.take().expect("run once");
-    let outcome = catch_unwind(AssertUnwindSafe(main));
-    if matches!(&outcome, Err(payload) if exits(&**payload)) {
-        return;
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(main)) {
+        if exits(&*payload) {
+            return;
+        }
+        frame.panic.set(Some(payload));
     }
-    frame.result.set(Some(outcome));
     has_result(&frame.done);
 }
 

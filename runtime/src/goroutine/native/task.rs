@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use async_task::Runnable;
 
 use crate::goroutine::native::builder;
-use crate::goroutine::native::builder::JoinHandle;
+use crate::goroutine::native::builder::{JoinHandle, Sender};
 use crate::goroutine::native::coop;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::{current, job};
@@ -68,11 +68,7 @@ use crate::sema::{IntoLimit, WaitError, WaitLimit};
 /// ```
 #[track_caller]
 pub fn go_async<F: Future<Output = ()> + Send + 'static>(future: F) {
-    start(future, |result: thread::Result<()>| {
-        if let Err(payload) = result {
-            die_of(payload);
-        }
-    });
+    start(future, die_of_error);
 }
 
 /// Runs a future as [`go_async`] does, and returns a handle for the result. Dropping the handle does not drop the
@@ -93,8 +89,14 @@ where
     F::Output: Send + 'static,
 {
     let (sender, handle) = builder::packet(OnPanic::Abort);
-    start(future, move |result| sender.send(result));
+    start(future, send_to(sender));
     handle
+}
+
+/// Returns a closure of a type that does not depend on the future's: observed tasks with results of one type share
+/// their code.
+fn send_to<T: Send + 'static>(sender: Sender<T>) -> impl FnOnce(thread::Result<T>) + Send + 'static {
+    move |result| sender.send(result)
 }
 
 /// Starts a task, which is listed for dumps if switches are observed.
@@ -110,7 +112,8 @@ where
         switch_hooks::forbid_start_in_hook();
         if switch_hooks::observes_stalls() && !bubble::is_here() {
             let place = Location::caller();
-            let future = Watched::new(Box::pin(future), type_name::<F>(), place, current::id, current::take_note);
+            let boxed: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
+            let future = Watched::new(boxed, type_name::<F>(), place, current::id, current::take_note);
             return start_unlisted(future, done);
         }
     }
@@ -169,6 +172,12 @@ impl<F, D> Drop for Body<F, D> {
         if let Err(payload) = self.end() {
             die_of(payload);
         }
+    }
+}
+
+fn die_of_error(result: thread::Result<()>) {
+    if let Err(payload) = result {
+        die_of(payload);
     }
 }
 

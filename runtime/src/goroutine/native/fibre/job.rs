@@ -127,11 +127,17 @@ impl Memory {
         Self(NonNull::from(Box::leak(Box::<MaybeUninit<Job>>::new_uninit())).cast())
     }
 
-    /// Makes a job in this memory: of `closure`, which is an `F` or a box of an `F`.
+    /// Takes memory of ended jobs from `worker`, or allocates memory.
     #[inline]
-    fn fill<F, C: FnOnce()>(self, closure: C, details: Option<Box<Details>>) -> Packed {
+    fn take(worker: Option<&'static Worker>) -> Self {
+        worker.and_then(|worker| worker.own.jobs.pop()).unwrap_or_else(Self::new)
+    }
+
+    /// Makes a job in this memory.
+    #[inline]
+    fn fill<C: FnOnce()>(self, vtable: &'static Vtable, closure: C, details: Option<Box<Details>>) -> Packed {
         assert!(size_of::<JobOf<C>>() <= size_of::<Job>() && align_of::<JobOf<C>>() <= align_of::<Job>());
-        let job = JobOf { link: Link::new(), vtable: Vtable::of::<F, C>(), details, closure };
+        let job = JobOf { link: Link::new(), vtable, details, closure };
         // SAFETY: the memory is unused, and has room for a `JobOf<C>`, by the assertion above.
         unsafe { self.0.cast::<JobOf<C>>().write(job) };
         Packed(self.0)
@@ -146,8 +152,8 @@ impl Memory {
 
 /// The part of a job that depends on the type of the closure.
 pub(crate) struct Vtable {
-    /// Takes the closure out of the job, keeps the job's memory, and runs the closure. Never unwinds. The job's closure
-    /// has the type of this vtable.
+    /// Takes the closure out of the job, keeps the job's memory, and calls the closure, whose panic goes on in the
+    /// caller. The job's closure has the type of this vtable.
     run: unsafe fn(Packed, &'static Worker),
     /// The name of the type, which has the path of the function that started the goroutine.
     origin: fn() -> &'static str,
@@ -160,8 +166,9 @@ impl Vtable {
         &TASK
     };
 
-    /// Returns the vtable of the closures of type `F`, which a job holds as a `C`: an `F`, or a box of an `F`.
-    const fn of<F, C: FnOnce()>() -> &'static Self {
+    /// Returns the vtable of the user's closures of type `F`, which a job holds as a `C`: an `F`, a box of an `F`, or a
+    /// closure that calls an `F`.
+    pub(crate) const fn of<F, C: FnOnce()>() -> &'static Self {
         const { &Self { run: run::<C>, origin: std::any::type_name::<F> } }
     }
 
@@ -288,12 +295,29 @@ pub(crate) unsafe fn pack_unchecked<F>(f: F, details: Option<Box<Details>>, work
 where
     F: FnOnce(),
 {
-    let memory = worker.and_then(|worker| worker.own.jobs.pop()).unwrap_or_else(Memory::new);
-    let Packed(job) = if const { is_inline::<F>() } {
-        memory.fill::<F, F>(f, details)
-    } else {
-        memory.fill::<F, Box<F>>(Box::new(f), details)
-    };
+    // SAFETY: the caller keeps the contract of `pack_unchecked`, and each vtable is that of the closure beside it.
+    unsafe {
+        if const { is_inline::<F>() } {
+            pack_with(Vtable::of::<F, F>(), f, details, worker)
+        } else {
+            pack_with(Vtable::of::<F, Box<F>>(), Box::new(f), details, worker)
+        }
+    }
+}
+
+/// Packs a small closure with a vtable that the caller chooses, and which may have the origin of another closure.
+///
+/// # Safety
+///
+/// The contract of [`pack_unchecked`]; and `vtable` is a [`Vtable::of`] closures that a job holds as a `C`.
+#[inline]
+pub(crate) unsafe fn pack_with<C: FnOnce()>(
+    vtable: &'static Vtable,
+    closure: C,
+    details: Option<Box<Details>>,
+    worker: Option<&'static Worker>,
+) -> Work {
+    let Packed(job) = Memory::take(worker).fill(vtable, closure, details);
     Work(job.addr_and_expose())
 }
 
@@ -354,43 +378,57 @@ impl Work {
 }
 
 impl Packed {
-    /// Runs the job on the stack of the caller, which is a goroutine's stack.
+    /// Runs the job on the stack of the caller, which is a goroutine's stack. Does not unwind.
+    ///
+    /// All that does not depend on the closure's type is done here, and compiled once.
     #[inline]
-    pub(crate) fn run(self, fibre: &Fibre) {
+    pub(crate) fn run(mut self, fibre: &Fibre) {
+        // SAFETY: the job is packed, and this `Packed` owns it. The fields before the closure are initialised, and the
+        // closure may be uninitialised.
+        let job = unsafe { self.0.as_mut() };
+        fibre.vtable.set(job.vtable);
+        match job.details.take() {
+            None => self.call(fibre, OnPanic::default()),
+            Some(details) => self.call_with(fibre, *details),
+        }
+    }
+
+    /// Gives the settings to the goroutine, which is the caller, and runs the job.
+    #[cold]
+    fn call_with(self, fibre: &Fibre, details: Details) {
+        current::set_name(details.name);
+        if details.created_at.is_some() {
+            current::set_created_at(details.created_at);
+        }
+        self.call(fibre, details.on_panic);
+    }
+
+    #[inline]
+    fn call(self, fibre: &Fibre, on_panic: OnPanic) {
+        if switch_hooks::observes_names() {
+            is_running();
+        }
         // SAFETY: the job is packed, and this `Packed` owns it.
         let vtable = unsafe { self.0.as_ref() }.vtable;
-        fibre.vtable.set(vtable);
-        // SAFETY: `fill` made the job with the vtable of its closure's type.
-        unsafe { (vtable.run)(self, fibre.worker) };
+        // SAFETY: the job was packed with the vtable of its closure's type.
+        let run = || unsafe { (vtable.run)(self, fibre.worker) };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+            ended_by_panic(payload, on_panic);
+        }
     }
 }
 
-/// Runs a job.
+/// Takes the closure out of a job, whose details have been taken, and calls the closure.
 ///
 /// # Safety
 ///
 /// The job's closure is a `C`.
 unsafe fn run<C: FnOnce()>(job: Packed, worker: &'static Worker) {
-    // SAFETY: the job is packed, its closure is a `C` by the contract of this function, and `job` owned it. The memory
-    // is not used as a job again.
-    let JobOf { details, closure: f, .. } = unsafe { job.0.cast::<JobOf<C>>().read() };
+    // SAFETY: the job is packed, its closure is a `C` by the contract of this function, and `job` owned that closure. The
+    // memory is not used as a job again.
+    let f = unsafe { (&raw const (*job.0.cast::<JobOf<C>>().as_ptr()).closure).read() };
     worker.own.jobs.push(Memory(job.0), SPARE_JOBS);
-    let on_panic = match details {
-        None => OnPanic::default(),
-        Some(details) => {
-            current::set_name(details.name);
-            if details.created_at.is_some() {
-                current::set_created_at(details.created_at);
-            }
-            details.on_panic
-        }
-    };
-    if switch_hooks::observes_names() {
-        is_running();
-    }
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        ended_by_panic(payload, on_panic);
-    }
+    f();
 }
 
 /// Tells the stall report and a trace which goroutine runs.
