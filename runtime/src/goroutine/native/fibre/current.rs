@@ -17,7 +17,7 @@ use crate::goroutine::native::sched::{bubble, clock, cycle, stall, threads};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::native::trace;
-use crate::goroutine::protocol::inbox::Chain;
+use crate::goroutine::protocol::inbox::{Chain, Free};
 use crate::{Instant, ParkResult, shim};
 
 struct Current {
@@ -214,7 +214,7 @@ impl FibreRef {
             // The link is the fibre's first field.
             // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
             // its worker has read the inbox.
-            unsafe { home.inbox.push(self.0.cast().as_ptr()) };
+            home.inbox.push(unsafe { Free::new(self.0.cast()) });
             // Wake through `home`, not through the fibre: the fibre may be freed by now; a worker never is.
             home.wake();
         }
@@ -269,7 +269,7 @@ impl ReadyBatch {
             // The link is the fibre's first field.
             // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
             // its worker has read the inbox.
-            unsafe { self.chain.add(goroutine.0.cast().as_ptr()) };
+            self.chain.add(unsafe { Free::new(goroutine.0.cast()) });
         }
     }
 
