@@ -16,7 +16,7 @@ use crate::goroutine::native::coop::Coop;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
-use crate::goroutine::native::fibre::job::Details;
+use crate::goroutine::native::fibre::job::{Body, Details};
 use crate::goroutine::native::placement::{Place, Placement, start_at};
 use crate::goroutine::native::{run, stack, switch_hooks, together, trace};
 use crate::panics::drop_payload;
@@ -107,8 +107,8 @@ impl Builder {
     #[track_caller]
     pub(crate) unsafe fn go_unchecked<F: FnOnce() + Send>(self, f: F) {
         let details = self.any_details.then(|| Box::new(self.details));
-        // SAFETY: the caller keeps the contract of `go_unchecked`, which is that of `start_unchecked` too.
-        unsafe { start_unchecked(f, details, self.placement) };
+        // SAFETY: the values that `f` borrows live for as long as `f` uses them, by the contract of `go_unchecked`.
+        start_body(unsafe { Body::borrowing(f) }, details, self.placement);
     }
 
     /// Starts the goroutine, and returns a handle for its result, as [`spawn`](crate::goroutine::spawn) does.
@@ -158,47 +158,33 @@ impl std::fmt::Debug for Builder {
 #[track_caller]
 pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
     box_if_large!(f: F as dyn FnOnce() + Send => start(f, details, placement));
-    // SAFETY: `f` is `'static`, so everything that `f` borrows lives for ever.
-    unsafe { start_unchecked(f, details, placement) }
+    start_body(Body::owned(f), details, placement);
 }
 
-/// Starts a goroutine as [`start`] does, for a closure that borrows.
-///
-/// # Safety
-///
-/// The contract of [`Builder::go_unchecked`].
+/// Starts a goroutine as [`start`] does, for any closure.
 #[inline]
 #[track_caller]
-unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>>, placement: Placement) {
+fn start_body<F: FnOnce()>(f: Body<F>, details: Option<Box<Details>>, placement: Placement) {
     if switch_hooks::is_observed() {
-        // SAFETY: the caller keeps the contract of `start_unchecked`.
-        return unsafe { start_observed(f, details, placement) };
+        return start_observed(f, details, placement);
     }
     match (placement, current::worker()) {
         (Placement::Any, Some(worker)) if !together::is_here() => {
             worker.count_made();
-            // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that
-            // `f` borrows live for as long as `f` uses them.
-            worker.submit(unsafe { job::pack_unchecked(f, details, Some(worker)) });
+            worker.submit(job::pack_body(f, details, Some(worker)));
         }
         (placement, worker) => {
             let place = Place::of(placement);
-            // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that
-            // `f` borrows live for as long as `f` uses them.
-            start_at(unsafe { job::pack_unchecked(f, details, worker) }, place);
+            start_at(job::pack_body(f, details, worker), place);
         }
     }
 }
 
-/// Starts a goroutine as [`start_unchecked`] does, and tells the observers of switches about the call that starts the
+/// Starts a goroutine as [`start_body`] does, and tells the observers of switches about the call that starts the
 /// goroutine. Ends the process if the caller is in a switch hook.
-///
-/// # Safety
-///
-/// The contract of [`start_unchecked`].
 #[cold]
 #[track_caller]
-unsafe fn start_observed<F: FnOnce() + Send>(f: F, mut details: Option<Box<Details>>, placement: Placement) {
+fn start_observed<F: FnOnce()>(f: Body<F>, mut details: Option<Box<Details>>, placement: Placement) {
     switch_hooks::forbid_start_in_hook();
     let caller = Location::caller();
     if switch_hooks::observes_starts() {
@@ -207,9 +193,7 @@ unsafe fn start_observed<F: FnOnce() + Send>(f: F, mut details: Option<Box<Detai
     let worker = current::worker();
     let queued_here = worker.filter(|_| matches!(placement, Placement::Any) && !together::is_here());
     let place = if queued_here.is_some() { Place::Any } else { Place::of(placement) };
-    // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that `f` borrows
-    // live for as long as `f` uses them.
-    let work = unsafe { job::pack_unchecked(f, details, worker) };
+    let work = job::pack_body(f, details, worker);
     trace::creates(&work, caller);
     match queued_here {
         Some(worker) => {

@@ -104,7 +104,8 @@ pub(super) fn run_with<T: Send, F: FnOnce() -> T + Send>(
     let body = move || main_goroutine(shared);
     // SAFETY: the closure refers to `frame`, which may be shared with another thread. `frame` outlives the closure: this
     // function returns only when `done` has a permit, which the fibre releases after the end of the closure.
-    let work = unsafe { job::pack_unchecked(body, Some(details.as_main()), None) };
+    let body = unsafe { job::Body::borrowing(body) };
+    let work = job::pack_body(body, Some(details.as_main()), None);
     start_and_wait(work, place, &frame.done);
     match frame.result.take().expect("the main goroutine has ended") {
         Ok(result) => result,

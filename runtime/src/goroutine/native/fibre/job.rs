@@ -273,18 +273,37 @@ where
     F: FnOnce() + Send + 'static,
 {
     switch_hooks::forbid_start_in_hook();
-    // SAFETY: `F` is `Send` and `'static`, so `f` may run on any thread, at any time.
-    unsafe { pack_unchecked(f, details, worker) }
+    pack_body(Body::owned(f), details, worker)
+}
+
+/// A closure that may run on any thread: the closure may be moved there, and the values that the closure borrows live until
+/// the run has ended.
+pub(crate) struct Body<F>(F);
+
+impl<F: FnOnce() + Send> Body<F> {
+    /// Wraps a closure that borrows nothing.
+    #[inline]
+    pub(crate) fn owned(f: F) -> Self
+    where
+        F: 'static,
+    {
+        Self(f)
+    }
+
+    /// Wraps a closure that may borrow.
+    ///
+    /// # Safety
+    ///
+    /// The values that the closure borrows live until the run of the closure has ended.
+    #[inline]
+    pub(crate) unsafe fn borrowing(f: F) -> Self {
+        Self(f)
+    }
 }
 
 /// Packs any closure, as [`pack`] does.
-///
-/// # Safety
-///
-/// The closure may be moved to the thread that runs it, and the values that the closure borrows live until the run has
-/// ended.
 #[inline]
-pub(crate) unsafe fn pack_unchecked<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
+pub(crate) fn pack_body<F>(Body(f): Body<F>, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
 where
     F: FnOnce(),
 {
