@@ -456,6 +456,11 @@ impl<'c, 'w, T> Readied<'c, 'w, T> {
         Self { core, waiter }
     }
 
+    /// Panics if this is not the slot of the waiter.
+    pub(super) fn check_slot(&self, slot: *mut MaybeUninit<T>) {
+        assert!(self.waiter.slot == slot.cast(), "the slot of another waiter");
+    }
+
     /// Returns whether the waiter was a sender whose value has been taken.
     pub(super) fn is_sent(&self) -> bool {
         self.waiter.dir() == Dir::Send && self.waiter.outcome.get() == Outcome::Done
