@@ -13,7 +13,7 @@ use crate::goroutine::native::fibre::wait::{NO_HOLDERS, Wait};
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::sched::{bubble, clock, cycle, stall, threads};
+use crate::goroutine::native::sched::{bubble, clock, stall, threads};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::native::trace;
@@ -434,14 +434,8 @@ pub(crate) fn note_wait(what: &'static str) {
 pub(crate) fn note_wait_for(what: &'static str, object: *const (), holders: *const [AtomicU64]) {
     if let Some(fibre) = fibre() {
         fibre.wait.set(Wait::new(what, clock::coarse_now(), object).held_by(holders));
-        if cfg!(debug_assertions) && !holders.is_empty() {
-            cycle::note();
-        }
     } else if cfg!(debug_assertions) {
         threads::note_wait(Wait::new(what, 0, object).held_by(holders));
-        if !holders.is_empty() {
-            cycle::note_of_thread();
-        }
     }
 }
 
