@@ -260,14 +260,15 @@ impl<'a, T> Guard<'a, T> {
     #[inline]
     unsafe fn push(&mut self, value: Owned<'_, T>) {
         self.store().push(value);
-        // SAFETY: the store has the value more, because a slot of the ring was free, by the contract of this function.
+        // SAFETY: the store has this value, which is not counted yet, because a slot of the ring was free, by the contract of
+        // this function.
         unsafe { self.count_value() };
     }
 
     /// Keeps a value in the list beside the ring.
     fn insert(&mut self, node: Box<Node<T>>, value: Owned<'_, T>, ticket: u64) {
         self.store().insert(node, value, ticket);
-        // SAFETY: the store has the value more.
+        // SAFETY: the store has this value, which is not counted yet.
         unsafe { self.count_value() };
     }
 
