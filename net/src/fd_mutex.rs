@@ -139,7 +139,7 @@ impl<T> FdMutex<T> {
             });
             let before = tried.map_err(|_| LockError::Closed)?;
             if !before.is_locked(side) {
-                return Ok(FdGuard { mutex: self, side });
+                return Ok(FdGuard { value: ManuallyDrop::new(FdRef { mutex: self }), side });
             }
             self.sleep(side, limit).map_err(LockError::GaveUp)?;
         }
@@ -246,7 +246,8 @@ pub struct FdRef<'a, T> {
 /// A reference to the value of an [`FdMutex`] that also keeps a side of the mutex locked.
 #[must_use = "the side is unlocked when this is dropped"]
 pub struct FdGuard<'a, T> {
-    mutex: &'a FdMutex<T>,
+    /// The guard's reference to the value. The unlock removes this reference from the count together with the lock.
+    value: ManuallyDrop<FdRef<'a, T>>,
     side: Side,
 }
 
@@ -263,16 +264,14 @@ impl<T> Deref for FdGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the value is not dropped while the reference of this guard is counted, and all references to the
-        // value are shared.
-        unsafe { &*self.mutex.value.get() }
+        &self.value
     }
 }
 
 impl<T> FdGuard<'_, T> {
     /// Returns whether the mutex has been closed since this guard locked its side.
     pub fn is_closed(&self) -> bool {
-        self.mutex.is_closed()
+        self.value.mutex.is_closed()
     }
 }
 
@@ -284,7 +283,7 @@ impl<T> Drop for FdRef<'_, T> {
 
 impl<T> Drop for FdGuard<'_, T> {
     fn drop(&mut self) {
-        self.mutex.unlock(self.side);
+        self.value.mutex.unlock(self.side);
     }
 }
 

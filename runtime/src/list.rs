@@ -1,4 +1,5 @@
-//! A doubly linked list of entries that stand in their owners' frames. Used by the notify list and by cancels.
+//! A doubly linked list of entries that stand in their owners' frames. Used by the notify list, by cancels, and for the
+//! threads that wait.
 //!
 //! Only the holder of a reference to the list, as a rule the holder of the lock around the list, reads or writes the
 //! links of its entries. A linked entry is alive: its owner takes the entry out before the entry goes away.

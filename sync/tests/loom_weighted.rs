@@ -2,9 +2,12 @@
 //!
 //! `RUSTFLAGS="--cfg sudog_loom" cargo test --profile loom -p sudog-sync --test loom_weighted`
 //!
-//! A lost wake-up shows as a deadlock, and so does a lost token that a waiter waits for. Other lost tokens, and tokens
-//! that are made, show in the count at the end; too many holders as a data race in loom's cell; a waiter that leaves
-//! while another thread will still touch that waiter as a violation of causality.
+//! | mistake | loom reports |
+//! |---|---|
+//! | a wake-up is lost, or a token for which a waiter waits | a deadlock |
+//! | another token is lost, or a token too many is made | the count at the end is wrong |
+//! | there are too many holders | a data race in loom's cell |
+//! | a waiter leaves while another thread will still touch that waiter | a violation of causality |
 #![cfg(sudog_loom)]
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};

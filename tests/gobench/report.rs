@@ -53,7 +53,7 @@ pub fn stuck(report: &str, watcher: &str) -> BTreeSet<Stuck> {
         let name = title.split_once(' ').map_or(title, |(_, name)| name.trim_matches('"')).to_owned();
         let (wait, after) = rest.split_once(']').unwrap();
         let wait = wait.split(", ").next().unwrap();
-        // Of the holder only the name; if the report has no name for the holder, the holder has ended.
+        // Keep only the name of the holder. A holder without a name in the report has ended.
         let holder = match after.strip_prefix(", held by goroutine ") {
             Some(holder) if holder.contains('"') => format!(", held by {}", holder.split('"').nth(1).unwrap()),
             Some(_) => ", held by a goroutine that has ended".to_owned(),

@@ -758,7 +758,7 @@ fn waits_for_readers_that_are_no_cycle_are_not() {
             mutex.unlock();
             reader.join().unwrap();
             writer.join().unwrap();
-            // Semaphores as locks, in two orders: a third goroutine may release, as here.
+            // Two goroutines take two semaphores in opposite orders. That is no deadlock, as a third goroutine may release them.
             let locks = Arc::new([Weighted::new(1), Weighted::new(1)]);
             let both = [(0, 1), (1, 0)].map(|(first, second)| {
                 let locks = locks.clone();

@@ -354,7 +354,7 @@ fn in_bubble(server: fn() -> Server, bytes: &'static [u8], test: fn(&Server, Pip
 #[test]
 fn time_limits() {
     let server = || Server::new(|_: Request| "hello").header_timeout(HOUR / 2).idle_timeout(HOUR);
-    // Before the preface is whole.
+    // The client sends nothing, or only a part of the preface.
     for bytes in [&b""[..], b"PRI * HTTP/2.0\r\n"] {
         in_bubble(server, bytes, |_, mut client| {
             let begun = now();

@@ -60,7 +60,7 @@ pub enum Fault {
 
 pub struct Sliding<const N: usize> {
     pub b: u8,
-    /// Departure bits: at least B.
+    /// The number of departure bits, which is at least B.
     pub r: u8,
     /// The largest `T - base`: no thread draws a ticket while so many tickets are between `base` and `T`.
     pub most: u8,

@@ -1,6 +1,7 @@
 //! The events of Linux: an epoll instance, and an eventfd for interrupts.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::{Event, Events};
 pub(super) struct Backend {
     epoll: OwnedFd,
     /// An eventfd that is readable after an interrupt.
-    interrupt: OwnedFd,
+    interrupt: File,
 }
 
 /// The maximum number of events that a poll takes.
@@ -36,6 +37,10 @@ impl Backend {
     /// Waits for events, fills `events`, and returns the number of events.
     fn wait_into(&self, events: &mut [libc::epoll_event; BATCH], timeout: Option<Duration>) -> usize {
         let epoll = self.epoll.as_raw_fd();
+        let wait_for = |events: &mut [libc::epoll_event; BATCH], millis| {
+            // SAFETY: `events` has room for BATCH events.
+            unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), BATCH as i32, millis) }
+        };
         let n = match timeout {
             // Use nanoseconds, for the timers of goroutines. The system call exists since Linux 5.11.
             Some(timeout) if !timeout.is_zero() => {
@@ -60,35 +65,29 @@ impl Backend {
                 let no_such_call = |error: io::Error| matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM));
                 if n < 0 && no_such_call(io::Error::last_os_error()) {
                     let millis = timeout.as_millis().saturating_add(1).try_into().unwrap_or(i32::MAX);
-                    // SAFETY: `events` has room for BATCH events.
-                    unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), BATCH as i32, millis) }
+                    wait_for(events, millis)
                 } else {
                     n as i32
                 }
             }
-            _ => {
-                let millis = if timeout.is_some() { 0 } else { -1 };
-                // SAFETY: `events` has room for BATCH events.
-                unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), BATCH as i32, millis) }
-            }
+            _ => wait_for(events, if timeout.is_some() { 0 } else { -1 }),
         };
         n.max(0) as usize // an error means that a signal came
     }
 
     fn take_interrupt(&self) {
-        let mut count = 0_u64;
-        // SAFETY: `count` has the eight bytes that a read of an eventfd writes. The eventfd does not block.
-        _ = unsafe { libc::read(self.interrupt.as_raw_fd(), (&raw mut count).cast(), 8) };
+        // The read does not block. An error means that another call has taken the interrupt.
+        _ = (&self.interrupt).read(&mut [0; 8]);
     }
 }
 
 impl Events for Backend {
     fn new() -> io::Result<Self> {
-        // SAFETY: no preconditions.
-        let epoll = own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: no preconditions.
-        let interrupt = own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        let poller = Self { epoll, interrupt };
+        // SAFETY: the call has no preconditions, and opens the descriptor, if it succeeds.
+        let epoll = unsafe { own(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
+        // SAFETY: the call has no preconditions, and opens the descriptor, if it succeeds.
+        let interrupt = unsafe { own(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK)) }?;
+        let poller = Self { epoll, interrupt: interrupt.into() };
         // Level-triggered: the call that waits sees the interrupt, even if other calls have seen the interrupt before.
         poller.control(libc::EPOLL_CTL_ADD, poller.interrupt.as_fd(), libc::EPOLLIN as u32, INTERRUPT)?;
         Ok(poller)
@@ -122,10 +121,9 @@ impl Events for Backend {
     }
 
     fn interrupt(&self) {
-        let one = 1_u64;
-        // SAFETY: `one` has the eight bytes that a write to an eventfd reads. If the counter of the eventfd is full,
-        // the write fails, but the eventfd is readable, which is all that an interrupt needs.
-        _ = unsafe { libc::write(self.interrupt.as_raw_fd(), (&raw const one).cast(), 8) };
+        // If the counter of the eventfd is full, the write fails, but the eventfd is readable, which is all that an
+        // interrupt needs.
+        _ = (&self.interrupt).write(&1_u64.to_ne_bytes());
     }
 }
 
@@ -133,8 +131,12 @@ fn check(result: i32) -> io::Result<i32> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-fn own(result: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the caller passes the result of a system call that has just opened this descriptor, so nothing else owns
-    // it.
+/// Takes possession of a descriptor.
+///
+/// # Safety
+///
+/// `result` is the result of a system call that has just opened a descriptor, or has failed.
+unsafe fn own(result: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the system call has just opened the descriptor, so nothing else owns it, by the contract of this function.
     check(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }

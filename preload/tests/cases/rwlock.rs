@@ -148,7 +148,7 @@ pub fn writers_that_are_preferred() {
             until(|| lock.try_read() == EBUSY || lock.unlock() != OK);
             (lock.read(), lock.unlock())
         });
-        // In time or not: if the writer has given up before the reader looks, this would not end.
+        // Write again, because the reader would look for ever if the first writer gave up unseen.
         s.spawn(|| {
             thread::sleep(Duration::from_millis(100));
             while !reader_is_done(&reader) {

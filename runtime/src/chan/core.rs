@@ -260,14 +260,15 @@ impl<'a, T> Guard<'a, T> {
     #[inline]
     unsafe fn push(&mut self, value: Owned<'_, T>) {
         self.store().push(value);
-        // SAFETY: the store has the value more, because a slot of the ring was free, by the contract of this function.
+        // SAFETY: the store has this value, which is not counted yet, because a slot of the ring was free, by the contract of
+        // this function.
         unsafe { self.count_value() };
     }
 
     /// Keeps a value in the list beside the ring.
     fn insert(&mut self, node: Box<Node<T>>, value: Owned<'_, T>, ticket: u64) {
         self.store().insert(node, value, ticket);
-        // SAFETY: the store has the value more.
+        // SAFETY: the store has this value, which is not counted yet.
         unsafe { self.count_value() };
     }
 
@@ -454,6 +455,11 @@ impl<'c, 'w, T> Readied<'c, 'w, T> {
     /// - Only the result uses the waiter's slot, as long as the result exists, and the slot is alive and in place.
     pub(super) unsafe fn new(core: &'c Core<T>, waiter: &'w Waiter) -> Self {
         Self { core, waiter }
+    }
+
+    /// Panics if this is not the slot of the waiter.
+    pub(super) fn check_slot(&self, slot: *mut MaybeUninit<T>) {
+        assert!(self.waiter.slot == slot.cast(), "the slot of another waiter");
     }
 
     /// Returns whether the waiter was a sender whose value has been taken.

@@ -385,12 +385,8 @@ impl<'a, P: SendPort> SendFuture<'a, P> {
     /// Finishes the send of a future that has been readied: if the future has been given a place, sends the value to
     /// that place. Returns the value if the channel is closed.
     fn settle(&self, readied: Readied<'_, '_, P::Item>) -> Result<(), P::Item> {
-        if readied.is_sent() {
-            return Ok(());
-        }
-        // SAFETY: the waiter has been readied, so nothing refers to the slot, and no peer has taken the value.
-        unsafe { self.slot.end_loan(true) };
-        match readied.place().and_then(|place| self.slot.fill_place(place)) {
+        let Err(place) = self.slot.end_send(readied) else { return Ok(()) };
+        match place.and_then(|place| self.slot.fill_place(place)) {
             Some(peers) => {
                 wake_all(peers);
                 Ok(())
@@ -438,19 +434,17 @@ impl<P: SendPort> Future for SendFuture<'_, P> {
 
 impl<P: SendPort> Drop for SendFuture<'_, P> {
     fn drop(&mut self) {
-        let place = match self.wait.leave() {
-            Left::Apart => return,
+        match self.wait.leave() {
+            Left::Apart => {}
             Left::Unserved => {
                 crate::shim::mark("a sender that gives up leaves its queue");
-                None
+                // SAFETY: the waiter has left its queue by itself, so nothing refers to the slot, and no peer has taken the
+                // value.
+                unsafe { self.slot.end_loan(true) };
             }
-            Left::Readied(readied) if readied.is_sent() => return,
-            Left::Readied(readied) => readied.place(),
-        };
-        // SAFETY: the waiter has left its queue, or has been readied, so nothing refers to the slot, and no peer has
-        // taken the value.
-        unsafe { self.slot.end_loan(true) };
-        drop(place);
+            // A place is given up.
+            Left::Readied(readied) => drop(self.slot.end_send(readied)),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::ptr;
 
-use super::core::{Core, Done, Guard, Offer, Place};
+use super::core::{Core, Done, Guard, Offer, Place, Readied};
 use super::raw::Peer;
 use super::recv::NotReceived;
 use super::send::NotSent;
@@ -215,6 +215,35 @@ impl<T> Slot<T> {
     pub(super) fn lend(&self) -> *mut () {
         self.content.set(Content::Lent);
         self.room.get().cast()
+    }
+
+    /// Ends the loan to a waiter that a peer has readied, and that waited to receive. Finishes the receive: see
+    /// [`Readied::receive`]. Returns whether the slot has a value now.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the slot is not lent to that waiter.
+    pub(super) fn end_receive(&self, readied: Readied<'_, '_, T>) -> bool {
+        readied.check_slot(self.room.get());
+        let received = readied.receive().map(Owned::leave).is_some();
+        // Nothing refers to the room any more, as `readied` was the last user.
+        self.content.set(if received { Content::Full } else { Content::Empty });
+        received
+    }
+
+    /// Ends the loan to a waiter that a peer has readied, and that waited to send. If the value has not been taken, the
+    /// slot keeps the value, and this returns the place that the waiter has been given, if any.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the slot is not lent to that waiter.
+    pub(super) fn end_send<'c>(&self, readied: Readied<'c, '_, T>) -> Result<(), Option<Place<'c, T>>> {
+        readied.check_slot(self.room.get());
+        let sent = readied.is_sent();
+        // Nothing refers to the room any more, as `place` does not use the slot. The room has its value unless the value was
+        // taken.
+        self.content.set(if sent { Content::Empty } else { Content::Full });
+        if sent { Ok(()) } else { Err(readied.place()) }
     }
 
     /// Ends the loan.

@@ -30,8 +30,7 @@ pub(super) fn acquire_slow<Q: BucketQueue>(
     let mut blocked = Blocked::new();
     let mut mutex_wait = MutexWait::new();
     let sudog = Sudog::new(G::current(), key(count), wait);
-    // SAFETY: `sudog` does not move and is dropped after the registration; `bucket` outlives this call; and `sudog`
-    // will be queued in `bucket` or nowhere.
+    // SAFETY: `sudog` will be queued in `bucket` or nowhere.
     let registered = pin!(limit.cancel.map(|cancel| unsafe { cancel.registration(&sudog, bucket) }));
     if let Some(registered) = registered.as_ref().as_pin_ref()
         && !registered.enter()

@@ -13,7 +13,7 @@
 
 use std::marker::PhantomPinned;
 use std::pin::Pin;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use super::notify_list::{Node, NotifyList};
 use super::queue::BucketQueue;
@@ -48,32 +48,34 @@ use crate::{G, goroutine};
 /// ```
 pub struct Cancel {
     cancelled: AtomicBool,
-    waiters: CountedLock<List<Registration>>,
+    waiters: CountedLock<List<Registration<'static>>>,
 }
 
-/// A waiter's entry in a [`Cancel`]: pinned to the waiter's stack. Dropping the entry takes the entry out of the list.
+/// A waiter's entry in a [`Cancel`]: pinned to the waiter's stack. Dropping the entry takes the entry out of the list. The
+/// list forgets the lifetime of its entries.
 #[doc(hidden)]
-pub struct Registration {
-    cancel: *const Cancel,
-    waiter: Waiter,
+pub struct Registration<'a> {
+    cancel: &'a Cancel,
+    waiter: Waiter<'a>,
     /// True while the entry is in the list. Only the holder of the list's lock accesses this field and the links.
     entered: Cell<bool>,
-    links: Links<Registration>,
+    links: Links<Registration<'static>>,
     _pinned: PhantomPinned,
 }
 
-impl Entry for Registration {
+impl Entry for Registration<'static> {
     fn links(&self) -> &Links<Self> {
         &self.links
     }
 }
 
 /// The waiter that a cancel unlinks, and the waiter's queue.
-enum Waiter {
-    Sudog(*const dyn CancelIn, SudogPtr),
-    Ticket(*const NotifyList, NonNull<Node>),
-    Claim(*const Claim, *const G),
-    Other(*const dyn CancelledWait, *const G),
+#[derive(Clone, Copy)]
+enum Waiter<'a> {
+    Sudog(&'a dyn CancelIn, SudogPtr),
+    Ticket(&'a NotifyList, NonNull<Node>),
+    Claim(&'a Claim, &'a G),
+    Other(&'a dyn CancelledWait, &'a G),
 }
 
 /// A waiter in a queue of another crate. For the crates of this project.
@@ -144,10 +146,13 @@ impl Cancel {
     ///
     /// # Safety
     ///
-    /// `sudog` and `bucket` outlive the result, and `sudog` is queued in `bucket` or nowhere.
-    pub(super) unsafe fn registration<Q: BucketQueue>(&self, sudog: &Sudog, bucket: &Bucket<Q>) -> Registration {
-        // SAFETY: `sudog` is alive and in place while the entry exists, by the contract of this function; and
-        // `CancelIn::cancel`, the only user of the pointer, takes the bucket's lock.
+    /// `sudog` is queued in `bucket` or nowhere.
+    pub(super) unsafe fn registration<'a, Q: BucketQueue>(
+        &'a self,
+        sudog: &'a Sudog,
+        bucket: &'a Bucket<Q>,
+    ) -> Registration<'a> {
+        // SAFETY: the entry borrows `sudog`; and `CancelIn::cancel`, the only user of the pointer, takes the bucket's lock.
         Registration::new(self, Waiter::Sudog(bucket, unsafe { sudog.as_queued() }))
     }
 
@@ -155,8 +160,8 @@ impl Cancel {
     ///
     /// # Safety
     ///
-    /// `node` and `list` outlive the result, and `node` is in `list` or nowhere.
-    pub(super) unsafe fn ticket_registration(&self, list: &NotifyList, node: &Node) -> Registration {
+    /// `node` is in `list` or nowhere.
+    pub(super) unsafe fn ticket_registration<'a>(&'a self, list: &'a NotifyList, node: &'a Node) -> Registration<'a> {
         Registration::new(self, Waiter::Ticket(list, NonNull::from(node)))
     }
 }
@@ -166,10 +171,8 @@ impl Cancel {
     ///
     /// # Safety
     ///
-    /// - `claim` and `g` outlive the result.
-    /// - The code that takes the claim readies `g`, once, and nothing else readies `g`. The waiter waits for that
-    ///   `ready`.
-    pub(crate) unsafe fn claim_registration(&self, claim: &Claim, g: &G) -> Registration {
+    /// The code that takes the claim readies `g`, once, and nothing else readies `g`. The waiter waits for that `ready`.
+    pub(crate) unsafe fn claim_registration<'a>(&'a self, claim: &'a Claim, g: &'a G) -> Registration<'a> {
         Registration::new(self, Waiter::Claim(claim, g))
     }
 }
@@ -180,25 +183,24 @@ impl Cancel {
     ///
     /// # Safety
     ///
-    /// - `wait` and `g` outlive the result.
     /// - When `wait` has left its queue by [`CancelledWait::leave`], only this handle readies `g`; and the waiter waits
     ///   for that `ready`.
     /// - `g` is the waiter's G. The waiter calls [`Registration::enter`] at most once. The result stays pinned in the
     ///   waiter's frame, and the waiter drops it there, after all entries that the waiter has entered later.
     #[doc(hidden)]
-    pub unsafe fn registration_of(&self, wait: &dyn CancelledWait, g: &G) -> Registration {
-        // SAFETY: the transmute only forgets a lifetime; `wait` is alive while the entry exists, by the contract of
-        // this function.
-        let wait = unsafe {
-            std::mem::transmute::<*const (dyn CancelledWait + '_), *const (dyn CancelledWait + 'static)>(wait)
-        };
+    pub unsafe fn registration_of<'a>(&'a self, wait: &'a dyn CancelledWait, g: &'a G) -> Registration<'a> {
         Registration::new(self, Waiter::Other(wait, g))
     }
 }
 
-impl Registration {
-    fn new(cancel: &Cancel, waiter: Waiter) -> Self {
+impl<'a> Registration<'a> {
+    fn new(cancel: &'a Cancel, waiter: Waiter<'a>) -> Self {
         Self { cancel, waiter, entered: Cell::new(false), links: Links::new(), _pinned: PhantomPinned }
+    }
+
+    /// Returns the address of the entry, as the list stores the address.
+    fn in_list(&self) -> NonNull<Registration<'static>> {
+        NonNull::from(self).cast()
     }
 
     /// Puts the entry into the handle's list. Returns false if the handle has been cancelled already.
@@ -207,37 +209,34 @@ impl Registration {
     ///
     /// Panics if the entry is in the list.
     pub fn enter(self: Pin<&Self>) -> bool {
-        // SAFETY: `new` was given a reference to the `Cancel`, which outlives this value.
-        let cancel = unsafe { &*self.cancel };
-        let mut waiters = cancel.waiters.lock();
+        let mut waiters = self.cancel.waiters.lock();
         // The list's lock orders this check with the store in `end_later_waits`.
-        if cancel.is_cancelled() {
+        if self.cancel.is_cancelled() {
             return false;
         }
         assert!(!self.entered.replace(true), "entered once");
-        // SAFETY: the entry is in no list. The entry is pinned, and its drop takes it out
-        // of the list, under the lock; then the lock is free. A cancel uses the entry on the cancel's thread, as the
-        // constructors of this type permit.
-        unsafe { waiters.push_front(self.get_ref()) };
+        // SAFETY: the entry is in no list. The entry is pinned, and its drop takes it out of the list, under the lock, before
+        // the lifetime that the list forgets has ended; then the lock is free. A cancel uses the entry on the cancel's
+        // thread, as the constructors of this type permit.
+        unsafe { waiters.push_front(self.in_list().as_ref()) };
         true
     }
 }
 
-impl Drop for Registration {
+impl Drop for Registration<'_> {
     /// Takes the entry out of the handle's list, if the entry is in the list. When this function returns, no cancel
     /// uses the queue because of the entry.
     fn drop(&mut self) {
-        // SAFETY: `new` was given a reference to the `Cancel`, which outlives this value.
-        let mut waiters = unsafe { &*self.cancel }.waiters.lock();
+        let mut waiters = self.cancel.waiters.lock();
         if self.entered.get() {
-            // SAFETY: the entry is in the list of its cancel.
-            unsafe { waiters.remove(self) };
+            // SAFETY: the entry, which is alive, is in the list of its cancel.
+            unsafe { waiters.remove(self.in_list().as_ref()) };
         }
     }
 }
 
 /// Ends all waits whose entries are in the list of a handle, which is locked.
-fn end_all(waiters: &mut List<Registration>) {
+fn end_all(waiters: &mut List<Registration<'static>>) {
     // The waiter of an entry cannot return before it has had the lock, so the entry is alive.
     while let Some(entry) = waiters.pop() {
         entry.entered.set(false);
@@ -249,25 +248,22 @@ fn end_all(waiters: &mut List<Registration>) {
     }
 }
 
-impl Waiter {
+impl Waiter<'_> {
     /// Takes the waiter out of its queue, or takes its claim. Returns the waiter's G, which the caller must ready; `None`
     /// if a peer was faster, or if the G needs no `ready` of the caller.
     ///
-    /// The waiter's queue, and the waiter, are alive: the waiter is inside a call on the queue, which its entry does not
-    /// outlive.
+    /// The waiter's queue, and the waiter, are alive, because the entry borrows them, and is still in the list's lock.
     fn leave(&self) -> Option<*const G> {
         match *self {
-            // SAFETY: `bucket` is alive, as the waiter is inside a call on the bucket's table.
-            Self::Sudog(bucket, sudog) => unsafe { (*bucket).cancel(sudog) }.then(|| sudog.g()),
+            Self::Sudog(bucket, sudog) => bucket.cancel(sudog).then(|| sudog.g()),
             Self::Ticket(list, node) => {
-                // SAFETY: the waiter is inside a call on `list`, so the list and the waiter's `node` are alive.
-                unsafe { (*list).cancel(node) };
+                // SAFETY: the entry borrows `node`, so the node is alive. The node is in `list` or nowhere, by the contract of
+                // `ticket_registration`.
+                unsafe { list.cancel(node) };
                 None
             }
-            // SAFETY: `claim` is alive while the entry exists, by the contract of `claim_registration`.
-            Self::Claim(claim, g) => unsafe { (*claim).take(Claim::CANCELLED) }.then_some(g),
-            // SAFETY: `wait` is alive while the entry exists, by the contract of `registration_of`.
-            Self::Other(wait, g) => unsafe { (*wait).leave() }.then_some(g),
+            Self::Claim(claim, g) => claim.take(Claim::CANCELLED).then_some(ptr::from_ref(g)),
+            Self::Other(wait, g) => wait.leave().then_some(ptr::from_ref(g)),
         }
     }
 }

@@ -320,7 +320,7 @@ impl Ticket<'_> {
 
     #[cold]
     fn cancellable_wait(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        // SAFETY: `self.list` and `self.node` outlive this call, and the node was put into that list.
+        // SAFETY: the node was put into that list, and into no other.
         let entry = limit.cancel.map(|cancel| unsafe { cancel.ticket_registration(self.list, self.node) });
         let entry = pin!(entry);
         if let Some(entry) = entry.as_ref().as_pin_ref()

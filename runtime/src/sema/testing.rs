@@ -56,14 +56,7 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
 
     /// Queues every waiter that is not queued, in the order of the addresses given to [`DetachedQueue::new`].
     pub fn queue_all(&mut self, order: Order) {
-        for sudog in &self.sudogs {
-            if sudog.outcome.get() != WaitOutcome::Queued {
-                // SAFETY: `sudog` is not queued; the vector never grows, so `sudog` does not move; `sudog` is
-                // dropped together with the queue, whose drop does not access its sudogs; and `&mut self`
-                // excludes all other callers.
-                unsafe { self.queue.queue(sudog, order) };
-            }
-        }
+        (0..self.sudogs.len()).for_each(|waiter| self.queue_one(waiter, order));
     }
 
     /// Queues a waiter, unless that waiter is queued already.
@@ -85,8 +78,8 @@ impl<Q: BucketQueue> DetachedQueue<Q> {
     pub fn queue_one(&mut self, waiter: usize, order: Order) {
         let sudog = &self.sudogs[waiter];
         if sudog.outcome.get() != WaitOutcome::Queued {
-            // SAFETY: `sudog` is not queued, does not move, and is dropped together with the queue, which does not
-            // access `sudog` then; and `&mut self` excludes all other callers.
+            // SAFETY: `sudog` is not queued; the vector never grows, so `sudog` does not move; `sudog` is dropped together
+            // with the queue, whose drop does not access its sudogs; and `&mut self` excludes all other callers.
             unsafe { self.queue.queue(sudog, order) };
         }
     }

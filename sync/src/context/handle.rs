@@ -32,19 +32,22 @@ pub(super) struct Handle(ManuallyDrop<Arc<Done>>);
 /// state in the `Done`.
 pub(super) struct Derived {
     handles: HandleCount,
-    /// The parent. Read through a handle; written only by the last handle.
-    parent: UnsafeCell<Context>,
-    /// The channel that is closed when the context ends, if a caller has asked for the channel. As with `parent`,
-    /// accessed through a handle, and taken out by the last handle.
-    channel: UnsafeCell<OnceLock<Channel>>,
+    /// Accessed through a handle; written only by the last handle.
+    kept: UnsafeCell<Kept>,
     deadline: Option<Instant>,
     /// True if the deadline is the context's own, not inherited from the parent.
     is_deadline_own: bool,
 }
 
-// SAFETY: `parent`, a `Context`, and `channel` are `Send` and `Sync`. They are read through a handle, and written
-// through the last handle, when no other handle is left that could read. `HandleCount` orders the reads before the
-// writes.
+/// The part of a context that only its handles keep. The last handle takes the content.
+struct Kept {
+    parent: Context,
+    /// The channel that is closed when the context ends, if a caller has asked for the channel.
+    channel: OnceLock<Channel>,
+}
+
+// SAFETY: `Kept`, a `Context` and a channel, is `Send` and `Sync`. `kept` is read through a handle, and written through the
+// last handle, when no other handle is left that could read. `HandleCount` orders the reads before the writes.
 unsafe impl Sync for Derived {}
 
 impl Derived {
@@ -55,9 +58,9 @@ impl Derived {
     /// For as long as the caller uses the result, the caller has a handle of the context, or borrows from a handle.
     #[inline]
     pub(super) unsafe fn channel(&self) -> &OnceLock<Channel> {
-        // SAFETY: only the last handle writes `channel`, as it is dropped. By the contract of this function, a handle
-        // exists for as long as the result is used.
-        unsafe { &*self.channel.get() }
+        // SAFETY: only the last handle writes `kept`, as it is dropped. By the contract of this function, a handle exists for
+        // as long as the result is used.
+        unsafe { &(*self.kept.get()).channel }
     }
 }
 
@@ -75,8 +78,8 @@ impl Handle {
 
     fn derive(parent: &Context, deadline: Option<Instant>, is_deadline_own: bool, overdue: Option<Cause>) -> Self {
         let handles = HandleCount::one();
-        let (parent_cell, channel) = (UnsafeCell::new(parent.clone()), UnsafeCell::new(OnceLock::new()));
-        let derived = Derived { handles, parent: parent_cell, channel, deadline, is_deadline_own };
+        let kept = UnsafeCell::new(Kept { parent: parent.clone(), channel: OnceLock::new() });
+        let derived = Derived { handles, kept, deadline, is_deadline_own };
         Self(ManuallyDrop::new(Done::new(parent.governor(), derived, overdue)))
     }
 
@@ -89,8 +92,8 @@ impl Handle {
     #[inline]
     pub(super) fn parent(&self) -> &Context {
         // SAFETY: this handle is counted for as long as the returned reference lives. So no other handle is the last
-        // handle meanwhile, and only the last handle writes `parent`.
-        unsafe { &*self.0.derived.parent.get() }
+        // handle meanwhile, and only the last handle writes `kept`.
+        unsafe { &(*self.0.derived.kept.get()).parent }
     }
 
     /// Returns the context's deadline, own or inherited.
@@ -121,11 +124,11 @@ impl Handle {
         if !self.0.derived.handles.remove() {
             return None;
         }
-        // SAFETY: this is the last handle, so no other handle reads or writes `parent`: see `Derived`.
-        let parent = mem::replace(unsafe { &mut *self.0.derived.parent.get() }, background());
-        // SAFETY: this is the last handle, so no other handle reads or writes `channel`. Clones of the channel may be
-        // left, but they do not access the cell `channel`.
-        let channel = unsafe { &mut *self.0.derived.channel.get() }.take();
+        // SAFETY: this is the last handle, so no other handle reads or writes `kept`: see `Derived`. Clones of the channel may
+        // be left, but they do not access the cell `kept`.
+        let kept = unsafe { &mut *self.0.derived.kept.get() };
+        let parent = mem::replace(&mut kept.parent, background());
+        let channel = kept.channel.take();
         // SAFETY: all handles together have a single reference to the `Done`. Only the last handle takes that
         // reference, once.
         let done = unsafe { ManuallyDrop::take(&mut self.0) };

@@ -64,6 +64,7 @@
 
 use std::marker::PhantomData;
 use std::mem;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::ptr::{self, NonNull};
@@ -238,12 +239,13 @@ pub(super) enum New<K, V> {
     /// The key and the value. No entry has been allocated yet.
     Parts(K, V),
     /// The entry has been allocated, and no other caller has seen it.
-    Entry(Unseen<K, V>),
+    Entry(Unseen<Entry<K, V>>),
     /// The entry is in the map.
     Stored,
 }
 
-pub(super) struct Unseen<K, V>(NonNull<Entry<K, V>>);
+/// A value in a box whose address no other caller has seen. The drop frees the box.
+pub(super) struct Unseen<T>(NonNull<T>);
 
 /// A share in an entry. A share keeps the entry alive, even without a guard.
 pub(super) struct Share<K, V>(NonNull<Entry<K, V>>);
@@ -299,9 +301,14 @@ impl<K, V> Trie<K, V> {
     }
 
     #[inline]
-    fn seek<'g>(&self, hash: u32, _guard: &'g impl Shield) -> Place<'g, K, V> {
+    fn root<'g>(&self, _guard: &'g impl Shield) -> &'g Node<K, V> {
         // SAFETY: the node is this map's root until the root is swapped, and the guard keeps the node after that.
-        let mut node: &'g Node<K, V> = unsafe { &*self.root.load(SeqCst) };
+        unsafe { &*self.root.load(SeqCst) }
+    }
+
+    #[inline]
+    fn seek<'g>(&self, hash: u32, guard: &'g impl Shield) -> Place<'g, K, V> {
+        let mut node = self.root(guard);
         let mut shift = TOP;
         loop {
             let word = node.slots[nibble(hash, shift)].load(SeqCst);
@@ -406,9 +413,8 @@ impl<K, V> Trie<K, V> {
     }
 
     /// Calls `f` for all entries, in the order of their hashes, until `f` returns false.
-    pub fn walk(&self, _guard: &impl Shield, f: &mut impl FnMut(&Entry<K, V>) -> bool) {
-        // SAFETY: the node is this map's root until the root is swapped, and the guard keeps the node after that.
-        unsafe { &*self.root.load(SeqCst) }.walk(f);
+    pub fn walk(&self, guard: &impl Shield, f: &mut impl FnMut(&Entry<K, V>) -> bool) {
+        self.root(guard).walk(f);
     }
 }
 
@@ -430,16 +436,13 @@ impl<'g, K, V> Place<'g, K, V> {
 
     #[inline(always)]
     fn find(&self, is: &mut impl FnMut(&K) -> bool) -> Option<Found<'g, K, V>> {
-        let memory = match self.child() {
-            Child::Entry(entry) if entry.hash == self.hash && is(&entry.key) => self.word.cast(),
-            Child::List(list) if list.hash == self.hash => {
-                // SAFETY: the guard that keeps the list keeps the entries of the list.
-                let mut found = list.entries.iter().filter(|&&entry| is(unsafe { &(*entry).key }));
-                *found.next()?
+        match self.child() {
+            Child::Entry(entry) if entry.hash == self.hash && is(&entry.key) => {
+                Some(Found { memory: self.word.cast(), kept: PhantomData })
             }
-            _ => return None,
-        };
-        Some(Found { memory, kept: PhantomData })
+            Child::List(list) if list.hash == self.hash => list.iter().find(|found| is(&found.entry().key)),
+            _ => None,
+        }
     }
 
     #[inline(always)]
@@ -479,14 +482,7 @@ impl<'g, K, V> Place<'g, K, V> {
         let (hash, word) = match self.child() {
             Child::Entry(entry) if entry.hash == self.hash => {
                 mark(COLLIDED);
-                let list = List::word(self.hash, Box::new([self.word.cast(), new]));
-                if !self.exchange(list) {
-                    // SAFETY: `list` came from `List::word`, and no other caller has seen the list, as the exchange
-                    // failed.
-                    unsafe { List::<K, V>::unmake(list) };
-                    return false;
-                }
-                return true;
+                return self.exchange_for(List::new(self.hash, Box::new([self.word.cast(), new])));
             }
             Child::List(list) if list.hash == self.hash => return self.exchange_list(list, there, Some(new), guard),
             Child::Entry(entry) => (entry.hash, self.word),
@@ -503,6 +499,15 @@ impl<'g, K, V> Place<'g, K, V> {
         true
     }
 
+    /// Replaces the content of the slot by entries. Returns false, and frees the list, if another caller has changed the
+    /// slot.
+    fn exchange_for(&self, new: Result<Unseen<List<K, V>>, *mut Entry<K, V>>) -> bool {
+        match new {
+            Ok(list) => self.exchange(tagged(list.address(), LIST)).then(|| list.publish()).is_some(),
+            Err(entry) => self.exchange(tagged(entry, 0)),
+        }
+    }
+
     /// Replaces a list with a list without `gone`, and with `new`. Returns false if another caller has changed the
     /// slot.
     fn exchange_list(
@@ -515,10 +520,7 @@ impl<'g, K, V> Place<'g, K, V> {
         let mut entries = Vec::with_capacity(list.entries.len() + 1);
         let stay = |entry: &*mut Entry<K, V>| gone.is_none_or(|gone| gone.memory != *entry);
         entries.extend(list.entries.iter().copied().filter(stay).chain(new));
-        let word = List::word(self.hash, entries.into_boxed_slice());
-        if !self.exchange(word) {
-            // SAFETY: `word` came from `List::word`, and no other caller has seen the list, as the exchange failed.
-            unsafe { List::<K, V>::unmake(word) };
+        if !self.exchange_for(List::new(self.hash, entries.into_boxed_slice())) {
             return false;
         }
         // SAFETY: this caller's exchange has taken the list and `gone` out of the map, so no later operation reaches
@@ -564,27 +566,28 @@ impl<K, V> Branch<K, V> {
     fn new(place: &Place<'_, K, V>, hash: u32, word: Word, new: Word) -> Self {
         let mut shift = place.shift;
         let mut parent = ptr::from_ref(place.node);
-        let (mut top, mut above) = (ptr::null_mut(), None);
+        let mut top = ptr::null_mut();
+        let mut above: Option<&AtomicPtr<()>> = None;
         loop {
             shift -= BITS;
             let slots = [nibble(hash, shift), nibble(place.hash, shift)];
             let apart = slots[0] != slots[1];
-            let node = Node::boxed(parent, if apart { 2 } else { 1 });
+            let memory = Node::boxed(parent, if apart { 2 } else { 1 });
+            // SAFETY: the node is new. Only this caller has seen the node, and frees it after this function at the earliest.
+            let node: &Node<K, V> = unsafe { &*memory };
             match above {
-                None => top = node,
+                None => top = memory,
                 // Relaxed here and below: the exchange that publishes the branch is a Release.
-                // SAFETY: both nodes are new, and only this caller has seen them.
-                Some((above, slot)) => unsafe { Node::slot(above, slot).store(tagged(node, NODE), Relaxed) },
+                Some(slot) => slot.store(tagged(memory, NODE), Relaxed),
             }
             if apart {
                 for (slot, word) in slots.into_iter().zip([word, new]) {
-                    // SAFETY: `node` is new, and only this caller has seen the node.
-                    unsafe { Node::slot(node, slot).store(word, Relaxed) };
+                    node.slots[slot].store(word, Relaxed);
                 }
-                return Self { top, last: node, slots };
+                return Self { top, last: memory, slots };
             }
-            parent = node;
-            above = Some((node, slots[0]));
+            parent = memory;
+            above = Some(&node.slots[slots[0]]);
         }
     }
 
@@ -594,9 +597,10 @@ impl<K, V> Branch<K, V> {
     /// No other caller has seen the nodes.
     #[cold]
     unsafe fn undo(self) {
+        // SAFETY: by the contract of `undo`, only this caller has seen the nodes, so `last` exists.
+        let last = unsafe { &*self.last };
         for slot in self.slots {
-            // SAFETY: by the contract of `undo`, only this caller has seen the nodes, so `last` exists.
-            unsafe { Node::slot(self.last, slot).store(ptr::null_mut(), Relaxed) };
+            last.slots[slot].store(ptr::null_mut(), Relaxed);
         }
         // SAFETY: by the contract of `undo`, no other caller has seen the nodes. The two words have been taken out, so
         // only the nodes are freed.
@@ -608,15 +612,6 @@ impl<K, V> Node<K, V> {
     fn boxed(parent: *const Self, taken: usize) -> *mut Self {
         let slots = std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
         Box::into_raw(Box::new(Self { taken: AtomicTaken::new(taken), parent, slots, owns: PhantomData }))
-    }
-
-    /// Returns a slot of a node.
-    ///
-    /// # Safety
-    /// The node exists for `'a`.
-    unsafe fn slot<'a>(this: *mut Self, slot: usize) -> &'a AtomicPtr<()> {
-        // SAFETY: by the contract of `slot`, the node exists for `'a`.
-        unsafe { &(&(*this).slots)[slot] }
     }
 
     /// Counts a slot as taken. If the node is dead, prunes it, and returns false.
@@ -677,7 +672,7 @@ impl<K, V> Node<K, V> {
             match unsafe { Child::of(self.slots[n].load(SeqCst)) } {
                 Child::Empty => true,
                 Child::Entry(entry) => f(entry),
-                Child::List(list) => list.iter().all(&mut *f),
+                Child::List(list) => list.iter().all(|found| f(found.entry())),
                 Child::Node(node) => node.walk(f),
             }
         })
@@ -709,32 +704,18 @@ impl<K, V> Free for Node<K, V> {
 }
 
 impl<K, V> List<K, V> {
-    /// Makes a list of these entries, of which there are at least two, and returns the word for a slot. A single entry
-    /// makes no list: then the word is the entry itself.
-    fn word(hash: u32, entries: Box<[*mut Entry<K, V>]>) -> Word {
+    /// Makes a list of these entries, of which there are at least two. A single entry makes no list: `Err` has that entry.
+    fn new(hash: u32, entries: Box<[*mut Entry<K, V>]>) -> Result<Unseen<Self>, *mut Entry<K, V>> {
         match *entries {
-            [one] => tagged(one, 0),
-            _ => tagged(Box::into_raw(Box::new(Self { hash, entries })), LIST),
+            [one] => Err(one),
+            _ => Ok(Unseen::new(Self { hash, entries })),
         }
     }
 
-    /// Frees the list that `word` made, if the word is a list.
-    ///
-    /// # Safety
-    /// The word was returned by `word`, and no other caller has seen the word.
-    #[cold]
-    unsafe fn unmake(word: Word) {
-        if word.addr() & TAG == LIST {
-            // SAFETY: by the contract of `unmake`, the list came from the box of `word`, and no other caller has seen
-            // the list.
-            unsafe { Self::free(untagged(word)) };
-        }
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &Entry<K, V>> {
-        // SAFETY: the guard that keeps the list keeps the entries of the list: an entry that leaves the list is
-        // retired no earlier than the list.
-        self.entries.iter().map(|&entry| unsafe { &*entry })
+    /// Iterates over the entries. The guard that keeps the list for `'g` keeps them: an entry that leaves the list is
+    /// retired no earlier than the list.
+    fn iter<'g>(&'g self) -> impl Iterator<Item = Found<'g, K, V>> {
+        self.entries.iter().map(|&memory| Found { memory, kept: PhantomData })
     }
 }
 
@@ -795,8 +776,7 @@ impl<K, V> New<K, V> {
     fn key(&self) -> &K {
         match self {
             Self::Parts(key, _) => key,
-            // SAFETY: no other caller has seen the entry, and `self` owns the entry.
-            Self::Entry(entry) => unsafe { &entry.0.as_ref().key },
+            Self::Entry(entry) => &entry.key,
             Self::Stored => unreachable!("the loop has ended"),
         }
     }
@@ -807,11 +787,10 @@ impl<K, V> New<K, V> {
         if let Self::Parts(..) = self
             && let Self::Parts(key, value) = mem::replace(self, Self::Stored)
         {
-            let entry = Box::new(Entry { hash, shares: AtomicU32::new(1), key, value });
-            *self = Self::Entry(Unseen(NonNull::from(Box::leak(entry))));
+            *self = Self::Entry(Unseen::new(Entry { hash, shares: AtomicU32::new(1), key, value }));
         }
         match self {
-            Self::Entry(entry) => entry.0.as_ptr(),
+            Self::Entry(entry) => entry.address(),
             _ => unreachable!("it has just been made"),
         }
     }
@@ -823,9 +802,37 @@ impl<K, V> New<K, V> {
     }
 }
 
-impl<K, V> Drop for Unseen<K, V> {
+impl<T> Unseen<T> {
+    #[inline(always)]
+    fn new(value: T) -> Self {
+        Self(NonNull::from(Box::leak(Box::new(value))))
+    }
+
+    /// Returns the address, which the caller is about to publish.
+    #[inline(always)]
+    fn address(&self) -> *mut T {
+        self.0.as_ptr()
+    }
+
+    /// Gives the value up, as the address has been published.
+    fn publish(self) {
+        mem::forget(self);
+    }
+}
+
+impl<T> Deref for Unseen<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: the value is in a box that `self` owns, and is never changed.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T> Drop for Unseen<T> {
     fn drop(&mut self) {
-        // SAFETY: the entry came from a box, and no other caller has seen the entry.
+        // SAFETY: the value is in a box that `self` owns, as no other caller has seen the address.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

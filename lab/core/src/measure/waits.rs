@@ -134,8 +134,8 @@ impl<'a> WaitRecorder<'a> {
         Wait { from: request.tick, to: self.ticks.latest(), timed }
     }
 
-    /// Ends a wait when the run is over, in place of [`WaitRecorder::entry`]. The coarse clock stands still by then, so
-    /// a long wait gets the length that the wait had reached.
+    /// Ends a wait that the end of the run has cut short, in place of [`WaitRecorder::entry`]. The coarse clock stops with
+    /// the run, so the recorded length is the length at that time.
     #[inline]
     pub fn cut_short(&self, request: Request) -> Wait {
         Wait { from: request.tick, to: self.ticks.latest(), timed: None }

@@ -46,8 +46,8 @@ impl<P: WaitPolicy> WaitPolicy for Counting<P> {
     }
 }
 
-/// A policy that sleeps without a second look. Contenders that look for a while before they sleep find their turn in
-/// that time, as long as a pair has two processors; but collisions concern sleepers.
+/// A policy that sleeps at once. With two processors for each pair, a contender that looks again before it sleeps finds
+/// its turn, and does not sleep; but only sleepers collide.
 pub struct AtOnce;
 
 impl WaitPolicy for AtOnce {

@@ -234,7 +234,7 @@ fn times_of_starvation_mode() {
         |from, to, by, ended_by| Starving { from: us(from), to: us(to), by: Some(by), ended_by: Some(ended_by) };
     assert_eq!(in_order.starving, [starving(8, 9, A, B), starving(10, 11, B, A)]);
     assert_eq!(in_order.time_starving(), us(2));
-    // The end of the first time was reported before its beginning.
+    // B's report of the end comes before A's report of the beginning.
     let swapped = history(&line_up(&[does(B, exit), does(A, enter), does(C, enter), does(A, exit)]));
     assert_eq!(swapped.starving, [starving(8, 8, A, B), starving(10, 11, C, A)]);
 }

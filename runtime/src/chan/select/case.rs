@@ -106,13 +106,7 @@ impl<P: RecvPort> Operation for Receiving<P> {
             readied.give_back();
             return (false, [None, None]);
         }
-        let received = readied.receive();
-        let closed = received.is_none();
-        if let Some(value) = received {
-            value.leave();
-        }
-        // SAFETY: nothing refers to the slot any more. If a value was received, it is in the slot.
-        unsafe { self.slot.end_loan(!closed) };
+        let closed = !self.slot.end_receive(readied);
         (closed, [None, None])
     }
 }
@@ -227,14 +221,11 @@ impl<P: SendPort> Operation for Sending<P> {
         // SAFETY: the waiter was put into a queue of this channel, and has been readied. Nothing else uses its slot, which
         // is lent. This is called once, by the contract of this function.
         let readied = unsafe { Readied::new(self.core(), waiter) };
-        let sent = readied.is_sent();
-        // SAFETY: the waiter has been readied, so nothing refers to the slot, which has its value unless the value was
-        // sent.
-        unsafe { self.slot.end_loan(!sent) };
+        let Err(place) = self.slot.end_send(readied) else { return (false, [None, None]) };
         // A place that is not filled is given up.
-        match readied.place().filter(|_| !gives_up).and_then(|place| self.slot.fill_place(place)) {
+        match place.filter(|_| !gives_up).and_then(|place| self.slot.fill_place(place)) {
             Some(peers) => (false, peers),
-            None => (!sent, [None, None]),
+            None => (true, [None, None]),
         }
     }
 }

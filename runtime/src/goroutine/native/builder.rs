@@ -16,7 +16,7 @@ use crate::goroutine::native::coop::Coop;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
-use crate::goroutine::native::fibre::job::{Details, Work};
+use crate::goroutine::native::fibre::job::{Body, Details, Work};
 use crate::goroutine::native::placement::{Place, Placement, start_at};
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::{run, stack, switch_hooks, together, trace};
@@ -108,8 +108,8 @@ impl Builder {
     #[track_caller]
     pub(crate) unsafe fn go_unchecked<F: FnOnce() + Send>(self, f: F) {
         let (details, placement) = self.into_parts();
-        // SAFETY: the caller keeps the contract of `go_unchecked`, which is that of `start_unchecked` too.
-        unsafe { start_unchecked(f, details, placement) };
+        // SAFETY: the values that `f` borrows live for as long as `f` uses them, by the contract of `go_unchecked`.
+        start_body(unsafe { Body::borrowing(f) }, details, placement);
     }
 
     /// Returns the settings, if there are any, and the placement.
@@ -164,43 +164,29 @@ impl std::fmt::Debug for Builder {
 #[track_caller]
 pub(crate) fn start<F: FnOnce() + Send + 'static>(f: F, details: Option<Box<Details>>, placement: Placement) {
     box_if_large!(f: F as dyn FnOnce() + Send => start(f, details, placement));
-    // SAFETY: `f` is `'static`, so everything that `f` borrows lives for ever.
-    unsafe { start_unchecked(f, details, placement) }
+    start_body(Body::owned(f), details, placement);
 }
 
-/// Starts a goroutine as [`start`] does, for a closure that borrows.
-///
-/// # Safety
-///
-/// The contract of [`Builder::go_unchecked`].
+/// Starts a goroutine as [`start`] does, for any closure.
 #[inline]
 #[track_caller]
-unsafe fn start_unchecked<F: FnOnce() + Send>(f: F, details: Option<Box<Details>>, placement: Placement) {
+fn start_body<F: FnOnce()>(f: Body<F>, details: Option<Box<Details>>, placement: Placement) {
     match current::worker() {
         Some(worker) if !switch_hooks::is_observed() && Start::is_in_ring(placement) => {
             worker.count_made();
-            // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that
-            // `f` borrows live for as long as `f` uses them.
-            worker.submit(unsafe { job::pack_unchecked(f, details, Some(worker)) });
+            worker.submit(job::pack_body(f, details, Some(worker)));
         }
-        // SAFETY: the caller keeps the contract of `start_unchecked`.
-        _ => unsafe { start_in_steps(f, details, placement) },
+        _ => start_in_steps(f, details, placement),
     }
 }
 
-/// Starts a goroutine as [`start_unchecked`] does, whatever the place, and whether switches are observed or not. All
-/// that does not depend on the closure's type is in [`Start`], and compiled once.
-///
-/// # Safety
-///
-/// The contract of [`start_unchecked`].
+/// Starts a goroutine as [`start_body`] does, whatever the place, and whether switches are observed or not. All that does
+/// not depend on the closure's type is in [`Start`], and compiled once.
 #[cold]
 #[track_caller]
-unsafe fn start_in_steps<F: FnOnce() + Send>(f: F, mut details: Option<Box<Details>>, placement: Placement) {
+fn start_in_steps<F: FnOnce()>(f: Body<F>, mut details: Option<Box<Details>>, placement: Placement) {
     let start = Start::prepare(&mut details, placement);
-    // SAFETY: `f` is `Send`, so any thread may run it. By the contract of `start_unchecked`, the values that `f` borrows
-    // live for as long as `f` uses them.
-    let work = unsafe { job::pack_unchecked(f, details, start.worker) };
+    let work = job::pack_body(f, details, start.worker);
     start.finish(work);
 }
 

@@ -7,7 +7,8 @@
 //! * [`mod@alarm`]: threads that run users' wakers at a given time.
 //!
 //! Some of these files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler
-//! starts workers and the watcher, and the watcher reads schedulers and alarms; all of them report waiting goroutines.
+//! starts workers and the watcher, and the watcher reads schedulers and alarms. The searches for goroutines that wait for
+//! each other stand above the circle, and hand the watcher what it does for them.
 
 mod alarm;
 mod api;
@@ -48,8 +49,9 @@ pub use locals::LocalKey;
 pub use metrics::{Histogram, Metrics, WorkerMetrics, metrics};
 pub use placement::Placement;
 pub use run::run;
-pub use sched::dump::{Dump, dump};
+pub use sched::dump::Dump;
 pub use sched::report::{GoroutineGroup, GoroutineInfo, GoroutineState};
+pub use sched::stuck::dump;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use switch_hooks::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
 pub(crate) use task::block_on_what;
@@ -91,8 +93,8 @@ pub(crate) use sched::bubble::of_the_system;
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use alarm::alarms::set_by_system as set_alarm_by_system;
 pub(crate) use fibre::current::{
-    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_task_wait, note_wait, note_wait_for,
-    safepoint, safepoint_is_asked_for, yield_now,
+    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_task_wait, note_wait, safepoint,
+    safepoint_is_asked_for, yield_now,
 };
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use fibre::current::{describe, is_task};
@@ -101,6 +103,7 @@ pub(crate) use fibre::current::{has_room, stack_addresses};
 pub(crate) use fibre::job::Vtable;
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use fibre::wait_check::is_on as waits_are_checked;
+pub(crate) use sched::cycle::note_wait_for;
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use sched::frames::frames_of_the_user;
 #[cfg(all(feature = "profile", not(sudog_sim)))]

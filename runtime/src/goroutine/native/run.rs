@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 
 use crate::box_if_large;
 use crate::goroutine::Goexit;
-use crate::goroutine::native::fibre::job::{Vtable, Work};
+use crate::goroutine::native::fibre::job::{VtableOf, Work};
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::mains::MAINS;
 use crate::goroutine::native::placement::{Place, Placement, start_at};
@@ -86,12 +86,12 @@ pub(super) fn run_with<T: Send, F: FnOnce() -> T + Send>(
     }
     let (mut main, mut result) = (Some(main), None);
     let mut call = || result = main.take().map(|main| main());
-    run_to_end(&mut call, Vtable::of::<F, Body>(), details, placement);
+    run_to_end(&mut call, VtableOf::from::<F>(), details, placement);
     result.expect("the main goroutine has ended")
 }
 
 /// The closure of a main goroutine.
-type Body<'a> = Box<dyn FnOnce() + 'a>;
+type MainBody<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 /// The state that the caller of `run` shares with the main goroutine.
 struct Frame<'a> {
@@ -104,6 +104,10 @@ struct Frame<'a> {
     done: AtomicU32,
 }
 
+// SAFETY: all parts are `Send`, and one thread at a time uses `main` and `panic`: the permit of `done` orders the main
+// goroutine's use before the caller's. A semaphore is made for many threads.
+unsafe impl Sync for Frame<'_> {}
+
 /// Does the steps of the table at the top of this file that the caller does. All of this does not depend on the type of
 /// `main`, and is compiled once.
 ///
@@ -113,18 +117,17 @@ struct Frame<'a> {
 #[track_caller]
 fn run_to_end(
     main: &mut (dyn FnMut() + Send),
-    vtable: &'static Vtable,
+    vtable: VtableOf<MainBody<'_>>,
     details: Box<job::Details>,
     placement: Placement,
 ) {
     let place = Place::of(placement);
     let frame = Frame { main: Cell::new(Some(main)), panic: Cell::new(None), done: AtomicU32::new(0) };
     let shared = &frame;
-    let body: Body = Box::new(move || main_goroutine(shared));
-    // SAFETY: `vtable` is that of a `Body`. The closure refers to `frame`, whose parts are `Send`, and used by one thread
-    // at a time: the permit of `done` orders the main goroutine's use before the caller's. `frame` outlives the closure:
-    // this function returns only when `done` has a permit, which the fibre releases after the end of the closure.
-    let work = unsafe { job::pack_with(vtable, body, Some(details.as_main()), None) };
+    // SAFETY: the closure refers to `frame`, which may be shared with another thread. `frame` outlives the closure: this
+    // function returns only when `done` has a permit, which the fibre releases after the end of the closure.
+    let body = unsafe { job::Body::<MainBody>::borrowing(Box::new(move || main_goroutine(shared))) };
+    let work = job::pack_with(vtable, body, Some(details.as_main()), None);
     start_and_wait(work, place, &frame.done);
     if let Some(payload) = frame.panic.take() {
         resume_unwind(payload);

@@ -19,7 +19,7 @@
 //! If S2 does not see P1, the sleeper's fence is before the pusher's in the order of all sequentially consistent
 //! operations, so P2 sees S1. The accesses themselves may have any ordering.
 
-use std::{mem, ptr};
+use std::ptr::{self, NonNull};
 
 use crate::shim::{AtomicPtr, Cell, Ordering, mark};
 
@@ -34,30 +34,61 @@ pub(crate) struct Inbox {
     top: AtomicPtr<Link>,
 }
 
-/// A stack of links that one pusher pushes at once.
+/// The right to push a link, and to use the link until then. There is one for each link that is in no inbox.
+///
+/// Made by [`Free::new`], and taken away by [`Inbox::push`] and [`Chain::add`]. A [`Drain`] gives the link itself back.
+#[must_use = "the item is lost"]
+pub(crate) struct Free(NonNull<Link>);
+
+impl Free {
+    /// Creates the right to push a link.
+    ///
+    /// # Safety
+    ///
+    /// - The link is alive until a [`Drain`] has given it back.
+    /// - From this call until then, no other thread touches the link, and no other `Free` of the link exists. The caller
+    ///   has lost the link as soon as a push of the new value has begun: the link may be drained, and the item that it is
+    ///   in run, moved on or freed, before the push returns.
+    #[inline]
+    pub(crate) unsafe fn new(link: NonNull<Link>) -> Self {
+        Self(link)
+    }
+
+    #[inline]
+    fn next(&self) -> &Cell<*mut Link> {
+        // SAFETY: the link is alive, and this value's alone, by the contract of `new`.
+        unsafe { &self.0.as_ref().next }
+    }
+}
+
+/// A stack of links that one pusher pushes at once. Owns each of its links, as a [`Free`] does.
 pub(crate) struct Chain {
     top: *mut Link,
-    bottom: *mut Link,
+    /// The lowest link, if `top` is not null. Its field `next` has no meaning before the push.
+    bottom: NonNull<Link>,
 }
 
 impl Chain {
     pub(crate) const fn new() -> Self {
-        Self { top: ptr::null_mut(), bottom: ptr::null_mut() }
+        Self { top: ptr::null_mut(), bottom: NonNull::dangling() }
     }
 
     /// Puts a link on top.
-    ///
-    /// # Safety
-    ///
-    /// The contract of [`Inbox::push`]. The caller has the link until it pushes the chain.
-    pub(crate) unsafe fn add(&mut self, link: *mut Link) {
+    pub(crate) fn add(&mut self, link: Free) {
         if self.top.is_null() {
-            self.bottom = link;
+            self.bottom = link.0;
         } else {
-            // SAFETY: by the contract of `add` the link is alive, and the caller's alone.
-            unsafe { (*link).next.set(self.top) };
+            link.next().set(self.top);
         }
-        self.top = link;
+        self.top = link.0.as_ptr();
+    }
+
+    /// Takes all links out, from the highest to the lowest. Returns `None` if there are none.
+    #[inline]
+    fn take(&mut self) -> Option<(NonNull<Link>, Free)> {
+        let highest = NonNull::new(std::mem::replace(&mut self.top, ptr::null_mut()))?;
+        // The chain has given up its links, so this is the only `Free` of the lowest link.
+        Some((highest, Free(self.bottom)))
     }
 }
 
@@ -85,42 +116,26 @@ impl Inbox {
     }
 
     /// Puts a link in. The drainer sees the writes that the caller made before this call.
-    ///
-    /// # Safety
-    ///
-    /// - The link is alive until a [`Drain`] has given it back.
-    /// - From this call until then, no other thread touches the link, and the link is in no inbox. The caller has lost
-    ///   the link as soon as this call has begun: the link may be drained, and the item that it is in run, moved on or
-    ///   freed, before the call returns.
     #[inline]
-    pub(crate) unsafe fn push(&self, link: *mut Link) {
-        // SAFETY: `link` is a chain of a single link, for which the caller keeps the contract of `push`.
-        unsafe { self.push_between(link, link) };
+    pub(crate) fn push(&self, link: Free) {
+        self.push_between(link.0, link);
     }
 
     /// Puts the links of a chain in, in one step, and empties the chain. Does nothing if the chain is empty.
     pub(crate) fn push_all(&self, chain: &mut Chain) {
-        let Chain { top, bottom } = mem::replace(chain, Chain::new());
-        if !top.is_null() {
-            // SAFETY: both links are of one chain. For each link of that chain, the caller of `Chain::add` has kept the
-            // contract of `push`.
-            unsafe { self.push_between(top, bottom) };
+        if let Some((highest, lowest)) = chain.take() {
+            self.push_between(highest, lowest);
         }
     }
 
-    /// Pushes a chain of links, from `lowest` to `highest`, as one push.
-    ///
-    /// # Safety
-    ///
-    /// The two links are the ends of one chain. For each link of that chain the caller keeps the contract of
-    /// [`push`](Self::push).
+    /// Pushes a chain of links, from `lowest` to `highest`, as one push. The chain has given these links up.
     #[inline]
-    unsafe fn push_between(&self, highest: *mut Link, lowest: *mut Link) {
+    fn push_between(&self, highest: NonNull<Link>, lowest: Free) {
+        let highest = highest.as_ptr();
         let mut top = self.guess_top();
         loop {
-            // SAFETY: by the contract of `push_between`, `lowest` is alive and the caller's alone, until the
-            // compare-exchange below succeeds.
-            unsafe { (*lowest).next.set(top) };
+            // `lowest` is this call's alone until the compare-exchange below succeeds.
+            lowest.next().set(top);
             // Release, for the drainer. The drainer sees the links further down too: every change of the top is an RMW,
             // so the pushes before this push head release sequences that this push continues.
             match self.top.compare_exchange_weak(top, highest, Ordering::Release, Ordering::Relaxed) {
@@ -163,8 +178,9 @@ impl Inbox {
     }
 }
 
-/// The links that were in an inbox, as an iterator. The caller owns each link that the iterator returns.
-#[must_use = "what is in it is in the inbox no more"]
+/// The links that were in an inbox, as an iterator. Each link that was pushed and not yet given back is alive, and a drain
+/// owns its links since the swap of the top. The caller owns each link that the iterator returns.
+#[must_use = "the links of a drain are in the inbox no more"]
 pub(crate) struct Drain {
     first: *mut Link,
 }
@@ -172,10 +188,8 @@ pub(crate) struct Drain {
 impl Drain {
     fn of_stack(mut top: *mut Link) -> Self {
         let mut first = ptr::null_mut();
-        while !top.is_null() {
-            // SAFETY: `top` was pushed and not yet given back, so it is alive; since the swap it belongs to this drain
-            // alone.
-            let below = unsafe { (*top).next.replace(first) };
+        while let Some(link) = NonNull::new(top).map(Free) {
+            let below = link.next().replace(first);
             first = top;
             top = below;
         }
@@ -188,14 +202,10 @@ impl Iterator for Drain {
 
     #[inline]
     fn next(&mut self) -> Option<*mut Link> {
-        let link = self.first;
-        if link.is_null() {
-            return None;
-        }
-        // SAFETY: `link` was pushed and not yet given back, so it is alive, and belongs to this drain alone. Read
-        // `next` before the caller gets the link, as the caller may push the link again.
-        self.first = unsafe { (*link).next.get() };
-        Some(link)
+        let link = NonNull::new(self.first).map(Free)?;
+        // Read `next` before the caller gets the link, as the caller may push the link again.
+        self.first = link.next().get();
+        Some(link.0.as_ptr())
     }
 }
 
@@ -214,19 +224,18 @@ mod tests {
         }
 
         /// Hands a link out, to be pushed.
-        fn take(&self, n: usize) -> *mut Link {
+        fn take(&self, n: usize) -> Free {
             assert!(!self.links[n].1.replace(true), "link {n} is pushed already");
-            (&raw const self.links[n].0).cast_mut()
+            // SAFETY: the link is alive for ever, and in no inbox and no chain, by the assertion above.
+            unsafe { Free::new(NonNull::from(&self.links[n].0)) }
         }
 
         fn push(&self, inbox: &Inbox, n: usize) {
-            // SAFETY: the link is alive for ever, and in no inbox and no chain, as `take` checks.
-            unsafe { inbox.push(self.take(n)) };
+            inbox.push(self.take(n));
         }
 
         fn add(&self, chain: &mut Chain, n: usize) {
-            // SAFETY: the link is alive for ever, and in no inbox and no chain, as `take` checks.
-            unsafe { chain.add(self.take(n)) };
+            chain.add(self.take(n));
         }
 
         /// Returns the number of a link that an inbox has given back.
@@ -312,11 +321,15 @@ mod models {
             Arc::new(Self { inbox: Inbox::new(), letters })
         }
 
-        /// Sends a letter. Each letter is sent by one thread.
-        fn send(&self, n: usize) {
+        /// Writes a letter. Each letter is sent by one thread.
+        fn write(&self, n: usize) -> Free {
             self.letters[n].text.set(n * n);
             // SAFETY: the letter is alive as long as the world is, and in no inbox.
-            unsafe { self.inbox.push((&raw const self.letters[n]).cast::<Link>().cast_mut()) };
+            unsafe { Free::new(NonNull::from(&self.letters[n]).cast()) }
+        }
+
+        fn send(&self, n: usize) {
+            self.inbox.push(self.write(n));
         }
 
         fn read(&self, link: *mut Link) -> usize {
@@ -384,11 +397,7 @@ mod models {
         explore(&[NOTHING, CHAIN, ABOVE, PUSHES_AGAIN], |world| {
             let of_chain = spawn(&world, |w| {
                 let mut chain = Chain::new();
-                for n in [0, 1] {
-                    w.letters[n].text.set(n * n);
-                    // SAFETY: the letter is alive as long as the world is, and in no inbox.
-                    unsafe { chain.add((&raw const w.letters[n]).cast::<Link>().cast_mut()) };
-                }
+                [0, 1].into_iter().for_each(|n| chain.add(w.write(n)));
                 w.inbox.push_all(&mut chain);
             });
             let of_one = spawn(&world, |w| w.send(2));

@@ -13,9 +13,9 @@
 //! the first pusher sends.
 
 use std::collections::VecDeque;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
-use crate::goroutine::protocol::inbox::{Inbox, Link};
+use crate::goroutine::protocol::inbox::{Free, Inbox, Link};
 use crate::shim::{AtomicU32, Mutex, Ordering};
 
 /// The work placed on one worker: see the top of this file.
@@ -65,7 +65,7 @@ impl<W> PinnedWork<W> {
         if !std::mem::replace(&mut state.noted, true) {
             // SAFETY: `note` is alive, by the contract of `push`; and in no inbox, as `noted` was false and this call
             // has set `noted`.
-            unsafe { inbox.push((&raw const self.note).cast_mut()) };
+            inbox.push(unsafe { Free::new(NonNull::from(&self.note)) });
         }
     }
 

@@ -8,6 +8,7 @@ use sudog_runtime::shim::Cell;
 
 use sudog_runtime::goroutine::without_switching;
 
+/// Only the holder of the lock around the line has a reference to the line.
 pub(super) struct Line {
     first: Option<NonNull<Waiter>>,
     last: Option<NonNull<Waiter>>,
@@ -59,26 +60,28 @@ impl Line {
     }
 
     pub(super) fn len(&self) -> usize {
-        let (mut n, mut at) = (0, self.first);
-        while let Some(waiter) = at {
-            n += 1;
-            // SAFETY: the waiter is in line, so the waiter is alive. The holder of the lock calls this method.
-            at = unsafe { waiter.as_ref() }.next.get();
-        }
-        n
+        let waiter = |link| self.waiter(link);
+        std::iter::successors(self.first.map(waiter), |at| at.next.get().map(waiter)).count()
+    }
+
+    /// Returns the waiter to which a link of this line refers.
+    #[inline]
+    fn waiter(&self, link: NonNull<Waiter>) -> &Waiter {
+        // SAFETY: only the functions of this file read and write links, and they link waiters of this line with each
+        // other. A waiter in line is alive, by the contract of `push`, and the caller holds the lock.
+        unsafe { link.as_ref() }
     }
 
     /// Puts a waiter at the end of the line.
     ///
     /// # Safety
     ///
-    /// `waiter` does not move, and is not freed, until it has been unlinked.
+    /// `waiter` does not move, and is not freed, until it has been unlinked; if it is granted, until its permit is given.
     pub(super) unsafe fn push(&mut self, waiter: &Waiter) {
         let this = NonNull::from(waiter);
         waiter.prev.set(self.last);
         match self.last {
-            // SAFETY: `last` is in line, so that waiter is alive. The holder of the lock calls this method.
-            Some(last) => unsafe { last.as_ref() }.next.set(Some(this)),
+            Some(last) => self.waiter(last).next.set(Some(this)),
             None => self.first = Some(this),
         }
         self.last = Some(this);
@@ -88,13 +91,11 @@ impl Line {
     pub(super) fn remove(&mut self, waiter: &Waiter) {
         let (prev, next) = (waiter.prev.get(), waiter.next.get());
         match next {
-            // SAFETY: `next` is in line, so that waiter is alive. The holder of the lock calls this method.
-            Some(next) => unsafe { next.as_ref() }.prev.set(prev),
+            Some(next) => self.waiter(next).prev.set(prev),
             None => self.last = prev,
         }
         match prev {
-            // SAFETY: `prev` is in line, so that waiter is alive. The holder of the lock calls this method.
-            Some(prev) => unsafe { prev.as_ref() }.next.set(next),
+            Some(prev) => self.waiter(prev).next.set(next),
             None => self.first = next,
         }
     }
@@ -103,23 +104,21 @@ impl Line {
     /// number of tokens that are held then, and the unlinked waiters.
     pub(super) fn grant(&mut self, mut held: u64, size: u64) -> (u64, Granted) {
         let first = self.first;
-        let mut last = None;
-        while let Some(waiter) = self.first {
-            // SAFETY: the waiter is in line, so the waiter is alive. The holder of the lock calls this method.
-            let waiter = unsafe { waiter.as_ref() };
+        let (mut last, mut rest) = (None, first);
+        while let Some(waiter) = rest.map(|link| self.waiter(link)) {
             if waiter.tokens > size - held {
                 break;
             }
             held += waiter.tokens;
             waiter.granted.set(true);
-            self.first = waiter.next.get();
+            rest = waiter.next.get();
             last = Some(waiter);
         }
         let Some(last) = last else { return (held, Granted(None)) };
         last.next.set(None);
-        match self.first {
-            // SAFETY: `first` is in line, so that waiter is alive. The holder of the lock calls this method.
-            Some(first) => unsafe { first.as_ref() }.prev.set(None),
+        self.first = rest;
+        match rest {
+            Some(first) => self.waiter(first).prev.set(None),
             None => self.last = None,
         }
         (held, Granted(first))

@@ -13,11 +13,11 @@ use crate::goroutine::native::fibre::wait::{NO_HOLDERS, Wait};
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::sched::{bubble, clock, cycle, stall, threads};
+use crate::goroutine::native::sched::{bubble, clock, stall, threads};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::native::trace;
-use crate::goroutine::protocol::inbox::Chain;
+use crate::goroutine::protocol::inbox::{Chain, Free};
 use crate::{Instant, ParkResult, shim};
 
 struct Current {
@@ -214,7 +214,7 @@ impl FibreRef {
             // The link is the fibre's first field.
             // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
             // its worker has read the inbox.
-            unsafe { home.inbox.push(self.0.cast().as_ptr()) };
+            home.inbox.push(unsafe { Free::new(self.0.cast()) });
             // Wake through `home`, not through the fibre: the fibre may be freed by now; a worker never is.
             home.wake();
         }
@@ -269,7 +269,7 @@ impl ReadyBatch {
             // The link is the fibre's first field.
             // SAFETY: the fibre is in no inbox, as this is the only `ready` for the wait. The fibre stays alive until
             // its worker has read the inbox.
-            unsafe { self.chain.add(goroutine.0.cast().as_ptr()) };
+            self.chain.add(unsafe { Free::new(goroutine.0.cast()) });
         }
     }
 
@@ -434,14 +434,8 @@ pub(crate) fn note_wait(what: &'static str) {
 pub(crate) fn note_wait_for(what: &'static str, object: *const (), holders: *const [AtomicU64]) {
     if let Some(fibre) = fibre() {
         fibre.wait.set(Wait::new(what, clock::coarse_now(), object).held_by(holders));
-        if cfg!(debug_assertions) && !holders.is_empty() {
-            cycle::note();
-        }
     } else if cfg!(debug_assertions) {
         threads::note_wait(Wait::new(what, 0, object).held_by(holders));
-        if !holders.is_empty() {
-            cycle::note_of_thread();
-        }
     }
 }
 

@@ -13,6 +13,7 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt::Write as _;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
@@ -39,7 +40,7 @@ const SPARE_JOBS: u32 = 256;
 
 /// A goroutine that has not started, or an async task that is to be polled: see the top of this file.
 ///
-/// A `Work` owns its job or task: only [`pack`], [`pack_unchecked`] and [`pack_task`] make a `Work`, and a queue gives
+/// A `Work` owns its job or task: only [`pack`], [`pack_body`], [`pack_with`] and [`pack_task`] make a `Work`, and a queue gives
 /// back each word once. A `Work` is neither `Clone` nor `Copy`, and to unpack it consumes it. A `Work` that is dropped
 /// is lost.
 #[must_use = "the goroutine never runs"]
@@ -135,7 +136,7 @@ impl Memory {
 
     /// Makes a job in this memory.
     #[inline]
-    fn fill<C: FnOnce()>(self, vtable: &'static Vtable, closure: C, details: Option<Box<Details>>) -> Packed {
+    fn fill<C: FnOnce()>(self, VtableOf(vtable, _): VtableOf<C>, closure: C, details: Option<Box<Details>>) -> Packed {
         assert!(size_of::<JobOf<C>>() <= size_of::<Job>() && align_of::<JobOf<C>>() <= align_of::<Job>());
         let job = JobOf { link: Link::new(), vtable, details, closure };
         // SAFETY: the memory is unused, and has room for a `JobOf<C>`, by the assertion above.
@@ -166,16 +167,22 @@ impl Vtable {
         &TASK
     };
 
-    /// Returns the vtable of the user's closures of type `F`, which a job holds as a `C`: an `F`, a box of an `F`, or a
-    /// closure that calls an `F`.
-    pub(crate) const fn of<F, C: FnOnce()>() -> &'static Self {
-        const { &Self { run: run::<C>, origin: std::any::type_name::<F> } }
-    }
-
     /// Returns the type name of the user's closure that the goroutine runs, without this project's closures around that
     /// closure.
     pub(crate) fn origin(&self) -> &'static str {
         closure_of_the_user((self.origin)())
+    }
+}
+
+/// The vtable of jobs whose closure is a `C`.
+pub(crate) struct VtableOf<C>(&'static Vtable, PhantomData<C>);
+
+impl<C: FnOnce()> VtableOf<C> {
+    /// Returns the vtable for user's closures of type `F`: a `C` is an `F`, a box of an `F`, or a closure that calls an
+    /// `F`.
+    #[inline]
+    pub(crate) const fn from<F>() -> Self {
+        Self(const { &Vtable { run: run::<C>, origin: std::any::type_name::<F> } }, PhantomData)
     }
 }
 
@@ -280,40 +287,52 @@ where
     F: FnOnce() + Send + 'static,
 {
     switch_hooks::forbid_start_in_hook();
-    // SAFETY: `F` is `Send` and `'static`, so `f` may run on any thread, at any time.
-    unsafe { pack_unchecked(f, details, worker) }
+    pack_body(Body::owned(f), details, worker)
 }
 
-/// Packs any closure, as [`pack`] does.
-///
-/// # Safety
-///
-/// The closure may be moved to the thread that runs it, and the values that the closure borrows live until the run has
-/// ended.
-#[inline]
-pub(crate) unsafe fn pack_unchecked<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
-where
-    F: FnOnce(),
-{
-    // SAFETY: the caller keeps the contract of `pack_unchecked`, and each vtable is that of the closure beside it.
-    unsafe {
-        if const { is_inline::<F>() } {
-            pack_with(Vtable::of::<F, F>(), f, details, worker)
-        } else {
-            pack_with(Vtable::of::<F, Box<F>>(), Box::new(f), details, worker)
-        }
+/// A closure that may run on any thread: the closure may be moved there, and the values that the closure borrows live until
+/// the run has ended.
+pub(crate) struct Body<F>(F);
+
+impl<F: FnOnce() + Send> Body<F> {
+    /// Wraps a closure that borrows nothing.
+    #[inline]
+    pub(crate) fn owned(f: F) -> Self
+    where
+        F: 'static,
+    {
+        Self(f)
+    }
+
+    /// Wraps a closure that may borrow.
+    ///
+    /// # Safety
+    ///
+    /// The values that the closure borrows live until the run of the closure has ended.
+    #[inline]
+    pub(crate) unsafe fn borrowing(f: F) -> Self {
+        Self(f)
     }
 }
 
-/// Packs a small closure with a vtable that the caller chooses, and which may have the origin of another closure.
-///
-/// # Safety
-///
-/// The contract of [`pack_unchecked`]; and `vtable` is a [`Vtable::of`] closures that a job holds as a `C`.
+/// Packs any closure, as [`pack`] does.
 #[inline]
-pub(crate) unsafe fn pack_with<C: FnOnce()>(
-    vtable: &'static Vtable,
-    closure: C,
+pub(crate) fn pack_body<F>(Body(f): Body<F>, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
+where
+    F: FnOnce(),
+{
+    if const { is_inline::<F>() } {
+        pack_with(VtableOf::from::<F>(), Body(f), details, worker)
+    } else {
+        pack_with(VtableOf::from::<F>(), Body(Box::new(f)), details, worker)
+    }
+}
+
+/// Packs a closure of at most the size of [`WORDS`], as [`pack`] does, with the origin of another closure.
+#[inline]
+pub(crate) fn pack_with<C: FnOnce()>(
+    vtable: VtableOf<C>,
+    Body(closure): Body<C>,
     details: Option<Box<Details>>,
     worker: Option<&'static Worker>,
 ) -> Work {
@@ -505,7 +524,7 @@ mod tests {
 
     impl Vtable {
         fn of_value<F: FnOnce()>(_: &F) -> &'static Self {
-            Self::of::<F, F>()
+            VtableOf::<F>::from::<F>().0
         }
     }
 }

@@ -49,7 +49,7 @@
 //!
 //! This needs no proof about other threads, unlike the report of a [deadlock](mod@super::deadlock).
 
-use crate::shim::system::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::shim::system::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::shim::system::thread;
 use crate::shim::system::{Mutex, OnceLock};
 use std::collections::{BTreeMap, HashSet};
@@ -59,6 +59,7 @@ use std::time::Duration;
 
 use crate::Instant;
 use crate::fatal::say;
+use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::clock::TICK;
 use crate::goroutine::native::sched::dump;
 use crate::goroutine::native::sched::dump::Wanted;
@@ -79,15 +80,27 @@ static NOTED: AtomicBool = AtomicBool::new(false);
 /// only.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
 
-/// Notes a wait for a lock whose holder is known. Step 1.
-#[cold]
-pub(crate) fn note() {
-    NOTED.store(true, Ordering::Relaxed);
+/// Notes a wait as [`current::note_wait_for`] does. If a holder is known, has the watcher look for cycles. Step 1.
+#[inline]
+pub(crate) fn note_wait_for(what: &'static str, object: *const (), holders: *const [AtomicU64]) {
+    current::note_wait_for(what, object, holders);
+    if cfg!(debug_assertions) && !holders.is_empty() {
+        note();
+    }
 }
 
-/// Does the same for a thread that is no worker. Workers rouse the watcher when they wake; this thread does it here.
 #[cold]
-pub(crate) fn note_of_thread() {
+fn note() {
+    sysmon::watch_also(&WATCH);
+    if current::fibre().is_some() {
+        NOTED.store(true, Ordering::Relaxed);
+    } else {
+        note_of_thread();
+    }
+}
+
+/// Notes the wait of a thread that is no worker. Workers rouse the watcher when they wake; this thread does it here.
+fn note_of_thread() {
     if !NOTED.swap(true, Ordering::Relaxed) {
         sysmon::rouse_for_note();
     }
@@ -98,17 +111,31 @@ pub(super) fn threads() -> usize {
     LOOKING.load(Ordering::Relaxed)
 }
 
-/// The watcher's state of the search for cycles: the time of the next look, and the thread of the last look.
-#[derive(Default)]
-pub(super) struct Looks {
+/// The watcher's part of the search for cycles. Step 2. Only the watcher takes the lock.
+struct Watch(Mutex<Looks>);
+
+static WATCH: Watch = Watch(Mutex::new(Looks { due: None, thread: None }));
+
+impl sysmon::Watch for Watch {
+    fn tick(&self, now: Instant) -> Option<Instant> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).tick(now)
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).are_wanted()
+    }
+}
+
+/// The time of the next look, and the thread of the last look.
+struct Looks {
     due: Option<Instant>,
     /// The thread that looks for cycles.
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Looks {
-    /// Arranges and starts looks. Step 2. Returns the time of the watcher's next tick that is needed for this, if any.
-    pub(super) fn tick(&mut self, now: Instant) -> Option<Instant> {
+    /// Arranges and starts looks. Returns the time of the watcher's next tick that is needed for this, if any.
+    fn tick(&mut self, now: Instant) -> Option<Instant> {
         if self.due.is_none() && NOTED.swap(false, Ordering::Relaxed) && stall::is_reported() {
             self.due = Some(now + PAUSE);
         }
@@ -132,9 +159,8 @@ impl Looks {
         self.due
     }
 
-    /// Returns whether a wait has been noted since the last tick. If so, the watcher must not sleep until a worker
-    /// rouses the watcher.
-    pub(super) fn are_wanted(&self) -> bool {
+    /// Returns whether a wait has been noted since the last tick.
+    fn are_wanted(&self) -> bool {
         self.due.is_none() && self.thread.is_none() && NOTED.load(Ordering::Relaxed)
     }
 }
@@ -153,7 +179,8 @@ fn look() {
         false => Some(dump::ask(Wanted::Ids(found.iter().filter_map(|wait| goroutine_of(wait.0)).collect()))),
     };
     if [Some(&first), second.as_ref()].into_iter().flatten().any(|dump| !dump.silent_workers.is_empty()) {
-        note(); // look again: a goroutine of a cycle may be on a worker that has not answered
+        // Look again: a goroutine of a cycle may be on a worker that has not answered.
+        NOTED.store(true, Ordering::Relaxed);
     }
     let Some(mut second) = second else { return };
     let mut reported = REPORTED.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,7 @@
 //! resumed just for the stack: see `switch_hooks`.
 
 use crate::shim::system;
-use crate::shim::system::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::shim::system::atomic::{AtomicU64, Ordering};
 use crate::shim::system::{Condvar, Mutex, MutexGuard};
 use std::backtrace::Backtrace;
 use std::cell::Cell;
@@ -30,13 +30,11 @@ use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::{GoroutineGroup, GoroutineInfo, GoroutineState};
 use crate::goroutine::native::sched::scheduler::Sched;
-use crate::goroutine::native::sched::stuck;
 use crate::goroutine::native::sched::tasks;
 use crate::goroutine::native::sched::tasks::TaskInfo;
 use crate::goroutine::native::sched::threads;
 use crate::goroutine::native::sched::threads::ThreadInfo;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::sema::{self, Wake};
 
 /// The time for which a dump waits for the next chunk before the dump gives up.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -50,7 +48,7 @@ const CHUNK_TIME: Duration = Duration::from_millis(2);
 /// The number of bytes of stack that a goroutine must have left to capture a backtrace.
 const ROOM: usize = 16 << 10;
 
-/// The goroutines of the process: see [`dump`].
+/// The goroutines of the process: see [`dump`](crate::goroutine::dump).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Dump {
@@ -169,74 +167,6 @@ impl fmt::Display for Dump {
         }
         Ok(())
     }
-}
-
-/// Describes the goroutines of the process: Go's `pprof.Lookup("goroutine")`, and Go's output on `SIGQUIT`.
-///
-/// Each worker describes its own goroutines between two of their turns, so the program goes on meanwhile, and the parts
-/// of the dump are of slightly different moments. Goroutines of [bubbles](crate::goroutine::synctest) are not listed.
-/// If the caller is a goroutine, the goroutine waits while another thread makes the dump.
-///
-/// Switches of goroutines are observed where [stalls are reported](crate::goroutine#environment), which is the default
-/// in builds with debug assertions, and after [`add_switch_hooks`](crate::goroutine::add_switch_hooks). The dump then
-/// has, for each goroutine that has begun since, the place of the call that started the goroutine, and the goroutine's
-/// stack, unless the goroutine runs or has less than 16 KiB of stack left. (Without observation, goroutines and waits
-/// are some instructions cheaper.)
-///
-/// Where switches are observed, the printed dump also lists threads that wait for a lock, a channel or the like of this
-/// project, the longest wait first, with the system's number and name of each thread (names on Linux), and async tasks
-/// with the type of the future, and the call that started the task. In builds with debug assertions a thread has a wait
-/// reason, the holders of the awaited mutex, and the place of the call that waits for a mutex; a task has a wait reason,
-/// if the task waits for a future of this project. A task that has been woken counts as waiting until it is polled.
-///
-/// All that wait for the same object are printed with the same address.
-///
-/// # Examples
-///
-/// ```
-/// use sudog::chan::channel;
-/// use sudog::{Builder, run};
-/// use sudog::runtime::dump;
-///
-/// run(|| {
-///     let (tx, rx) = channel::<u32>(0);
-///     Builder::new().name("reader").go(move || _ = rx.recv());
-///     while !dump().goroutines.iter().any(|goroutine| goroutine.wait_reason == "chan receive") {}
-///     eprintln!("{}", dump());
-///     drop(tx);
-/// });
-/// ```
-#[must_use]
-pub fn dump() -> Dump {
-    if current::current().is_none() {
-        return whole();
-    }
-    // Do not use a thread of `blocking`: a dump is wanted most when all of these threads are taken.
-    let sched = Sched::here();
-    let shared = Arc::new((Mutex::new(None), AtomicU32::new(0)));
-    let theirs = shared.clone();
-    sched.idle.external_begins();
-    let make = move || {
-        *lock(&theirs.0) = Some(whole());
-        sema::semrelease(&theirs.1, Wake::Normal);
-        sched.idle.external_ends();
-    };
-    if system::thread::Builder::new().name("sudog-dump".into()).spawn(make).is_err() {
-        sched.idle.external_ends();
-        return current::without_switching(whole);
-    }
-    current::note_wait("dump");
-    sema::semacquire(&shared.1);
-    let dump = lock(&shared.0).take();
-    dump.expect("the thread has made a dump")
-}
-
-/// Makes a dump of all goroutines, and marks those that are stuck.
-fn whole() -> Dump {
-    let mut dump = ask(Wanted::All);
-    threads::add_names(&mut dump.threads);
-    stuck::mark(&mut dump);
-    dump
 }
 
 /// The goroutines that a request asks for.

@@ -1,4 +1,5 @@
-//! The goroutines of a dump that nothing can wake any more, as far as is known: those that wait for a lock
+//! The dump that a program asks for, which marks the goroutines that nothing can wake any more, as far as is known: those
+//! that wait for a lock
 //!
 //! * whose holder, a goroutine, has ended without an unlock;
 //! * in a cycle of goroutines and threads that wait for each other's locks (`cycle.rs`);
@@ -11,15 +12,89 @@
 //! `cycle.rs` lists the holders that are not known. A goroutine that waits for those is not called stuck.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError};
 
+use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::cycle::{Wait, cycles, wait_of, waits};
 use crate::goroutine::native::sched::dump::{Dump, Wanted, ask};
 use crate::goroutine::native::sched::report::GoroutineInfo;
-use crate::goroutine::native::sched::threads::ThreadInfo;
+use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::sched::threads::{self, ThreadInfo};
 use crate::lock_order::{self, Holder};
+use crate::sema::{self, Wake};
+use crate::shim::system::atomic::AtomicU32;
+use crate::shim::system::{self, Mutex};
+
+/// Describes the goroutines of the process: Go's `pprof.Lookup("goroutine")`, and Go's output on `SIGQUIT`.
+///
+/// Each worker describes its own goroutines between two of their turns, so the program goes on meanwhile, and the parts
+/// of the dump are of slightly different moments. Goroutines of [bubbles](crate::goroutine::synctest) are not listed.
+/// If the caller is a goroutine, the goroutine waits while another thread makes the dump.
+///
+/// Switches of goroutines are observed where [stalls are reported](crate::goroutine#environment), which is the default
+/// in builds with debug assertions, and after [`add_switch_hooks`](crate::goroutine::add_switch_hooks). The dump then
+/// has, for each goroutine that has begun since, the place of the call that started the goroutine, and the goroutine's
+/// stack, unless the goroutine runs or has less than 16 KiB of stack left. (Without observation, goroutines and waits
+/// are some instructions cheaper.)
+///
+/// Where switches are observed, the printed dump also lists threads that wait for a lock, a channel or the like of this
+/// project, the longest wait first, with the system's number and name of each thread (names on Linux), and async tasks
+/// with the type of the future, and the call that started the task. In builds with debug assertions a thread has a wait
+/// reason, the holders of the awaited mutex, and the place of the call that waits for a mutex; a task has a wait reason,
+/// if the task waits for a future of this project. A task that has been woken counts as waiting until it is polled.
+///
+/// All that wait for the same object are printed with the same address.
+///
+/// # Examples
+///
+/// ```
+/// use sudog::chan::channel;
+/// use sudog::{Builder, run};
+/// use sudog::runtime::dump;
+///
+/// run(|| {
+///     let (tx, rx) = channel::<u32>(0);
+///     Builder::new().name("reader").go(move || _ = rx.recv());
+///     while !dump().goroutines.iter().any(|goroutine| goroutine.wait_reason == "chan receive") {}
+///     eprintln!("{}", dump());
+///     drop(tx);
+/// });
+/// ```
+#[must_use]
+pub fn dump() -> Dump {
+    if current::current().is_none() {
+        return whole();
+    }
+    // Do not use a thread of `blocking`: a dump is wanted most when all of these threads are taken.
+    let sched = Sched::here();
+    let shared = Arc::new((Mutex::new(None), AtomicU32::new(0)));
+    let theirs = shared.clone();
+    sched.idle.external_begins();
+    let make = move || {
+        *theirs.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(whole());
+        sema::semrelease(&theirs.1, Wake::Normal);
+        sched.idle.external_ends();
+    };
+    if system::thread::Builder::new().name("sudog-dump".into()).spawn(make).is_err() {
+        sched.idle.external_ends();
+        return current::without_switching(whole);
+    }
+    current::note_wait("dump");
+    sema::semacquire(&shared.1);
+    let dump = shared.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    dump.expect("the thread has made a dump")
+}
+
+/// Makes a dump of all goroutines, and marks those that are stuck.
+fn whole() -> Dump {
+    let mut dump = ask(Wanted::All);
+    threads::add_names(&mut dump.threads);
+    mark(&mut dump);
+    dump
+}
 
 /// Marks the goroutines that are stuck.
-pub(super) fn mark(dump: &mut Dump) {
+fn mark(dump: &mut Dump) {
     let suspects = stuck(&dump.goroutines, &dump.threads, |_| true);
     if suspects.is_empty() || !dump.silent_workers.is_empty() {
         return;

@@ -5,8 +5,9 @@
 //! others ([`preempt`]). If a worker has made no choice since the last tick, the goroutines in that worker's ring,
 //! which have not started, go to the global queue. If work is queued, the watcher wakes a worker. When all workers
 //! sleep, the watcher calls the function that [`run`] has registered, which tries to prove a deadlock, and then sleeps
-//! itself. The watcher reports goroutines that do not give way ([`stall`]), starts the looks for goroutines that wait
-//! for each other ([`cycle`]), and makes sure that no waker holds up the [`alarms`]; and the number of workers follows the cgroup's quota ([`Follower`]). No user code runs on the watcher.
+//! itself. The watcher reports goroutines that do not give way ([`stall`]), and makes sure that no waker holds up the
+//! [`alarms`]; and the number of workers follows the cgroup's quota ([`Follower`]). The search for goroutines that wait for
+//! each other ([`cycle`]) hands in what the watcher does for the search ([`Watch`]). No user code runs on the watcher.
 //!
 //! [`cycle`]: crate::goroutine::native::sched::cycle
 //! [`preempt`]: crate::goroutine::native::sched::preempt
@@ -19,13 +20,13 @@ use std::collections::HashMap;
 use std::ptr;
 use std::sync::PoisonError;
 
+use crate::Instant;
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fork;
 #[cfg(feature = "metrics")]
 use crate::goroutine::native::metrics::schedtrace::SchedTrace;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::clock::{self, TICK};
-use crate::goroutine::native::sched::cycle::Looks;
 use crate::goroutine::native::sched::procs::Follower;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::stall::{self, Reports, Turn};
@@ -36,6 +37,19 @@ static LOCK: Mutex<()> = Mutex::new(());
 static ROUSED: Condvar = Condvar::new();
 /// The function to call when all workers sleep: see [`look_at_rest`].
 static AT_REST: OnceLock<Look> = OnceLock::new();
+
+/// The work that [`watch_also`] has handed in.
+static WATCH: OnceLock<&'static dyn Watch> = OnceLock::new();
+
+/// Work that the watcher does at each tick.
+pub(crate) trait Watch: Sync {
+    /// Does the work that is due. Returns the time of the next tick that is needed for this work, if any.
+    fn tick(&self, now: Instant) -> Option<Instant>;
+
+    /// Returns whether there is work at the next tick. If so, the watcher must not sleep until a worker rouses the
+    /// watcher.
+    fn is_wanted(&self) -> bool;
+}
 
 /// A function that is called with all schedulers that the watcher looks at.
 pub(crate) type Look = fn(&[&'static Sched]);
@@ -54,6 +68,11 @@ pub(crate) fn start() {
 /// Has the watcher call `look` when all workers sleep. Only the first call has an effect.
 pub(crate) fn look_at_rest(look: Look) {
     AT_REST.get_or_init(|| look);
+}
+
+/// Has the watcher do more work, too. Only the first call has an effect.
+pub(crate) fn watch_also(watch: &'static dyn Watch) {
+    WATCH.get_or_init(|| watch);
 }
 
 fn lock() -> MutexGuard<'static, ()> {
@@ -89,7 +108,6 @@ fn watch() {
     // The turn of each worker at the last look, by the worker's address: workers are never freed.
     let mut turns: HashMap<usize, Turn> = HashMap::new();
     let mut stalls = Reports::default();
-    let mut looks = Looks::default();
     #[cfg(feature = "metrics")]
     let mut trace = SchedTrace::new();
     let mut follower = Follower::new();
@@ -106,7 +124,7 @@ fn watch() {
             Sched::follow_quota(n);
         }
         alarms::supervise(now);
-        let next_look = looks.tick(now);
+        let next_look = WATCH.get().and_then(|watch| watch.tick(now));
         let scheds = Sched::all();
         let mut awake = false;
         let before = std::mem::take(&mut turns);
@@ -147,6 +165,7 @@ fn watch() {
         if netpoll::lacks_holder() {
             quiet = 1; // until a worker holds the poller
         }
+        let is_wanted = || WATCH.get().is_some_and(|watch| watch.is_wanted());
         let lock = lock();
         DOZING.store(quiet >= 2, Ordering::Relaxed);
         // A worker is counted as awake, under the lock of `Idle`, before the worker reads `DOZING`. The watcher has
@@ -157,7 +176,7 @@ fn watch() {
         if quiet >= 2 {
             fence(Ordering::SeqCst);
         }
-        if quiet >= 2 && (Sched::all().iter().any(|sched| sched.idle.awake() > 0) || looks.are_wanted()) {
+        if quiet >= 2 && (Sched::all().iter().any(|sched| sched.idle.awake() > 0) || is_wanted()) {
             DOZING.store(false, Ordering::Relaxed);
             quiet = 0;
             continue;

@@ -9,12 +9,12 @@ use crate::shim::system;
 use crate::shim::system::Mutex;
 use std::cell::Cell;
 use std::panic::Location;
-use std::ptr;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::goroutine::native::fibre::wait::Wait;
 use crate::goroutine::native::sched::clock;
+use crate::list::{self, Links, List};
 use crate::lock_order::{self, Holder};
 use crate::shim::system::atomic::Ordering;
 
@@ -30,19 +30,17 @@ struct Entry {
     place: Option<&'static Location<'static>>,
     has_deadline: bool,
     since: Instant,
-    /// The neighbours in the list. Used under the list's lock.
-    newer: Cell<*const Entry>,
-    older: Cell<*const Entry>,
+    links: Links<Entry>,
 }
 
-/// The entry that was listed last, or null. An entry is alive as long as it is listed.
-struct List(*const Entry);
+impl list::Entry for Entry {
+    fn links(&self) -> &Links<Self> {
+        &self.links
+    }
+}
 
-// SAFETY: an entry is touched under the lock of the list only, while the entry is listed. The pointers are to entries on
-// the stacks of threads, which unlink the entries before these are gone.
-unsafe impl Send for List {}
-
-static LIST: Mutex<List> = Mutex::new(List(ptr::null()));
+/// The waiting threads. The entry that was listed last is the first.
+static LIST: Mutex<List<Entry>> = Mutex::new(List::new());
 
 system::thread_local! {
     /// The note of the thread's next wait.
@@ -85,7 +83,9 @@ pub(crate) fn while_listed<T>(of_goroutine: Option<Wait>, has_deadline: bool, wa
     struct Listed<'a>(&'a Entry);
     impl Drop for Listed<'_> {
         fn drop(&mut self) {
-            unlink(self.0);
+            let mut list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the entry was put into this list, and only this drop takes it out.
+            unsafe { list.remove(self.0) };
         }
     }
     let entry = Entry {
@@ -98,11 +98,14 @@ pub(crate) fn while_listed<T>(of_goroutine: Option<Wait>, has_deadline: bool, wa
         place: lock_order::place(),
         has_deadline,
         since: system::now(),
-        newer: Cell::new(ptr::null()),
-        older: Cell::new(ptr::null()),
+        links: Links::new(),
     };
-    let listed = Listed(&entry);
-    link(listed.0);
+    let mut list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: `entry` is new, and stays in this frame until `Listed` has taken it out of the list, under the lock. A holder
+    // of the lock only reads the entry, whose holders are alive: see `Entry::holders`.
+    unsafe { list.push_front(&entry) };
+    let _listed = Listed(&entry);
+    drop(list);
     wait()
 }
 
@@ -116,40 +119,16 @@ fn take_note() -> Wait {
     wait
 }
 
-fn link(entry: &Entry) {
-    let mut list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
-    entry.older.set(list.0);
-    // SAFETY: `list.0` is null, or a listed entry, which is alive.
-    if let Some(older) = unsafe { list.0.as_ref() } {
-        older.newer.set(entry);
-    }
-    list.0 = entry;
-}
-
-fn unlink(entry: &Entry) {
-    let mut list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
-    let (newer, older) = (entry.newer.get(), entry.older.get());
-    // SAFETY: `older` is null, or the neighbour of a listed entry, so a listed entry, which is alive.
-    if let Some(older) = unsafe { older.as_ref() } {
-        older.newer.set(newer);
-    }
-    // SAFETY: `newer` is null, or the neighbour of a listed entry, so a listed entry, which is alive.
-    match unsafe { newer.as_ref() } {
-        Some(newer) => newer.older.set(older),
-        None => list.0 = older,
-    }
-}
-
 /// Describes the threads that wait, the longest wait first, without their names.
 pub(super) fn waiting() -> Vec<ThreadInfo> {
     // Reserve memory outside of the lock: the allocator may be a user's, and may wait.
     let mut infos = Vec::new();
     loop {
         let list = LIST.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = list.entries().count();
+        let count = list.iter().count();
         if count <= infos.capacity() {
             let now = system::now();
-            infos.extend(list.entries().map(|entry| entry.info(now)));
+            infos.extend(list.iter().map(|entry| entry.info(now)));
             break;
         }
         drop(list);
@@ -167,16 +146,6 @@ pub(super) fn add_names(infos: &mut [ThreadInfo]) {
         let name = thread_name(info.id);
         let is_worker = !matches!(lock_order::decode(info.waiter), Holder::Thread);
         info.name = if is_worker || !is_of_worker(&name) { name } else { String::new() };
-    }
-}
-
-impl List {
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
-        // SAFETY: `self.0` is null or a listed entry; the list is locked, so each listed entry is alive.
-        std::iter::successors(unsafe { self.0.as_ref() }, |entry| {
-            // SAFETY: `older` of a listed entry is null or a listed entry; the list is locked, so that entry is alive.
-            unsafe { entry.older.get().as_ref() }
-        })
     }
 }
 
@@ -258,6 +227,8 @@ fn thread_name(_: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::ptr;
+
     use super::*;
     use crate::shim::system::atomic::AtomicU64;
 

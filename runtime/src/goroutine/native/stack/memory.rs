@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 #[cfg(target_os = "linux")]
 use std::sync::OnceLock;
@@ -18,133 +19,175 @@ pub(crate) fn guard_len() -> usize {
     GUARD.next_multiple_of(page())
 }
 
-/// Maps memory. Where `MAP_NORESERVE` has an effect, the memory counts as used only once the memory is touched.
-pub(crate) fn map(len: usize, protection: libc::c_int) -> io::Result<NonNull<u8>> {
-    #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd"))]
-    const KIND: libc::c_int = libc::MAP_NORESERVE;
-    #[cfg(target_os = "openbsd")]
-    const KIND: libc::c_int = libc::MAP_STACK; // else the kernel ends a thread that runs on this memory
-    #[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd", target_os = "openbsd")))]
-    const KIND: libc::c_int = 0;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANON | KIND;
-    // SAFETY: a new mapping at an address of the system's choice touches no other memory.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
-    if at == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
+/// Whole pages of memory that belong to this value alone. Code that uses an address from [`Pages::at`] must make sure that
+/// the memory there is not taken away meanwhile, as with `Vec::as_mut_ptr`: the methods that change memory take `&mut self`.
+///
+/// The drop leaves the memory as it is: [`Pages::unmap`] gives the memory back.
+pub(crate) struct Pages {
+    /// The address of the first page.
+    low: NonNull<u8>,
+    /// The number of bytes: those of whole pages.
+    len: usize,
+}
+
+// SAFETY: no thread has a special claim on the memory.
+unsafe impl Send for Pages {}
+
+impl Pages {
+    /// No pages.
+    pub(crate) const NONE: Self = Self { low: NonNull::dangling(), len: 0 };
+
+    /// Maps memory of at least `len` bytes. Where `MAP_NORESERVE` has an effect, the memory counts as used only once the
+    /// memory is touched.
+    pub(crate) fn map(len: usize, protection: libc::c_int) -> io::Result<Self> {
+        #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd"))]
+        const KIND: libc::c_int = libc::MAP_NORESERVE;
+        #[cfg(target_os = "openbsd")]
+        const KIND: libc::c_int = libc::MAP_STACK; // else the kernel ends a thread that runs on this memory
+        #[cfg(not(any(target_os = "linux", target_vendor = "apple", target_os = "netbsd", target_os = "openbsd")))]
+        const KIND: libc::c_int = 0;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANON | KIND;
+        // SAFETY: a new mapping at an address of the system's choice touches no other memory.
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        if at == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // Ignore an error: `madvise` fails where the kernel has no huge pages, and is not needed there.
+        #[cfg(target_os = "linux")]
+        // SAFETY: `at` and `len` are those of the mapping made above.
+        unsafe {
+            libc::madvise(at, len, libc::MADV_NOHUGEPAGE);
+        }
+        let low = NonNull::new(at.cast()).expect("mmap gives no null");
+        Ok(Self { low, len: len.next_multiple_of(page()) })
     }
-    // Ignore an error: `madvise` fails where the kernel has no huge pages, and is not needed there.
+
+    /// Creates the owner of the `len` bytes at `low`.
+    ///
+    /// # Safety
+    /// The bytes are whole pages of a mapping. They belong to the caller, and from now on to the new value.
+    pub(crate) unsafe fn new(low: NonNull<u8>, len: usize) -> Self {
+        Self { low, len }
+    }
+
+    /// Returns the address of the byte at this distance from the first byte.
+    pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
+        assert!(offset <= self.len);
+        offset_by(self.low, offset)
+    }
+
+    /// Returns the number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Gives up the first `len` bytes, and returns their owner.
+    pub(crate) fn split_to(&mut self, len: usize) -> Self {
+        assert!(len.is_multiple_of(page()));
+        let first = Self { low: self.low, len };
+        *self = Self { low: self.at(len), len: self.len - len };
+        first
+    }
+
+    /// Changes the protection of the first `len` bytes.
+    pub(crate) fn set_protection(&mut self, len: usize, protection: libc::c_int) -> io::Result<()> {
+        assert!(len <= self.len);
+        // SAFETY: the pages of the first `len` bytes belong to this value.
+        match unsafe { libc::mprotect(self.low.as_ptr().cast(), len, protection) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Gives the memory back to the system, and keeps the addresses. The contents are lost, now or later.
+    pub(crate) fn discard(&mut self, range: Range<usize>) {
+        // On systems other than Linux, DONTNEED is only a hint.
+        const DISCARD: libc::c_int = if cfg!(target_os = "linux") { libc::MADV_DONTNEED } else { libc::MADV_FREE };
+        assert!(range.end <= self.len);
+        // Ignore an error: the call fails if the memory is locked (`mlockall`), and then the memory is to stay.
+        // SAFETY: the pages of the range belong to this value.
+        unsafe { libc::madvise(self.at(range.start).as_ptr().cast(), range.len(), DISCARD) };
+    }
+
+    /// Makes a guard of the first [`guard_len`] bytes.
+    pub(crate) fn guard(&mut self, markers: bool) -> io::Result<()> {
+        if markers && self.install_markers(guard_len()) {
+            return Ok(());
+        }
+        // Use PROT_NONE also where markers have failed: locked memory takes no markers.
+        self.set_protection(guard_len(), libc::PROT_NONE).map_err(|e| {
+            let text = "no guard for a goroutine's stack; without MADV_GUARD_INSTALL (Linux 6.13) each stack takes two \
+                        memory mappings, and vm.max_map_count limits these";
+            context(text, e)
+        })
+    }
+
+    /// Makes `n` guards, at the first byte and at each `stride` above, in one call. The call takes the kernel two thirds of
+    /// the time of `n` calls. Returns false if some of the guards, or none, were made: kernels from 6.13 on may refuse the
+    /// call.
     #[cfg(target_os = "linux")]
-    // SAFETY: `at` and `len` are those of the mapping made above.
-    unsafe {
-        libc::madvise(at, len, libc::MADV_NOHUGEPAGE);
+    pub(crate) fn guard_many(&mut self, stride: usize, n: usize) -> bool {
+        assert!(n <= MANY);
+        let mut guards = [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; MANY];
+        for (i, guard) in guards[..n].iter_mut().enumerate() {
+            assert!(i * stride + guard_len() <= self.len);
+            *guard = libc::iovec { iov_base: self.at(i * stride).as_ptr().cast(), iov_len: guard_len() };
+        }
+        // Do not keep the descriptor: in a child of `fork` it would still refer to the parent.
+        // SAFETY: the call takes numbers, and makes a descriptor or fails.
+        let process = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
+        if process < 0 {
+            return false;
+        }
+        // SAFETY: the descriptor opened above is that of this process. The guards' pages belong to this value. The call
+        // frees these pages and makes them trap, or fails, perhaps after some of them.
+        let made = unsafe {
+            libc::syscall(libc::SYS_process_madvise, process, guards.as_ptr(), n, MADV_GUARD_INSTALL as libc::c_long, 0)
+        };
+        // SAFETY: `process` was opened above, and is not used again.
+        unsafe { libc::close(process as libc::c_int) };
+        made == (n * guard_len()) as libc::c_long
     }
-    Ok(NonNull::new(at.cast()).expect("mmap gives no null"))
-}
 
-/// Unmaps memory.
-///
-/// # Safety
-/// The memory is a whole mapping of the caller's, and not in use.
-pub(crate) unsafe fn unmap(at: NonNull<u8>, len: usize) {
-    // SAFETY: the memory is a whole mapping, and not in use, by the contract of `unmap`.
-    unsafe { libc::munmap(at.as_ptr().cast(), len) };
-}
-
-/// Changes the protection of memory.
-///
-/// # Safety
-/// The memory is the caller's, in whole pages, and is not used in a way that `protection` forbids.
-pub(crate) unsafe fn set_protection(at: NonNull<u8>, len: usize, protection: libc::c_int) -> io::Result<()> {
-    // SAFETY: the memory is the caller's, and is not used in a way that `protection` forbids, by the contract of
-    // `set_protection`.
-    match unsafe { libc::mprotect(at.as_ptr().cast(), len, protection) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn guard_many(&mut self, _stride: usize, _n: usize) -> bool {
+        false
     }
-}
 
-/// Gives the memory back to the system, and keeps the addresses. The contents are lost, now or later.
-///
-/// # Safety
-/// The memory is the caller's, in whole pages, and not in use.
-pub(crate) unsafe fn discard(at: NonNull<u8>, len: usize) {
-    // On systems other than Linux, DONTNEED is only a hint.
-    const DISCARD: libc::c_int = if cfg!(target_os = "linux") { libc::MADV_DONTNEED } else { libc::MADV_FREE };
-    // Ignore an error: the call fails if the memory is locked (`mlockall`), and then the memory is to stay. SAFETY: the
-    // memory is the caller's, and not in use, by the contract of `discard`.
-    unsafe { libc::madvise(at.as_ptr().cast(), len, DISCARD) };
-}
-
-/// Makes the guard: [`guard_len`] bytes at `low`.
-///
-/// # Safety
-/// These bytes are the caller's, and not in use.
-pub(crate) unsafe fn protect(low: NonNull<u8>, markers: bool) -> io::Result<()> {
+    /// Makes a guard of markers of the first `len` bytes. Returns false if the kernel refuses.
     #[cfg(target_os = "linux")]
-    // SAFETY: the bytes at `low` are the caller's, and not in use, by the contract of `protect`.
-    if markers && unsafe { install_markers(low, guard_len()) } {
-        return Ok(());
+    pub(crate) fn install_markers(&mut self, len: usize) -> bool {
+        assert!(len <= self.len);
+        // SAFETY: the pages of the first `len` bytes belong to this value. The call frees these pages and makes them trap,
+        // or fails.
+        unsafe { libc::madvise(self.low.as_ptr().cast(), len, MADV_GUARD_INSTALL) == 0 }
     }
-    // Use PROT_NONE also where markers have failed: locked memory takes no markers.
-    let _ = markers;
-    // SAFETY: the bytes at `low` are the caller's, and not in use, by the contract of `protect`.
-    unsafe { set_protection(low, guard_len(), libc::PROT_NONE) }.map_err(|e| {
-        let text = "no guard for a goroutine's stack; without MADV_GUARD_INSTALL (Linux 6.13) each stack takes two \
-                    memory mappings, and vm.max_map_count limits these";
-        context(text, e)
-    })
+
+    #[cfg(not(target_os = "linux"))]
+    fn install_markers(&mut self, _len: usize) -> bool {
+        false
+    }
+
+    /// Unmaps the memory. This value has no pages any more.
+    pub(crate) fn unmap(&mut self) {
+        let Self { low, len } = std::mem::replace(self, Self::NONE);
+        if len > 0 {
+            // SAFETY: the pages belonged to this value, and are not used through it any more.
+            unsafe { libc::munmap(low.as_ptr().cast(), len) };
+        }
+    }
 }
 
-/// The most guards that [`install_many_markers`] makes in one call.
+/// Returns the address of the byte at a distance above `low`, in the same mapping.
+pub(crate) fn offset_by(low: NonNull<u8>, offset: usize) -> NonNull<u8> {
+    low.map_addr(|low| low.saturating_add(offset))
+}
+
+/// The most guards that [`Pages::guard_many`] makes in one call.
 pub(crate) const MANY: usize = 128;
-
-/// Makes `n` guards, at `low` and at each `stride` above, in one call. The call takes the kernel two thirds of the time
-/// of `n` calls. Returns false if some of the guards, or none, were made: kernels from 6.13 on may refuse the call.
-///
-/// # Safety
-/// The [`guard_len`] bytes at each of these places are the caller's, and not in use.
-#[cfg(target_os = "linux")]
-pub(crate) unsafe fn install_many_markers(low: NonNull<u8>, stride: usize, n: usize) -> bool {
-    assert!(n <= MANY);
-    let mut guards = [const { libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 } }; MANY];
-    for (i, guard) in guards[..n].iter_mut().enumerate() {
-        *guard = libc::iovec { iov_base: low.as_ptr().wrapping_add(i * stride).cast(), iov_len: guard_len() };
-    }
-    // Do not keep the descriptor: in a child of `fork` it would still refer to the parent.
-    // SAFETY: the call takes numbers, and makes a descriptor or fails.
-    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
-    if process < 0 {
-        return false;
-    }
-    // SAFETY: the descriptor opened above is that of this process. The guards' bytes are the caller's, and not in use,
-    // by the contract of `install_many_markers`. The call frees these pages and makes them trap, or fails, perhaps
-    // after some of them.
-    let made = unsafe {
-        libc::syscall(libc::SYS_process_madvise, process, guards.as_ptr(), n, MADV_GUARD_INSTALL as libc::c_long, 0)
-    };
-    // SAFETY: `process` was opened above, and is not used again.
-    unsafe { libc::close(process as libc::c_int) };
-    made == (n * guard_len()) as libc::c_long
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) unsafe fn install_many_markers(_low: NonNull<u8>, _stride: usize, _n: usize) -> bool {
-    false
-}
 
 #[cfg(target_os = "linux")]
 const MADV_GUARD_INSTALL: libc::c_int = 102; // libc has no name for it yet
-
-/// Makes a guard of markers. Returns false if the kernel refuses.
-///
-/// # Safety
-/// The memory is the caller's, in whole pages, and not in use.
-#[cfg(target_os = "linux")]
-unsafe fn install_markers(at: NonNull<u8>, len: usize) -> bool {
-    // SAFETY: the memory is the caller's, and not in use, by the contract of `install_markers`. The call frees these
-    // pages and makes them trap, or fails.
-    unsafe { libc::madvise(at.as_ptr().cast(), len, MADV_GUARD_INSTALL) == 0 }
-}
 
 /// Returns whether the kernel has guard markers that trap. An emulator may treat each `madvise` as a hint, and report
 /// success without making markers.
@@ -152,11 +195,9 @@ unsafe fn install_markers(at: NonNull<u8>, len: usize) -> bool {
 pub(crate) fn markers_work() -> bool {
     static WORK: OnceLock<bool> = OnceLock::new();
     *WORK.get_or_init(|| {
-        let Ok(at) = map(page(), libc::PROT_READ | libc::PROT_WRITE) else { return false };
-        // SAFETY: `at` is the page mapped above, which nothing else uses.
-        let work = unsafe { install_markers(at, page()) } && traps(at.as_ptr());
-        // SAFETY: `at` is the page mapped above, a whole mapping, and not used again.
-        unsafe { unmap(at, page()) };
+        let Ok(mut probe) = Pages::map(page(), libc::PROT_READ | libc::PROT_WRITE) else { return false };
+        let work = probe.install_markers(page()) && traps(probe.at(0).as_ptr());
+        probe.unmap();
         work
     })
 }

@@ -34,9 +34,7 @@ use std::ptr::NonNull;
 
 use corosensei::stack::{Stack, StackPointer};
 
-use self::memory::{
-    MANY, context, discard, guard_len, install_many_markers, map, markers_work, page, protect, set_protection, unmap,
-};
+use self::memory::{MANY, Pages, context, guard_len, markers_work, offset_by, page};
 use crate::shim::{AtomicU32, Mutex, Ordering};
 
 pub(crate) mod memory;
@@ -124,20 +122,21 @@ fn round(size: usize) -> io::Result<usize> {
 /// Makes a stack in a mapping of its own, outside of the pool.
 fn own(size: usize, markers: bool) -> io::Result<PooledStack> {
     static COLOUR: AtomicU32 = AtomicU32::new(0);
-    let low = map(size + guard_len(), libc::PROT_READ | libc::PROT_WRITE)
+    let mut pages = Pages::map(size + guard_len(), libc::PROT_READ | libc::PROT_WRITE)
         .map_err(|e| context(format_args!("no memory for a goroutine's stack of {size} bytes"), e))?;
+    if let Err(error) = pages.guard(markers) {
+        pages.unmap();
+        return Err(error);
+    }
     // Relaxed: any colour will do.
-    // SAFETY: `map` above has mapped the guard and `size` writable bytes at `low`, which nothing else uses.
-    let stack = unsafe { PooledStack::new(low, size, COLOUR.fetch_add(1, Ordering::Relaxed), Home::Own) };
-    // SAFETY: the guard is the lower end of that mapping, and not in use. If `protect` fails, `stack` unmaps all of the
-    // mapping.
-    unsafe { protect(low, markers) }?;
-    Ok(stack)
+    let colour = COLOUR.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: `pages` was mapped writable, and has got a guard.
+    Ok(unsafe { PooledStack::new(pages, colour, Home::Own) })
 }
 
 /// A stack to run a coroutine on. The drop gives the memory back to the system, and the slot back to the pool.
 pub(crate) struct PooledStack {
-    extent: Extent,
+    pages: Pages,
     header: NonNull<u8>,
     home: Home,
     /// The lower end of the block of thread-locals above the stack, if there is a block: see `thread_block`.
@@ -169,27 +168,20 @@ unsafe impl Stack for PooledStack {
 
     #[inline]
     fn limit(&self) -> StackPointer {
-        self.extent.low.expose_provenance()
+        self.pages.at(0).expose_provenance()
     }
 }
 
 impl PooledStack {
-    /// Creates the value that owns the stack at `low`.
+    /// Creates a stack in `pages`.
     ///
     /// # Safety
-    /// At `low` begin a guard and then `size` bytes of writable memory. They belong to the caller, and from now on to
-    /// the new value.
-    unsafe fn new(low: NonNull<u8>, size: usize, colour: u32, home: Home) -> Self {
+    /// `pages` begins with a guard. The bytes above are writable, and at least MIN_SIZE.
+    unsafe fn new(pages: Pages, colour: u32, home: Home) -> Self {
         let colour = (colour % COLOURS) as usize * COLOUR_STEP;
-        // SAFETY: `floor` and `header` are inside the memory at `low`, by the contract of `new`: MIN_SIZE is more than
-        // colour and header.
-        let (floor, header) = unsafe {
-            let floor = low.add(guard_len());
-            (floor, floor.add(size - colour - HEADER))
-        };
         Self {
-            extent: Extent { low, floor, size },
-            header,
+            header: pages.at(pages.len() - colour - HEADER),
+            pages,
             home,
             #[cfg(feature = "move")]
             block: None,
@@ -199,13 +191,13 @@ impl PooledStack {
     /// Returns the addresses of the stack that the header leaves.
     #[cfg(feature = "move")]
     pub(crate) fn room(&self) -> Range<NonZeroUsize> {
-        self.extent.floor.expose_provenance()..self.header.expose_provenance()
+        self.extent().floor.expose_provenance()..self.header.expose_provenance()
     }
 
     /// Has the stack begin below a block of thread-locals, whose lower end is `base`.
     #[cfg(feature = "move")]
     pub(crate) fn lower_base(&mut self, base: NonZeroUsize) {
-        let left = base.get() - self.extent.floor.addr().get();
+        let left = base.get() - self.extent().floor.addr().get();
         assert!(base.get().is_multiple_of(HEADER_ALIGN) && base < self.header.addr() && left >= MIN_SIZE / 2);
         self.block = Some(base);
     }
@@ -220,7 +212,8 @@ impl PooledStack {
     /// Returns the addresses of the stack, as an [`Extent`].
     #[inline]
     pub(crate) fn extent(&self) -> Extent {
-        self.extent
+        let guard = guard_len();
+        Extent { low: self.pages.at(0), floor: self.pages.at(guard), size: self.pages.len() - guard }
     }
 }
 
@@ -260,24 +253,24 @@ impl Extent {
     #[cold]
     pub(crate) unsafe fn trim(&self) {
         let keep = KEEP.next_multiple_of(page());
-        // SAFETY: `floor` begins the stack's memory, and the bytes below the uppermost 16 KiB are not in use, by the
-        // contract of `trim`. MIN_SIZE in pages is not less than `keep`.
-        unsafe { discard(self.floor, self.size - keep) };
+        let len = self.size - keep; // MIN_SIZE in pages is not less than `keep`
+        // SAFETY: the stack, which is alive, lends these bytes, which are whole pages: they are not in use, by the contract
+        // of `trim`.
+        unsafe { Pages::new(self.floor, len) }.discard(0..len);
     }
 }
 
 impl Drop for PooledStack {
     fn drop(&mut self) {
-        let Extent { low, floor, size } = self.extent;
         match self.home {
             Home::Slot(pool, slot) => {
                 // Discard before another owner can take the slot.
-                // SAFETY: the memory belongs to this value until the slot is in `free`, and is not in use.
-                unsafe { discard(floor, size) };
+                self.pages.discard(guard_len()..self.pages.len());
+                // From now on the pages belong to the slot's next owner: see `Pool::take`.
+                self.pages = Pages::NONE;
                 pool.state.lock().free.push(slot); // does not allocate: see `fresh`
             }
-            // SAFETY: `own` mapped this memory, which has no other owner.
-            Home::Own => unsafe { unmap(low, size + guard_len()) },
+            Home::Own => self.pages.unmap(),
         }
     }
 }
@@ -292,6 +285,8 @@ struct State {
     /// The address of the region, if `slots` is not 0.
     low: NonNull<u8>,
     slots: u32,
+    /// The slots that have never been taken: those from `used` on.
+    untaken: Pages,
     /// The number of slots that are writable.
     writable: u32,
     /// The number of slots that are known to have a guard. At least `used`.
@@ -313,6 +308,7 @@ impl Pool {
         let state = State {
             low: NonNull::dangling(),
             slots: 0,
+            untaken: Pages::NONE,
             writable: 0,
             guarded: 0,
             one_by_one: false,
@@ -324,29 +320,30 @@ impl Pool {
 
     fn take(&'static self) -> io::Result<PooledStack> {
         let mut state = self.state.lock();
-        let slot = match state.free.pop() {
-            Some(slot) => slot,
+        let (slot, pages) = match state.free.pop() {
+            // SAFETY: these are the pages of one slot of the region. The slot was in `free`: the stack that owned the pages
+            // has given them up before it put the slot there.
+            Some(slot) => (slot, unsafe { Pages::new(state.at(slot), stride()) }),
             None => state.fresh(self)?,
         };
-        let low = state.at(slot);
         drop(state);
-        // SAFETY: the slot at `low` is writable, has a guard, and was free, so nothing else uses its memory.
-        Ok(unsafe { PooledStack::new(low, default_size(), slot, Home::Slot(self, slot)) })
+        // SAFETY: `fresh` has made the slot writable, and has given the slot a guard, which outlasts the slot's owners.
+        Ok(unsafe { PooledStack::new(pages, slot, Home::Slot(self, slot)) })
     }
 }
 
 impl State {
     fn at(&self, slot: u32) -> NonNull<u8> {
         debug_assert!(slot < self.slots);
-        // SAFETY: `slot` is less than `slots`, so the address is inside the region.
-        unsafe { self.low.add(slot as usize * stride()) }
+        offset_by(self.low, slot as usize * stride())
     }
 
-    /// Returns a slot that has never been used.
+    /// Returns a slot that has never been used, and its pages.
     #[cold]
-    fn fresh(&mut self, pool: &Pool) -> io::Result<u32> {
+    fn fresh(&mut self, pool: &Pool) -> io::Result<(u32, Pages)> {
         if self.slots == 0 {
-            (self.low, self.slots) = reserve(pool.reserve)?;
+            self.untaken = reserve(pool.reserve)?;
+            (self.low, self.slots) = (self.untaken.at(0), (self.untaken.len() / stride()) as u32);
         }
         let slot = self.used;
         if slot == self.slots {
@@ -356,8 +353,8 @@ impl State {
         if slot == self.writable {
             let n = ((GROW / default_size()).max(1) as u32).min(self.slots - slot);
             let len = n as usize * stride();
-            // SAFETY: these slots of the region are not in use yet.
-            unsafe { set_protection(self.at(slot), len, libc::PROT_READ | libc::PROT_WRITE) }
+            self.untaken
+                .set_protection(len, libc::PROT_READ | libc::PROT_WRITE)
                 .map_err(|e| context(format_args!("no memory for {n} more stacks, {len} bytes"), e))?;
             self.writable += n;
         }
@@ -367,37 +364,33 @@ impl State {
             self.guarded += self.guard((pool.markers)())?;
         }
         self.used += 1;
-        Ok(slot)
+        Ok((slot, self.untaken.split_to(stride())))
     }
 }
 
 impl State {
-    /// Makes the guards of the next slots that have none, at least one guard, and returns the number of guards made.
-    /// The `slots` from `guarded` to `writable` are not in use yet.
+    /// Makes the guards of the next slots, which have none, at least one guard, and returns the number of guards made. No
+    /// slot that has not been taken has a guard, and the next slot is writable.
     fn guard(&mut self, markers: bool) -> io::Result<u32> {
-        let low = self.at(self.guarded);
         // Make no more guards than slots have been used, so that a program with few goroutines does not pay for many.
         let n = self.used.min(MANY as u32).min(self.writable - self.guarded);
         if markers && n > 1 && !self.one_by_one {
-            // SAFETY: the guards are at the lower ends of `n` slots that are not in use yet.
-            if unsafe { install_many_markers(low, stride(), n as usize) } {
+            if self.untaken.guard_many(stride(), n as usize) {
                 return Ok(n);
             }
             self.one_by_one = true;
         }
-        // SAFETY: the guard is at the lower end of a slot that is not in use yet. A guard that the call above has made
-        // there is made anew.
-        unsafe { protect(low, markers) }?;
+        self.untaken.guard(markers)?; // anew, if the call above has made this guard
         Ok(1)
     }
 }
 
-/// Reserves addresses for slots. Returns the lowest address, and the number of slots.
-fn reserve(most: usize) -> io::Result<(NonNull<u8>, u32)> {
+/// Reserves addresses for slots.
+fn reserve(most: usize) -> io::Result<Pages> {
     let mut len = most.min(address_limit() / 4).max(RESERVE_MIN);
     loop {
-        match map(len, libc::PROT_NONE) {
-            Ok(low) => return Ok((low, (len / stride()) as u32)),
+        match Pages::map(len, libc::PROT_NONE) {
+            Ok(pages) => return Ok(pages),
             Err(e) if len == RESERVE_MIN => {
                 return Err(context(format_args!("cannot reserve {len} bytes of addresses for stacks"), e));
             }

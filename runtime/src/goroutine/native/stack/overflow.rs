@@ -5,12 +5,13 @@
 //! overflowed their stacks. The handler of this file is called first, as it was installed last.
 
 use std::io;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::ptr::{NonNull, null, null_mut};
+use std::ptr::{null, null_mut};
 use std::sync::{Once, OnceLock};
 
-use crate::goroutine::native::stack::memory::{guard_len, map, set_protection, unmap};
+use crate::goroutine::native::stack::memory::{Pages, guard_len};
 
 /// The goroutine that runs on a thread at this moment.
 pub(crate) struct Running {
@@ -117,8 +118,7 @@ fn die(running: &Running) -> ! {
         b"For larger stacks: sudog::runtime::set_stack_size, or sudog::Builder::stack_size for one goroutine.\n",
     );
     text.flush();
-    // SAFETY: `abort` has no preconditions, and does not return.
-    unsafe { libc::abort() }
+    std::process::abort()
 }
 
 /// A buffer for the text, so that lines of several threads do not mix.
@@ -169,8 +169,10 @@ impl Text {
 /// The alternate signal stack of a thread. The handler needs such a stack, as the thread's stack may have overflowed.
 pub(crate) struct AltStack {
     /// The memory, with a guard at the low end. None if the thread had an alternate stack already, or if there is no
-    /// memory for an alternate stack. A pointer, so that `AltStack` is not `Send`: the memory belongs to this thread.
-    memory: Option<(NonNull<u8>, usize)>,
+    /// memory for an alternate stack.
+    memory: Option<Pages>,
+    /// Keeps the value on its thread, which uses the memory.
+    not_send: PhantomData<*const ()>,
 }
 
 /// Makes sure that the calling thread has an alternate signal stack, until the returned value is dropped.
@@ -179,7 +181,7 @@ pub(crate) struct AltStack {
 /// there is no memory for an alternate stack, an overflow on this thread ends the process by SIGSEGV, without a report.
 pub(crate) fn prepare_thread() -> AltStack {
     let memory = (alternate().ss_flags & libc::SS_DISABLE != 0).then(|| make_alternate().ok()).flatten();
-    AltStack { memory }
+    AltStack { memory, not_send: PhantomData }
 }
 
 fn alternate() -> libc::stack_t {
@@ -191,7 +193,7 @@ fn alternate() -> libc::stack_t {
     }
 }
 
-fn make_alternate() -> io::Result<(NonNull<u8>, usize)> {
+fn make_alternate() -> io::Result<Pages> {
     // The state that the kernel saves on the stack grows with the processor's registers.
     #[cfg(target_os = "linux")]
     // SAFETY: the call only looks up a number; the result is 0 if the kernel does not know that number.
@@ -199,38 +201,32 @@ fn make_alternate() -> io::Result<(NonNull<u8>, usize)> {
     #[cfg(not(target_os = "linux"))]
     let saved = 0_usize;
     let size = (saved + (64 << 10)).next_multiple_of(guard_len());
-    let len = size + guard_len();
-    let low = map(len, libc::PROT_READ | libc::PROT_WRITE)?;
-    // SAFETY: the guard is the lower end of the memory mapped above, which nothing uses yet.
-    let guarded = unsafe { set_protection(low, guard_len(), libc::PROT_NONE) };
-    let installed = guarded.and_then(|()| {
-        // SAFETY: `guard_len()` is inside the mapping: `size` bytes are above the guard.
-        let sp = unsafe { low.add(guard_len()) };
-        let stack = libc::stack_t { ss_sp: sp.as_ptr().cast(), ss_size: size, ss_flags: 0 };
-        // SAFETY: `stack` describes writable memory, which stays until `AltStack` takes the alternate stack away again.
+    let mut pages = Pages::map(size + guard_len(), libc::PROT_READ | libc::PROT_WRITE)?;
+    let installed = pages.set_protection(guard_len(), libc::PROT_NONE).and_then(|()| {
+        let stack = libc::stack_t { ss_sp: pages.at(guard_len()).as_ptr().cast(), ss_size: size, ss_flags: 0 };
+        // SAFETY: `stack` describes writable memory of `pages`, which stays until `AltStack` takes the alternate stack away
+        // again.
         match unsafe { libc::sigaltstack(&raw const stack, null_mut()) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     });
     if installed.is_err() {
-        // SAFETY: `low` and `len` are those of the mapping above, which is not in use.
-        unsafe { unmap(low, len) };
+        pages.unmap();
     }
-    installed.map(|()| (low, len))
+    installed.map(|()| pages)
 }
 
 impl Drop for AltStack {
     fn drop(&mut self) {
-        let Some((low, len)) = self.memory else { return };
+        let Some(pages) = &mut self.memory else { return };
         let mut stack = alternate();
-        if stack.ss_sp.addr() == low.addr().get() + guard_len() {
+        if stack.ss_sp.addr() == pages.at(guard_len()).addr().get() {
             stack.ss_flags = libc::SS_DISABLE;
             // SAFETY: `make_alternate` installed this stack on the same thread; no handler returns to this stack.
             unsafe { libc::sigaltstack(&raw const stack, null_mut()) };
         }
-        // SAFETY: `make_alternate` mapped this memory; the thread does not use the memory any more.
-        unsafe { unmap(low, len) };
+        pages.unmap();
     }
 }
 

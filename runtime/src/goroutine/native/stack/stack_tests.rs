@@ -46,7 +46,7 @@ fn byte(at: usize) -> *mut u8 {
 
 /// Asserts that every page of the guard traps, and that the first page above does not.
 fn assert_guarded(stack: &PooledStack) {
-    let guard = stack.extent.guard();
+    let guard = stack.extent().guard();
     assert!(guard.len() >= 16 << 10, "{guard:?}");
     assert_eq!(guard.start, stack.limit().get(), "the guard is the lowest part");
     for at in guard.clone().step_by(page()) {
@@ -59,13 +59,13 @@ impl PooledStack {
     /// Trims the stack, on which nothing runs: a coroutine would own the stack.
     fn trim(&mut self) {
         // SAFETY: the stack is alive, and nothing of it is in use.
-        unsafe { self.extent.trim() };
+        unsafe { self.extent().trim() };
     }
 }
 
 /// Touches the stack from the header down to `depth` bytes below the top.
 fn touch(stack: &PooledStack, depth: usize) {
-    let top = stack.extent.guard().end + stack.extent.size();
+    let top = stack.extent().guard().end + stack.extent().size();
     for at in (top - depth..top).step_by(128) {
         // SAFETY: the byte is in the memory of `stack`, on which nothing runs.
         unsafe { byte(at).write_volatile(1) };
@@ -82,8 +82,8 @@ fn resident(range: Range<usize>) -> usize {
 }
 
 fn usable(stack: &PooledStack) -> Range<usize> {
-    let floor = stack.extent.guard().end;
-    floor..floor + stack.extent.size()
+    let floor = stack.extent().guard().end;
+    floor..floor + stack.extent().size()
 }
 
 /// Returns the number of the process's mappings that have a part in the range.
@@ -148,8 +148,7 @@ fn guards_outlast_trim_and_reuse() {
             assert_guarded(&stack);
             stack.trim();
             assert_guarded(&stack);
-            // SAFETY: the slot belongs to `stack`, which runs nothing. Discards more than `trim` does: also the guard.
-            unsafe { discard(stack.extent.low, stride()) };
+            stack.pages.discard(0..stride()); // more than `trim` discards: also the guard
             assert_guarded(&stack);
         }
         others.iter().for_each(assert_guarded);
@@ -179,25 +178,25 @@ fn a_stack_given_back_costs_nothing() {
     drop(stack);
     assert_eq!(resident(usable.clone()), 0);
     let again = pool.take().expect("a stack");
-    assert_eq!(again.extent.guard().end, usable.start);
+    assert_eq!(again.extent().guard().end, usable.start);
 }
 
 #[test]
 fn other_sizes_have_their_own_mapping() {
     for markers in [markers_work(), false] {
         let mut stack = own(round(100_000).expect("a size"), markers).expect("a stack");
-        assert_eq!(stack.extent.size(), 100_000_usize.next_multiple_of(page()));
+        assert_eq!(stack.extent().size(), 100_000_usize.next_multiple_of(page()));
         assert_guarded(&stack);
-        touch(&stack, stack.extent.size());
+        touch(&stack, stack.extent().size());
         stack.trim();
         assert_eq!(resident(usable(&stack)), KEEP.div_ceil(page()));
         assert_guarded(&stack);
     }
     for (asked, size) in [(0, MIN_SIZE), (1, MIN_SIZE), (MIN_SIZE + 1, MIN_SIZE + page()), (1 << 20, 1 << 20)] {
         let mut stack = take(Some(asked)).expect("a stack");
-        assert_eq!(stack.extent.size(), size.next_multiple_of(page()), "{asked}");
+        assert_eq!(stack.extent().size(), size.next_multiple_of(page()), "{asked}");
         assert!(matches!(stack.home, Home::Own));
-        touch(&stack, stack.extent.size());
+        touch(&stack, stack.extent().size());
         stack.trim();
         assert_eq!(resident(usable(&stack)), KEEP.div_ceil(page()), "the smallest has nothing to trim");
         assert_guarded(&stack);
@@ -246,9 +245,8 @@ fn a_region_that_is_used_up_says_so() {
 fn a_hundred_thousand_stacks_take_two_mappings_and_a_page_each() {
     const N: usize = 100_000;
     // Ask the kernel, whether or not `markers_work` sees the markers.
-    let at = map(page(), libc::PROT_READ | libc::PROT_WRITE).expect("a page");
-    // SAFETY: `at` is the page mapped above. 102 is MADV_GUARD_INSTALL.
-    if unsafe { libc::madvise(at.as_ptr().cast(), page(), 102) } != 0 || !traps(at.as_ptr()) {
+    let mut probe = Pages::map(page(), libc::PROT_READ | libc::PROT_WRITE).expect("a page");
+    if !probe.install_markers(page()) || !traps(probe.at(0).as_ptr()) {
         return eprintln!("skipped: this kernel has no MADV_GUARD_INSTALL");
     }
     let pool = pool(1 << 36, markers_work);
