@@ -46,9 +46,12 @@ pub fn one_worker<T: Send + 'static>(main: impl FnOnce() -> T + Send + 'static) 
 
 /// Waits for a state as a goroutine, and lets the other goroutines of its worker bring the state about.
 pub fn until(state: impl Fn() -> bool) {
-    while !state() {
-        gosched();
+    fn wait(state: &dyn Fn() -> bool) {
+        while !state() {
+            gosched();
+        }
     }
+    wait(&state); // compiled once, not for each state
 }
 
 /// A value that counts its drops.

@@ -68,9 +68,7 @@ impl Kind for Goroutines {
     }
 
     fn until(state: impl Fn() -> bool) {
-        while !state() {
-            goroutine::gosched();
-        }
+        crate::goroutine::until(state);
     }
 }
 

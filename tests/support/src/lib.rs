@@ -139,15 +139,18 @@ pub fn started_child(module: &str, test: &str, child: &str) -> bool {
 
 /// Waits for a state. If the state never comes, the watchdog ends the process.
 pub fn eventually(state: impl Fn() -> bool) {
-    let mut polls = 0;
-    while !state() {
-        polls += 1;
-        if polls < 100 {
-            thread::yield_now();
-        } else {
-            thread::sleep(Duration::from_micros(50)); // leave the processor to the threads that bring the state about
+    fn wait(state: &dyn Fn() -> bool) {
+        let mut polls = 0;
+        while !state() {
+            polls += 1;
+            if polls < 100 {
+                thread::yield_now();
+            } else {
+                thread::sleep(Duration::from_micros(50)); // leave the processor to those that bring the state about
+            }
         }
     }
+    wait(&state); // compiled once, not for each state
 }
 
 /// Counts calls.
