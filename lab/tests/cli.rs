@@ -626,7 +626,7 @@ fn collide_runs_every_queue_in_both_places() {
 }
 
 #[test]
-fn many_locks_strides_and_gates() {
+fn many_locks_strides_costs_and_gates() {
     let run = ["collide", "--case", "many-locks", "--ns", "6", "--rounds", "2", "--runs", "1", "--on", "threads"];
     let records = records(&[&run[..], &["--json"]].concat());
     for record in records.iter().filter(|record| record["bench"] == "collide") {
@@ -640,6 +640,10 @@ fn many_locks_strides_and_gates() {
         stdout(&["semtable", "--strides"]).contains("prime-251: of the 1024 strides up to 8192, 4 put more than 8")
     );
     refused(&["semtable", "--strides", "--runs", "2"], "cannot be used");
+    let costs = self::records(&["semtable", "--costs", "--runs", "1", "--json"]);
+    assert!(costs.iter().all(|record| record["ns"].as_f64().unwrap() > 0.0), "{costs:?}");
+    let operations = ["no-waiter", "waiter-elsewhere", "neighbours-padded", "neighbours-unpadded"];
+    assert!(costs[3..].iter().map(|record| &record["operation"]).eq(operations), "{costs:?}");
     let gates = ["gates", "--ns", "1,2", "--rounds", "3"];
     let records = self::records(&[&gates[..], &["--json"]].concat());
     assert_eq!(records.len(), 2 * 2 * 2);

@@ -9,6 +9,8 @@
 //! element, and its list of nodes, end with the modelled thread.
 #![cfg(sudog_loom)]
 
+#[path = "../../lab/core/src/targets/models/fissile.rs"]
+mod lab_fissile;
 #[path = "../../lab/core/src/targets/models/hapax.rs"]
 mod lab_hapax;
 #[path = "../../lab/core/src/targets/models/ticket_lines.rs"]
@@ -23,6 +25,9 @@ use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, Spin, SpinThenPark, 
 use sudog_runtime::model::set_clock;
 use sudog_runtime::reached::{AGAIN, AT_ONCE, SLEEPS, TWO_SLEEP, YIELDS, mark, must_reach, waiting};
 use sudog_sync::RawLock;
+
+/// The queue of `lab_fissile`, in the place of `Cna`, which keeps its nodes from one execution to the next.
+type Cna = Mcs<SpinThenYield>;
 
 // States that a model can reach, in addition to a call's states.
 const TRY: &str = "a try comes off";
@@ -280,6 +285,21 @@ locks_of_the_laboratory! {
     hapax: lab_hapax::Hapax, YIELDS;
     twa_lock: lab_twa_lock::TwaLock, YIELDS;
     twa_lock_chain: lab_twa_lock::TwaLock<lab_twa_lock::Chains>, SLEEPS;
+}
+
+/// In this model a contender that has failed once is impatient.
+#[test]
+fn fissile() {
+    const STATES: [&str; 6] = [
+        AT_ONCE,
+        YIELDS,
+        MAIN_FIRST,
+        OTHER_FIRST,
+        "the first of the queue is impatient",
+        "a newcomer does not overtake an impatient waiter",
+    ];
+    explore::<lab_fissile::Fissile, _>(3, [2, 2], 0, &STATES);
+    explore::<lab_fissile::Fissile, _>(3, [1, 1], 1, &[AT_ONCE, YIELDS, TRY, TRY_FAILS]);
 }
 
 #[test]

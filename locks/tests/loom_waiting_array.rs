@@ -480,6 +480,19 @@ fn explore_told<const DELEGATED: bool>(preemptions: usize, states: &[&'static st
     });
 }
 
+/// Lets a delegated post hold the element of a waiter that gives up. No later post wakes that waiter.
+#[test]
+fn a_delegated_post_meets_a_waiter_that_gives_up() {
+    explore(2, &[WAITS, IN_TIME, GIVES_UP, "a post opens the gate of a waiter that gives up"], || {
+        let w = World::<ToldWait<SpinThenPark, MixedHash<1>, true>, Tickets>::new(0);
+        let (hasty, poster) = (w.spawn(World::hasty_turn), w.spawn(|w| w.sema.post(1)));
+        w.take(1);
+        poster.join().unwrap();
+        hasty.join().unwrap();
+        w.finish(0);
+    });
+}
+
 /// The semaphore of the laboratory that is made of an event count and a sequencer.
 mod event_count_sema {
     use super::*;

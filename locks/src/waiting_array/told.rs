@@ -114,6 +114,9 @@ impl Chain {
             let (below, outcome, leaves) =
                 unsafe { ((*e).below.get(), (*(*e).turn).outcome(), (*e).leaving.load(Ordering::Relaxed)) };
             if outcome.is_some() || leaves {
+                if outcome.is_none() {
+                    mark("a post opens the gate of a waiter that gives up");
+                }
                 // SAFETY: this thread has detached `e`, so it owns its cells, and no other thread opens the gate. A null
                 // `below` tells the waiter to open no other gate.
                 unsafe {

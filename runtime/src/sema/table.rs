@@ -37,7 +37,7 @@ pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 ///
 /// A separate table is for models, measurements and isolation: all calls on the same semaphore must use the same table.
 /// [`queue`](super::queue) lists the queues that a table's buckets can have: by default treaps, with the feature
-/// `event` recorded ones.
+/// `event` recorded ones. `A` is a type with the alignment of the buckets.
 ///
 /// # Examples
 ///
@@ -51,8 +51,14 @@ pub const BUCKETS: usize = if cfg!(sudog_loom) { 1 } else { 251 };
 /// TABLE.release(&permits, Wake::Normal);
 /// TABLE.acquire(&permits, Order::Fifo);
 /// ```
-pub struct SemTable<const N: usize = BUCKETS, Q = <Global as Table>::Queue> {
-    buckets: [CachePadded<Bucket<Q>>; N],
+pub struct SemTable<const N: usize = BUCKETS, Q = <Global as Table>::Queue, A = CachePadded<()>> {
+    buckets: [Aligned<Bucket<Q>, A>; N],
+}
+
+/// A value that is aligned as `A` is, too. With `CachePadded<()>` each bucket has cache lines of its own.
+struct Aligned<T, A> {
+    value: T,
+    _align: [A; 0],
 }
 
 pub(super) struct Bucket<Q> {
@@ -74,16 +80,33 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     #[cfg(not(sudog_loom))]
     #[must_use]
     pub const fn const_new() -> Self {
-        const { assert!(N > 0, "a semaphore table needs a bucket") };
-        Self { buckets: [const { CachePadded::new(Bucket { queue: CountedLock::new(Q::EMPTY) }) }; N] }
+        Self::empty()
     }
 
     /// Creates an empty table, with any kind of queue.
     #[cfg(sudog_loom)]
     #[must_use]
     pub fn const_new() -> Self {
-        let bucket = |_| CachePadded::new(Bucket { queue: CountedLock::new(Q::EMPTY) });
+        let bucket = |_| Aligned { value: Bucket { queue: CountedLock::new(Q::EMPTY) }, _align: [] };
         Self { buckets: std::array::from_fn(bucket) }
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl<const N: usize, Q: BucketQueue> SemTable<N, Q, ()> {
+    /// Creates an empty table whose buckets share cache lines: for measurements of the padding.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn unpadded() -> Self {
+        Self::empty()
+    }
+}
+
+impl<const N: usize, Q: BucketQueue, A> SemTable<N, Q, A> {
+    #[cfg(not(sudog_loom))]
+    const fn empty() -> Self {
+        const { assert!(N > 0, "a semaphore table needs a bucket") };
+        Self { buckets: [const { Aligned { value: Bucket { queue: CountedLock::new(Q::EMPTY) }, _align: [] } }; N] }
     }
 
     /// Takes a permit, and waits for a permit if there is none: see [`semacquire_mutex`](super::semacquire_mutex).
@@ -220,7 +243,7 @@ impl<const N: usize, Q: BucketQueue> SemTable<N, Q> {
     #[inline]
     fn bucket(&self, addr: usize) -> &Bucket<Q> {
         // Use Go's hash. Two semaphores in the same aligned 8 bytes always share a bucket.
-        &self.buckets[(addr >> 3) % N]
+        &self.buckets[(addr >> 3) % N].value
     }
 }
 
@@ -232,15 +255,18 @@ impl<const N: usize> Default for SemTable<N> {
 
 /// Checks, at the end of a model, that no waiter is counted: none is left.
 #[cfg(sudog_loom)]
-impl<const N: usize, Q> Drop for SemTable<N, Q> {
+impl<const N: usize, Q, A> Drop for SemTable<N, Q, A> {
     fn drop(&mut self) {
         for bucket in &self.buckets {
-            assert!(std::thread::panicking() || bucket.queue.count() == 0, "a waiter is counted, and does not wait");
+            assert!(
+                std::thread::panicking() || bucket.value.queue.count() == 0,
+                "a waiter is counted, and does not wait"
+            );
         }
     }
 }
 
-impl<const N: usize, Q> std::fmt::Debug for SemTable<N, Q> {
+impl<const N: usize, Q, A> std::fmt::Debug for SemTable<N, Q, A> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad("SemTable { .. }")
     }

@@ -54,8 +54,8 @@ pub struct SemtableArgs {
     #[arg(long, conflicts_with_all = ["ns", "queue", "runs"])]
     pub strides: bool,
 
-    /// Measure the price of the table's hash beside other hashes, and of a release that takes its bucket's lock although
-    /// there is no waiter
+    /// Measure the price of the table's hash beside other hashes, of a release that takes its bucket's lock although
+    /// there is no waiter, and of buckets that share cache lines
     #[arg(long, conflicts_with_all = ["ns", "queue", "strides"])]
     pub costs: bool,
 }

@@ -15,14 +15,14 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crossbeam_utils::CachePadded;
-use sudog_runtime::shim::AtomicBool;
+use sudog_runtime::shim::{AtomicBool, mark};
 use sudog_runtime::spin;
 use sudog_sync::RawLock;
 
 use super::Cna;
 
-/// The number of failed tries after which the first of the queue is impatient.
-const PATIENCE: u32 = 50;
+/// The number of failed tries after which the first of the queue is impatient. In a model each try lets the owner run.
+const PATIENCE: u32 = if cfg!(sudog_loom) { 1 } else { 50 };
 
 /// The Fissile lock.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ impl Fissile {
         while !self.take() {
             tries += 1;
             if tries == PATIENCE {
+                mark("the first of the queue is impatient");
                 self.impatient.store(true, Relaxed);
             }
             spin::do_spin(1);
@@ -73,7 +74,11 @@ unsafe impl RawLock for Fissile {
 
     #[inline]
     fn lock(&self) {
-        if self.impatient.load(Relaxed) || !self.take() {
+        let impatient = self.impatient.load(Relaxed);
+        if impatient {
+            mark("a newcomer does not overtake an impatient waiter");
+        }
+        if impatient || !self.take() {
             self.lock_slow();
         }
     }
@@ -83,9 +88,15 @@ unsafe impl RawLock for Fissile {
         self.take().then_some(())
     }
 
+    /// Frees the lock. A store is enough. Loom needs a swap instead: loom does not know that a store cannot come between
+    /// a failed swap and the value that the swap has read.
     #[inline]
     unsafe fn unlock(&self, (): ()) {
-        self.held.store(false, Release);
+        if cfg!(sudog_loom) {
+            self.held.swap(false, Release);
+        } else {
+            self.held.store(false, Release);
+        }
     }
 
     fn is_locked(&self) -> bool {
