@@ -77,14 +77,8 @@ const TESTS: &[Test] = &[
 ];
 
 fn main() {
-    if std::env::args().any(|arg| arg == "--costs") {
-        return costs();
-    }
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
     if let Ok(child) = std::env::var(CHILD) {
-        if child == FIGURES {
-            return figures();
-        }
         let (_, _, program, _) = TESTS.iter().find(|(name, ..)| *name == child).expect("a test");
         return program(if std::env::var("SUDOG_MOVE").as_deref() == Ok("1") { Own } else { Shared });
     }
@@ -1031,91 +1025,4 @@ fn a_stack_overflow(_: Kind) {
         deeper(frame.as_ptr()).wrapping_add(std::hint::black_box(if at.is_null() { 0 } else { frame[1] }))
     }
     run(|| spawn(|| deeper(null())).join().unwrap());
-}
-
-// ---- costs ------------------------------------------------------------------------------------------------------------------
-
-/// The rows of the table "Costs" in docs/move.md.
-const COSTS: [&str; 5] = [
-    "a turn of gosched, 2 goroutines, ns",
-    "the same, 1,000 goroutines, ns",
-    "there and back over two channels, ns",
-    "make a stack and run to the first wait, us",
-    "memory of a goroutine that waits, bytes",
-];
-const FIGURES: &str = "figures";
-
-/// Prints that table: the medians of nine rounds, in each of which a child process measures each kind.
-fn costs() {
-    let mut seen: [[Vec<f64>; COSTS.len()]; 2] = Default::default();
-    for _ in 0..9 {
-        for (seen, mode) in seen.iter_mut().zip(["0", "1"]) {
-            let output = child(FIGURES, mode);
-            let text = String::from_utf8(output.stdout).unwrap();
-            let figures = text.split_whitespace().map(|figure| figure.parse::<f64>().unwrap());
-            seen.iter_mut().zip(figures).for_each(|(seen, figure)| seen.push(figure));
-        }
-    }
-    let median = |figures: &mut Vec<f64>| {
-        figures.sort_by(f64::total_cmp);
-        format!("{:.1} ({:.1}..{:.1})", figures[4], figures[0], figures[8])
-    };
-    let [shared, own] = &mut seen;
-    for ((cost, shared), own) in COSTS.iter().zip(shared).zip(own) {
-        println!("{cost}\t{}\t{}", median(shared), median(own));
-    }
-}
-
-/// Measures and prints the figures of [`COSTS`], in process time.
-fn figures() {
-    fn now() -> f64 {
-        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: `now` is writable.
-        unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
-        now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
-    }
-    /// Returns the nanoseconds that `f` takes on a goroutine.
-    fn time(f: impl FnOnce() + Send + 'static) -> f64 {
-        run(move || {
-            let begun = now();
-            f();
-            now() - begun
-        })
-    }
-    fn turns(goroutines: usize, turns: usize) -> f64 {
-        let all = move || {
-            let each = || spawn(move || (0..turns).for_each(|_| gosched()));
-            let goroutines: Vec<_> = (0..goroutines).map(|_| each()).collect();
-            goroutines.into_iter().for_each(|goroutine| goroutine.join().unwrap());
-        };
-        time(all) / (goroutines * turns) as f64
-    }
-    const MESSAGES: usize = 500_000;
-    const STACKS: usize = 10_000;
-    turns(1000, 10); // make the stacks
-    print!("{} {} ", turns(2, 1_000_000), turns(1000, 2000));
-    let there_and_back = time(|| {
-        let ((there, comes), (back, returns)) = (channel(0), channel(0));
-        let other = spawn(move || comes.iter().for_each(|message: usize| back.send(message).unwrap()));
-        for message in 0..MESSAGES {
-            there.send(message).unwrap();
-            assert_eq!(returns.recv(), Ok(message));
-        }
-        drop(there);
-        other.join().unwrap();
-    });
-    print!("{} ", there_and_back / MESSAGES as f64);
-    run(|| {
-        let before = resident();
-        let (never, waits) = channel::<()>(0);
-        let begun = now();
-        for _ in 0..1000 + STACKS {
-            let waits = waits.clone();
-            spawn(move || _ = waits.recv());
-        }
-        gosched();
-        let time = now() - begun;
-        print!("{} {}", time / STACKS as f64 / 1e3, (resident() - before) / STACKS);
-        drop(never);
-    });
 }
