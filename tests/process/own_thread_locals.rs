@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Output, Stdio};
 use std::ptr::{self, null, null_mut};
@@ -15,6 +15,7 @@ use std::sync::{Condvar, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use sudog::chan::channel;
 use sudog::runtime::{gosched, own_thread_locals};
 use sudog::{Builder, JoinHandle, run, spawn};
 use tracing::{Subscriber, info, info_span};
@@ -33,6 +34,9 @@ use Kind::{Own, Shared};
 
 const BOTH: &[Kind] = &[Shared, Own];
 
+/// The test with several workers.
+const STORM: &str = "a_storm";
+
 type Test = (&'static str, &'static [Kind], fn(Kind), fn(Output));
 
 /// Each test: its name, the kinds of thread-locals, its program for a child process, and the expected end of that process.
@@ -44,18 +48,27 @@ const TESTS: &[Test] = &[
     ("errno_over_a_wait", BOTH, errno_over_a_wait, succeeds),
     ("locks_and_park_of_std", BOTH, locks_and_park_of_std, succeeds),
     ("keys_and_destructors", BOTH, keys_and_destructors, succeeds),
+    ("destructors_start_goroutines", &[Own], destructors_start_goroutines, succeeds),
     ("recursive_mutexes", BOTH, recursive_mutexes, succeeds),
+    ("priority_inheriting_mutexes", BOTH, priority_inheriting_mutexes, succeeds),
+    ("robust_mutexes", BOTH, robust_mutexes, succeeds),
+    ("the_end_of_a_pthread", &[Own], the_end_of_a_pthread, |output| {
+        assert!(output.status.signal().is_some(), "{}", output.status);
+    }),
     ("kernel_threads", BOTH, kernel_threads, succeeds),
     ("commands", BOTH, commands, succeeds),
     ("a_forked_child_that_waits", &[Own], a_forked_child_that_waits, succeeds),
     ("setuid", BOTH, setuid, succeeds),
+    ("setuid_while_blocks_are_made", &[Own], setuid_while_blocks_are_made, succeeds),
     ("blocks_are_freed", &[Own], blocks_are_freed, succeeds),
     ("a_library_with_static_thread_locals", BOTH, a_library_with_static_thread_locals, succeeds),
     ("a_library_with_dynamic_thread_locals", BOTH, a_library_with_dynamic_thread_locals, succeeds),
     ("spans_of_tracing", BOTH, spans_of_tracing, succeeds),
+    ("threads_of_tracing", BOTH, threads_of_tracing, succeeds),
     ("guards_of_tokio", BOTH, guards_of_tokio, succeeds),
     ("signals", BOTH, signals, succeeds),
     ("memory_of_the_workers", BOTH, memory_of_the_workers, succeeds),
+    (STORM, BOTH, a_storm, succeeds),
     ("a_stack_overflow", BOTH, a_stack_overflow, |output| {
         assert!(words(&output).contains("goroutine stack exceeds"), "{}", words(&output));
     }),
@@ -71,6 +84,7 @@ fn main() {
     }
     if filter.is_empty() {
         an_unknown_value();
+        refusals();
     }
     for (name, kinds, _, ends) in TESTS.iter().filter(|(name, ..)| name.contains(&filter)) {
         for kind in *kinds {
@@ -82,23 +96,31 @@ fn main() {
 
 /// Runs a test's program in a child process, which is ended after two minutes.
 fn child(name: &str, mode: &str) -> Output {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    output(command(name, mode))
+}
+
+fn command(name: &str, mode: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .env(CHILD, name)
         .env("SUDOG_MOVE", mode)
-        .env("SUDOG_MAXPROCS", "1")
+        .env("SUDOG_MAXPROCS", if name == STORM { "3" } else { "1" })
         .env("SUDOG_STALLS", "0") // a report reads the program's debug information, which takes megabytes
         .env_remove("RUST_BACKTRACE")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stderr(Stdio::piped());
+    command
+}
+
+fn output(mut command: Command) -> Output {
+    let mut child = command.spawn().unwrap();
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if begun.elapsed() > Duration::from_secs(120) {
             child.kill().unwrap();
             let output = child.wait_with_output().unwrap();
-            panic!("{name}, SUDOG_MOVE={mode}, does not end: {}", words(&output));
+            panic!("{command:?} does not end: {}", words(&output));
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -129,6 +151,27 @@ fn an_unknown_value() {
     let output = child("thread_ids", "yes");
     assert!(words(&output).contains("SUDOG_MOVE is neither"), "{}", words(&output));
     println!("test an_unknown_value ... ok");
+}
+
+/// What the blocks do not support is found at the start: more thread-locals than a stack keeps, and sanitizers.
+fn refusals() {
+    let cases = [
+        ("large", "__thread char value[12000] = {1}; char first(void) { return value[0]; }", "thread-locals take"),
+        ("asan", "void __asan_init(void) {}", "sanitizers"),
+    ];
+    for (name, source, reason) in cases {
+        let library = compile(name, source, "initial-exec");
+        let with_library = |mode| {
+            let mut command = command("thread_ids", mode);
+            command.env("LD_PRELOAD", library.to_str().unwrap());
+            output(command)
+        };
+        let refused = with_library("1");
+        assert!(!refused.status.success() && words(&refused).contains(reason), "{}", words(&refused));
+        succeeds(with_library("try"));
+        std::fs::remove_file(library.to_str().unwrap()).unwrap();
+        println!("test refusals, {name} ... ok");
+    }
 }
 
 fn asked_for_by_a_call(_: Kind) {
@@ -365,21 +408,83 @@ fn keys_and_destructors(kind: Kind) {
     });
 }
 
-fn recursive_mutexes(kind: Kind) {
-    struct Recursive(libc::pthread_mutex_t);
-    let mut mutex = MaybeUninit::<Recursive>::uninit();
-    // SAFETY: the attributes and the mutex are initialised by these calls, in this order.
-    unsafe {
-        let mut attributes = MaybeUninit::uninit();
-        libc::pthread_mutexattr_init(attributes.as_mut_ptr());
-        libc::pthread_mutexattr_settype(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_RECURSIVE);
-        libc::pthread_mutex_init(&raw mut (*mutex.as_mut_ptr()).0, attributes.as_ptr());
+/// A destructor may start goroutines, which run on the worker that has freed the stack.
+fn destructors_start_goroutines(_: Kind) {
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
+    struct Starts;
+    impl Drop for Starts {
+        fn drop(&mut self) {
+            let inner = spawn(|| gosched());
+            spawn(move || {
+                inner.join().unwrap();
+                ENDED.fetch_add(1, SeqCst);
+            });
+        }
     }
-    let mutex = Box::leak(Box::new(mutex)).as_mut_ptr().expose_provenance();
-    // SAFETY: the mutex was initialised above, and is never freed.
-    let lock = move || unsafe { libc::pthread_mutex_trylock(ptr::with_exposed_provenance_mut(mutex)) };
-    // SAFETY: the mutex was initialised above, and the caller has locked it.
-    let unlock = move || unsafe { libc::pthread_mutex_unlock(ptr::with_exposed_provenance_mut(mutex)) };
+    thread_local!(static VALUE: RefCell<Option<Starts>> = const { RefCell::new(None) });
+    fn sets() {
+        VALUE.set(Some(Starts));
+        gosched();
+    }
+    run(|| {
+        (0..20).for_each(|_| spawn_apart(sets).join().unwrap());
+        until(|| ENDED.load(SeqCst) == 20);
+    });
+    // At the end of a bubble its worker frees all stacks.
+    sudog::synctest::test(|| (0..20).for_each(|_| spawn(sets).join().unwrap()));
+    run(|| until(|| ENDED.load(SeqCst) > 20));
+}
+
+/// A mutex of the C library, in memory that forked processes share.
+#[derive(Clone, Copy)]
+struct CMutex(usize);
+
+impl CMutex {
+    fn new(set: impl FnOnce(*mut libc::pthread_mutexattr_t) -> i32) -> Self {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: the mapping is new. The attributes and then the mutex are initialised by these calls, in this order.
+        unsafe {
+            let memory = libc::mmap(null_mut(), 4096, protection, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0);
+            assert_ne!(memory, libc::MAP_FAILED);
+            let mut attributes = MaybeUninit::uninit();
+            libc::pthread_mutexattr_init(attributes.as_mut_ptr());
+            assert_eq!(set(attributes.as_mut_ptr()), 0);
+            libc::pthread_mutex_init(memory.cast(), attributes.as_ptr());
+            Self(memory.expose_provenance())
+        }
+    }
+
+    fn get(self) -> *mut libc::pthread_mutex_t {
+        ptr::with_exposed_provenance_mut(self.0)
+    }
+
+    fn try_lock(self) -> i32 {
+        // SAFETY: `new` has initialised the mutex, which is never freed.
+        unsafe { libc::pthread_mutex_trylock(self.get()) }
+    }
+
+    /// Locks the mutex, or gives up after a second.
+    fn lock_within_a_second(self) -> i32 {
+        let mut until = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `until` is writable. `new` has initialised the mutex, which is never freed.
+        unsafe {
+            libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut until);
+            until.tv_sec += 1;
+            libc::pthread_mutex_timedlock(self.get(), &raw const until)
+        }
+    }
+
+    fn unlock(self) -> i32 {
+        // SAFETY: the caller has locked the mutex.
+        unsafe { libc::pthread_mutex_unlock(self.get()) }
+    }
+}
+
+fn recursive_mutexes(kind: Kind) {
+    // SAFETY: the attributes are initialised.
+    let mutex =
+        CMutex::new(|attributes| unsafe { libc::pthread_mutexattr_settype(attributes, libc::PTHREAD_MUTEX_RECURSIVE) });
+    let (lock, unlock) = (move || mutex.try_lock(), move || mutex.unlock());
     run(move || {
         let owner = spawn(move || {
             assert_eq!((lock(), lock()), (0, 0));
@@ -397,6 +502,59 @@ fn recursive_mutexes(kind: Kind) {
         });
         assert_eq!(other.join().unwrap(), if kind == Own { libc::EBUSY } else { 0 });
         owner.join().unwrap();
+    });
+}
+
+/// A thread that has begun to wait for a priority-inheriting mutex of a goroutine never gets the mutex: the kernel knows no owner of
+/// the goroutine's number.
+fn priority_inheriting_mutexes(kind: Kind) {
+    static WAITER: AtomicI32 = AtomicI32::new(0);
+    // SAFETY: the attributes are initialised.
+    let mutex = CMutex::new(|attributes| unsafe {
+        libc::pthread_mutexattr_setprotocol(attributes, libc::PTHREAD_PRIO_INHERIT)
+    });
+    run(move || {
+        let owner = spawn(move || {
+            assert_eq!((mutex.try_lock(), mutex.unlock(), mutex.try_lock()), (0, 0, 0));
+            let thread = thread::spawn(move || {
+                // SAFETY: the call takes no arguments and cannot fail.
+                WAITER.store(unsafe { libc::gettid() }, SeqCst);
+                mutex.lock_within_a_second()
+            });
+            until(|| {
+                let call = std::fs::read_to_string(format!("/proc/self/task/{}/syscall", WAITER.load(SeqCst)));
+                call.is_ok_and(|call| call.starts_with(&format!("{} ", libc::SYS_futex)))
+            });
+            _ = mutex.unlock();
+            thread.join().unwrap()
+        });
+        assert_eq!(owner.join().unwrap(), if kind == Own { libc::ETIMEDOUT } else { 0 });
+    });
+}
+
+/// A robust mutex that a goroutine holds when the process ends is released only without thread-locals of the goroutine: the
+/// kernel knows the list of the worker's mutexes.
+fn robust_mutexes(kind: Kind) {
+    // SAFETY: the attributes are initialised.
+    let mutex = CMutex::new(|attributes| unsafe {
+        libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED)
+            | libc::pthread_mutexattr_setrobust(attributes, libc::PTHREAD_MUTEX_ROBUST)
+    });
+    let status = status_of(move || {
+        run(move || spawn(move || assert_eq!(mutex.try_lock(), 0)).join().unwrap());
+    });
+    assert_eq!(status, 0);
+    assert_eq!(mutex.lock_within_a_second(), if kind == Own { libc::ETIMEDOUT } else { libc::EOWNERDEAD });
+}
+
+/// `pthread_exit` in a goroutine ends the process.
+fn the_end_of_a_pthread(_: Kind) {
+    unsafe extern "C" {
+        fn pthread_exit(value: *mut libc::c_void) -> !;
+    }
+    run(|| {
+        // SAFETY: the call ends the process: see the expected end.
+        _ = spawn(|| unsafe { pthread_exit(null_mut()) }).join();
     });
 }
 
@@ -420,6 +578,30 @@ fn kernel_threads(kind: Kind) {
         });
         let expected = if kind == Own { libc::ESRCH } else { 0 };
         assert_eq!(calls.join().unwrap(), [expected, expected, 0, 0, 0]);
+        // The number stays the same over waits, and the mask is that of all goroutines of the worker.
+        let number = || {
+            spawn(|| {
+                // SAFETY: `gettid` takes no arguments and cannot fail.
+                let number = || unsafe { libc::gettid() };
+                let before = number();
+                gosched();
+                assert_eq!(number(), before);
+                before
+            })
+        };
+        let (first, second) = (number(), number());
+        assert_eq!(first.join().unwrap(), second.join().unwrap());
+        let blocked = |how| {
+            // SAFETY: both sets are initialised, and the call may write the second.
+            unsafe {
+                let (mut set, mut old) = (std::mem::zeroed(), std::mem::zeroed());
+                libc::sigaddset(&raw mut set, libc::SIGUSR2);
+                libc::pthread_sigmask(how, &raw const set, &raw mut old);
+                libc::sigismember(&raw const old, libc::SIGUSR2)
+            }
+        };
+        assert_eq!(spawn(move || blocked(libc::SIG_BLOCK)).join().unwrap(), 0);
+        assert_eq!(spawn(move || blocked(libc::SIG_UNBLOCK)).join().unwrap(), 1);
     });
 }
 
@@ -448,21 +630,23 @@ fn commands(_: Kind) {
     });
 }
 
+/// Forks, and returns the status of the child, which calls `child` and exits.
+fn status_of(child: impl FnOnce()) -> i32 {
+    // SAFETY: the child calls `child`, which uses what this process may use after a fork, and exits.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        child();
+        // SAFETY: the call ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is writable.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    status
+}
+
 /// A forked child may go on and exit. A switch would lead to a stack that glibc has taken for another thread.
 fn a_forked_child_that_waits(_: Kind) {
-    fn status_of(child: impl FnOnce()) -> i32 {
-        // SAFETY: the child calls `child`, which uses what this process may use after a fork, and exits.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            child();
-            // SAFETY: the call ends the process.
-            unsafe { libc::_exit(0) };
-        }
-        let mut status = 0;
-        // SAFETY: `status` is writable.
-        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
-        status
-    }
     run(|| {
         let other = spawn(|| (0..100).for_each(|_| gosched()));
         let forks = spawn(|| {
@@ -501,6 +685,20 @@ fn setuid(_: Kind) {
         assert_eq!(busy.join().unwrap(), 0);
         assert_eq!(thread.join().unwrap(), 0);
     });
+}
+
+/// The thread of glibc's that a block begins as takes part in `setuid`, or is passed over, at each instant of that thread's life.
+fn setuid_while_blocks_are_made(_: Kind) {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let thread = thread::spawn(|| {
+        while !STOP.load(SeqCst) {
+            // SAFETY: the two calls take numbers.
+            assert_eq!(unsafe { libc::setuid(libc::getuid()) }, 0);
+        }
+    });
+    run(|| (0..1000).for_each(|_| spawn_apart(|| ()).join().unwrap()));
+    STOP.store(true, SeqCst);
+    thread.join().unwrap();
 }
 
 /// Returns the resident bytes.
@@ -559,12 +757,17 @@ fn memory_of_the_workers(_: Kind) {
 
 // ---- libraries --------------------------------------------------------------------------------------------------------------
 
-/// Compiles a library whose function `next` adds 1 to a thread-local that begins with 100. Linking Rust needs `cc`, too.
+/// Compiles a library whose function `next` adds 1 to a thread-local that begins with 100.
 fn library(model: &str) -> CString {
+    compile(model, "static __thread int value = 100; int next(void) { return ++value; }\n", model)
+}
+
+/// Compiles a library with this model of thread-locals. Linking Rust needs `cc`, too.
+fn compile(name: &str, text: &str, model: &str) -> CString {
     let directory = std::env::temp_dir();
-    let path = directory.join(format!("sudog-move-{model}-{}.so", std::process::id()));
+    let path = directory.join(format!("sudog-move-{name}-{}.so", std::process::id()));
     let source = path.with_extension("c");
-    std::fs::write(&source, "static __thread int value = 100; int next(void) { return ++value; }\n").unwrap();
+    std::fs::write(&source, text).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-O1", &format!("-ftls-model={model}"), "-o"]).arg(&path).arg(&source);
     assert!(compiler.status().unwrap().success());
@@ -653,6 +856,27 @@ fn spans_of_tracing(kind: Kind) {
     assert_eq!(lines.iter().all(|&spans| spans == 1), kind == Own, "{lines:?}");
 }
 
+/// The registry of `tracing-subscriber` has room for 4,096 threads, and panics in any more.
+fn threads_of_tracing(kind: Kind) {
+    static INSIDE: AtomicUsize = AtomicUsize::new(0);
+    const GOROUTINES: usize = 4200;
+    tracing::subscriber::set_global_default(Registry::default()).unwrap();
+    run(move || {
+        let goroutines: Vec<_> = (0..GOROUTINES)
+            .map(|_| {
+                spawn(|| {
+                    let entered = catch_unwind(|| info_span!("request").entered());
+                    INSIDE.fetch_add(1, SeqCst);
+                    until(|| INSIDE.load(SeqCst) == GOROUTINES);
+                    entered.is_ok()
+                })
+            })
+            .collect();
+        let entered = goroutines.into_iter().filter_map(|goroutine| goroutine.join().unwrap().then_some(())).count();
+        assert!(if kind == Own { entered <= 4096 } else { entered == GOROUTINES }, "{entered}");
+    });
+}
+
 /// Guards of two goroutines end in another order than that of a stack.
 fn guards_of_tokio(kind: Kind) {
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
@@ -716,6 +940,81 @@ fn signals(_: Kind) {
         let goroutines = [switches(), switches(), switches()];
         goroutines.into_iter().for_each(|goroutine| goroutine.join().unwrap());
         sender.join().unwrap();
+    });
+}
+
+// ---- all at once ------------------------------------------------------------------------------------------------------------
+
+/// Goroutines with thread-locals that have destructors wait, panic, meet threads and each other, and end, for a second or
+/// `SUDOG_STRESS_SECS` seconds.
+fn a_storm(kind: Kind) {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    struct Value(usize, Vec<u8>);
+    impl Drop for Value {
+        fn drop(&mut self) {
+            assert_eq!(self.1.len(), self.0 % 500);
+            if self.0.is_multiple_of(7) {
+                let bytes = std::mem::take(&mut self.1);
+                sudog::go(move || drop(bytes));
+            }
+            DROPS.fetch_add(usize::from(self.0.is_multiple_of(2)), SeqCst);
+        }
+    }
+    thread_local!(static VALUE: RefCell<Option<Value>> = const { RefCell::new(None) });
+    struct Yields(usize);
+    impl Drop for Yields {
+        fn drop(&mut self) {
+            (0..self.0 % 3).for_each(|_| gosched());
+        }
+    }
+    /// Returns whether the thread-local has stayed the goroutine's over all waits.
+    fn work(me: usize) -> bool {
+        let value = Value(me, vec![me as u8; me % 500]);
+        VALUE.set(Some(value));
+        let (sender, receiver) = channel(me % 2);
+        let helper = match me % 4 {
+            0 => {
+                thread::spawn(move || sender.send(me));
+                None
+            }
+            1 => Some(spawn(move || {
+                sudog::time::sleep(Duration::from_micros(me as u64 % 50));
+                _ = sender.send(me);
+            })),
+            _ => Some(spawn(move || {
+                let _yields = Yields(me);
+                assert!(catch_unwind(|| panic!("expected")).is_err());
+                _ = sender.send(me);
+                panic!("expected");
+            })),
+        };
+        (0..me % 3).for_each(|_| gosched());
+        assert_eq!(receiver.recv(), Ok(me));
+        _ = helper.map(JoinHandle::join);
+        VALUE.with_borrow(|value| value.as_ref().is_some_and(|value| value.0 == me && value.1.len() == me % 500))
+    }
+    std::panic::set_hook(Box::new(|info| {
+        if info.payload_as_str() != Some("expected") {
+            eprintln!("{info}");
+        }
+    }));
+    let secs = std::env::var("SUDOG_STRESS_SECS").map_or(1.0, |secs| secs.parse().expect("a number of seconds"));
+    let end = Instant::now() + Duration::from_secs_f64(secs);
+    run(move || {
+        let (mut apart, mut kept) = (0, true);
+        while Instant::now() < end {
+            let one = || {
+                let me = NEXT.fetch_add(1, SeqCst);
+                if me.is_multiple_of(2) { spawn_apart(move || work(me)) } else { spawn(move || work(me)) }
+            };
+            let goroutines: Vec<_> = (0..100).map(|_| one()).collect();
+            apart += 50;
+            goroutines.into_iter().for_each(|goroutine| kept &= goroutine.join().unwrap());
+        }
+        assert_eq!(kept, kind == Own);
+        // The values of freed stacks, which are the even ones, are dropped.
+        until(|| kind == Shared || DROPS.load(SeqCst) == apart);
     });
 }
 

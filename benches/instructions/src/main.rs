@@ -9,6 +9,8 @@
 //! includes all instructions of the program itself, std included. Each call into the C library or the kernel's clock is
 //! counted as one, in a separate count, as the number of instructions inside differs between machines.
 
+#[cfg(all(feature = "move", target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod costs;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod figures;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]

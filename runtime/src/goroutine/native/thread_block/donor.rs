@@ -41,15 +41,30 @@ impl Block {
     }
 }
 
-/// What a donor tells about itself. `tid` is written last.
-#[derive(Default)]
+/// What a donor is told, and what a donor tells about itself. `pointer` is written last.
 struct Birth {
+    /// [`Layout::cancelhandling`].
+    cancelhandling: isize,
+    /// The thread pointer, or 0.
     pointer: AtomicUsize,
     /// An address in the donor's frame. All bytes from there up belong to the donor.
     base: AtomicUsize,
     shift: AtomicUsize,
-    tid: AtomicU32,
 }
+
+impl Birth {
+    fn new(layout: &Layout) -> Self {
+        let zero = || AtomicUsize::new(0);
+        Self { cancelhandling: layout.cancelhandling, pointer: zero(), base: zero(), shift: zero() }
+    }
+}
+
+/// Bits of glibc's `cancelhandling`, which glibc's library for debuggers knows, too.
+///
+/// The thread is about to end: `setuid` passes the thread over.
+const EXITING: u32 = 1 << 4;
+/// `setuid` waits until the thread's handler has cleared this bit.
+const SETXID: u32 = 1 << 6;
 
 /// The numbers that Linux gives to threads are at most 2^22, and a futex has room for 30 bits.
 const FIRST_TID: u32 = (1 << 22) + 1;
@@ -64,7 +79,7 @@ const LAST_TID: u32 = (1 << 30) - 2;
 ///
 /// Fails if the system gives no thread, or if this library was loaded by `dlopen` in a way that blocks do not support.
 pub(super) fn make(layout: &Layout, rooms: &[Range<NonZeroUsize>]) -> io::Result<Vec<(Block, NonZeroUsize)>> {
-    let births: Vec<Birth> = rooms.iter().map(|_| Birth::default()).collect();
+    let births: Vec<Birth> = rooms.iter().map(|_| Birth::new(layout)).collect();
     let mut refused = None;
     let mut starts = |birth, room| start_donor(birth, room).map_err(|why| refused = Some(why)).is_ok();
     let started = births.iter().zip(rooms).take_while(|(birth, room)| starts(birth, room)).count();
@@ -89,27 +104,31 @@ pub(super) fn make(layout: &Layout, rooms: &[Range<NonZeroUsize>]) -> io::Result
 /// Waits until a donor has ended, and completes the block.
 fn finish(layout: &Layout, birth: &Birth, room: &Range<NonZeroUsize>) -> io::Result<(Block, NonZeroUsize)> {
     static NEXT: AtomicU32 = AtomicU32::new(FIRST_TID);
-    let real = loop {
-        match birth.tid.load(Ordering::Acquire) {
-            0 => shim::yield_now(),
-            real => break real,
+    let pointer = loop {
+        match NonZeroUsize::new(birth.pointer.load(Ordering::Acquire)) {
+            Some(pointer) => break pointer,
+            None => shim::yield_now(),
         }
     };
-    // From its end on the kernel's thread does not write to the block any more.
-    while is_alive(real) {
+    let block = Block(pointer);
+    // The kernel sets this word to 0 when the kernel's thread does not use memory any more. glibc waits for the same, before it
+    // frees a stack.
+    while block.word(layout.tid).load(Ordering::Acquire) != 0 {
         shim::yield_now();
     }
-    let pointer = birth.pointer.load(Ordering::Relaxed);
     let base = birth.base.load(Ordering::Relaxed) & !63;
-    assert!(room.start.get() < base && base < pointer && pointer < room.end.get(), "a thread is on its stack");
-    let block = Block(NonZeroUsize::new(pointer).expect("not null"));
+    let is_inside = room.start.get() < base && base < pointer.get() && pointer < room.end;
     let tid = NEXT.fetch_add(1, Ordering::Relaxed);
-    let reason = if !(FIRST_TID..=LAST_TID).contains(&tid) {
+    let reason = if !is_inside {
+        "a thread is not on the stack that the C library was given"
+    } else if !(FIRST_TID..=LAST_TID).contains(&tid) {
         "this process has had a billion stacks"
     } else if birth.shift.load(Ordering::Relaxed) != place_of_shift(block) {
         "thread-locals of this library are not at a fixed distance from the thread pointer"
     } else {
         block.word(layout.tid).store(tid, Ordering::Relaxed);
+        // From here on `setuid` sends the block's signal to the new number, which no thread has, and so does not wait.
+        block.word(layout.cancelhandling).fetch_and(!EXITING, Ordering::Release);
         if let Some(rseq) = layout.rseq {
             const NOT_REGISTERED: u32 = -2_i32 as u32;
             block.word(rseq + 4).store(NOT_REGISTERED, Ordering::Relaxed);
@@ -165,21 +184,21 @@ extern "C" fn donate(birth: *mut libc::c_void) -> *mut libc::c_void {
     let mark = 0_u8;
     // SAFETY: `birth` is the value that `make` lends until this thread has ended.
     let birth = unsafe { &*birth.cast::<Birth>() };
+    let block = Block(NonZeroUsize::new(thread_pointer()).expect("not null"));
     birth.base.store((&raw const mark).expose_provenance(), Ordering::Relaxed);
-    birth.pointer.store(thread_pointer(), Ordering::Relaxed);
     birth.shift.store(SHIFT.with(|shift| ptr::from_ref(shift).expose_provenance()), Ordering::Relaxed);
-    // SAFETY: `gettid` takes no arguments and cannot fail.
-    birth.tid.store(unsafe { libc::gettid() }.cast_unsigned(), Ordering::Release);
+    birth.pointer.store(block.pointer(), Ordering::Release);
+    // End as the threads of glibc do. Otherwise this thread could end between the moment when `setuid` sends a signal to the
+    // thread, and the moment when the handler runs: `setuid` would wait for ever.
+    let cancelhandling = block.word(birth.cancelhandling);
+    cancelhandling.fetch_or(EXITING, Ordering::Relaxed);
+    while cancelhandling.load(Ordering::Relaxed) & SETXID != 0 {
+        shim::yield_now(); // until the handler has run on this thread
+    }
     loop {
         // SAFETY: the call ends this thread. No frame of the thread has a destructor.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     }
-}
-
-/// Returns whether this process has a thread of this number.
-fn is_alive(tid: u32) -> bool {
-    // SAFETY: signal 0 is not sent: the call only looks for the thread.
-    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, 0) == 0 }
 }
 
 /// glibc's PTHREAD_DESTRUCTOR_ITERATIONS: the rounds in which destructors may set values again.

@@ -18,6 +18,8 @@ use crate::shim::worker_local::SHIFT;
 pub(super) struct Layout {
     /// The distance of the word that glibc takes for the kernel's number of the thread.
     pub(super) tid: isize,
+    /// The distance of the word of flags that tell, among other things, whether the thread is about to end.
+    pub(super) cancelhandling: isize,
     /// The distances of the two words of the allocator's cache: the cache, and the arena.
     pub(super) malloc: [isize; 2],
     /// The distance of the area in which the kernel writes the processor's number, if glibc has such an area.
@@ -59,6 +61,9 @@ pub(super) fn probe() -> Result<Layout, String> {
     }
     // glibc's descriptions for debuggers: the bits of an element, the number of elements, the distance.
     let Some([32, 1, tid]) = description(c"_thread_db_pthread_tid") else { return Err(lacks("pthread.tid")) };
+    let Some([32, 1, cancelhandling]) = description(c"_thread_db_pthread_cancelhandling") else {
+        return Err(lacks("pthread.cancelhandling"));
+    };
     let Some([128, keys_max, 0]) = description(c"_thread_db___pthread_keys") else { return Err(lacks("pthread_keys")) };
     let (Some(dtors), Some(keys)) = (symbol(c"__call_tls_dtors"), symbol(c"__pthread_keys")) else {
         return Err(lacks("__call_tls_dtors or __pthread_keys"));
@@ -70,6 +75,7 @@ pub(super) fn probe() -> Result<Layout, String> {
     let seen = Watched::of_a_thread(tid as isize)?;
     let layout = Layout {
         tid: tid as isize,
+        cancelhandling: cancelhandling as isize,
         malloc: seen.malloc()?,
         rseq,
         // SAFETY: `__call_tls_dtors` takes no arguments and returns nothing.
