@@ -414,7 +414,7 @@ fn destructors_start_goroutines(_: Kind) {
     struct Starts;
     impl Drop for Starts {
         fn drop(&mut self) {
-            let inner = spawn(|| gosched());
+            let inner = spawn(gosched);
             spawn(move || {
                 inner.join().unwrap();
                 ENDED.fetch_add(1, SeqCst);
