@@ -58,7 +58,7 @@ pub struct Dump {
     /// dump does not list.
     pub others: usize,
     /// The workers that have not answered in 200 ms, because a goroutine there computes, or blocks the thread. If a
-    /// goroutine calls [`dump`] at a point where the goroutine may not switch, this call, too, blocks the worker's
+    /// goroutine calls [`dump`](fn@super::stuck::dump) at a point where the goroutine may not switch, this call, too, blocks the worker's
     /// thread.
     pub silent_workers: Vec<usize>,
     /// The threads that waited for locks, semaphores, channels or the like when the dump was made.
