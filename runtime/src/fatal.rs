@@ -32,6 +32,14 @@ pub fn fatal(message: &str) -> ! {
     std::process::abort()
 }
 
+/// Writes to standard error by the system call alone: for signal handlers, and for the child of a `fork`. Returns the number
+/// of bytes written, or a negative number.
+#[cfg(all(unix, not(sudog_loom)))]
+pub(crate) fn write_raw(bytes: &[u8]) -> isize {
+    // SAFETY: `bytes` is a slice, so its bytes are readable.
+    unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) }
+}
+
 /// Prints to standard error in one piece.
 #[cfg(all(unix, not(sudog_loom)))]
 pub(crate) fn say(text: &str) {

@@ -72,8 +72,7 @@ pub fn note_wait(what: &'static str) {
 #[doc(hidden)]
 #[inline]
 pub fn note_wait_at<T>(what: &'static str, object: &T) {
-    // SAFETY: there are no holders.
-    unsafe { note_wait_for(what, object, &[]) };
+    goroutine::note_wait_for(what, std::ptr::from_ref(object).cast(), &[]);
 }
 
 /// Does the same as [`note_wait_at`] for an object that other goroutines hold: all of them must give up the object before

@@ -49,7 +49,7 @@ mod model {
     //! Every interleaving, on loom's memory model, up to a bound of preemptions. A lost wake-up shows as a deadlock. A
     //! wait that returns too early shows as a data race in loom's cell.
 
-    use loom::cell::UnsafeCell;
+    use loom::cell::Cell;
     use loom::sync::Arc;
     use loom::thread;
     use sudog_runtime::reached::{
@@ -63,13 +63,14 @@ mod model {
 
     struct World {
         group: WaitGroup,
-        tasks: [UnsafeCell<u32>; 2],
+        /// Loom reports accesses to a cell that overlap: that is the test.
+        tasks: [Cell<u32>; 2],
     }
 
     impl World {
         fn task(&self, which: usize) {
-            // SAFETY: loom's cell checks that accesses do not overlap; that is the test.
-            self.tasks[which].with_mut(|task| unsafe { *task += 1 });
+            let task = &self.tasks[which];
+            task.set(task.get() + 1);
             self.group.done();
         }
 
@@ -80,8 +81,7 @@ mod model {
 
         fn look(&self) {
             for task in &self.tasks {
-                // SAFETY: loom's cell checks that accesses do not overlap.
-                task.with(|task| assert_eq!(unsafe { *task }, 1));
+                assert_eq!(task.get(), 1);
             }
         }
     }
@@ -101,7 +101,7 @@ mod model {
         builder.preemption_bound = Some(preemptions);
         let run = move || {
             sudog_runtime::model::set_clock(0);
-            let world = Arc::new(World { group: WaitGroup::new(), tasks: [UnsafeCell::new(0), UnsafeCell::new(0)] });
+            let world = Arc::new(World { group: WaitGroup::new(), tasks: [Cell::new(0), Cell::new(0)] });
             world.group.add(2);
             model(world.clone());
             assert!(world.group.state.load(Relaxed) == State::OVER);

@@ -179,12 +179,11 @@ impl NotifyList {
             return;
         }
         // SAFETY: the node is in this list, as `holds` has returned true.
-        unsafe { list.unlink(at) };
+        let unlinked = unsafe { list.unlink(at) };
         at.cancelled.set(true);
         list.uncount(1);
         drop(list);
-        // SAFETY: this call has unlinked `node`, and does not use it afterwards.
-        unsafe { notify(node, |g| G::ready(g)) };
+        unlinked.wake();
     }
 
     fn notify_first(&self) {
@@ -192,8 +191,7 @@ impl NotifyList {
         let Some(first) = list.pop() else { return };
         list.uncount(1);
         drop(list);
-        // SAFETY: this call has unlinked `first`, and does not use it afterwards.
-        unsafe { notify(first, |g| G::ready(g)) };
+        first.wake();
     }
 
     fn notify_every_ticket(&self) {
@@ -205,37 +203,50 @@ impl NotifyList {
         drop(list);
         let mut batch = ReadyBatch::new();
         // A node that is not notified yet is alive.
-        while let Some(node) = nodes.pop().map(NonNull::from) {
-            // SAFETY: this call has taken `node` with the list, and does not use it afterwards. `batch` is dropped
-            // below, and this loop neither runs user code nor waits before that.
-            unsafe { notify(node, |g| assert!(batch.mark_ready(g).is_none(), "no task waits here")) };
+        while let Some(node) = nodes.pop().map(|node| Unlinked(NonNull::from(node))) {
+            if let Some(g) = node.notify() {
+                // SAFETY: the holder has parked, and this is the only `ready` for that park: see `Unlinked`. `batch` is
+                // dropped below, and this loop neither runs user code nor waits before that.
+                let waker = unsafe { batch.mark_ready(g) };
+                assert!(waker.is_none(), "no task waits here");
+            }
         }
     }
 }
 
-/// Marks a node as notified, and readies the G of its holder if that G has parked.
+/// A node that a call has taken out of its list, and that the call must notify, or that the node's holder has taken out.
 ///
-/// # Safety
-///
-/// - The caller has unlinked `node`, which is in the list no more, and does not use it after this call.
-/// - `ready` readies the G that it is given.
-#[inline]
-unsafe fn notify(node: NonNull<Node>, ready: impl FnOnce(*const G)) {
-    // SAFETY: `node` is alive until it is notified, as the caller has unlinked it, by the contract of this function.
-    let state: *const AtomicU32 = unsafe { &raw const (*node.as_ptr()).state };
-    // The Release lets the holder see the notifier's earlier writes after the notification. The Acquire lets the
-    // notifier see the holder's `g`, if the holder has parked. A parked holder does not change the state any more, and
-    // need not read it.
-    // SAFETY: `state` is a field of `node`, which is alive until it is notified; if the holder has not parked, the
-    // exchange is the last access.
-    let parked = unsafe {
-        (*state).load(Ordering::Acquire) == PARKED
-            || (*state).compare_exchange(LISTED, NOTIFIED, Ordering::Release, Ordering::Acquire).is_err()
-    };
-    if parked {
-        // SAFETY: the holder waits for the `ready`, so `node` and `g` are alive; and this is the only `ready` for the
-        // holder's `park`.
-        ready(unsafe { (*node.as_ptr()).g.get() });
+/// Only the functions that take a node out make an `Unlinked`: one for each node. The holder keeps a node that it has not
+/// taken out itself until the node is notified. So the node is alive as long as the value exists.
+struct Unlinked(NonNull<Node>);
+
+impl Unlinked {
+    /// Marks the node as notified. If its holder has parked, returns the holder's G, which the caller must ready.
+    #[inline]
+    fn notify(self) -> Option<*const G> {
+        let node = self.0.as_ptr();
+        // SAFETY: the node is alive until it is notified.
+        let state: *const AtomicU32 = unsafe { &raw const (*node).state };
+        // The Release lets the holder see the notifier's earlier writes after the notification. The Acquire lets the
+        // notifier see the holder's `g`, if the holder has parked. A parked holder does not change the state any more, and
+        // need not read it.
+        // SAFETY: `state` is a field of the node, which is alive until it is notified; if the holder has not parked, the
+        // exchange is the last access.
+        let parked = unsafe {
+            (*state).load(Ordering::Acquire) == PARKED
+                || (*state).compare_exchange(LISTED, NOTIFIED, Ordering::Release, Ordering::Acquire).is_err()
+        };
+        // SAFETY: a parked holder waits for the `ready`, so the node and its `g` are alive.
+        parked.then(|| unsafe { (*node).g.get() })
+    }
+
+    /// Notifies the node's holder.
+    #[inline]
+    fn wake(self) {
+        if let Some(g) = self.notify() {
+            // SAFETY: the holder has parked, and this is the only `ready` for that park.
+            unsafe { G::ready(g) };
+        }
     }
 }
 
@@ -262,11 +273,11 @@ impl List {
     }
 
     /// Takes the first node out of this list.
-    fn pop(&mut self) -> Option<NonNull<Node>> {
+    fn pop(&mut self) -> Option<Unlinked> {
         let first = self.nodes.pop()?;
         first.listed.set(false);
         self.len -= 1;
-        Some(NonNull::from(first))
+        Some(Unlinked(NonNull::from(first)))
     }
 
     /// Takes a node out of this list.
@@ -274,11 +285,12 @@ impl List {
     /// # Safety
     ///
     /// `node` is in this list.
-    unsafe fn unlink(&mut self, node: &Node) {
+    unsafe fn unlink(&mut self, node: &Node) -> Unlinked {
         // SAFETY: `node` is in this list, by the contract of this function.
         unsafe { self.nodes.remove(node) };
         self.len -= 1;
         node.listed.set(false);
+        Unlinked(NonNull::from(node))
     }
 }
 
@@ -356,7 +368,7 @@ impl Ticket<'_> {
         if listed {
             // SAFETY: the node is in this list, as `holds` has returned true: no notifier has unlinked it, or has taken
             // the list into which it was put.
-            unsafe { list.unlink(self.node) };
+            _ = unsafe { list.unlink(self.node) };
             list.uncount(1);
         }
         listed

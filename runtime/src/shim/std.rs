@@ -148,8 +148,7 @@ fn ask_num_cpus() -> u32 {
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // Do not pass 0, which means the calling thread: the first caller may be pinned to fewer processors than the
     // others.
-    // SAFETY: `getpid` takes no arguments and cannot fail.
-    let main_thread = unsafe { libc::getpid() };
+    let main_thread = std::process::id() as libc::pid_t;
     // SAFETY: `set` is a cpu_set_t of the given size.
     let got = unsafe { libc::sched_getaffinity(main_thread, size_of::<libc::cpu_set_t>(), &raw mut set) };
     if got != 0 {

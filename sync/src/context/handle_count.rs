@@ -42,7 +42,7 @@ impl HandleCount {
 #[cfg(all(test, sudog_loom))]
 mod model {
     use super::*;
-    use loom::cell::UnsafeCell;
+    use loom::cell::Cell;
     use loom::sync::Arc;
     use loom::thread;
     use sudog_runtime::reached::{mark, must_reach};
@@ -53,21 +53,19 @@ mod model {
     struct World {
         count: HandleCount,
         /// The data that each handle reads, and the last handle takes.
-        kept: UnsafeCell<Option<u32>>,
+        kept: Cell<Option<u32>>,
     }
 
     // SAFETY: loom's cell checks the accesses to `kept`. That check is the test.
     unsafe impl Sync for World {}
 
     fn look_and_go(world: &World) -> bool {
-        // SAFETY: loom's cell checks this access to `kept`.
-        world.kept.with(|kept| assert_eq!(unsafe { *kept }, Some(7)));
+        assert_eq!(world.kept.get(), Some(7));
         let read = world.count.0.load(Ordering::Relaxed);
         let last = world.count.remove();
         if last {
             mark(if read == 1 { READS_ONE } else { TAKES_THE_LAST });
-            // SAFETY: loom's cell checks this access to `kept`.
-            world.kept.with_mut(|kept| assert_eq!(unsafe { (*kept).take() }, Some(7)));
+            assert_eq!(world.kept.take(), Some(7));
         }
         last
     }
@@ -78,7 +76,7 @@ mod model {
     fn the_last_takes_what_they_keep() {
         must_reach(&[READS_ONE, TAKES_THE_LAST], || {
             loom::model(|| {
-                let world = Arc::new(World { count: HandleCount::one(), kept: UnsafeCell::new(Some(7)) });
+                let world = Arc::new(World { count: HandleCount::one(), kept: Cell::new(Some(7)) });
                 world.count.add();
                 let other = thread::spawn({
                     let world = world.clone();

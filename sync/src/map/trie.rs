@@ -907,8 +907,8 @@ mod model {
         }
 
         fn assert_is_without_nodes(&self) {
-            // SAFETY: only one thread is left, and the root exists.
-            let root = unsafe { &*self.trie.root.load(SeqCst) };
+            let guard = self.trie.collector().enter();
+            let root = self.trie.root(&guard);
             assert!(root.slots.iter().all(|slot| slot.load(SeqCst).is_null()), "an empty node is left");
         }
 

@@ -95,10 +95,8 @@ impl<'a, S: AsyncSemaphore + 'a, P: Policy> Drop for LockFuture<'a, S, P> {
         if self.stage == Stage::Contending {
             // The waker's destructor may panic: the contender is taken off the mutex all the same.
             let _cancel = CancelAfter { mutex: self.mutex, me: &mut self.me };
-            // SAFETY:
-            // - the future has been polled, and so is pinned;
-            // - `set` drops the old value of `sleep` in place, and does not move it.
-            unsafe { Pin::new_unchecked(&mut self.sleep) }.set(None);
+            // Drops the old value of `sleep`, which is pinned, in place.
+            self.sleep = None;
         }
     }
 }

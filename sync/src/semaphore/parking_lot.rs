@@ -123,22 +123,19 @@ unsafe impl Semaphore for ParkingLotSema {
     }
 
     fn release(&self, wake: Wake) {
-        if wake == Wake::Normal {
+        let grants = wake != Wake::Normal;
+        if !grants {
             self.add(1);
-            // SAFETY: the key is the address of a word of this semaphore; the callback neither panics nor calls into
-            // parking_lot.
-            unsafe { parking_lot_core::unpark_one(self.key(), |_| WOKEN) };
-            return;
         }
-        let grant = |result: parking_lot_core::UnparkResult| {
-            if result.unparked_threads == 0 {
+        let told = |result: parking_lot_core::UnparkResult| {
+            if grants && result.unparked_threads == 0 {
                 self.add(1);
             }
-            GRANTED
+            if grants { GRANTED } else { WOKEN }
         };
-        // SAFETY: the key is the address of a word of this semaphore; `grant` does not call into parking_lot, and its
-        // `add` can abort, but not panic.
-        unsafe { parking_lot_core::unpark_one(self.key(), grant) };
+        // SAFETY: the key is the address of a word of this semaphore; `told` does not call into parking_lot, and its `add`
+        // can abort, but not panic.
+        unsafe { parking_lot_core::unpark_one(self.key(), told) };
     }
 }
 

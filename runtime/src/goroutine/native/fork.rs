@@ -16,6 +16,7 @@
 //! checks before it takes a lock. A fork before the runtime has started a thread leaves nothing behind, and the child
 //! may use the whole runtime.
 
+use crate::fatal::write_raw;
 use crate::shim::system::OnceLock;
 use crate::shim::system::atomic::{AtomicBool, Ordering};
 
@@ -70,7 +71,6 @@ fn die_unless(may_go_on: fn() -> bool) {
 #[inline(never)]
 fn die() -> ! {
     const TEXT: &str = "fatal error: sudog: a forked child has none of the runtime's threads: it must exec, or exit\n";
-    // SAFETY: the pointer and the length are those of a static text. Ignore an error: nothing can be done about it.
-    _ = unsafe { libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len()) };
+    _ = write_raw(TEXT.as_bytes()); // an error: nothing can be done about it
     std::process::abort()
 }

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::ptr::{null, null_mut};
 use std::sync::{Once, OnceLock};
 
+use crate::fatal::write_raw;
 use crate::goroutine::native::stack::memory::{Pages, guard_len};
 
 /// The goroutine that runs on a thread at this moment.
@@ -155,8 +156,7 @@ impl Text {
     fn flush(&mut self) {
         let mut rest = &self.bytes[..self.len];
         while !rest.is_empty() {
-            // SAFETY: `rest` is a slice, so its bytes are readable.
-            let n = unsafe { libc::write(libc::STDERR_FILENO, rest.as_ptr().cast(), rest.len()) };
+            let n = write_raw(rest);
             if n <= 0 {
                 break; // nothing can be done
             }

@@ -1,6 +1,7 @@
 //! Tests of the stacks against the kernel: the addresses that trap, the resident pages, the number of mappings.
 
 use std::process::{Command, Output};
+use std::sync::atomic::AtomicU8;
 
 use corosensei::{Coroutine, CoroutineResult};
 
@@ -63,12 +64,18 @@ impl PooledStack {
     }
 }
 
+/// Returns a byte of the memory of a stack, on which nothing runs: a coroutine would own the stack.
+fn byte_of(stack: &PooledStack, at: usize) -> &AtomicU8 {
+    assert!(usable(stack).contains(&at));
+    // SAFETY: the byte is in the writable memory of `stack`, which only this function gives access to.
+    unsafe { AtomicU8::from_ptr(byte(at)) }
+}
+
 /// Touches the stack from the header down to `depth` bytes below the top.
 fn touch(stack: &PooledStack, depth: usize) {
     let top = stack.extent().guard().end + stack.extent().size();
     for at in (top - depth..top).step_by(128) {
-        // SAFETY: the byte is in the memory of `stack`, on which nothing runs.
-        unsafe { byte(at).write_volatile(1) };
+        byte_of(stack, at).store(1, Ordering::Relaxed);
     }
 }
 
@@ -126,8 +133,8 @@ fn a_blocked_coroutine_costs_one_page() {
         let stack = pool.take().expect("a stack");
         let usable = usable(&stack);
         assert_eq!(resident(usable.clone()), 0, "untouched");
-        // SAFETY: the header has HEADER bytes, which belong to the owner of `stack`.
-        unsafe { stack.header().write_bytes(1, HEADER) };
+        let header = stack.header().addr().get();
+        (header..header + HEADER).for_each(|at| byte_of(&stack, at).store(1, Ordering::Relaxed));
         let mut blocked = Coroutine::with_stack(stack, |yielder, ()| yielder.suspend(()));
         assert!(matches!(blocked.resume(()), CoroutineResult::Yield(())));
         assert_eq!(resident(usable), 1);
@@ -163,10 +170,8 @@ fn trim_gives_back_what_a_deep_use_has_taken() {
     assert_eq!(resident(usable.clone()), DEFAULT_SIZE / page());
     stack.trim();
     assert_eq!(resident(usable.clone()), KEEP.div_ceil(page()));
-    // SAFETY: the byte is in the memory of `stack`.
-    assert_eq!(unsafe { byte(usable.end - KEEP).read_volatile() }, 1, "what is above stays");
-    // SAFETY: the byte is in the memory of `stack`.
-    assert_eq!(unsafe { byte(usable.end - KEEP - 128).read_volatile() }, 0, "what was below is gone");
+    assert_eq!(byte_of(&stack, usable.end - KEEP).load(Ordering::Relaxed), 1, "what is above stays");
+    assert_eq!(byte_of(&stack, usable.end - KEEP - 128).load(Ordering::Relaxed), 0, "what was below is gone");
 }
 
 #[test]
@@ -365,15 +370,10 @@ fn threads_share_the_pool() {
             scope.spawn(move || {
                 for _ in 0..20_000 {
                     let stacks = [(); 3].map(|()| pool.take().expect("a stack"));
-                    for stack in &stacks {
-                        // SAFETY: the header belongs to this thread alone, if the pool is right.
-                        unsafe { stack.header().write_volatile(thread) };
-                    }
+                    let headers = || stacks.iter().map(|stack| byte_of(stack, stack.header().addr().get()));
+                    headers().for_each(|header| header.store(thread, Ordering::Relaxed));
                     std::thread::yield_now(); // time for a thread that would still empty these stacks
-                    for stack in &stacks {
-                        // SAFETY: the header belongs to this thread alone, if the pool is right.
-                        assert_eq!(unsafe { stack.header().read_volatile() }, thread);
-                    }
+                    headers().for_each(|header| assert_eq!(header.load(Ordering::Relaxed), thread));
                 }
             });
         }
