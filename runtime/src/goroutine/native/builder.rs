@@ -218,7 +218,9 @@ impl Start {
         }
         let worker = current::worker();
         let in_ring = worker.is_some() && Self::is_in_ring(placement);
-        Self { caller, worker, place: (!in_ring).then(|| Place::of(placement)) }
+        // Not in a closure, which would not know the caller.
+        let place = if in_ring { None } else { Some(Place::of(placement)) };
+        Self { caller, worker, place }
     }
 
     /// Starts the goroutine, and tells a trace, if there is one, about the call that starts the goroutine.
