@@ -217,12 +217,14 @@ fn a_task_and_a_goroutine_read() {
 /// A task and a goroutine that write to one full stream both go on when there is room.
 #[test]
 fn a_task_and_a_goroutine_write() {
+    // More than the kernel's buffers take, even if the peer's makes room after the socket has been full.
+    const LEN: usize = 16 << 20;
     everywhere(|| {
         let (here, there) = pair();
         while here.try_write(&[0; 1 << 16]).is_ok() {}
         let (by_task, by_goroutine) = (here.clone(), here.clone());
-        let task = spawn_async(async move { by_task.write_all_async(&[1; 100]).await.unwrap() });
-        let goroutine = spawn(move || (&*by_goroutine).write_all(&[2; 100]).unwrap());
+        let task = spawn_async(async move { by_task.write_all_async(&vec![1; LEN]).await.unwrap() });
+        let goroutine = spawn(move || (&*by_goroutine).write_all(&vec![2; LEN]).unwrap());
         until_waiting(2, &here, Side::Write);
         let reader = spawn(move || {
             let mut all = Vec::new();
@@ -232,7 +234,7 @@ fn a_task_and_a_goroutine_write() {
         task.join().unwrap();
         goroutine.join().unwrap();
         here.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(reader.join().unwrap(), [100, 100]);
+        assert_eq!(reader.join().unwrap(), [LEN, LEN]);
     });
 }
 
