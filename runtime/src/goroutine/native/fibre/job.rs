@@ -40,9 +40,9 @@ const SPARE_JOBS: u32 = 256;
 
 /// A goroutine that has not started, or an async task that is to be polled: see the top of this file.
 ///
-/// A `Work` owns its job or task: only [`pack`], [`pack_body`], [`pack_with`] and [`pack_task`] make a `Work`, and a queue gives
-/// back each word once. A `Work` is neither `Clone` nor `Copy`, and to unpack it consumes it. A `Work` that is dropped
-/// is lost.
+/// A `Work` owns its job or task: only [`pack`], [`pack_body`], [`pack_with`] and [`pack_task`] make a `Work`, and a
+/// queue gives back each word once. A `Work` is neither `Clone` nor `Copy`, and to unpack it consumes it. A `Work` that
+/// is dropped is lost.
 #[must_use = "the goroutine never runs"]
 pub(crate) struct Work(NonZeroUsize);
 
