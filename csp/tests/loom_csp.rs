@@ -18,9 +18,9 @@ use std::task::{Context, Poll, Waker};
 use chan_world::{READY_AT_ONCE, Value, WOKEN, explore, finish, poll_and_drop};
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU32;
-use loom::thread;
 use sudog_csp::{ActiveSet, End, Failed, Reclaimed, make_channel};
 use sudog_runtime::Instant;
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, WOKEN_BEFORE, mark, waiting};
 use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 

@@ -19,10 +19,10 @@ use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU32};
-use loom::thread;
 use sudog_locks::capacitor::{Always, ArriveDepart, Gated, Multilane, Platoon, SlidingWindow, Wrapped};
 use sudog_locks::waiting_array::{Benaphore, Ticket};
 use sudog_runtime::Instant;
+use sudog_runtime::model::thread;
 use sudog_runtime::model::{each_site, set_clock};
 use sudog_runtime::reached::{TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, mark, unmarked, waiting};
 use sudog_sync::RawLock;

@@ -20,9 +20,9 @@ mod lab_twa_lock;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
 use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, Spin, SpinThenPark, SpinThenYield, TicketLock, Tts};
 use sudog_runtime::model::set_clock;
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{AGAIN, AT_ONCE, SLEEPS, TWO_SLEEP, YIELDS, mark, must_reach, waiting};
 use sudog_sync::RawLock;
 
@@ -103,14 +103,11 @@ impl<L: RawLock> World<L> {
 }
 
 fn check(preemptions: usize, states: &[&'static str], model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 10_000;
     let run = move || {
         set_clock(0);
         model();
     };
-    must_reach(states, || builder.check(run));
+    must_reach(states, || sudog_runtime::model::explore(preemptions, run));
 }
 
 /// Runs threads that have `turns` turns each. Before its turns the first thread makes `quick` tries, which need not

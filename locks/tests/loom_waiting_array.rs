@@ -24,21 +24,21 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use explore::{explore, explore_in_time, must_fail};
-use loom::thread;
 use sudog_locks::waiting_array::{Benaphore, Ticket, Twa, TwaChain, TwaChannel, TwaLocation};
 use sudog_locks::waiting_array::{
     BucketWait, ChainWait, Conservative, Doorway, LocationWait, MixedHash, SpinThenPark, SpinThenYield, TicketSema,
     TicketWait, Tickets, ToldWait,
 };
+use sudog_runtime::model::thread;
 use sudog_runtime::model::{be_goroutine, each_site};
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, waiting};
 use sudog_sync::{Order, Semaphore, Wake};
 use waiting_array::states::*;
-use waiting_array::{World, hasty_acquire};
+use waiting_array::{NewSema, World, hasty_acquire, new_sema};
 
-fn two_turns_each<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[AT_ONCE, WAITS], || {
-        let w = World::<W, D>::new(1);
+fn two_turns_each(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS], move || {
+        let w = World::new(sema, 1);
         let other = w.spawn(|w| (0..2).for_each(|_| w.turn()));
         (0..2).for_each(|_| w.turn());
         other.join().unwrap();
@@ -47,9 +47,9 @@ fn two_turns_each<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-fn three_threads<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[AT_ONCE, WAITS, TWO_SLEEP], || {
-        let w = World::<W, D>::new(1);
+fn three_threads(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS, TWO_SLEEP], move || {
+        let w = World::new(sema, 1);
         let others = [w.spawn(World::turn), w.spawn(World::turn)];
         w.turn();
         others.into_iter().for_each(|t| t.join().unwrap());
@@ -58,9 +58,9 @@ fn three_threads<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-fn two_takers_two_posters<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[AT_ONCE, WAITS], || {
-        let w = World::<W, D>::new(0);
+fn two_takers_two_posters(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS], move || {
+        let w = World::new(sema, 0);
         let others = [w.spawn(|w| w.take(1)), w.spawn(|w| w.take(1)), w.spawn(|w| w.sema.post(1))];
         w.sema.post(1);
         others.into_iter().for_each(|t| t.join().unwrap());
@@ -69,9 +69,9 @@ fn two_takers_two_posters<W: TicketWait, D: Doorway>(preemptions: usize) {
 }
 
 /// Uses the semaphore as a lock; one of two waiters gives up.
-fn a_deadline<W: TicketWait, D: Doorway>(preemptions: usize, step: u64) {
-    explore_in_time(preemptions, step, &[WAITS, IN_TIME, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], || {
-        let w = World::<W, D>::new(0);
+fn a_deadline(sema: NewSema, preemptions: usize, step: u64) {
+    explore_in_time(preemptions, step, &[WAITS, IN_TIME, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], move || {
+        let w = World::new(sema, 0);
         let patient = w.spawn(World::turn);
         let hasty = w.spawn(World::hasty_turn);
         w.write();
@@ -84,9 +84,9 @@ fn a_deadline<W: TicketWait, D: Doorway>(preemptions: usize, step: u64) {
 }
 
 /// Lets a waiter that gives up have had one of two permits: that permit goes to the next waiter.
-fn a_deadline_of_a_request_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, GIVES_BACK, OVER_A_GAP], || {
-        let w = World::<W, D>::new(0);
+fn a_deadline_of_a_request_for_two(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, GIVES_BACK, OVER_A_GAP], move || {
+        let w = World::new(sema, 0);
         let patient = w.spawn(World::turn);
         let hasty = w.spawn(|w| assert!(!w.hasty(2), "there is only one"));
         w.write();
@@ -99,9 +99,9 @@ fn a_deadline_of_a_request_for_two<W: TicketWait, D: Doorway>(preemptions: usize
 }
 
 /// Lets two waiters give up; the permits are for the next arrival, through the gap or past the gap.
-fn posts_over_a_gap<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], || {
-        let w = World::<W, D>::new(0);
+fn posts_over_a_gap(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], move || {
+        let w = World::new(sema, 0);
         assert!(!w.hasty(1) && !w.hasty(1));
         let posters = [w.spawn(|w| w.sema.post(1)), w.spawn(|w| w.sema.post(1))];
         w.take(1);
@@ -110,9 +110,9 @@ fn posts_over_a_gap<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-fn two_deadlines<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[IN_TIME, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP, GRANTED_AT_LAST], || {
-        let w = World::<W, D>::new(0);
+fn two_deadlines(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[IN_TIME, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP, GRANTED_AT_LAST], move || {
+        let w = World::new(sema, 0);
         let hasty = [w.spawn(World::hasty_turn), w.spawn(World::hasty_turn)];
         w.sema.post(1);
         let turns: u32 = hasty.into_iter().map(|t| t.join().unwrap()).sum();
@@ -121,9 +121,9 @@ fn two_deadlines<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-fn a_request_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[WAITS], || {
-        let w = World::<W, D>::new(0);
+fn a_request_for_two(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[WAITS], move || {
+        let w = World::new(sema, 0);
         let others = [w.spawn(|w| w.take(2)), w.spawn(|w| w.take(1)), w.spawn(|w| w.sema.post(2))];
         w.sema.post(1);
         others.into_iter().for_each(|t| t.join().unwrap());
@@ -132,9 +132,9 @@ fn a_request_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
 }
 
 /// Lets a taker of two permits have one of each of two posters: the taker sees what both posters wrote.
-fn two_posters_for_one<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[AT_ONCE, WAITS], || {
-        let w = World::<W, D>::new(0);
+fn two_posters_for_one(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS], move || {
+        let w = World::new(sema, 0);
         let taker = w.spawn(|w| {
             w.take(2);
             w.read()
@@ -151,10 +151,10 @@ fn two_posters_for_one<W: TicketWait, D: Doorway>(preemptions: usize) {
 }
 
 /// Runs two requests for two permits each: if each request kept a part, each could hold a single permit.
-fn two_requests_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[AT_ONCE, WAITS], || {
-        let w = World::<W, D>::new(1);
-        let both = |w: &World<W, D>| {
+fn two_requests_for_two(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS], move || {
+        let w = World::new(sema, 1);
+        let both = |w: &World| {
             w.take(2);
             w.write();
             w.sema.post(2);
@@ -167,33 +167,33 @@ fn two_requests_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-fn closing<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[TAKES, CLOSED_BEFORE, CLOSED], || {
-        let w = World::<W, D>::new(0);
+fn closing(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[TAKES, CLOSED_BEFORE, CLOSED], move || {
+        let w = World::new(sema, 0);
         let takers = [w.spawn(World::take_unless_closed), w.spawn(World::take_unless_closed)];
         w.sema.post(1);
         w.sema.close();
         let taken: u32 = takers.into_iter().map(|t| t.join().unwrap()).sum();
         assert!(taken <= 1);
         assert_eq!(w.take_unless_closed(), 0);
-        assert!(!hasty_acquire(&w.sema, 1));
+        assert!(!hasty_acquire(&*w.sema, 1));
     });
 }
 
-fn closing_at_a_deadline<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[CLOSED_BEFORE, CLOSED, CLOSED_AT_LAST, LEAVES_A_GAP], || {
-        let w = World::<W, D>::new(0);
+fn closing_at_a_deadline(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[CLOSED_BEFORE, CLOSED, CLOSED_AT_LAST, LEAVES_A_GAP], move || {
+        let w = World::new(sema, 0);
         let patient = w.spawn(World::take_unless_closed);
-        let hasty = w.spawn(|w| assert!(!hasty_acquire(&w.sema, 1)));
+        let hasty = w.spawn(|w| assert!(!hasty_acquire(&*w.sema, 1)));
         w.sema.close();
         assert_eq!(patient.join().unwrap(), 0);
         hasty.join().unwrap();
     });
 }
 
-fn one_post_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[AT_ONCE, WAITS, TWO_SLEEP], || {
-        let w = World::<W, D>::new(0);
+fn one_post_for_two(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, WAITS, TWO_SLEEP], move || {
+        let w = World::new(sema, 0);
         let takers = [(); 2].map(|()| {
             w.spawn(|w| {
                 w.take(1);
@@ -209,9 +209,9 @@ fn one_post_for_two<W: TicketWait, D: Doorway>(preemptions: usize) {
 
 /// Explores a taker and a poster twice, with either thread spawned: where the look at the grants consists of loads
 /// only, loom does not try the look of a spawned taker after the post.
-fn a_taker_and_a_poster<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[WAITS], || {
-        let w = World::<W, D>::new(0);
+fn a_taker_and_a_poster(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[WAITS], move || {
+        let w = World::new(sema, 0);
         let taker = w.spawn(|w| {
             w.take(1);
             w.read()
@@ -221,8 +221,8 @@ fn a_taker_and_a_poster<W: TicketWait, D: Doorway>(preemptions: usize) {
         assert_eq!(taker.join().unwrap(), 1);
         w.finish(0);
     });
-    explore(preemptions, &[AT_ONCE], || {
-        let w = World::<W, D>::new(0);
+    explore(preemptions, &[AT_ONCE], move || {
+        let w = World::new(sema, 0);
         let poster = w.spawn(|w| {
             w.write();
             w.sema.post(1);
@@ -234,9 +234,9 @@ fn a_taker_and_a_poster<W: TicketWait, D: Doorway>(preemptions: usize) {
     });
 }
 
-fn closing_for_one<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[CLOSED_BEFORE, CLOSED], || {
-        let w = World::<W, D>::new(0);
+fn closing_for_one(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[CLOSED_BEFORE, CLOSED], move || {
+        let w = World::new(sema, 0);
         let taker = w.spawn(World::take_unless_closed);
         w.sema.close();
         assert_eq!(taker.join().unwrap(), 0);
@@ -300,7 +300,7 @@ impl<W: TicketWait, D: Doorway> Clone for Mortal<W, D> {
 
 impl<W: TicketWait, D: Doorway> Mortal<W, D> {
     fn new() -> Self {
-        World::<W, D>::new(0); // makes the tables
+        World::new(new_sema::<W, D>, 0); // makes the tables
         Self(Arc::new(UnsafeCell::new(MaybeUninit::new(TicketSema::new(0)))), Arc::new(AtomicU32::new(0)))
     }
 
@@ -329,9 +329,9 @@ impl<W: TicketWait, D: Doorway> Mortal<W, D> {
 }
 
 /// Puts a sleeping thread and a sleeping goroutine into one bucket.
-fn thread_and_goroutine<W: TicketWait, D: Doorway>(preemptions: usize) {
-    explore(preemptions, &[AT_ONCE, SLEEPS, TWO_SLEEP], || {
-        let w = World::<W, D>::new(0);
+fn thread_and_goroutine(sema: NewSema, preemptions: usize) {
+    explore(preemptions, &[AT_ONCE, SLEEPS, TWO_SLEEP], move || {
+        let w = World::new(sema, 0);
         let others = [
             w.spawn(|w| w.take(1)),
             w.spawn(|w| {
@@ -360,7 +360,7 @@ macro_rules! models {
     ($($model:ident($($arg:expr),*);)*) => { $(
         #[test]
         fn $model() {
-            super::$model::<W, D>($($arg),*);
+            super::$model(new_sema::<W, D>, $($arg),*);
         }
     )* };
 }
@@ -472,7 +472,7 @@ fn a_woken_waiter_is_told() {
 
 fn explore_told<const DELEGATED: bool>(preemptions: usize, states: &[&'static str]) {
     explore(preemptions, states, || {
-        let w = World::<ToldWait<SpinThenPark, MixedHash<1>, DELEGATED>, Tickets>::new(0);
+        let w = World::new(new_sema::<ToldWait<SpinThenPark, MixedHash<1>, DELEGATED>, Tickets>, 0);
         let others = [w.spawn(|w| w.take(1)), w.spawn(|w| w.take(1)), w.spawn(|w| w.sema.post(1))];
         w.sema.post(1);
         others.into_iter().for_each(|t| t.join().unwrap());
@@ -484,7 +484,7 @@ fn explore_told<const DELEGATED: bool>(preemptions: usize, states: &[&'static st
 #[test]
 fn a_delegated_post_meets_a_waiter_that_gives_up() {
     explore(2, &[WAITS, IN_TIME, GIVES_UP, "a post opens the gate of a waiter that gives up"], || {
-        let w = World::<ToldWait<SpinThenPark, MixedHash<1>, true>, Tickets>::new(0);
+        let w = World::new(new_sema::<ToldWait<SpinThenPark, MixedHash<1>, true>, Tickets>, 0);
         let (hasty, poster) = (w.spawn(World::hasty_turn), w.spawn(|w| w.sema.post(1)));
         w.take(1);
         poster.join().unwrap();
@@ -565,9 +565,13 @@ macro_rules! mortal {
             super::freed_by_the_last_taker::<W, D>(5, 1);
             super::freed_by_the_last_taker::<W, D>(2, 2);
         }
-        models! {
-            freed_after_a_deadline(4);
-            freed_beside_a_deadline(2);
+        #[test]
+        fn freed_after_a_deadline() {
+            super::freed_after_a_deadline::<W, D>(4);
+        }
+        #[test]
+        fn freed_beside_a_deadline() {
+            super::freed_beside_a_deadline::<W, D>(2);
         }
     })* };
 }
@@ -582,7 +586,7 @@ mortal! {
 
 #[test]
 fn threads_and_goroutines_in_one_bucket() {
-    thread_and_goroutine::<BucketWait<SpinThenPark, 1, MixedHash<1>>, Tickets>(2);
+    thread_and_goroutine(new_sema::<BucketWait<SpinThenPark, 1, MixedHash<1>>, Tickets>, 2);
 }
 
 const ONCE_USED_AFTER_IT_WAS_FREED: &str = "Causality violation";
@@ -612,11 +616,11 @@ const WITHOUT_A_LOOK: [&str; 2] =
 #[test]
 fn a_look_at_the_tickets_finds_the_waiter() {
     let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_the_waiter");
-    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<BucketWait, Tickets>(4));
+    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster(new_sema::<BucketWait, Tickets>, 4));
 }
 
 #[test]
 fn a_look_at_the_tickets_finds_the_waiter_at_a_location() {
     let test = concat!(module_path!(), "::a_look_at_the_tickets_finds_the_waiter_at_a_location");
-    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster::<LocationWait, Tickets>(4));
+    each_site(test, &OF_THE_LOOK, &WITHOUT_A_LOOK, || a_taker_and_a_poster(new_sema::<LocationWait, Tickets>, 4));
 }

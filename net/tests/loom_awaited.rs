@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32};
-use loom::thread::{self, Thread};
 use sudog_net::{Awaited, Wait};
+use sudog_runtime::model::thread::{self, Thread};
 use sudog_runtime::reached::{mark, must_reach};
 
 const AT_ONCE: &str = "the first try succeeds";
@@ -113,9 +113,7 @@ impl Direction {
 
 fn explore(states: &[&'static str], model: impl Fn() + Sync + Send + 'static) {
     must_reach(states, || {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(model);
+        sudog_runtime::model::explore(3, model);
     });
 }
 

@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU32;
-use loom::thread::{self, JoinHandle};
 use sudog_net::Side;
 use sudog_net::low_level::{FdMutex, LockError};
 use sudog_runtime::Instant;
+use sudog_runtime::model::thread::{self, JoinHandle};
 use sudog_runtime::reached::{SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, mark, must_reach, waiting};
 use sudog_runtime::sema::WaitLimit;
 
@@ -68,9 +68,7 @@ impl Drop for Socket {
 
 fn explore(preemptions: usize, states: &[&'static str], model: impl Fn() + Sync + Send + 'static) {
     must_reach(states, || {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(preemptions);
-        builder.check(model);
+        sudog_runtime::model::explore(preemptions, model);
     });
 }
 

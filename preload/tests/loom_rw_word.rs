@@ -12,8 +12,8 @@ mod rw_word;
 
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Mutex};
-use loom::thread;
 use rw_word::{Prefers, RwWord};
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, must_reach, waiting};
 
 struct World {
@@ -46,9 +46,7 @@ impl World {
 }
 
 fn model(preemptions: usize, reach: &'static [&'static str], f: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    must_reach(reach, || builder.check(f));
+    must_reach(reach, || sudog_runtime::model::explore(preemptions, f));
 }
 
 #[test]

@@ -12,8 +12,8 @@ use std::task::{Context, Poll, Waker};
 
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
-use loom::thread::{self, Thread};
 use sudog_runtime::AtomicU32;
+use sudog_runtime::model::thread::{self, Thread};
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, WOKEN_BEFORE, mark, must_reach, waiting};
 use sudog_runtime::sema::{self, Order, SemTable, Wake};
 
@@ -103,13 +103,11 @@ const WAKES: [Wake; 2] = [Wake::Normal, Wake::Handoff];
 
 /// Runs `model` in every interleaving with at most `preemptions` preemptions. Some interleavings must reach `states`.
 fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
     let run = move || {
         sudog_runtime::model::set_clock(0);
         model(Arc::new(World { table: SemTable::new(), permits: AtomicU32::new(0) }));
     };
-    must_reach(states, || builder.check(run));
+    must_reach(states, || sudog_runtime::model::explore(preemptions, run));
 }
 
 fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {

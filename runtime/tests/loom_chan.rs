@@ -14,9 +14,9 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use chan_world::{READY_AT_ONCE, Value, WOKEN, explore, finish, poll_and_drop};
 use loom::sync::Arc;
-use loom::thread;
 use sudog_runtime::chan::{Chan, RecvLimitedError, SendLimitedError, TryRecvError, channel};
 use sudog_runtime::model::each_site;
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{
     AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, must_reach, waiting,
 };
@@ -603,9 +603,7 @@ fn a_try_that_fails_is_ordered() {
             mark(if finds { FINDS } else { FOUND });
         };
         let explore = || {
-            let mut builder = loom::model::Builder::new();
-            builder.preemption_bound = Some(3);
-            builder.check(model);
+            sudog_runtime::model::explore(3, model);
         };
         must_reach(&[FINDS, FOUND], explore);
     });

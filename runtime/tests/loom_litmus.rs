@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use loom::thread;
+use sudog_runtime::model::thread;
 use sudog_runtime::model::{Sc, each_site, set_sc};
 use sudog_runtime::shim::AtomicU32;
 use sudog_runtime::shim::Ordering::{self, AcqRel, Acquire, Relaxed, SeqCst};
 
 fn explore<const WORDS: usize>(model: impl Fn(&Arc<[AtomicU32; WORDS]>) + Sync + Send + 'static) {
-    loom::model(move || model(&Arc::new(std::array::from_fn(|_| AtomicU32::new(0)))));
+    sudog_runtime::model::explore_all(move || model(&Arc::new(std::array::from_fn(|_| AtomicU32::new(0)))));
 }
 
 fn spawn<W: 'static, T: 'static>(words: &Arc<W>, f: impl FnOnce(&W) -> T + 'static) -> thread::JoinHandle<T> {

@@ -9,10 +9,10 @@
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU32;
 use loom::sync::{Arc, Mutex};
-use loom::thread;
 use std::sync::atomic::Ordering::Relaxed;
 use sudog_runtime::Instant;
 use sudog_runtime::model::each_site;
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{
     AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, must_reach, waiting,
 };
@@ -85,8 +85,6 @@ impl World {
 
 /// Runs `model` in every interleaving with at most `preemptions` preemptions. Some interleavings must reach `states`.
 fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
     let run = move || {
         sudog_runtime::model::set_clock(0);
         let world = Arc::new(World {
@@ -98,7 +96,7 @@ fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World
         model(world.clone());
         assert_eq!(world.list.waiters(), 0);
     };
-    must_reach(states, || builder.check(run));
+    must_reach(states, || sudog_runtime::model::explore(preemptions, run));
 }
 
 fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {

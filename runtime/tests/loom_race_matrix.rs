@@ -37,9 +37,9 @@ use chan_world::explore;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU32;
-use loom::thread::{self, JoinHandle};
 use must_fail::must_fail;
 use sudog_runtime::chan::{Chan, channel, select};
+use sudog_runtime::model::thread::{self, JoinHandle};
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, mark, waiting};
 
 /// The start of loom's message about two accesses without order.

@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use chan_world::{READY_AT_ONCE, Value, WOKEN, explore, finish, poll_and_drop};
 use loom::sync::Arc;
-use loom::thread;
 use sudog_runtime::AtomicU32;
 use sudog_runtime::Instant;
 use sudog_runtime::chan::{Chan, channel, select, select_async};
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, waiting};
 use sudog_runtime::sema::{Cancel, WaitError, WaitLimit, Wake, semacquire_async, semrelease};
 

@@ -7,10 +7,10 @@
 #![cfg(sudog_loom)]
 
 use loom::sync::Arc;
-use loom::thread;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use sudog_runtime::model::each_site;
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{
     AGAIN, AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, WOKEN_BEFORE, mark, must_reach, waiting,
 };
@@ -81,8 +81,6 @@ fn explore(
     states: &[&'static str],
     model: impl Fn(Arc<World>) + Sync + Send + 'static,
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
     let run = move || {
         sudog_runtime::model::set_clock(0);
         let world = World {
@@ -100,7 +98,7 @@ fn explore(
             _ => mark(TWO_WAIT),
         }
     };
-    must_reach(states, || builder.check(run));
+    must_reach(states, || sudog_runtime::model::explore(preemptions, run));
 }
 
 fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> thread::JoinHandle<T> {

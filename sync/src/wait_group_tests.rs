@@ -51,7 +51,7 @@ mod model {
 
     use loom::cell::Cell;
     use loom::sync::Arc;
-    use loom::thread;
+    use sudog_runtime::model::thread;
     use sudog_runtime::reached::{
         AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, must_reach, waiting,
     };
@@ -97,8 +97,6 @@ mod model {
     }
 
     fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(preemptions);
         let run = move || {
             sudog_runtime::model::set_clock(0);
             let world = Arc::new(World { group: WaitGroup::new(), tasks: [Cell::new(0), Cell::new(0)] });
@@ -108,7 +106,7 @@ mod model {
             assert_eq!(world.group.permits.load(Relaxed), 0, "a permit was left behind");
             assert!(world.group.first.load(Relaxed).is_null(), "the place of the first was not emptied");
         };
-        must_reach(states, || builder.check(run));
+        must_reach(states, || sudog_runtime::model::explore(preemptions, run));
     }
 
     fn spawn(world: &Arc<World>, f: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {

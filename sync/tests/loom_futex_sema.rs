@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use loom::cell::UnsafeCell;
-use loom::thread;
 use sudog_runtime::model::each_site;
+use sudog_runtime::model::thread;
 use sudog_sync::semaphore::FutexSema;
 use sudog_sync::{Order, Semaphore, Wake};
 
@@ -36,9 +36,9 @@ impl World {
 }
 
 fn explore(preemptions: usize, permits: u32, model: impl Fn(&Arc<World>) + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(move || model(&Arc::new(World { sema: FutexSema::new(permits), data: UnsafeCell::new(0) })));
+    sudog_runtime::model::explore(preemptions, move || {
+        model(&Arc::new(World { sema: FutexSema::new(permits), data: UnsafeCell::new(0) }))
+    });
 }
 
 fn spawn(world: &Arc<World>, f: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {

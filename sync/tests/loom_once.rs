@@ -14,9 +14,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
-use loom::thread::{self, JoinHandle};
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
+use sudog_runtime::model::thread::{self, JoinHandle};
 use sudog_runtime::reached::{
     AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, during, mark, must_reach, waiting,
 };
@@ -116,8 +116,6 @@ const PANICS: &str = "the function that panics runs";
 const LEAVES_IT_TO_ANOTHER: &str = "the function that panics does not run";
 
 fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
     let run = move || {
         set_clock(0);
         model(Arc::new(World {
@@ -126,7 +124,7 @@ fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(Arc<World
             stop: Cancel::new(),
         }));
     };
-    must_reach(states, || builder.check(run));
+    must_reach(states, || sudog_runtime::model::explore(preemptions, run));
 }
 
 fn spawn(world: &Arc<World>, f: fn(&World)) -> JoinHandle<()> {

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread::{self, JoinHandle};
 use sudog_runtime::Instant;
+use sudog_runtime::model::thread::{self, JoinHandle};
 use sudog_runtime::model::{each_site, set_clock};
 use sudog_runtime::reached::{TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, mark, must_reach, waiting};
 use sudog_sync::mutex::FifoMutex;
@@ -203,15 +203,12 @@ fn explore<L: RawRwLock + 'static>(
     states: &[&'static str],
     model: impl Fn(Arc<Rw<L>>) + Sync + Send + 'static,
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 10_000;
     let run = move || {
         // While time passes, a spinning thread does not wait for the others to go first.
         set_clock(1000);
         model(Arc::new(Rw { lock: L::new(), data: UnsafeCell::new(0) }));
     };
-    must_reach(states, || builder.check(run));
+    must_reach(states, || sudog_runtime::model::explore(preemptions, run));
 }
 
 fn spawn<L: RawRwLock + 'static, T: 'static>(rw: &Arc<Rw<L>>, f: impl FnOnce(&Rw<L>) -> T + 'static) -> JoinHandle<T> {
@@ -542,8 +539,6 @@ fn a_reader_and_a_writer_that_gives_up_see_each_other() {
 fn in_turn() {
     const IN_TIME: &str = "one in haste has it";
     const GIVES_UP: &str = "one in haste gives up";
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
     let run = || {
         set_clock(1000);
         let shared = Arc::new((Writers::new(), UnsafeCell::new(0)));
@@ -576,7 +571,9 @@ fn in_turn() {
         hasty.join().unwrap();
         assert!(shared.0.try_lock().is_some());
     };
-    must_reach(&[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP], || builder.check(run));
+    must_reach(&[IN_TIME, GIVES_UP, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP], || {
+        sudog_runtime::model::explore(3, run)
+    });
 }
 
 macro_rules! models {

@@ -9,9 +9,9 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{
     AGAIN, AT_ONCE, SLEEPS, TWO_SLEEP, WOKEN_BEFORE, is_asked_for, mark, must_reach, waiting,
 };
@@ -125,10 +125,7 @@ fn explore<L: RawLock<Guard = ()> + std::fmt::Debug + 'static, const THREADS: us
     quick: u32,
 ) {
     assert!(is_asked_for(), "by `must_reach`: which states?");
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 10_000;
-    builder.check(move || {
+    sudog_runtime::model::explore(preemptions, move || {
         set_clock(step_us * 1000);
         let (order, main) = (Default::default(), thread::current().id());
         let w = Arc::new(World { lock: L::new(), data: UnsafeCell::new(0), order, main });

@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU32;
-use loom::thread::{self, JoinHandle};
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
+use sudog_runtime::model::thread::{self, JoinHandle};
 use sudog_runtime::reached::{
     AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, mark, must_reach, waiting,
 };
@@ -109,8 +109,6 @@ fn explore(
     states: &[&'static str],
     model: impl Fn(&Arc<World>) + Sync + Send + 'static,
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
     let run = move || {
         set_clock(0);
         let world = Arc::new(World {
@@ -124,7 +122,7 @@ fn explore(
         assert_eq!(format!("{:?}", world.semaphore), at_rest);
         assert!(world.semaphore.try_acquire(size));
     };
-    must_reach(states, || builder.check(run));
+    must_reach(states, || sudog_runtime::model::explore(preemptions, run));
 }
 
 fn spawn<T: 'static>(world: &Arc<World>, f: impl FnOnce(&World) -> T + 'static) -> JoinHandle<T> {

@@ -22,8 +22,6 @@ pub fn explore_in_time(
     states: &[&'static str],
     model: impl Fn() + Sync + Send + 'static,
 ) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
     let run = move || {
         STEP.set(step);
         set_clock(step);
@@ -36,7 +34,7 @@ pub fn explore_in_time(
         }
         model();
     };
-    must_reach(states, || builder.check(run));
+    must_reach(states, || sudog_runtime::model::explore(preemptions, run));
 }
 
 /// The step of the clock.

@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use loom::thread;
 use sudog_locks::waiting_array::{
     address_signal, address_signal_polite, address_wait_until, address_wait_until_deadline,
 };
 use sudog_runtime::model::each_site;
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TWO_SLEEP, mark, waiting};
 
 use super::{Flag, soon};

@@ -1,10 +1,10 @@
 //! Waiting for a key: the eventcount.
 
-use loom::thread;
 use sudog_locks::waiting_array::{
     EventKey, key_monitor, key_signal, key_signal_polite, key_wait, key_wait_lazy, key_wait_until,
 };
 use sudog_runtime::model::each_site;
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{SLEEPS, mark, waiting};
 
 use super::{Flag, soon};

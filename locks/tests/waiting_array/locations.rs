@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
-use loom::thread;
 use sudog_locks::waiting_array::{LocationWaiter, location_wait, location_wake_all};
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, TIME_IS_UP, TWO_SLEEP, mark, waiting};
 
 use super::{Flag, soon};

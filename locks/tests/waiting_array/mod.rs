@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicBool;
-use loom::thread;
 use sudog_locks::waiting_array::{Closed, Doorway, TicketSema, TicketWait};
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
+use sudog_runtime::model::thread;
 use sudog_runtime::reached::{mark, unmarked, waiting};
 use sudog_sync::Semaphore;
 
@@ -36,28 +36,76 @@ pub mod states {
 }
 use states::*;
 
+/// What models call of a [`TicketSema`]. Through this trait each model is compiled once, and not for each semaphore.
+pub trait Sema: Sync {
+    fn acquire_many(&self, n: u32) -> Result<(), Closed>;
+    fn acquire_many_until(&self, n: u32, deadline: Instant) -> bool;
+    fn try_acquire_many(&self, n: u32) -> bool;
+    fn post(&self, n: u32);
+    fn close(&self);
+    fn wanted(&self) -> u64;
+    fn available(&self) -> u64;
+}
+
+impl<W: TicketWait, D: Doorway> Sema for TicketSema<W, D> {
+    fn acquire_many(&self, n: u32) -> Result<(), Closed> {
+        self.acquire_many(n)
+    }
+
+    fn acquire_many_until(&self, n: u32, deadline: Instant) -> bool {
+        self.acquire_many_until(n, deadline).is_ok()
+    }
+
+    fn try_acquire_many(&self, n: u32) -> bool {
+        self.try_acquire_many(n)
+    }
+
+    fn post(&self, n: u32) {
+        self.post(n);
+    }
+
+    fn close(&self) {
+        self.close();
+    }
+
+    fn wanted(&self) -> u64 {
+        self.wanted()
+    }
+
+    fn available(&self) -> u64 {
+        self.available()
+    }
+}
+
+/// A function that returns a new semaphore without permits.
+pub type NewSema = fn() -> Box<dyn Sema>;
+
+pub fn new_sema<W: TicketWait, D: Doorway>() -> Box<dyn Sema> {
+    Box::new(TicketSema::<W, D>::new(0))
+}
+
 /// Takes permits if they are available when the thread would sleep; if the thread never sleeps, some readings of the
 /// clock later.
-pub fn hasty_acquire<W: TicketWait, D: Doorway>(sema: &TicketSema<W, D>, n: u32) -> bool {
-    let (got, _) = waiting(|| sema.acquire_many_until(n, Instant::now() + Duration::from_nanos(2)).is_ok());
+pub fn hasty_acquire(sema: &dyn Sema, n: u32) -> bool {
+    let (got, _) = waiting(|| sema.acquire_many_until(n, Instant::now() + Duration::from_nanos(2)));
     mark(if got { IN_TIME } else { GIVES_UP });
     got
 }
 
 /// A semaphore, and data for the threads that hold permits.
-pub struct World<W, D> {
-    pub sema: TicketSema<W, D>,
+pub struct World {
+    pub sema: Box<dyn Sema>,
     data: UnsafeCell<u32>,
 }
 
 // SAFETY: loom's cell checks that accesses do not overlap; the model tests this.
-unsafe impl<W: TicketWait, D: Doorway> Sync for World<W, D> {}
+unsafe impl Sync for World {}
 
-impl<W: TicketWait, D: Doorway> World<W, D> {
+impl World {
     /// Returns an `Arc` of `std`, not of `loom`: the counting of loom's `Arc` would order the threads, and add steps to
     /// explore.
-    pub fn new(permits: u32) -> Arc<Self> {
-        let world = Arc::new(Self { sema: TicketSema::new(0), data: UnsafeCell::new(0) });
+    pub fn new(sema: NewSema, permits: u32) -> Arc<Self> {
+        let world = Arc::new(Self { sema: sema(), data: UnsafeCell::new(0) });
         world.touch_tables();
         world.sema.post(permits);
         world
@@ -99,7 +147,7 @@ impl<W: TicketWait, D: Doorway> World<W, D> {
     }
 
     pub fn hasty(&self, n: u32) -> bool {
-        hasty_acquire(&self.sema, n)
+        hasty_acquire(&*self.sema, n)
     }
 
     /// Uses the semaphore as a lock: takes a permit, writes, and posts.

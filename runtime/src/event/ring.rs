@@ -151,13 +151,11 @@ mod model {
     /// loom would explore no execution in which the reader's load comes later.
     fn beside_a_writer(before: u64, beside: u64, reads: u32, states: &[&'static str]) {
         must_reach(states, || {
-            let mut builder = loom::model::Builder::new();
-            builder.preemption_bound = Some(3);
-            builder.check(move || {
+            crate::model::explore(3, move || {
                 let ring = Arc::new(Ring::new(CAPACITY as usize));
                 (1..=before).for_each(|n| ring.write([n; 4]));
                 let theirs = ring.clone();
-                let reader = loom::thread::spawn(move || {
+                let reader = crate::model::thread::spawn(move || {
                     let mut known = 0;
                     for _ in 0..reads {
                         let now = read(&theirs, known);

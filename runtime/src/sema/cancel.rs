@@ -285,8 +285,8 @@ impl std::fmt::Debug for Cancel {
 mod model {
     use std::pin::pin;
 
+    use crate::model::thread;
     use loom::sync::Arc;
-    use loom::thread;
 
     use super::*;
     use crate::reached::{mark, must_reach};
@@ -327,7 +327,7 @@ mod model {
     #[test]
     fn a_change_is_not_missed() {
         must_reach(&[SEES, BOTH, WOKEN], || {
-            loom::model(|| {
+            crate::model::explore_all(|| {
                 let world = Arc::new(World { changed: Cancel::new(), state: Mutex::new(false) });
                 let waiter = thread::spawn({
                     let world = world.clone();

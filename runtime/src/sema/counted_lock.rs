@@ -274,9 +274,7 @@ mod model {
     use crate::shim::{AtomicU32, Cell, Ordering};
 
     fn bounded(preemptions: usize, states: &[&'static str], f: impl Fn() + Send + Sync + 'static) {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(preemptions);
-        must_reach(states, || model.check(f));
+        must_reach(states, || crate::model::explore(preemptions, f));
     }
 
     /// Lets threads take the lock in turn. Loom's cell panics if two threads are inside at a time, or if a thread does
@@ -291,7 +289,7 @@ mod model {
             let others: Vec<_> = (1..threads)
                 .map(|_| {
                     let lock = lock.clone();
-                    loom::thread::spawn(move || enter(&lock))
+                    crate::model::thread::spawn(move || enter(&lock))
                 })
                 .collect();
             enter(&lock);
@@ -337,7 +335,7 @@ mod model {
             };
             let other = {
                 let lock = lock.clone();
-                loom::thread::spawn(move || count_and_uncount(&lock))
+                crate::model::thread::spawn(move || count_and_uncount(&lock))
             };
             count_and_uncount(&lock);
             other.join().unwrap();
@@ -363,7 +361,7 @@ mod model {
                 let lock = Arc::new((CountedLock::new(()), AtomicU32::new(0)));
                 let waiter = {
                     let lock = lock.clone();
-                    loom::thread::spawn(move || {
+                    crate::model::thread::spawn(move || {
                         let _queue = lock.0.lock_and_count();
                         take(&lock.1)
                     })
@@ -378,7 +376,7 @@ mod model {
                     _ => BOTH,
                 });
             };
-            must_reach(&[SEEN, SEES, BOTH], || loom::model(model));
+            must_reach(&[SEEN, SEES, BOTH], || crate::model::explore_all(model));
         });
     }
 }

@@ -84,6 +84,36 @@ pub mod model {
 
     pub use crate::shim::sc::{Sc, each_site, set_sc, under_both};
 
+    /// Runs `model` in every interleaving with at most `preemptions` preemptions.
+    pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+        explore_boxed(Some(preemptions), Box::new(model));
+    }
+
+    /// Runs `model` in every interleaving.
+    pub fn explore_all(model: impl Fn() + Sync + Send + 'static) {
+        explore_boxed(None, Box::new(model));
+    }
+
+    /// Loom's explorer is compiled once, and not for each model.
+    fn explore_boxed(preemptions: Option<usize>, model: Box<dyn Fn() + Sync + Send>) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = preemptions;
+        builder.max_branches = 20_000;
+        builder.check(model);
+    }
+
+    /// The threads of a model.
+    pub mod thread {
+        pub use loom::thread::{JoinHandle, Thread, ThreadId, current, park, yield_now};
+
+        /// Starts a thread. What loom does for a thread is compiled once for each type of results, and not for each
+        /// closure.
+        #[track_caller]
+        pub fn spawn<T: 'static>(f: impl FnOnce() -> T + 'static) -> JoinHandle<T> {
+            loom::thread::spawn(Box::new(f) as Box<dyn FnOnce() -> T>)
+        }
+    }
+
     // Loom runs all threads of a model on one thread of the machine, the test's thread. So each test has its own clock.
     thread_local! {
         static NOW: Cell<u64> = const { Cell::new(0) };

@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use loom::thread::{self, ThreadId};
+use super::model::thread::{self, ThreadId};
 
 // States that the modelled machine marks by itself.
 
@@ -96,24 +96,37 @@ impl CallStates {
 /// Returns the result of `f`, and the states that this thread has reached in `f`; other threads' marks are not counted.
 /// Must be called inside a model, and not inside another call of `during`.
 pub fn during<T>(f: impl FnOnce() -> T) -> (T, CallStates) {
+    let this = begin_call();
+    let result = f();
+    (result, end_call(this))
+}
+
+fn begin_call() -> ThreadId {
     let this = thread::current().id();
     CALLS.with_borrow_mut(|calls| {
         // Remove a call that was unwound, or that belongs to an abandoned execution: such a call is still listed.
         calls.retain(|call| call.thread != this);
         calls.push(Call { thread: this, marks: Vec::new() });
     });
-    let result = f();
-    let seen = CALLS.with_borrow_mut(|calls| {
+    this
+}
+
+fn end_call(this: ThreadId) -> CallStates {
+    CALLS.with_borrow_mut(|calls| {
         let at = calls.iter().position(|call| call.thread == this).expect("one call inside of another");
-        calls.swap_remove(at).marks
-    });
-    (result, CallStates(seen))
+        CallStates(calls.swap_remove(at).marks)
+    })
 }
 
 /// Calls `f` as [`during`] does, where `f` may block: marks the course of the wait, and returns whether the call has
 /// waited.
 pub fn waiting<T>(f: impl FnOnce() -> T) -> (T, bool) {
-    let (result, CallStates(seen)) = during(f);
+    let (result, states) = during(f);
+    (result, mark_wait(states))
+}
+
+/// Marks the course of the wait of a call that has reached `states`, and returns whether the call has waited.
+fn mark_wait(CallStates(seen): CallStates) -> bool {
     let yields = seen.contains(&YIELDS);
     let waits: Vec<_> = seen.into_iter().filter(|state| [SLEEPS, WOKEN_BEFORE, TIME_IS_UP].contains(state)).collect();
     match waits[..] {
@@ -123,7 +136,7 @@ pub fn waiting<T>(f: impl FnOnce() -> T) -> (T, bool) {
         [TIME_IS_UP, _] => mark(TOO_LATE_AND_WOKEN),
         _ => mark(AGAIN),
     }
-    (result, yields || !waits.is_empty())
+    yields || !waits.is_empty()
 }
 
 /// Runs `f` without marks: the setup of a model. There is no other thread yet.
@@ -146,6 +159,10 @@ pub fn is_asked_for() -> bool {
 pub fn must_reach(states: &[&'static str], explore: impl FnOnce()) {
     assert!(!EXPLORING.replace(true), "one exploration inside of another");
     explore();
+    assert_reached(states);
+}
+
+fn assert_reached(states: &[&'static str]) {
     EXPLORING.set(false);
     CALLS.take();
     let marks = MARKS.take();
@@ -171,7 +188,7 @@ mod tests {
     #[test]
     fn marks_are_of_all_threads_and_executions() {
         must_reach(&["the other was first", "the other was second"], || {
-            loom::model(|| {
+            crate::model::explore_all(|| {
                 let word = Arc::new(AtomicU32::new(0));
                 let theirs = word.clone();
                 let other = thread::spawn(move || {
@@ -187,7 +204,7 @@ mod tests {
     #[test]
     fn what_a_call_comes_to_is_its_own() {
         must_reach(&["between the two"], || {
-            loom::model(|| {
+            crate::model::explore_all(|| {
                 let word = Arc::new(AtomicU32::new(0));
                 let theirs = word.clone();
                 let other = thread::spawn(move || {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32};
-use loom::thread::{self, Thread};
+use sudog_runtime::model::thread::{self, Thread};
 use sudog_runtime::reached::{mark, must_reach};
 
 /// A value that is watched: loom's cell checks that its sender writes the number before its receiver reads the number,
@@ -58,8 +58,6 @@ impl Drop for Value {
 ///
 /// At the end of each interleaving every value has been dropped once.
 pub fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(World) + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
     let run = move || {
         sudog_runtime::model::set_clock(0);
         let count = || Arc::new(AtomicU32::new(0));
@@ -67,7 +65,7 @@ pub fn explore(preemptions: usize, states: &[&'static str], model: impl Fn(World
         model(world.clone());
         assert_eq!(world.made.load(Relaxed), world.dropped.load(Relaxed), "each value is dropped once");
     };
-    must_reach(states, || builder.check(run));
+    must_reach(states, || sudog_runtime::model::explore(preemptions, run));
 }
 
 /// A waker that unparks the thread that made the waker.

@@ -44,7 +44,7 @@ mod model {
     use super::*;
     use loom::cell::Cell;
     use loom::sync::Arc;
-    use loom::thread;
+    use sudog_runtime::model::thread;
     use sudog_runtime::reached::{mark, must_reach};
 
     const READS_ONE: &str = "the last handle reads one";
@@ -75,7 +75,7 @@ mod model {
     #[test]
     fn the_last_takes_what_they_keep() {
         must_reach(&[READS_ONE, TAKES_THE_LAST], || {
-            loom::model(|| {
+            sudog_runtime::model::explore_all(|| {
                 let world = Arc::new(World { count: HandleCount::one(), kept: Cell::new(Some(7)) });
                 world.count.add();
                 let other = thread::spawn({

@@ -847,7 +847,7 @@ mod model {
     use std::panic::panic_any;
 
     use loom::sync::Arc;
-    use loom::thread::{self, JoinHandle};
+    use sudog_runtime::model::thread::{self, JoinHandle};
     use sudog_runtime::model::under_both;
     use sudog_runtime::reached::must_reach;
 
@@ -929,10 +929,7 @@ mod model {
     fn explore(states: &[&'static str], model: impl Fn(&Arc<World>) + Sync + Send + Copy + 'static) {
         must_reach(states, || {
             under_both(|| {
-                let mut builder = loom::model::Builder::new();
-                builder.preemption_bound = Some(3);
-                builder.max_branches = 20_000;
-                builder.check(move || {
+                sudog_runtime::model::explore(3, move || {
                     let alive = std::sync::Arc::new(());
                     let world = Arc::new(World { trie: Trie::new(), alive: alive.clone() });
                     model(&world);

@@ -34,8 +34,8 @@ mod model {
     use super::*;
     use crate::mutex::policy::Go;
     use loom::sync::Arc;
-    use loom::thread;
     use std::time::Duration;
+    use sudog_runtime::model::thread;
     use sudog_runtime::reached::must_reach;
 
     const STARVING: u32 = State::UNLOCKED.register(false, true).0 & !WAITER;
@@ -46,8 +46,6 @@ mod model {
     /// explore to reach that state, so the test sets STARVING where a starving waiter might have set it.
     #[test]
     fn one_accepts_while_another_gives_up() {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
         let run = || {
             sudog_runtime::model::set_clock(2_000_000); // all have waited too long
             let mu: Arc<GoMutex<RuntimeSema, Go>> = Arc::new(RawLock::new());
@@ -75,6 +73,6 @@ mod model {
             hasty.join().unwrap();
             assert_eq!(mu.state.0.load(Relaxed), 0);
         };
-        must_reach(&[BESIDE, LEAVES], || builder.check(run));
+        must_reach(&[BESIDE, LEAVES], || sudog_runtime::model::explore(3, run));
     }
 }

@@ -91,7 +91,7 @@ impl Relay {
 mod model {
     use super::*;
     use loom::sync::Arc;
-    use loom::thread;
+    use sudog_runtime::model::thread;
     use sudog_runtime::reached::{YIELDS, mark, must_reach};
 
     const RELAYED: &str = "a signal is relayed";
@@ -101,7 +101,7 @@ mod model {
     #[test]
     fn none_is_lost_on_the_way() {
         must_reach(&[RELAYED, BY_DEFAULT, YIELDS], || {
-            loom::model(|| {
+            sudog_runtime::model::explore_all(|| {
                 let relay = Arc::new(Relay::new());
                 relay.want(bit(1) | bit(2));
                 let handler = thread::spawn({
@@ -124,7 +124,7 @@ mod model {
     fn each_is_taken_once() {
         const BOTH: &str = "a signal is found by the stopper of the other";
         must_reach(&[RELAYED, BY_DEFAULT, BOTH], || {
-            loom::model(|| {
+            sudog_runtime::model::explore_all(|| {
                 let relay = Arc::new(Relay::new());
                 relay.want(bit(1) | bit(2));
                 let handler = thread::spawn({

@@ -10,9 +10,9 @@ use std::time::Duration;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
-use loom::thread::{self, Thread};
 use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
+use sudog_runtime::model::thread::{self, Thread};
 use sudog_runtime::reached::{is_asked_for, mark, must_reach, waiting};
 use sudog_runtime::sema::Acquire;
 use sudog_sync::mutex::policy::Policy;
@@ -179,10 +179,7 @@ pub fn explore<P: Policy, const RICH: bool>(
     model: impl Fn(Arc<World<P, RICH>>) + Sync + Send + 'static,
 ) {
     assert!(is_asked_for(), "by `must_reach`: which states?");
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.max_branches = 10_000;
-    builder.check(move || {
+    sudog_runtime::model::explore(preemptions, move || {
         set_clock(step_us * 1000);
         model(Arc::new(World { mutex: RawLock::new(), data: UnsafeCell::new(0) }));
     });

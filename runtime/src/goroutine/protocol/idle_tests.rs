@@ -1,9 +1,9 @@
 //! Models of the idle protocol: sleepers and wakers, the end of searches, naps, and rest.
 
 use super::*;
+use crate::model::thread;
 use crate::shim::reached::{SLEEPS, TIME_IS_UP, WOKEN_BEFORE, during, mark, must_reach};
 use loom::sync::Arc;
-use loom::thread;
 
 // The states that a sleeper can come to.
 const FINDS_WORK: &str = "a sleeper finds work when it looks once more";
@@ -37,9 +37,7 @@ impl Queue {
 /// in no interleaving.
 fn check(preemptions: usize, states: &[&'static str], model: impl Fn() + Send + Sync + 'static) {
     must_reach(states, || {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(preemptions);
-        builder.check(model);
+        crate::model::explore(preemptions, model);
     });
 }
 
@@ -279,7 +277,7 @@ fn fresh_work_of_a_nap_is_found_after_it() {
 
 #[test]
 fn a_nap_ends_by_any_work_that_is_not_fresh() {
-    loom::model(|| {
+    crate::model::explore_all(|| {
         let (idle, sleeper) = (Idle::new(), Sleeper::new());
         idle.join();
         for wake in [|idle, _| Idle::wake_any(idle), |idle, sleeper| (Idle::wake(idle, sleeper), Wanted::Nobody).1] {

@@ -299,10 +299,10 @@ mod tests {
 mod models {
     use super::*;
     use crate::goroutine::protocol::idle::{Idle, Sleeper, Woken};
+    use crate::model::thread;
     use crate::shim::model::each_site;
     use crate::shim::reached::{SLEEPS, must_reach, times};
     use loom::sync::Arc;
-    use loom::thread;
 
     #[repr(C)]
     struct Letter {
@@ -345,7 +345,7 @@ mod models {
 
     /// Runs the model in every interleaving; among these must be some that reach the states.
     fn explore(states: &[&'static str], model: impl Fn(Arc<World>) + Sync + Send + 'static) {
-        must_reach(states, || loom::model(move || model(World::new())));
+        must_reach(states, || crate::model::explore_all(move || model(World::new())));
     }
 
     const PUSHES_AGAIN: &str = "a pusher finds another top";

@@ -100,9 +100,9 @@ impl<W> PinnedWork<W> {
 mod models {
     use super::*;
     use crate::goroutine::protocol::idle::{Idle, Sleeper};
+    use crate::model::thread;
     use crate::shim::reached::{mark, must_reach};
     use loom::sync::Arc;
-    use loom::thread;
 
     struct World {
         placed: PinnedWork<u32>,
@@ -117,10 +117,8 @@ mod models {
     fn placed_work_is_found() {
         const ONE_NOTE: &str = "one note stands for both pieces of work";
         const TWO_NOTES: &str = "each piece of work has a note";
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
         must_reach(&[ONE_NOTE, TWO_NOTES], || {
-            builder.check(|| {
+            crate::model::explore(3, || {
                 let (placed, inbox, sleeper) = (PinnedWork::new(), Inbox::new(), Sleeper::new());
                 let world = Arc::new(World { placed, inbox, idle: Idle::new(), sleeper });
                 world.idle.join();

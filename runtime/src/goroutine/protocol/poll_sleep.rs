@@ -51,9 +51,9 @@ impl PollSleep {
 #[cfg(all(test, sudog_loom))]
 mod tests {
     use super::*;
+    use crate::model::thread;
     use crate::shim::reached::{mark, must_reach};
     use loom::sync::{Arc, Condvar, Mutex};
-    use loom::thread;
 
     /// A model of an eventfd in an epoll: an interrupt stays until a poll takes it.
     struct Poller(Mutex<bool>, Condvar);
@@ -78,7 +78,7 @@ mod tests {
     fn a_waker_ends_a_sleep_in_the_poller() {
         let states = ["it sleeps in the poller", "it polls", "it is ready before it polls", "it is interrupted"];
         must_reach(&states, || {
-            loom::model(|| {
+            crate::model::explore_all(|| {
                 let poller = Arc::new(Poller(Mutex::new(false), Condvar::new()));
                 let sleeper = Arc::new((PollSleep::new(), Parker::new()));
                 let waker = thread::spawn({

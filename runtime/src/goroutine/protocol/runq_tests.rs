@@ -151,10 +151,10 @@ mod alone {
 #[cfg(sudog_loom)]
 mod models {
     use super::*;
+    use crate::model::thread;
     use crate::shim::Cell;
     use crate::shim::reached::must_reach;
     use loom::sync::Arc;
-    use loom::thread;
 
     // The events that can happen. The ring itself marks lost races.
     const FINDS_NOTHING: &str = "a thief finds nothing";
@@ -224,8 +224,6 @@ mod models {
         owner: fn(&World<N>) -> (Vec<usize>, usize),
         states: &[&'static str],
     ) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(preemptions);
         let run = move || {
             let ring = Ring::starting_at(usize::MAX - 1);
             let world = Arc::new(World { ring, means: std::array::from_fn(|_| Cell::new(0)) });
@@ -250,7 +248,7 @@ mod models {
             all.sort_unstable();
             assert!(all.iter().copied().eq(1..=last), "{all:?} of {last}");
         };
-        must_reach(states, || builder.check(run));
+        must_reach(states, || crate::model::explore(preemptions, run));
     }
 
     /// The owner uses slots again while a thief may still look at these slots.
@@ -333,7 +331,7 @@ mod models {
             popped.store(true, Ordering::Relaxed);
             other.join().unwrap();
         };
-        must_reach(states, || loom::model(run));
+        must_reach(states, || crate::model::explore_all(run));
     }
 
     /// Tests the look at the ring that idle workers take before they sleep.
@@ -379,6 +377,6 @@ mod models {
             assert_eq!(thief.join().unwrap(), [1]);
             assert_eq!((world.pop(), world.pop(), world.pop()), (Some(2), Some(3), None));
         };
-        must_reach(&[OLD_ONLY, YOUNG_TOO], || loom::model(run));
+        must_reach(&[OLD_ONLY, YOUNG_TOO], || crate::model::explore_all(run));
     }
 }

@@ -58,9 +58,9 @@ impl Signal {
 #[cfg(all(test, sudog_loom))]
 mod model {
     use super::*;
+    use crate::model::thread;
     use crate::shim::model::under_both;
     use loom::sync::Arc;
-    use loom::thread;
 
     /// Polls a future that is ready when two wakers have done their step 1. Each waker wakes the future; a wake-up that
     /// is lost is a deadlock.
@@ -70,9 +70,7 @@ mod model {
     #[test]
     fn each_wake_is_followed_by_a_poll_that_sees_what_came_before_it() {
         under_both(|| {
-            let mut model = loom::model::Builder::new();
-            model.preemption_bound = Some(3);
-            model.check(|| {
+            crate::model::explore(3, || {
                 let parts = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
                 let signal = Arc::new(Signal::new());
                 let wakers = parts.clone().map(|part| {
