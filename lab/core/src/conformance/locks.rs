@@ -18,7 +18,11 @@ use crate::targets::compose::{DynGuard, DynLock};
 type Make = fn() -> DynLock;
 
 pub fn checks<L: RawLock + 'static>() -> Vec<Check> {
-    super::checks![DynLock::boxed::<L> as Make;
+    checks_of(DynLock::boxed::<L>)
+}
+
+fn checks_of(new: Make) -> Vec<Check> {
+    super::checks![new;
         one_at_a_time,
         try_lock_takes_a_free_lock_only,
         a_deadline_in_the_past_is_a_try,

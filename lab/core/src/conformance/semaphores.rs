@@ -32,7 +32,11 @@ use crate::targets::semaphores::{EventCountSema, RuntimeLifo, StrideOneHash};
 
 /// Returns all checks of semaphores.
 pub fn checks<S: Semaphore + 'static>() -> Vec<Check> {
-    super::checks![Subject::of::<S>();
+    checks_of(Subject::of::<S>())
+}
+
+fn checks_of(subject: Subject) -> Vec<Check> {
+    super::checks![subject;
         permits_are_counted,
         a_deadline_in_the_past_is_a_try,
         a_deadline_ends_a_wait_and_not_too_soon,
