@@ -1,7 +1,7 @@
 //! Every semaphore, and every lock in a capacitor, of the laboratory's registries: taken and given back by one thread,
 //! and by two.
 //!
-//! `cargo bench --bench backends`, or `cargo bench --bench backends -- 'take and post/T=1'`.
+//! `cargo bench -p sudog-benches --bench backends`, or the same with `-- 'take and post/T=1'`.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};

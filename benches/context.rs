@@ -1,6 +1,6 @@
 //! Go's benchmarks of contexts and of errgroup.
 //!
-//! `cargo bench --bench context`. Source: `context/benchmark_test.go` and `golang.org/x/sync/errgroup`. The counterpart
+//! `cargo bench -p sudog-benches --bench context`. Source: `context/benchmark_test.go` and `golang.org/x/sync/errgroup`. The counterpart
 //! of Go's `RunParallel` is a thread for each processor.
 
 use std::convert::Infallible;

@@ -1,7 +1,7 @@
 //! Go's benchmarks that `cargo lab-peers syncbench` lacks: functions that run once, `atomic.Value`, the weighted semaphore,
 //! and the reads of a map of other sizes.
 //!
-//! `cargo bench --bench rest`. Source: `sync/oncefunc_test.go`, `sync/atomic/value_test.go`,
+//! `cargo bench -p sudog-benches --bench rest`. Source: `sync/oncefunc_test.go`, `sync/atomic/value_test.go`,
 //! `golang.org/x/sync/semaphore/semaphore_bench_test.go`, `internal/sync/hashtriemap_bench_test.go`.
 
 use std::hint::black_box;

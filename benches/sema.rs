@@ -1,6 +1,6 @@
 //! Go's semaphore benchmarks.
 //!
-//! `cargo bench --bench sema`. Source: `sync/runtime_sema_test.go` (BenchmarkSemaUncontended, -SyntNonblock,
+//! `cargo bench -p sudog-benches --bench sema`. Source: `sync/runtime_sema_test.go` (BenchmarkSemaUncontended, -SyntNonblock,
 //! -SyntBlock) and `runtime/sema_test.go` (BenchmarkSemTable, with a stride that collides).
 
 use std::hint::black_box;
