@@ -174,7 +174,7 @@ fn start_body<F: FnOnce()>(f: Body<F>, details: Option<Box<Details>>, placement:
     match current::worker() {
         Some(worker) if !switch_hooks::is_observed() && Start::is_in_ring(placement) => {
             worker.count_made();
-            worker.submit(job::pack_body(f, details, Some(worker)));
+            worker.submit(job::pack_body(f, details, Some(&worker.own.jobs)));
         }
         _ => start_in_steps(f, details, placement),
     }
@@ -186,7 +186,7 @@ fn start_body<F: FnOnce()>(f: Body<F>, details: Option<Box<Details>>, placement:
 #[track_caller]
 fn start_in_steps<F: FnOnce()>(f: Body<F>, mut details: Option<Box<Details>>, placement: Placement) {
     let start = Start::prepare(&mut details, placement);
-    let work = job::pack_body(f, details, start.worker);
+    let work = job::pack_body(f, details, start.worker.map(|worker| &worker.own.jobs));
     start.finish(work);
 }
 

@@ -3,9 +3,7 @@
 use crate::shim::system::atomic::AtomicU64;
 use crate::shim::system::thread;
 use std::cell::Cell;
-use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 use crate::goroutine::native::fibre::job::Vtable;
@@ -468,18 +466,4 @@ pub(crate) fn is_task() -> bool {
 #[cold]
 pub(crate) fn describe() -> Option<String> {
     fibre().map(Fibre::describe)
-}
-
-/// Notes the call that started the calling goroutine.
-#[cold]
-pub(crate) fn set_created_at(place: Option<&'static Location<'static>>) {
-    if let Some(fibre) = fibre() {
-        fibre.created_at.set(place);
-    }
-}
-
-pub(crate) fn set_name(name: Option<Arc<str>>) {
-    if let Some(fibre) = fibre() {
-        fibre.name.set(name);
-    }
 }

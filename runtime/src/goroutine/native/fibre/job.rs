@@ -16,22 +16,17 @@ use std::fmt::Write as _;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::num::NonZeroUsize;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use async_task::Runnable;
 
 use crate::fatal::say;
-use crate::goroutine::native::exit::{Goexit, OnPanic};
-use crate::goroutine::native::fibre::{Fibre, current};
-use crate::goroutine::native::sched::stall;
-use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::exit::OnPanic;
 use crate::goroutine::native::switch_hooks;
-use crate::goroutine::native::trace;
 use crate::goroutine::protocol::inbox::Link;
 use crate::goroutine::protocol::runq::Word;
-use crate::panics::drop_payload;
 
 /// The size, in words, of the largest closure that a job holds without a box.
 const WORDS: usize = 5;
@@ -128,10 +123,10 @@ impl Memory {
         Self(NonNull::from(Box::leak(Box::<MaybeUninit<Job>>::new_uninit())).cast())
     }
 
-    /// Takes memory of ended jobs from `worker`, or allocates memory.
+    /// Takes memory of an ended job from `spare`, or allocates memory.
     #[inline]
-    fn take(worker: Option<&'static Worker>) -> Self {
-        worker.and_then(|worker| worker.own.jobs.pop()).unwrap_or_else(Self::new)
+    fn take(spare: Option<&SpareMemory>) -> Self {
+        spare.and_then(SpareMemory::pop).unwrap_or_else(Self::new)
     }
 
     /// Makes a job in this memory.
@@ -153,9 +148,9 @@ impl Memory {
 
 /// The part of a job that depends on the type of the closure.
 pub(crate) struct Vtable {
-    /// Takes the closure out of the job, keeps the job's memory, and calls the closure, whose panic goes on in the
-    /// caller. The job's closure has the type of this vtable.
-    run: unsafe fn(Packed, &'static Worker),
+    /// Takes the closure out of the job, puts the job's memory into the list, and calls the closure, whose panic goes on
+    /// in the caller. The job's closure has the type of this vtable.
+    run: unsafe fn(Packed, &SpareMemory),
     /// The name of the type, which has the path of the function that started the goroutine.
     origin: fn() -> &'static str,
 }
@@ -280,14 +275,14 @@ macro_rules! box_if_large {
     };
 }
 
-/// Packs the closure of a new goroutine into a job.
+/// Packs the closure of a new goroutine into a job, in memory from `spare` if there is some.
 #[inline]
-pub(crate) fn pack<F>(f: F, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
+pub(crate) fn pack<F>(f: F, details: Option<Box<Details>>, spare: Option<&SpareMemory>) -> Work
 where
     F: FnOnce() + Send + 'static,
 {
     switch_hooks::forbid_start_in_hook();
-    pack_body(Body::owned(f), details, worker)
+    pack_body(Body::owned(f), details, spare)
 }
 
 /// A closure that may run on any thread: the closure may be moved there, and the values that the closure borrows live until
@@ -317,14 +312,14 @@ impl<F: FnOnce() + Send> Body<F> {
 
 /// Packs any closure, as [`pack`] does.
 #[inline]
-pub(crate) fn pack_body<F>(Body(f): Body<F>, details: Option<Box<Details>>, worker: Option<&'static Worker>) -> Work
+pub(crate) fn pack_body<F>(Body(f): Body<F>, details: Option<Box<Details>>, spare: Option<&SpareMemory>) -> Work
 where
     F: FnOnce(),
 {
     if const { is_inline::<F>() } {
-        pack_with(VtableOf::from::<F>(), Body(f), details, worker)
+        pack_with(VtableOf::from::<F>(), Body(f), details, spare)
     } else {
-        pack_with(VtableOf::from::<F>(), Body(Box::new(f)), details, worker)
+        pack_with(VtableOf::from::<F>(), Body(Box::new(f)), details, spare)
     }
 }
 
@@ -334,9 +329,9 @@ pub(crate) fn pack_with<C: FnOnce()>(
     vtable: VtableOf<C>,
     Body(closure): Body<C>,
     details: Option<Box<Details>>,
-    worker: Option<&'static Worker>,
+    spare: Option<&SpareMemory>,
 ) -> Work {
-    let Packed(job) = Memory::take(worker).fill(vtable, closure, details);
+    let Packed(job) = Memory::take(spare).fill(vtable, closure, details);
     Work(job.addr_and_expose())
 }
 
@@ -397,43 +392,32 @@ impl Work {
 }
 
 impl Packed {
-    /// Runs the job on the stack of the caller, which is a goroutine's stack. Does not unwind.
-    ///
-    /// All that does not depend on the closure's type is done here, and compiled once.
+    pub(crate) fn vtable(&self) -> &'static Vtable {
+        self.job().vtable
+    }
+
+    /// Takes the settings out of the job. None: there are no settings, or they have been taken.
     #[inline]
-    pub(crate) fn run(mut self, fibre: &Fibre) {
+    pub(crate) fn take_details(&mut self) -> Option<Box<Details>> {
+        // SAFETY: the job is packed, and this `Packed`, which is borrowed mutably, owns it. The fields before the closure
+        // are initialised, and the closure may be uninitialised.
+        unsafe { self.0.as_mut() }.details.take()
+    }
+
+    /// Takes the closure out of the job, whose details have been taken, puts the job's memory into `spare`, and calls the
+    /// closure, whose panic goes on in the caller.
+    #[inline]
+    pub(crate) fn call(self, spare: &SpareMemory) {
+        let vtable = self.vtable();
+        // SAFETY: the job was packed with the vtable of its closure's type.
+        unsafe { (vtable.run)(self, spare) }
+    }
+
+    #[inline]
+    fn job(&self) -> &Job {
         // SAFETY: the job is packed, and this `Packed` owns it. The fields before the closure are initialised, and the
         // closure may be uninitialised.
-        let job = unsafe { self.0.as_mut() };
-        fibre.vtable.set(job.vtable);
-        match job.details.take() {
-            None => self.call(fibre, OnPanic::default()),
-            Some(details) => self.call_with(fibre, *details),
-        }
-    }
-
-    /// Gives the settings to the goroutine, which is the caller, and runs the job.
-    #[cold]
-    fn call_with(self, fibre: &Fibre, details: Details) {
-        current::set_name(details.name);
-        if details.created_at.is_some() {
-            current::set_created_at(details.created_at);
-        }
-        self.call(fibre, details.on_panic);
-    }
-
-    #[inline]
-    fn call(self, fibre: &Fibre, on_panic: OnPanic) {
-        if switch_hooks::observes_names() {
-            is_running();
-        }
-        // SAFETY: the job is packed, and this `Packed` owns it.
-        let vtable = unsafe { self.0.as_ref() }.vtable;
-        // SAFETY: the job was packed with the vtable of its closure's type.
-        let run = || unsafe { (vtable.run)(self, fibre.worker) };
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-            ended_by_panic(payload, on_panic);
-        }
+        unsafe { self.0.as_ref() }
     }
 }
 
@@ -442,33 +426,12 @@ impl Packed {
 /// # Safety
 ///
 /// The job's closure is a `C`.
-unsafe fn run<C: FnOnce()>(job: Packed, worker: &'static Worker) {
+unsafe fn run<C: FnOnce()>(job: Packed, spare: &SpareMemory) {
     // SAFETY: the job is packed, its closure is a `C` by the contract of this function, and `job` owned that closure. The
     // memory is not used as a job again.
     let f = unsafe { (&raw const (*job.0.cast::<JobOf<C>>().as_ptr()).closure).read() };
-    worker.own.jobs.push(Memory(job.0), SPARE_JOBS);
+    spare.push(Memory(job.0), SPARE_JOBS);
     f();
-}
-
-/// Tells the stall report and a trace which goroutine runs.
-#[cold]
-fn is_running() {
-    if let Some(fibre) = current::fibre() {
-        if switch_hooks::observes_stalls() {
-            stall::runs(fibre);
-        }
-        if switch_hooks::is_traced() {
-            trace::is_named(fibre);
-        }
-    }
-}
-
-#[cold]
-fn ended_by_panic(payload: Box<dyn Any + Send>, on_panic: OnPanic) {
-    if !payload.is::<Goexit>() && on_panic == OnPanic::Abort {
-        die_of_panic(&*payload, current::describe().as_deref());
-    }
-    drop_payload(payload);
 }
 
 /// Prints Go's report of a panic, which names the goroutine, and ends the process with Go's status, 2. Called when a

@@ -33,18 +33,19 @@ pub(crate) mod wait;
 pub(crate) mod wait_check;
 
 use crate::shim::system::atomic::AtomicU32;
+use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::io;
 use std::mem::MaybeUninit;
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::ParkResult;
-use crate::goroutine::native::fibre::job::Unpacked;
-use crate::goroutine::native::fibre::job::Work;
+use crate::goroutine::native::exit::{Goexit, OnPanic};
+use crate::goroutine::native::fibre::job::{Details, Packed, SpareMemory, Unpacked, Work};
 use crate::goroutine::native::fibre::wait::Wait;
 #[cfg(feature = "move")]
 use crate::goroutine::native::fork;
@@ -61,6 +62,7 @@ use crate::goroutine::native::switch_hooks::{self, Entering, Leaving, Observed, 
 use crate::goroutine::native::thread_block;
 use crate::goroutine::native::trace;
 use crate::goroutine::protocol::inbox::Link;
+use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
 use crate::shim::stacks;
 
@@ -72,6 +74,8 @@ pub(crate) struct Fibre {
     /// The link in an inbox. The first field, so that a pointer to the link is a pointer to the fibre.
     pub(crate) link: Link,
     pub(crate) worker: &'static Worker,
+    /// The memory of ended jobs that the worker keeps: a copy of the address, which saves each goroutine an instruction.
+    jobs: &'static SpareMemory,
     routine: UnsafeCell<MaybeUninit<Routine>>,
     yielder: Cell<*const Yielder<(), ()>>,
     /// The next fibre in the run queue or in the list of spare fibres.
@@ -195,6 +199,7 @@ impl Fibre {
         let fibre = Self {
             link: Link::new(),
             worker,
+            jobs: &worker.own.jobs,
             routine: UnsafeCell::new(MaybeUninit::uninit()),
             yielder: Cell::new(ptr::null()),
             next: Cell::new(None),
@@ -317,7 +322,7 @@ impl Fibre {
     fn run_begun(&'static self, work: Work) {
         match work.unpack() {
             Unpacked::Job(job) => {
-                job.run(self);
+                self.run_job(job);
                 self.worker.end(self);
             }
             // A poll does not unwind: the future is wrapped in a `catch_unwind`.
@@ -328,6 +333,57 @@ impl Fibre {
                 self.worker.end_poll(self);
             }
         }
+    }
+
+    /// Runs a job. Called by the fibre itself only. Does not unwind.
+    ///
+    /// All that does not depend on the closure's type is done here, and compiled once.
+    #[inline]
+    fn run_job(&self, mut job: Packed) {
+        self.vtable.set(job.vtable());
+        match job.take_details() {
+            None => self.call(job, OnPanic::default()),
+            Some(details) => self.call_with(job, *details),
+        }
+    }
+
+    /// Gives the settings to the goroutine, and runs the job.
+    #[cold]
+    fn call_with(&self, job: Packed, details: Details) {
+        self.name.set(details.name);
+        if details.created_at.is_some() {
+            self.created_at.set(details.created_at);
+        }
+        self.call(job, details.on_panic);
+    }
+
+    #[inline]
+    fn call(&self, job: Packed, on_panic: OnPanic) {
+        if switch_hooks::observes_names() {
+            self.tells_name();
+        }
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job.call(self.jobs))) {
+            self.ended_by_panic(payload, on_panic);
+        }
+    }
+
+    /// Tells the stall report and a trace which goroutine runs.
+    #[cold]
+    fn tells_name(&self) {
+        if switch_hooks::observes_stalls() {
+            stall::runs(self);
+        }
+        if switch_hooks::is_traced() {
+            trace::is_named(self);
+        }
+    }
+
+    #[cold]
+    fn ended_by_panic(&self, payload: Box<dyn Any + Send>, on_panic: OnPanic) {
+        if !payload.is::<Goexit>() && on_panic == OnPanic::Abort {
+            job::die_of_panic(&*payload, Some(&self.describe()));
+        }
+        drop_payload(payload);
     }
 
     /// Runs the fibre until the fibre suspends. Called by the worker's loop only.

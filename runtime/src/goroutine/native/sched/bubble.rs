@@ -217,7 +217,7 @@ fn live(main: Main, tell: impl FnOnce(String)) {
         HERE.with(|here| here.main_has_ended.set(true));
     };
     worker.count_made();
-    worker.start_on(job::pack(main, Some(Box::<job::Details>::default().as_main()), Some(worker)), false);
+    worker.start_on(job::pack(main, Some(Box::<job::Details>::default().as_main()), Some(&worker.own.jobs)), false);
     worker.run();
 
     let goroutines = report::goroutines(sched);
@@ -303,7 +303,7 @@ pub(crate) fn settle(worker: &'static Worker, has_work: impl FnOnce() -> bool) -
                 }
             };
             worker.count_made();
-            worker.submit(job::pack(wake, None, Some(worker)));
+            worker.submit(job::pack(wake, None, Some(&worker.own.jobs)));
         }
         worker.fire_timers();
         Idle::Run
