@@ -93,8 +93,8 @@ pub(crate) use sched::bubble::of_the_system;
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use alarm::alarms::set_by_system as set_alarm_by_system;
 pub(crate) use fibre::current::{
-    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, may_spin, note_task_wait, note_wait, safepoint,
-    safepoint_is_asked_for, yield_now,
+    FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, in_place, may_spin, note_task_wait, note_wait,
+    safepoint, safepoint_is_asked_for, yield_now,
 };
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use fibre::current::{describe, is_task};
@@ -109,4 +109,3 @@ pub(crate) use sched::frames::frames_of_the_user;
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) use sched::frames::{is_ours, of_the_user};
 pub(crate) use sched::long_waits::watch as watch_long_waits;
-pub(crate) use sched::stall::in_place;

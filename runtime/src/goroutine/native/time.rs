@@ -33,7 +33,6 @@ use crate::goroutine::native::api;
 use crate::goroutine::native::coop::Coop;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::bubble;
-use crate::goroutine::native::sched::stall;
 use crate::panics::Panics;
 use crate::sema::Cancel;
 
@@ -75,7 +74,7 @@ pub fn now() -> Instant {
 pub fn sleep(d: Duration) {
     if current::current().is_none() {
         current::note_wait("sleep");
-        return stall::in_place(true, || thread::sleep(d));
+        return current::in_place(true, || thread::sleep(d));
     }
     if d.is_zero() || d < Duration::from_micros(1) && !bubble::is_here() {
         return G::yield_now(); // the sleep would be over before it begins, and no other goroutine would have run

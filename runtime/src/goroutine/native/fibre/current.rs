@@ -11,7 +11,7 @@ use crate::goroutine::native::fibre::wait::{NO_HOLDERS, Wait};
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::sched::{bubble, clock, stall, threads};
+use crate::goroutine::native::sched::{bubble, clock, threads};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::native::trace;
@@ -302,9 +302,23 @@ fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
 /// Waits for `ready` without switching to another goroutine: the whole worker waits.
 #[cold]
 fn park_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
-    let result = stall::in_place(deadline.is_some(), || wait_in_place(fibre, deadline));
+    let result = in_place(deadline.is_some(), || wait_in_place(fibre, deadline));
     fibre.wait.set(Wait::NONE);
     result
+}
+
+/// Calls `wait`, in which the whole thread waits: the caller is no goroutine, or a goroutine that may not switch.
+/// `has_deadline` is true if the wait ends at a deadline, whatever happens.
+#[inline]
+pub(crate) fn in_place<T>(has_deadline: bool, wait: impl FnOnce() -> T) -> T {
+    if switch_hooks::is_observed() { in_place_observed(has_deadline, wait) } else { wait() }
+}
+
+#[cold]
+fn in_place_observed<T>(has_deadline: bool, wait: impl FnOnce() -> T) -> T {
+    let Some(fibre) = fibre() else { return threads::while_listed(None, has_deadline, wait) };
+    let _noted = fibre.worker.stall.wait_in_place();
+    threads::while_listed(Some(fibre.wait.get()), has_deadline, wait)
 }
 
 fn wait_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {

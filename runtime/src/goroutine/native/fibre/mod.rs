@@ -52,7 +52,7 @@ use crate::goroutine::native::fork;
 use crate::goroutine::native::mains::MAINS;
 use crate::goroutine::native::metrics::counters::Readied;
 use crate::goroutine::native::sched::dump;
-use crate::goroutine::native::sched::stall;
+use crate::goroutine::native::sched::stall::Running;
 use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack;
@@ -300,7 +300,7 @@ impl Fibre {
             trace::runs(self);
         }
         if observers.have_stalls() {
-            stall::runs(self);
+            self.notes_run();
         }
         switch_hooks::enters(observers, why);
     }
@@ -311,11 +311,27 @@ impl Fibre {
         let observers = Observers::of(&self.observed);
         switch_hooks::leaves(observers, why);
         if observers.have_stalls() {
-            stall::gives_up(self, why);
+            self.shows_stall(why);
         }
         if observers.have_trace() {
             trace::leaves(self, why);
         }
+    }
+
+    /// Tells the stall report that the goroutine runs, on its worker.
+    fn notes_run(&self) {
+        let running = Running {
+            id: self.id.get(),
+            name: self.shared_name(),
+            vtable: self.vtable.get(),
+            timer: self.worker.next_timer(),
+        };
+        self.worker.stall.runs(running, self.worker.has_started_work());
+    }
+
+    /// Shows this goroutine's stack, if the goroutine has been reported as stalled.
+    pub(crate) fn shows_stall(&self, why: Leaving) {
+        self.worker.stall.gives_up(why, || self.describe(), |bytes| self.has_room(bytes));
     }
 
     #[inline]
@@ -371,7 +387,7 @@ impl Fibre {
     #[cold]
     fn tells_name(&self) {
         if switch_hooks::observes_stalls() {
-            stall::runs(self);
+            self.notes_run();
         }
         if switch_hooks::is_traced() {
             trace::is_named(self);

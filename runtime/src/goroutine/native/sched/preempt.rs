@@ -20,7 +20,6 @@ use std::time::Duration;
 use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::sched::bubble;
-use crate::goroutine::native::sched::stall;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::native::sched::worker::{FibreQueue, Worker};
 use crate::goroutine::native::switch_hooks;
@@ -128,7 +127,7 @@ impl Worker {
             if switch_hooks::observes_stalls()
                 && let Some(fibre) = current::fibre()
             {
-                stall::gives_up(fibre, switch_hooks::Leaving::Waits);
+                fibre.shows_stall(switch_hooks::Leaving::Waits);
             }
         }
         if self.is_timer_due(now) {

@@ -32,10 +32,7 @@ use std::time::{Duration, Instant};
 
 use crate::fatal::{fatal, say};
 use crate::goroutine::native::fibre::job::Vtable;
-use crate::goroutine::native::fibre::{Fibre, current};
 use crate::goroutine::native::sched::frames::frames_of_the_user;
-use crate::goroutine::native::sched::threads;
-use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::switch_hooks::{self, Leaving};
 
 const VARIABLE: &str = "SUDOG_STALLS";
@@ -47,7 +44,8 @@ const SELDOM: Duration = Duration::from_secs(10);
 /// The number of bytes of stack that a goroutine must have left to look up the names of functions.
 const ROOM: usize = 128 << 10;
 
-/// The facts that a worker tells the watcher, if stalls are reported.
+/// The facts that a worker tells the watcher, if stalls are reported. The worker's thread and its goroutines write them,
+/// but for `reported`, which the watcher sets.
 #[derive(Default)]
 pub(crate) struct Stall {
     running: Mutex<Option<Running>>,
@@ -60,12 +58,12 @@ pub(crate) struct Stall {
 }
 
 /// The goroutine that runs.
-struct Running {
-    id: u64,
-    name: Option<Arc<str>>,
-    vtable: &'static Vtable,
+pub(crate) struct Running {
+    pub(crate) id: u64,
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) vtable: &'static Vtable,
     /// The time at which the first timer of the worker was due when the goroutine began to run.
-    timer: Option<Instant>,
+    pub(crate) timer: Option<Instant>,
 }
 
 impl Stall {
@@ -78,28 +76,43 @@ impl Stall {
     pub(crate) fn is_queued(&self) {
         self.queued.store(true, Ordering::Relaxed);
     }
-}
 
-/// Calls `wait`, in which the whole thread waits: the caller is no goroutine, or a goroutine that may not switch.
-/// `has_deadline` is true if the wait ends at a deadline, whatever happens.
-#[inline]
-pub(crate) fn in_place<T>(has_deadline: bool, wait: impl FnOnce() -> T) -> T {
-    if switch_hooks::is_observed() { in_place_observed(has_deadline, wait) } else { wait() }
-}
+    /// Notes the goroutine that has got the worker. `queued` is true if another started goroutine is in the worker's
+    /// queues.
+    pub(crate) fn runs(&self, running: Running, queued: bool) {
+        // The old value may have the last reference to a name, which is only text.
+        let before = self.running().replace(running);
+        drop(before);
+        self.queued.store(queued, Ordering::Relaxed);
+    }
 
-#[cold]
-fn in_place_observed<T>(has_deadline: bool, wait: impl FnOnce() -> T) -> T {
-    struct Waited<'a>(&'a AtomicBool);
-    impl Drop for Waited<'_> {
-        fn drop(&mut self) {
-            self.0.store(false, Ordering::Relaxed);
+    /// Shows the stack of the calling goroutine, if that goroutine has been reported. Called when the goroutine is about
+    /// to give up its worker, or calls into the runtime. A goroutine that has ended has no stack any more.
+    ///
+    /// `describe` returns the goroutine's number and name, and `has_room` whether so many bytes of stack are left.
+    pub(crate) fn gives_up(&self, why: Leaving, describe: impl Fn() -> String, has_room: impl Fn(usize) -> bool) {
+        if self.reported.swap(false, Ordering::Relaxed) {
+            match why {
+                Leaving::Waits => show_stack(&describe(), has_room(ROOM)),
+                Leaving::Ends => say(&format!("sudog: goroutine {} has ended\n", describe())),
+            }
         }
     }
-    let Some(fibre) = current::fibre() else { return threads::while_listed(None, has_deadline, wait) };
-    let waits = &fibre.worker.stall.waits_in_place;
-    waits.store(true, Ordering::Relaxed);
-    let _waited = Waited(waits);
-    threads::while_listed(Some(fibre.wait.get()), has_deadline, wait)
+
+    /// Notes that the running goroutine waits without switching to another goroutine, until the result is dropped.
+    pub(crate) fn wait_in_place(&self) -> InPlace<'_> {
+        self.waits_in_place.store(true, Ordering::Relaxed);
+        InPlace(&self.waits_in_place)
+    }
+}
+
+/// A wait of the running goroutine without a switch. Ended by the drop, also in a panic.
+pub(crate) struct InPlace<'a>(&'a AtomicBool);
+
+impl Drop for InPlace<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Returns whether reports are made.
@@ -139,40 +152,14 @@ pub(crate) fn start() {
     }
 }
 
-/// Notes that the goroutine runs, on its worker.
-pub(crate) fn runs(fibre: &Fibre) {
-    let worker = fibre.worker;
-    let running = Running {
-        id: fibre.id.get(),
-        name: fibre.shared_name(),
-        vtable: fibre.vtable.get(),
-        timer: worker.next_timer(),
-    };
-    // The old value may have the last reference to a name, which is only text.
-    let before = worker.stall.running().replace(running);
-    drop(before);
-    worker.stall.queued.store(worker.has_started_work(), Ordering::Relaxed);
-}
-
-/// Shows the stack of a goroutine that has been reported. Called when the goroutine is about to give up its worker, or
-/// calls into the runtime. A goroutine that has ended has no stack any more.
-pub(crate) fn gives_up(fibre: &Fibre, why: Leaving) {
-    if fibre.worker.stall.reported.swap(false, Ordering::Relaxed) {
-        match why {
-            Leaving::Waits => show_stack(fibre),
-            Leaving::Ends => say(&format!("sudog: goroutine {} has ended\n", fibre.describe())),
-        }
-    }
-}
-
 #[cold]
-fn show_stack(fibre: &Fibre) {
-    let stack = if !fibre.has_room(ROOM) {
+fn show_stack(goroutine: &str, has_room: bool) {
+    let stack = if !has_room {
         "    (too little of the stack is left to show the stack)\n".into()
     } else {
         frames_of_the_user(&Backtrace::force_capture().to_string())
     };
-    say(&format!("sudog: goroutine {} calls into the runtime again:\n{stack}", fibre.describe()));
+    say(&format!("sudog: goroutine {goroutine} calls into the runtime again:\n{stack}"));
 }
 
 /// The watcher's memory of a worker.
@@ -188,18 +175,25 @@ pub(crate) struct Turn {
 pub(crate) struct Reports(HashMap<&'static str, Instant>);
 
 impl Reports {
-    /// Looks at a worker that has made no choice for some time.
-    pub(crate) fn look(&mut self, worker: &Worker, turn: &mut Turn, now: Instant) {
+    /// Looks at a worker that has made no choice for some time. `has_shared_work` returns whether the worker has queued
+    /// work that came from others, or that others may take.
+    pub(crate) fn look(
+        &mut self,
+        worker: &Stall,
+        has_shared_work: impl FnOnce() -> bool,
+        turn: &mut Turn,
+        now: Instant,
+    ) {
         let held = now - turn.since;
         if turn.is_reported || !switch_hooks::observes_stalls() {
             return;
         }
         let Some(long) = threshold().filter(|&long| held >= long) else { return };
         let text = {
-            let running = worker.stall.running();
+            let running = worker.running();
             let Some(running) = &*running else { return };
-            let waits = worker.stall.queued.load(Ordering::Relaxed)
-                || worker.has_shared_work()
+            let waits = worker.queued.load(Ordering::Relaxed)
+                || has_shared_work()
                 || running.timer.is_some_and(|timer| timer + long <= now);
             if !waits {
                 return;
@@ -209,9 +203,9 @@ impl Reports {
             if before.is_some_and(|before| now - before < SELDOM) {
                 return;
             }
-            running.report(held, worker.stall.waits_in_place.load(Ordering::Relaxed))
+            running.report(held, worker.waits_in_place.load(Ordering::Relaxed))
         };
-        worker.stall.reported.store(true, Ordering::Relaxed);
+        worker.reported.store(true, Ordering::Relaxed);
         say(&text);
     }
 }

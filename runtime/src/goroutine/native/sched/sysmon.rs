@@ -134,7 +134,7 @@ fn watch() {
             let mut turn = Turn { seen, since: now, is_reported: false };
             if let Some(before) = before.get(&name).filter(|before| before.seen == seen) {
                 turn = *before;
-                stalls.look(worker, &mut turn, now);
+                stalls.look(&worker.stall, || worker.has_shared_work(), &mut turn, now);
                 worker.hand_over();
             }
             worker.asked.store(true, Ordering::Relaxed);
