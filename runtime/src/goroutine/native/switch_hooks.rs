@@ -14,7 +14,7 @@
 
 use crate::shim::system;
 use crate::shim::system::OnceLock;
-use crate::shim::system::atomic::{AtomicU8, Ordering};
+use crate::shim::system::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,6 +24,9 @@ static OBSERVERS: AtomicU8 = AtomicU8::new(0);
 const HOOKS: u8 = 1;
 const STALLS: u8 = 2;
 const TRACE: u8 = 4;
+/// The number of traces that have begun. A worker compares the number with that of the last trace for which the worker
+/// has marked its fibres.
+static TRACES: AtomicU32 = AtomicU32::new(0);
 
 /// Whether a fibre's switches are observed. Used by the fibre's worker only.
 ///
@@ -209,9 +212,17 @@ pub(crate) fn observe_stalls() {
 pub(crate) fn observe_trace(is_on: bool) {
     if is_on {
         OBSERVERS.fetch_or(TRACE, Ordering::Relaxed);
+        // Release: a worker that reads the number marks fibres, whose next switches then find the observer.
+        TRACES.fetch_add(1, Ordering::Release);
     } else {
         OBSERVERS.fetch_and(!TRACE, Ordering::Relaxed);
     }
+}
+
+/// Returns the number of traces that have begun.
+#[inline]
+pub(crate) fn traces() -> u32 {
+    TRACES.load(Ordering::Acquire)
 }
 
 /// Returns whether switches are traced.

@@ -5,6 +5,7 @@ use crate::shim::system::thread;
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
+use crate::event::steps;
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 use crate::goroutine::native::fibre::job::Vtable;
 use crate::goroutine::native::fibre::wait::{NO_HOLDERS, Wait};
@@ -14,7 +15,6 @@ use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{bubble, clock, threads};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
-use crate::goroutine::native::trace;
 use crate::goroutine::protocol::inbox::{Chain, Free};
 use crate::{Instant, ParkResult, shim};
 
@@ -223,8 +223,19 @@ impl FibreRef {
 #[inline]
 fn note_ready(fibre: &Fibre) {
     if switch_hooks::is_traced() {
-        trace::is_readied(fibre);
+        record_ready(fibre);
     }
+}
+
+/// Records, for a trace, that the caller readies the goroutine of a fibre, which is parked or about to park. The caller
+/// may be on another thread, and so may read only what does not change while the goroutine waits.
+#[cold]
+pub(crate) fn record_ready(readied: &Fibre) {
+    let actor = match fibre() {
+        Some(_) => 0,
+        None => worker().map_or(0, |worker| ptr::from_ref(worker).addr()),
+    };
+    steps::readies(actor, readied.id.get());
 }
 
 /// A batch of goroutines to ready. The batch hands goroutines of another worker over together, so that the other worker

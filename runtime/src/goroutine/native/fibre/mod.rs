@@ -44,6 +44,7 @@ use std::sync::Arc;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::ParkResult;
+use crate::event::steps;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::job::{Details, Packed, SpareMemory, Unpacked, Work};
 use crate::goroutine::native::fibre::wait::Wait;
@@ -60,7 +61,6 @@ use crate::goroutine::native::stack::{Extent, PooledStack};
 use crate::goroutine::native::switch_hooks::{self, Entering, Leaving, Observed, Observers};
 #[cfg(feature = "move")]
 use crate::goroutine::native::thread_block;
-use crate::goroutine::native::trace;
 use crate::goroutine::protocol::inbox::Link;
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
@@ -283,7 +283,9 @@ impl Fibre {
     #[inline(never)]
     fn run_observed(&'static self, work: Work) {
         self.created_at.set(None);
-        trace::begins(&work);
+        if switch_hooks::is_traced() {
+            steps::begins(work.vtable(), work.id());
+        }
         self.enters(Entering::Begins);
         self.run_begun(work);
         self.leaves(Leaving::Ends);
@@ -297,10 +299,10 @@ impl Fibre {
     fn enters(&self, why: Entering) {
         let observers = Observers::of(&self.observed);
         if observers.have_trace() {
-            trace::runs(self);
+            self.record_run();
         }
         if observers.have_stalls() {
-            self.notes_run();
+            self.note_run();
         }
         switch_hooks::enters(observers, why);
     }
@@ -311,15 +313,38 @@ impl Fibre {
         let observers = Observers::of(&self.observed);
         switch_hooks::leaves(observers, why);
         if observers.have_stalls() {
-            self.shows_stall(why);
+            self.show_stall(why);
         }
         if observers.have_trace() {
-            trace::leaves(self, why);
+            self.record_leave(why);
         }
     }
 
+    /// Records, for a trace, that the goroutine has got its worker.
+    pub(crate) fn record_run(&self) {
+        steps::runs(ptr::from_ref(self.worker).addr(), self.worker.index);
+    }
+
+    /// Records, for a trace, that the goroutine gives its worker up.
+    fn record_leave(&self, why: Leaving) {
+        match (why, self.state.get()) {
+            (Leaving::Ends, _) => steps::ends(),
+            (Leaving::Waits, State::Parked) => steps::parks(self.wait.get().what()),
+            (Leaving::Waits, _) => steps::yields(),
+        }
+    }
+
+    /// Records, for a trace, the name of a goroutine that begins.
+    fn record_name(&self) {
+        let name = self.name.take();
+        if let Some(name) = &name {
+            steps::is_named(name);
+        }
+        self.name.set(name);
+    }
+
     /// Tells the stall report that the goroutine runs, on its worker.
-    fn notes_run(&self) {
+    fn note_run(&self) {
         let running = Running {
             id: self.id.get(),
             name: self.shared_name(),
@@ -330,7 +355,7 @@ impl Fibre {
     }
 
     /// Shows this goroutine's stack, if the goroutine has been reported as stalled.
-    pub(crate) fn shows_stall(&self, why: Leaving) {
+    pub(crate) fn show_stall(&self, why: Leaving) {
         self.worker.stall.gives_up(why, || self.describe(), |bytes| self.has_room(bytes));
     }
 
@@ -376,7 +401,7 @@ impl Fibre {
     #[inline]
     fn call(&self, job: Packed, on_panic: OnPanic) {
         if switch_hooks::observes_names() {
-            self.tells_name();
+            self.tell_name();
         }
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| job.call(self.jobs))) {
             self.ended_by_panic(payload, on_panic);
@@ -385,12 +410,12 @@ impl Fibre {
 
     /// Tells the stall report and a trace which goroutine runs.
     #[cold]
-    fn tells_name(&self) {
+    fn tell_name(&self) {
         if switch_hooks::observes_stalls() {
-            self.notes_run();
+            self.note_run();
         }
         if switch_hooks::is_traced() {
-            trace::is_named(self);
+            self.record_name();
         }
     }
 

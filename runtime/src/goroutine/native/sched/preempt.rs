@@ -127,7 +127,7 @@ impl Worker {
             if switch_hooks::observes_stalls()
                 && let Some(fibre) = current::fibre()
             {
-                fibre.shows_stall(switch_hooks::Leaving::Waits);
+                fibre.show_stall(switch_hooks::Leaving::Waits);
             }
         }
         if self.is_timer_due(now) {

@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+use crate::event::steps;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job;
 use crate::goroutine::native::fibre::job::{SpareMemory, Work};
@@ -48,7 +49,6 @@ use crate::goroutine::native::sched::stall::Stall;
 use crate::goroutine::native::sched::sysmon;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::native::switch_hooks;
-use crate::goroutine::native::trace;
 use crate::goroutine::protocol::idle::Sleeper;
 use crate::goroutine::protocol::inbox::Inbox;
 use crate::goroutine::protocol::pinned::PinnedWork;
@@ -139,8 +139,8 @@ pub(crate) struct Own {
     pub(crate) looked: Cell<Option<Instant>>,
     pub(crate) courtesy: Courtesy,
     pub(crate) dump: dump::Progress,
-    /// The number of the last trace for which the worker has marked its fibres: see `trace`.
-    pub(crate) traces: Cell<u32>,
+    /// The number of the last trace for which the worker has marked its fibres: see `switch_hooks`.
+    traces: Cell<u32>,
 }
 
 // SAFETY: `own` is touched by the worker's thread only (and read by the deadlock report, while no worker can wake; and
@@ -453,7 +453,7 @@ impl Worker {
     /// stacks.
     #[cold]
     fn poll_slow_sources(&'static self) {
-        trace::mark_once(self);
+        self.mark_for_trace();
         _ = self.processor.take();
         let asked = self.is_asked();
         if asked && self.own.next.get().is_none() {
@@ -475,6 +475,21 @@ impl Worker {
         if asked && self.wants_trim() {
             self.trim(system::now());
         }
+    }
+
+    /// Marks the suspended fibres as observed, if a trace has begun since the last call.
+    #[inline]
+    fn mark_for_trace(&self) {
+        let traces = switch_hooks::traces();
+        if self.own.traces.replace(traces) != traces {
+            self.mark_suspended();
+        }
+    }
+
+    #[cold]
+    fn mark_suspended(&self) {
+        let is_suspended = |fibre: &&Fibre| matches!(fibre.state.get(), State::Parked | State::Queued);
+        self.fibres().filter(|fibre| is_suspended(fibre)).for_each(|fibre| fibre.observed.join());
     }
 
     /// Looks for goroutines whose timers are due. Called when the queues are empty.
@@ -592,7 +607,18 @@ impl Worker {
     fn observe_queued(&self, fibre: &Fibre, why: ParkResult) {
         self.stall.is_queued();
         if switch_hooks::is_traced() {
-            trace::is_queued(fibre, why);
+            self.record_queued(fibre, why);
+        }
+    }
+
+    /// Records, for a trace, why a fibre of this worker has come into a queue of this worker.
+    fn record_queued(&self, fibre: &Fibre, why: ParkResult) {
+        if fibre.has_work() {
+            return; // the fibre is about to begin a goroutine, which has no number yet
+        }
+        match why {
+            ParkResult::Unparked => current::record_ready(fibre),
+            ParkResult::TimedOut => steps::expires(fibre.id.get()),
         }
     }
 
