@@ -7,8 +7,8 @@
 //! * [`mod@alarm`]: threads that run users' wakers at a given time.
 //!
 //! Some of these files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler
-//! starts workers and the watcher, and the watcher reads schedulers and alarms. The searches for goroutines that wait for
-//! each other stand above the circle, and hand the watcher what it does for them.
+//! starts workers. Whatever looks at these stands above them. The watcher stands below, and is handed what it does at
+//! each tick.
 
 mod alarm;
 mod api;

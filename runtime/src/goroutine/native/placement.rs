@@ -2,6 +2,8 @@
 
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job::Work;
+#[cfg(feature = "metrics")]
+use crate::goroutine::native::metrics::schedtrace;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::{fork, together};
@@ -64,7 +66,7 @@ impl Place {
             (Placement::Any, Some(worker)) if together::is_here() => Self::Here(worker),
             (Placement::First, Some(worker)) => Self::First(worker),
             (Placement::Worker(index), _) => {
-                let sched = Sched::here();
+                let sched = sched();
                 let worker = sched.start_up_to(index).then(|| sched.worker(index)).flatten();
                 let Some(worker) = worker else {
                     panic!("no worker {index}: there are {}, numbered from 0", sched.procs());
@@ -76,10 +78,23 @@ impl Place {
     }
 }
 
+/// Returns the scheduler in which the caller starts goroutines and tasks: that of the calling worker; on other threads
+/// that of the process. Where a thread starts them, the watcher gets the work that the scheduler does not hand in.
+#[inline]
+pub(super) fn sched() -> &'static Sched {
+    current::worker().map_or_else(process, Worker::sched)
+}
+
+fn process() -> &'static Sched {
+    #[cfg(feature = "metrics")]
+    schedtrace::start();
+    Sched::process()
+}
+
 #[cold]
 pub(super) fn start_at(work: Work, place: Place) {
     fork::forbid_in_child();
-    let sched = Sched::here();
+    let sched = sched();
     sched.count_made();
     match place {
         Place::Any => sched.submit(work),

@@ -23,6 +23,7 @@ use crate::goroutine::native::builder::{JoinHandle, Sender};
 use crate::goroutine::native::coop;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::{current, job};
+use crate::goroutine::native::placement;
 use crate::goroutine::native::sched::bubble;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::tasks::Watched;
@@ -130,7 +131,7 @@ where
         let future: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
         return start_unlisted(future, done);
     }
-    let sched = Sched::here();
+    let sched = placement::sched();
     sched.count_made();
     let future = ManuallyDrop::new(future);
     let body = Body { future, done: Some(done), ended: false, own_waker: None, _live: Live(sched) };

@@ -24,7 +24,7 @@
 //! that was. If the earlier alarm is cancelled, the thread is roused too early, and looks again.
 
 use crate::shim::system;
-use crate::shim::system::{Condvar, Mutex, MutexGuard};
+use crate::shim::system::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::PoisonError;
@@ -35,7 +35,9 @@ use crossbeam_utils::CachePadded;
 
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fork;
-use crate::goroutine::native::sched::{bubble, clock, sysmon};
+use crate::goroutine::native::sched::clock::TICK;
+use crate::goroutine::native::sched::sysmon::{self, Watch};
+use crate::goroutine::native::sched::bubble;
 use crate::panics::drop_payload;
 
 /// The time after which a leader without alarms ends.
@@ -114,8 +116,12 @@ pub(crate) fn set_by_system(when: Instant, waker: Waker) -> Key {
 }
 
 fn put(when: Instant, waker: Waker) -> Place {
+    static WATCHED: OnceLock<()> = OnceLock::new();
     fork::forbid_in_child();
-    sysmon::start();
+    WATCHED.get_or_init(|| {
+        sysmon::watch_also(&Supervisor);
+        sysmon::start();
+    });
     let number = current::worker().map_or(0, |worker| worker.index % SHARDS);
     let mut shard = lock_shard(number);
     let at = (when, shard.next);
@@ -132,7 +138,7 @@ fn put(when: Instant, waker: Waker) -> Place {
 /// Rouses the threads that sleep for too long. Called for an alarm that is the first of its shard.
 fn announce(when: Instant) {
     let state = lock();
-    let too_late = state.look.is_none_or(|look| look.saturating_duration_since(when) > clock::TICK);
+    let too_late = state.look.is_none_or(|look| look.saturating_duration_since(when) > TICK);
     if state.led && state.until.is_none_or(|until| when < until) {
         CHANGED.notify_one();
     }
@@ -169,8 +175,23 @@ pub(crate) fn threads() -> usize {
     lock().threads
 }
 
+/// The watcher's part: see the table at the top of this file.
+struct Supervisor;
+
+impl Watch for Supervisor {
+    fn tick(&self, now: Instant) -> bool {
+        supervise(now);
+        false
+    }
+
+    fn next_tick(&self, now: Instant) -> Option<Instant> {
+        // While a waker runs, no deadlock is reported, and the end of the waker does not rouse the watcher. So tick on.
+        next_look(now).or_else(|| are_set().then(|| now + TICK))
+    }
+}
+
 /// Starts another thread if an alarm is due and all threads still run wakers. Called by the watcher at each look.
-pub(crate) fn supervise(now: Instant) {
+fn supervise(now: Instant) {
     let mut state = lock();
     let held_up = !state.led && state.begun == state.seen;
     state.seen = state.begun;
@@ -181,10 +202,10 @@ pub(crate) fn supervise(now: Instant) {
 
 /// Returns the time of the watcher's next look. None: an alarm that is set later will rouse the watcher. Called by the
 /// watcher before it sleeps.
-pub(crate) fn next_look(now: Instant) -> Option<Instant> {
+fn next_look(now: Instant) -> Option<Instant> {
     let mut state = lock();
     // If the clock cannot count the time of the look, no look is needed.
-    state.look = state.first().and_then(|(first, _)| first.max(now).checked_add(clock::TICK));
+    state.look = state.first().and_then(|(first, _)| first.max(now).checked_add(TICK));
     state.look
 }
 

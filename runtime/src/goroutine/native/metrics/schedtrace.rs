@@ -9,48 +9,52 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use crate::Instant;
 use crate::fatal::{fatal, say};
 use crate::goroutine::native::metrics::snapshot;
 use crate::goroutine::native::sched::scheduler::Sched;
-use crate::shim::system;
+use crate::goroutine::native::sched::sysmon::{self, Watch};
+use crate::shim::system::{self, Mutex, OnceLock};
 
 const VARIABLE: &str = "SUDOG_DEBUG";
 
 /// The lines that the watcher prints.
-pub(in crate::goroutine::native) struct SchedTrace {
+struct SchedTrace {
     began: Instant,
-    /// The time between two lines, and the time of the next line. `None`: no lines are asked for.
-    period: Option<(Duration, Instant)>,
+    period: Duration,
+    /// The time of the next line. Only the watcher takes the lock.
+    next: Mutex<Instant>,
 }
 
-impl SchedTrace {
-    /// Reads `SUDOG_DEBUG`. Any value but `schedtrace=` and a number of milliseconds is a fatal error.
-    pub(in crate::goroutine::native) fn new() -> Self {
-        let began = system::now();
-        let value = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
-        let period = value.map(|value| {
-            parse(&value).unwrap_or_else(|| {
-                fatal(&format!("{VARIABLE} is {value:?}: it must be schedtrace=N, a line every N milliseconds"))
-            })
+/// Reads `SUDOG_DEBUG`, and has the watcher print the lines that this variable asks for. Any value but `schedtrace=` and
+/// a number of milliseconds is a fatal error. Only the first call has an effect.
+pub(in crate::goroutine::native) fn start() {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        let Some(value) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else { return };
+        let period = parse(&value).unwrap_or_else(|| {
+            fatal(&format!("{VARIABLE} is {value:?}: it must be schedtrace=N, a line every N milliseconds"))
         });
-        Self { began, period: period.map(|period| (period, began + period)) }
-    }
+        let began = system::now();
+        sysmon::watch_also(Box::leak(Box::new(SchedTrace { began, period, next: Mutex::new(began + period) })));
+    });
+}
 
-    /// Prints a line, if the time of a line has come.
-    pub(in crate::goroutine::native) fn tick(&mut self, now: Instant) {
-        let Some((period, next)) = &mut self.period else { return };
+impl Watch for SchedTrace {
+    fn tick(&self, now: Instant) -> bool {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         if now >= *next {
-            *next = now + *period;
+            *next = now + self.period;
             say(&line(now.saturating_duration_since(self.began)));
         }
+        false
     }
 
-    /// Returns the time of the next line.
-    pub(in crate::goroutine::native) fn next(&self) -> Option<Instant> {
-        self.period.map(|(_, next)| next)
+    fn next_tick(&self, _now: Instant) -> Option<Instant> {
+        Some(*self.next.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -91,7 +91,8 @@ pub(crate) fn note_wait_for(what: &'static str, object: *const (), holders: *con
 
 #[cold]
 fn note() {
-    sysmon::watch_also(&WATCH);
+    static WATCHED: OnceLock<()> = OnceLock::new();
+    WATCHED.get_or_init(|| sysmon::watch_also(&WATCH));
     if current::fibre().is_some() {
         NOTED.store(true, Ordering::Relaxed);
     } else {
@@ -114,15 +115,18 @@ pub(super) fn threads() -> usize {
 /// The watcher's part of the search for cycles. Step 2. Only the watcher takes the lock.
 struct Watch(Mutex<Looks>);
 
-static WATCH: Watch = Watch(Mutex::new(Looks { due: None, thread: None }));
+static WATCH: Watch = Watch(Mutex::new(Looks { due: None, thread: None, next: None }));
 
 impl sysmon::Watch for Watch {
-    fn tick(&self, now: Instant) -> Option<Instant> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).tick(now)
+    fn tick(&self, now: Instant) -> bool {
+        let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.next = looks.tick(now);
+        false
     }
 
-    fn is_wanted(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).are_wanted()
+    fn next_tick(&self, now: Instant) -> Option<Instant> {
+        let looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if looks.are_wanted() { Some(now) } else { looks.next }
     }
 }
 
@@ -131,6 +135,8 @@ struct Looks {
     due: Option<Instant>,
     /// The thread that looks for cycles.
     thread: Option<thread::JoinHandle<()>>,
+    /// The time of the watcher's next tick that is needed, as of the last tick.
+    next: Option<Instant>,
 }
 
 impl Looks {

@@ -22,9 +22,9 @@ use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::tasks;
 use crate::goroutine::native::{alarm::alarms, blocking, switch_hooks};
 
-/// Ends the process if nothing can ever wake the main goroutine of a `run`.
-pub(crate) fn look(scheds: &[&'static Sched]) {
-    if let Some(report) = prove(scheds) {
+/// Ends the process if nothing can ever wake the main goroutine of a `run`. Called by the watcher when all workers sleep.
+pub(crate) fn look() {
+    if let Some(report) = prove(&Sched::all()) {
         say(&report.text());
         std::process::exit(2);
     }

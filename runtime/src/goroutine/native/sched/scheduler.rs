@@ -4,14 +4,19 @@
 use crate::shim::system;
 use crate::shim::system::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use crate::shim::system::{Mutex, MutexGuard, OnceLock};
+use std::collections::HashMap;
 use std::ptr;
 use std::sync::PoisonError;
 
+use crate::Instant;
 use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fibre::job::Work;
 use crate::goroutine::native::fork;
+use crate::goroutine::native::netpoll;
+use crate::goroutine::native::sched::procs::{self, Follower};
+use crate::goroutine::native::sched::stall::{Reports, Turn};
+use crate::goroutine::native::sched::sysmon::{self, Watch};
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::sched::{procs, sysmon};
 use crate::goroutine::native::stack::overflow;
 use crate::goroutine::protocol::global_queue::GlobalQueue;
 use crate::goroutine::protocol::idle::{Idle, Wanted};
@@ -100,6 +105,8 @@ impl Sched {
 
     /// Has the watcher look at this scheduler from now on.
     pub(crate) fn begin(&'static self) {
+        static WATCHED: OnceLock<()> = OnceLock::new();
+        WATCHED.get_or_init(|| sysmon::watch_also(&WATCH));
         overflow::install(current::running);
         live().push(self);
     }
@@ -182,7 +189,7 @@ impl Sched {
     }
 
     /// Returns false once the program has set the number of workers.
-    pub(super) fn follows_quota() -> bool {
+    fn follows_quota() -> bool {
         *follows_quota()
     }
 
@@ -375,5 +382,83 @@ impl Sched {
             // Release, so that a thread that reads this count of an end also sees that the goroutine was made.
             _ => _ = self.ended.fetch_add(1, Ordering::Release),
         }
+    }
+}
+
+// ---- the watcher's part ------------------------------------------------------------------------------------------
+
+/// The watcher's part for all schedulers: see `sysmon`. Only the watcher takes the lock.
+struct Schedulers(Mutex<Option<Looks>>);
+
+static WATCH: Schedulers = Schedulers(Mutex::new(None));
+
+/// The watcher's memory of the last tick.
+struct Looks {
+    /// The turn of each worker, by the worker's address: workers are never freed.
+    turns: HashMap<usize, Turn>,
+    stalls: Reports,
+    /// None: the number of workers does not follow the quota.
+    follower: Option<Follower>,
+}
+
+impl Watch for Schedulers {
+    fn tick(&self, now: Instant) -> bool {
+        let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let looks = looks.get_or_insert_with(Looks::new);
+        looks.follow_quota(now);
+        let scheds = Sched::all();
+        let is_awake = looks.look_at_workers(&scheds, now);
+        if netpoll::lacks_holder() {
+            netpoll::poll_now();
+        }
+        if is_awake {
+            for sched in scheds.iter().filter(|sched| sched.has_global_work() || sched.has_work_in_rings()) {
+                sched.wake_for_work();
+            }
+        } else if netpoll::lacks_holder() {
+            scheds.iter().for_each(|sched| sched.wake_for_work()); // a woken worker will hold the poller
+        }
+        is_awake || netpoll::lacks_holder()
+    }
+
+    fn next_tick(&self, now: Instant) -> Option<Instant> {
+        Sched::all().iter().any(|sched| sched.idle.awake() > 0).then_some(now)
+    }
+}
+
+impl Looks {
+    fn new() -> Self {
+        Self { turns: HashMap::new(), stalls: Reports::default(), follower: Follower::new() }
+    }
+
+    fn follow_quota(&mut self, now: Instant) {
+        if self.follower.is_some() && !Sched::follows_quota() {
+            self.follower = None;
+        }
+        if let Some(n) = self.follower.as_mut().and_then(|follower| follower.tick(now)) {
+            Sched::follow_quota(n);
+        }
+    }
+
+    /// Asks each worker that is awake to look at the clock. At the worker's next choice, or at the next call of the
+    /// running goroutine into the runtime, timers that are due fire, and the goroutine gives way to others (`preempt.rs`).
+    /// If a worker has made no choice since the last tick, the goroutines in that worker's ring, which have not started,
+    /// go to the global queue. Returns whether a worker is awake.
+    fn look_at_workers(&mut self, scheds: &[&'static Sched], now: Instant) -> bool {
+        let mut is_awake = false;
+        let before = std::mem::take(&mut self.turns);
+        for worker in scheds.iter().flat_map(|sched| sched.workers()).filter(|worker| !worker.sleeper.is_asleep()) {
+            is_awake = true;
+            let (name, seen) = (ptr::from_ref(worker).addr(), worker.turns.load(Ordering::Relaxed));
+            let mut turn = Turn { seen, since: now, is_reported: false };
+            if let Some(before) = before.get(&name).filter(|before| before.seen == seen) {
+                turn = *before;
+                self.stalls.look(&worker.stall, || worker.has_shared_work(), &mut turn, now);
+                worker.hand_over();
+            }
+            worker.asked.store(true, Ordering::Relaxed);
+            self.turns.insert(name, turn);
+        }
+        is_awake
     }
 }
