@@ -10,7 +10,7 @@
 //! | to give work to workers, as a thread that is no worker | `Sched::process`, `Sched::submit`, `start_at` |
 //! | to wait as a worker that has nothing to run | `Worker::wait_for_work` |
 //! | to wait as a thread for a goroutine | `JoinHandle::join`, `scope`, `Set::wait_for_rest` of `sudog-csp` |
-//! | to give a call, an alarm or a descriptor to another thread | `Pool::submit`, `alarms::put`, `NetWait::begin` |
+//! | to give a call, an alarm or a descriptor to another thread | `Pool::submit`, `alarms::set`, `NetWait::begin` |
 //!
 //! None of these steps is on the path of a switch, of a start by a goroutine, or of an uncontended lock. Each step
 //! checks before it takes a lock. A fork before the runtime has started a thread leaves nothing behind, and the child

@@ -88,13 +88,12 @@ pub use sched::scheduler::Searches;
 pub use sched::spread::spread_so_far;
 
 pub(crate) use coop::unconstrained;
-pub(crate) use sched::bubble::of_the_system;
 
 #[cfg(all(debug_assertions, not(sudog_sim)))]
-pub(crate) use alarm::alarms::set_by_system as set_alarm_by_system;
+pub(crate) use alarm::alarms::set as set_alarm_by_system;
 pub(crate) use fibre::current::{
     FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, in_place, may_spin, note_task_wait, note_wait,
-    safepoint, safepoint_is_asked_for, yield_now,
+    of_the_system, safepoint, safepoint_is_asked_for, yield_now,
 };
 #[cfg(all(debug_assertions, not(sudog_sim)))]
 pub(crate) use fibre::current::{describe, is_task};

@@ -24,7 +24,7 @@ use crate::goroutine::native::coop;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::{current, job};
 use crate::goroutine::native::placement;
-use crate::goroutine::native::sched::bubble;
+use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::tasks::Watched;
 use crate::goroutine::native::switch_hooks;
@@ -111,7 +111,7 @@ where
 {
     if switch_hooks::is_observed() {
         switch_hooks::forbid_start_in_hook();
-        if switch_hooks::observes_stalls() && !bubble::is_here() {
+        if switch_hooks::observes_stalls() && !clock::is_of_bubble() {
             let place = Location::caller();
             let boxed: Pin<Box<dyn Future<Output = F::Output> + Send>> = Box::pin(future);
             let future = Watched::new(boxed, type_name::<F>(), place, current::id, current::take_note);

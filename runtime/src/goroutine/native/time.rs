@@ -28,11 +28,11 @@ use std::time::{Duration, Instant};
 use crate::G;
 use crate::box_if_large;
 use crate::chan;
-use crate::goroutine::native::alarm::alarms;
+use crate::goroutine::native::alarm::here;
 use crate::goroutine::native::api;
 use crate::goroutine::native::coop::Coop;
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::sched::bubble;
+use crate::goroutine::native::sched::clock;
 use crate::panics::Panics;
 use crate::sema::Cancel;
 
@@ -54,7 +54,7 @@ use crate::sema::Cancel;
 #[inline]
 #[must_use]
 pub fn now() -> Instant {
-    bubble::now()
+    clock::now()
 }
 
 /// Blocks the calling goroutine, or thread, for at least `d`. Go's `time.Sleep`.
@@ -76,7 +76,7 @@ pub fn sleep(d: Duration) {
         current::note_wait("sleep");
         return current::in_place(true, || thread::sleep(d));
     }
-    if d.is_zero() || d < Duration::from_micros(1) && !bubble::is_here() {
+    if d.is_zero() || d < Duration::from_micros(1) && !clock::is_of_bubble() {
         return G::yield_now(); // the sleep would be over before it begins, and no other goroutine would have run
     }
     current::note_wait("sleep");
@@ -107,7 +107,7 @@ pub fn sleep_async(d: Duration) -> SleepAsync {
 pub struct SleepAsync {
     /// The time when the future is ready. None: the future is never ready.
     when: Option<Instant>,
-    timer: Option<alarms::Key>,
+    timer: Option<here::Key>,
     coop: Coop,
 }
 
@@ -117,12 +117,12 @@ impl Future for SleepAsync {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         ready!(self.coop.poll_proceed(cx));
         if let Some(old) = self.timer.take() {
-            alarms::cancel(old);
+            here::cancel(old);
         }
         match self.when {
             Some(when) if when <= now() => Poll::Ready(()),
             Some(when) => {
-                self.timer = Some(alarms::set(when, cx.waker().clone()));
+                self.timer = Some(here::set(when, cx.waker().clone()));
                 crate::note_task_wait("sleep");
                 Poll::Pending
             }
@@ -134,7 +134,7 @@ impl Future for SleepAsync {
 impl Drop for SleepAsync {
     fn drop(&mut self) {
         if let Some(timer) = self.timer.take() {
-            alarms::cancel(timer);
+            here::cancel(timer);
         }
     }
 }
@@ -167,15 +167,17 @@ pub fn after_func<F: FnOnce() + Send + 'static>(d: Duration, f: F) -> AfterFunc 
         api::go(f);
         return AfterFunc(None);
     }
-    let call =
-        Arc::new(Call { f: Mutex::new(Some(Box::new(f) as Box<dyn FnOnce() + Send>)), of_bubble: bubble::is_here() });
+    let call = Arc::new(Call {
+        f: Mutex::new(Some(Box::new(f) as Box<dyn FnOnce() + Send>)),
+        of_bubble: clock::is_of_bubble(),
+    });
     // If the clock cannot count the call's time, the call is never made.
-    let alarm = now().checked_add(d).map(|when| alarms::set(when, Waker::from(call.clone())));
+    let alarm = now().checked_add(d).map(|when| here::set(when, Waker::from(call.clone())));
     AfterFunc(Some((call, alarm)))
 }
 
 /// A handle for a call that [`after_func`] has set. Dropping this handle does not stop the call.
-pub struct AfterFunc(Option<(Arc<Call>, Option<alarms::Key>)>);
+pub struct AfterFunc(Option<(Arc<Call>, Option<here::Key>)>);
 
 /// A call that [`after_func`] has set. The alarm that makes the call and the [`AfterFunc`] that can stop the call share
 /// this value.
@@ -200,7 +202,7 @@ impl AfterFunc {
         let f = call.take();
         let stopped = f.is_some();
         if stopped && let Some(alarm) = *alarm {
-            alarms::cancel(alarm);
+            here::cancel(alarm);
         }
         drop(f); // drop after the unlock: the destructor is user code
         current::safepoint();
@@ -225,7 +227,7 @@ impl Wake for Call {
     fn wake(self: Arc<Self>) {
         if let Some(f) = self.take() {
             // Start a goroutine even to drop a function that is not called: the destructor is user code.
-            if self.of_bubble && !bubble::is_here() { api::go(move || drop(f)) } else { api::go(f) }
+            if self.of_bubble && !clock::is_of_bubble() { api::go(move || drop(f)) } else { api::go(f) }
         }
     }
 }
@@ -552,7 +554,7 @@ pub struct TimerFuture<'a> {
     times: &'a Times,
     /// The future's number in [`State::tasks`], once the future has waited.
     number: Option<u64>,
-    alarm: Option<alarms::Key>,
+    alarm: Option<here::Key>,
     coop: Coop,
 }
 
@@ -563,7 +565,7 @@ impl<'a> TimerFuture<'a> {
 
     fn cancel_alarm(&mut self) {
         if let Some(alarm) = self.alarm.take() {
-            alarms::cancel(alarm);
+            here::cancel(alarm);
         }
     }
 }
@@ -593,7 +595,7 @@ impl Future for TimerFuture<'_> {
         drop(listed);
         // Set the alarm without the lock. If the time changes meanwhile, the change wakes the task, which polls again:
         // an alarm for the outdated time does no harm.
-        this.alarm = due.map(|due| alarms::set(due, cx.waker().clone()));
+        this.alarm = due.map(|due| here::set(due, cx.waker().clone()));
         crate::note_task_wait("timer");
         Poll::Pending
     }

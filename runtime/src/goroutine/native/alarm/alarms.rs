@@ -1,4 +1,5 @@
-//! Alarms: wakers that are woken at a given time. The timers of async tasks, of contexts and of `after_func`.
+//! Alarms by the system's clock: wakers that are woken at a given time. The timers of async tasks, of contexts and of
+//! `after_func`; in a bubble, [`here`](super::here) has other alarms for these.
 //!
 //! A waker is user code. A waker may wait, even for another alarm. So a waker runs on a thread that only wakes, never
 //! on the watcher or on a worker, and no waker keeps another waker from being woken:
@@ -37,7 +38,6 @@ use crate::goroutine::native::fibre::current;
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::clock::TICK;
 use crate::goroutine::native::sched::sysmon::{self, Watch};
-use crate::goroutine::native::sched::bubble;
 use crate::panics::drop_payload;
 
 /// The time after which a leader without alarms ends.
@@ -45,15 +45,7 @@ const KEEP: Duration = Duration::from_secs(10);
 
 /// The key by which [`cancel`] finds an alarm.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Key {
-    Here(Place),
-    /// An alarm of a bubble.
-    Bubble(bubble::Key),
-}
-
-/// The shard of an alarm, and the alarm's key in that shard.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Key {
     shard: usize,
     at: InShard,
 }
@@ -102,20 +94,8 @@ fn lock_shard(shard: usize) -> MutexGuard<'static, Shard> {
     ALARMS[shard].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes `waker` at `when`, unless [`cancel`] is called before with the returned key.
+/// Wakes `waker` at `when`, by the system's clock, unless [`cancel`] is called before with the returned key.
 pub(crate) fn set(when: Instant, waker: Waker) -> Key {
-    if bubble::is_here() {
-        return Key::Bubble(bubble::set_alarm(when, waker));
-    }
-    Key::Here(put(when, waker))
-}
-
-/// Does the same as [`set`], by the system's clock, also in a bubble.
-pub(crate) fn set_by_system(when: Instant, waker: Waker) -> Key {
-    Key::Here(put(when, waker))
-}
-
-fn put(when: Instant, waker: Waker) -> Place {
     static WATCHED: OnceLock<()> = OnceLock::new();
     fork::forbid_in_child();
     WATCHED.get_or_init(|| {
@@ -132,7 +112,7 @@ fn put(when: Instant, waker: Waker) -> Place {
     if is_first {
         announce(when);
     }
-    Place { shard: number, at }
+    Key { shard: number, at }
 }
 
 /// Rouses the threads that sleep for too long. Called for an alarm that is the first of its shard.
@@ -154,11 +134,7 @@ fn announce(when: Instant) {
 
 /// Cancels an alarm, and drops the alarm's waker.
 pub(crate) fn cancel(key: Key) {
-    let place = match key {
-        Key::Here(place) => place,
-        Key::Bubble(key) => return bubble::cancel_alarm(key),
-    };
-    let waker = lock_shard(place.shard).alarms.remove(&place.at);
+    let waker = lock_shard(key.shard).alarms.remove(&key.at);
     if let Some(waker) = waker {
         end(waker, drop);
     }

@@ -2,3 +2,4 @@
 
 pub(crate) mod alarms;
 pub(crate) mod deferred;
+pub(crate) mod here;

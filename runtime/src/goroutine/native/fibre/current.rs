@@ -12,7 +12,7 @@ use crate::goroutine::native::fibre::wait::{NO_HOLDERS, Wait};
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::worker::Worker;
-use crate::goroutine::native::sched::{bubble, clock, threads};
+use crate::goroutine::native::sched::{clock, threads};
 use crate::goroutine::native::stack::overflow::Running;
 use crate::goroutine::native::switch_hooks;
 use crate::goroutine::protocol::inbox::{Chain, Free};
@@ -156,7 +156,7 @@ impl FibreRef {
         if fibre.token.take() {
             return ParkResult::Unparked;
         }
-        if deadline.is_some_and(|deadline| deadline <= bubble::now()) {
+        if deadline.is_some_and(|deadline| deadline <= clock::now()) {
             // A caller that polls must not starve the other goroutines. A `ready` that comes meanwhile leaves a token.
             safepoint();
             return ParkResult::TimedOut;
@@ -334,18 +334,25 @@ fn in_place_observed<T>(has_deadline: bool, wait: impl FnOnce() -> T) -> T {
 
 fn wait_in_place(fibre: &'static Fibre, deadline: Option<Instant>) -> ParkResult {
     while !fibre.token.take() {
-        if deadline.is_some_and(|deadline| deadline <= bubble::now()) {
+        if deadline.is_some_and(|deadline| deadline <= clock::now()) {
             return ParkResult::TimedOut;
         }
         fibre.worker.take_inbox();
         if let Some(deadline) = deadline
             && !fibre.token.get()
         {
-            bubble::of_the_system(deadline);
+            of_the_system(deadline);
         }
         shim::yield_now();
     }
     ParkResult::Unparked
+}
+
+/// Converts a deadline to the system's clock, for a goroutine or thread that waits until `deadline` without switching to
+/// others: see [`clock::of_the_system`].
+#[inline]
+pub(crate) fn of_the_system(deadline: Instant) -> Instant {
+    clock::of_the_system(deadline, || worker().is_some_and(|worker| worker.sched().idle.outside() > 0))
 }
 
 /// Lets the other goroutines of this worker run first. Called, for instance, at the end of a release that has handed

@@ -35,6 +35,7 @@ use crate::box_if_large;
 use crate::goroutine::native::alarm::alarms;
 use crate::goroutine::native::fibre::current::FibreRef;
 use crate::goroutine::native::fibre::{current, job};
+use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::sched::{report, sysmon};
@@ -43,10 +44,8 @@ use crate::goroutine::protocol::idle::Left;
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake as Waking};
 
-/// The state of the bubble whose worker the calling thread is.
+/// The state of the bubble whose worker the calling thread is, beside the time, which is in `clock.rs`.
 struct Here {
-    /// The bubble's time. None: the thread is in no bubble.
-    now: Cell<Option<Instant>>,
     name: Cell<u64>,
     /// True once main has ended: time stands still for good.
     main_has_ended: Cell<bool>,
@@ -56,21 +55,8 @@ struct Here {
 
 crate::worker_local! {
     // Constant and without a destructor, for the reasons given at `CURRENT`.
-    static HERE: Here = const {
-        Here { now: Cell::new(None), name: Cell::new(0), main_has_ended: Cell::new(false), waiter: Cell::new(None) }
-    };
-}
-
-/// Returns the time: in a bubble, the bubble's time.
-#[inline]
-pub(crate) fn now() -> Instant {
-    HERE.with(|here| here.now.get()).unwrap_or_else(system::now)
-}
-
-/// Returns whether the calling thread is the worker of a bubble.
-#[inline]
-pub(crate) fn is_here() -> bool {
-    HERE.with(|here| here.now.get()).is_some()
+    static HERE: Here =
+        const { Here { name: Cell::new(0), main_has_ended: Cell::new(false), waiter: Cell::new(None) } };
 }
 
 /// A guard: the calling thread is in a bubble until the guard is dropped.
@@ -83,25 +69,25 @@ impl Bubble {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = NEXT.fetch_add(1, Ordering::Relaxed);
         HERE.with(|here| {
-            here.now.set(Some(system::now()));
             here.name.set(name);
             here.main_has_ended.set(false);
             here.waiter.set(None);
         });
+        clock::set_bubble(Some(system::now()));
         Self { name }
     }
 
     /// Stops the clock of a bubble in which waiting goroutines are left. A goroutine that waits for a time then waits
     /// for ever. A goroutine that another thread wakes goes on, by the system's clock.
     fn stops(self, worker: &Worker) {
-        HERE.with(|here| here.now.take());
+        clock::set_bubble(None);
         worker.drop_timers();
     }
 
     /// Ends a bubble whose goroutines are at rest: from now on this thread's time is the system's time. An alarm that
     /// outlives the bubble becomes an alarm by the system's clock, and is due when the time that was left has passed.
     fn ends(&self) {
-        let Some(now) = HERE.with(|here| here.now.take()) else { return };
+        let Some(now) = clock::set_bubble(None) else { return };
         // Hold this lock to the end: a thread that cancels an alarm meanwhile, or that an alarm wakes, then finds the
         // place to which the alarm has moved.
         let mut moved = lock_moved();
@@ -115,7 +101,7 @@ impl Bubble {
             // If the clock cannot count the alarm's time, the alarm is due in 100 years.
             let when = begun.checked_add(left).unwrap_or_else(|| begun + FAR);
             let waker = Waker::from(Arc::new(Moved { place, waker }));
-            moved.insert(place, alarms::set_by_system(when, waker));
+            moved.insert(place, alarms::set(when, waker));
         }
     }
 }
@@ -250,7 +236,7 @@ fn live(main: Main, tell: impl FnOnce(String)) {
 /// Blocks the calling goroutine until no other goroutine of the bubble can run before the clock jumps.
 #[track_caller]
 pub(crate) fn wait() {
-    assert!(is_here(), "goroutine is not in a bubble");
+    assert!(clock::is_of_bubble(), "goroutine is not in a bubble");
     let Some(me) = current::current() else { panic!("synctest: wait where the goroutine may not switch") };
     assert!(HERE.with(|here| here.waiter.get()).is_none(), "wait already in progress");
     HERE.with(|here| here.waiter.set(Some(me)));
@@ -293,8 +279,8 @@ pub(crate) fn settle(worker: &'static Worker, has_work: impl FnOnce() -> bool) -
         let name = here.name.get();
         let first = [worker.next_timer(), first_alarm(name)].into_iter().flatten().min();
         let Some(first) = first else { return Idle::Rest };
-        let now = now().max(first);
-        here.now.set(Some(now));
+        let now = clock::now().max(first);
+        clock::set_bubble(Some(now));
         while let Some(waker) = take_due(name, now) {
             // A waker is user code: run the waker in a goroutine.
             let wake = || {
@@ -308,24 +294,6 @@ pub(crate) fn settle(worker: &'static Worker, has_work: impl FnOnce() -> bool) -
         worker.fire_timers();
         Idle::Run
     })
-}
-
-/// Converts a deadline of the bubble's clock to the system's clock, for a goroutine that waits until `deadline` without
-/// switching to others. No goroutine of the bubble can run meanwhile, so the bubble's clock jumps, unless a source
-/// outside of the bubble is left.
-#[inline]
-pub(crate) fn of_the_system(deadline: Instant) -> Instant {
-    if is_here() { pass_time(deadline) } else { deadline }
-}
-
-#[cold]
-fn pass_time(deadline: Instant) -> Instant {
-    let (system, bubble) = (system::now(), now());
-    if current::worker().is_some_and(|worker| worker.sched().idle.outside() > 0) {
-        return system.checked_add(deadline.saturating_duration_since(bubble)).unwrap_or(deadline);
-    }
-    HERE.with(|here| here.now.set(Some(bubble.max(deadline))));
-    system
 }
 
 // ---- alarms ---------------------------------------------------------------------------------------------------------

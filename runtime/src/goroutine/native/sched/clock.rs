@@ -1,8 +1,10 @@
-//! The coarse clock of waits.
+//! The clock of the calling thread, which is a bubble's in a bubble; and the coarse clock of waits.
 
 use crate::Instant;
+use crate::shim::system;
 use crate::shim::system::OnceLock;
 use crate::shim::system::atomic::{AtomicU64, Ordering};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// The time between two looks of the watcher.
@@ -30,4 +32,46 @@ pub(crate) fn time_of(instant: Instant) -> Duration {
 pub(crate) fn refresh(now: Instant) {
     let begun = *BEGUN.get_or_init(|| now);
     COARSE.fetch_max(now.saturating_duration_since(begun).as_millis() as u64, Ordering::Relaxed);
+}
+
+crate::worker_local! {
+    // Constant and without a destructor, for the reasons given at `CURRENT`.
+    /// The time of the bubble whose worker the calling thread is. None: the thread is in no bubble.
+    static BUBBLE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Returns the time: in a bubble, the bubble's time.
+#[inline]
+pub(crate) fn now() -> Instant {
+    BUBBLE.with(Cell::get).unwrap_or_else(system::now)
+}
+
+/// Returns whether the calling thread is the worker of a bubble.
+#[inline]
+pub(crate) fn is_of_bubble() -> bool {
+    BUBBLE.with(Cell::get).is_some()
+}
+
+/// Sets the time of the bubble whose worker the calling thread is, and returns the former time. None: the thread is in no
+/// bubble from now on.
+pub(crate) fn set_bubble(now: Option<Instant>) -> Option<Instant> {
+    BUBBLE.with(|bubble| bubble.replace(now))
+}
+
+/// Converts a deadline of the bubble's clock to the system's clock, for a caller that waits until `deadline` and lets no
+/// goroutine of the bubble run meanwhile. So the bubble's clock jumps, unless `is_outside_left` returns true: a source of
+/// work outside of the bubble is left.
+#[inline]
+pub(crate) fn of_the_system(deadline: Instant, is_outside_left: impl FnOnce() -> bool) -> Instant {
+    if is_of_bubble() { pass_time(deadline, is_outside_left) } else { deadline }
+}
+
+#[cold]
+fn pass_time(deadline: Instant, is_outside_left: impl FnOnce() -> bool) -> Instant {
+    let (system, bubble) = (system::now(), now());
+    if is_outside_left() {
+        return system.checked_add(deadline.saturating_duration_since(bubble)).unwrap_or(deadline);
+    }
+    set_bubble(Some(bubble.max(deadline)));
+    system
 }

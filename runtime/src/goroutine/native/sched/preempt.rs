@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::goroutine::native::fibre::Fibre;
 use crate::goroutine::native::fibre::current;
-use crate::goroutine::native::sched::bubble;
+use crate::goroutine::native::sched::clock;
 use crate::goroutine::native::sched::timer_heap::TimerHeap;
 use crate::goroutine::native::sched::worker::{FibreQueue, Worker};
 use crate::goroutine::native::switch_hooks;
@@ -67,7 +67,7 @@ impl Worker {
         if self.next_timer().is_none() {
             return;
         }
-        let now = bubble::now();
+        let now = clock::now();
         let due = FibreQueue::new();
         while let Some(fibre) = self.timers(|timers| timers.pop_due(now)) {
             self.set_queued(fibre, ParkResult::TimedOut);

@@ -28,7 +28,7 @@ use crate::goroutine::native::metrics::counters::count;
 use crate::goroutine::native::netpoll;
 use crate::goroutine::native::sched::processor::Advice;
 use crate::goroutine::native::sched::worker::{AGE, NAP, OLD_AGE, Rest, SPIN, Seen, Worker};
-use crate::goroutine::native::sched::{bubble, sysmon};
+use crate::goroutine::native::sched::{bubble, clock, sysmon};
 use crate::goroutine::native::trace;
 use crate::goroutine::protocol::idle::Woken;
 use crate::shim::system;
@@ -97,7 +97,7 @@ impl Worker {
         // In a bubble, the clock may jump now if nothing is queued. The bubble's worker spins only if something outside
         // is awaited.
         let bubble =
-            bubble::is_here().then(|| bubble::settle(self, || self.has_own_work(now) || sched.has_global_work()));
+            clock::is_of_bubble().then(|| bubble::settle(self, || self.has_own_work(now) || sched.has_global_work()));
         match bubble {
             Some(bubble::Idle::Run) => return self.found_work(),
             Some(bubble::Idle::Rest) => {
@@ -203,7 +203,7 @@ impl Worker {
 
     /// Returns whether a timer is due at `now`, by the system's clock; in a bubble, by the bubble's clock.
     pub(crate) fn is_timer_due(&self, now: Instant) -> bool {
-        let now = if bubble::is_here() { bubble::now() } else { now };
+        let now = if clock::is_of_bubble() { clock::now() } else { now };
         self.next_timer().is_some_and(|when| when <= now)
     }
 
