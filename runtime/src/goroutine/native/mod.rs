@@ -6,9 +6,9 @@
 //! * [`stack`]: memory for stacks, and the report of an overflow;
 //! * [`mod@alarm`]: threads that run users' wakers at a given time.
 //!
-//! Some of these files import each other in a circle: a worker runs fibres, and a fibre ends in its worker; a scheduler
-//! starts workers. Whatever looks at these stands above them. The watcher stands below, and is handed what it does at
-//! each tick.
+//! Four files import each other in a circle: a worker runs fibres (`fibre/mod.rs`, `fibre/current.rs`), and a fibre ends
+//! in its worker (`sched/worker.rs`); a scheduler (`sched/scheduler.rs`) starts workers. Whatever looks at these four
+//! stands above them, and is handed down as a function or a [`Watch`](sched::sysmon::Watch).
 
 mod alarm;
 mod api;

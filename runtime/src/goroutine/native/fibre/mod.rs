@@ -52,7 +52,7 @@ use crate::goroutine::native::fibre::wait::Wait;
 use crate::goroutine::native::fork;
 use crate::goroutine::native::mains::MAINS;
 use crate::goroutine::native::metrics::counters::Readied;
-use crate::goroutine::native::sched::dump;
+use crate::goroutine::native::sched::progress;
 use crate::goroutine::native::sched::stall::Running;
 use crate::goroutine::native::sched::timer_heap::{HeapItem, NONE};
 use crate::goroutine::native::sched::worker::Worker;
@@ -488,8 +488,20 @@ impl Fibre {
         }
         self.leaves(Leaving::Waits);
         self.switch();
-        dump::show_stack_if_asked(self, || self.switch());
+        self.show_stack_if_asked();
         self.enters(Entering::Resumes);
+    }
+
+    /// Captures the stack and suspends again, as long as the fibre is resumed only to show its stack to a dump.
+    fn show_stack_if_asked(&'static self) {
+        let dump = &self.worker.own.dump;
+        while dump.is_showing() {
+            if self.has_room(progress::ROOM) {
+                // The allocator may be a user's, and must not wait here.
+                dump.shows(current::without_switching(progress::capture));
+            }
+            self.switch();
+        }
     }
 
     #[inline(always)]

@@ -7,6 +7,7 @@
 //! | the memory of the fibres' stacks | with the fibres | the part that deep calls have touched, after a second |
 //! | the memory of jobs (`job.rs`) | 256 | at once, if 256 are kept already |
 
+use std::ptr;
 use std::time::Duration;
 
 use crate::Instant;
@@ -64,8 +65,8 @@ impl Worker {
     /// Frees a spare fibre that is not in the list of spare fibres.
     #[cold]
     pub(crate) fn forget(&self, fibre: &'static Fibre) {
-        self.own.dump.forgets(fibre);
         let (older, younger) = (fibre.older.get(), fibre.younger.get());
+        self.own.dump.forgets(|next| ptr::eq(next, fibre), older);
         match younger {
             Some(younger) => younger.older.set(older),
             None => self.own.fibres.set(older),

@@ -14,10 +14,8 @@
 //! resumed just for the stack: see `switch_hooks`.
 
 use crate::shim::system;
-use crate::shim::system::atomic::{AtomicU64, Ordering};
+use crate::shim::system::atomic::Ordering;
 use crate::shim::system::{Condvar, Mutex, MutexGuard};
-use std::backtrace::Backtrace;
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::fmt;
 use std::ptr;
@@ -27,6 +25,7 @@ use std::time::Duration;
 use crate::goroutine::native::fibre::{Fibre, State, current};
 use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::clock;
+use crate::goroutine::native::sched::progress::{self, Stack};
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::{GoroutineGroup, GoroutineInfo, GoroutineState};
 use crate::goroutine::native::sched::scheduler::Sched;
@@ -34,7 +33,7 @@ use crate::goroutine::native::sched::tasks;
 use crate::goroutine::native::sched::tasks::TaskInfo;
 use crate::goroutine::native::sched::threads;
 use crate::goroutine::native::sched::threads::ThreadInfo;
-use crate::goroutine::native::sched::worker::Worker;
+use crate::goroutine::native::sched::worker::{self, Worker};
 
 /// The time for which a dump waits for the next chunk before the dump gives up.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -45,8 +44,6 @@ const AGAIN: Duration = Duration::from_millis(1);
 const CHUNK: usize = 256;
 /// The time, roughly, for which a worker describes fibres between two choices.
 const CHUNK_TIME: Duration = Duration::from_millis(2);
-/// The number of bytes of stack that a goroutine must have left to capture a backtrace.
-const ROOM: usize = 16 << 10;
 
 /// The goroutines of the process: see [`dump`](crate::goroutine::dump).
 #[derive(Clone, Debug)]
@@ -219,8 +216,6 @@ struct Answers {
     missing: Vec<&'static Worker>,
 }
 
-/// The number of the last request.
-static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// The request that workers are to answer.
 static REQUEST: Mutex<Option<Arc<Request>>> = Mutex::new(None);
 /// The lock that a thread holds while it makes a dump: only one dump is made at a time.
@@ -237,12 +232,12 @@ pub(super) fn ask(wanted: Wanted) -> Dump {
     clock::refresh(system::now());
     let _turn = lock(&TURN);
     let missing: Vec<_> = sched.workers().collect();
-    let number = NUMBER.load(Ordering::Relaxed) + 1;
+    worker::answer_dumps_by(answer);
+    let number = progress::last_request() + 1;
     let answers = Mutex::new(Answers { goroutines: Vec::new(), chunks: 0, missing });
     let request = Arc::new(Request { number, wanted, answers, answered: Condvar::new() });
     *lock(&REQUEST) = Some(request.clone());
-    // Release: a worker that reads the number also finds the request.
-    NUMBER.store(number, Ordering::Release);
+    progress::request(number);
     if let Some(worker) = current::worker().filter(|worker| ptr::eq(worker.sched(), sched)) {
         // The loop of the caller's worker cannot answer while this call runs: answer here.
         let infos =
@@ -305,62 +300,12 @@ impl Request {
     }
 }
 
-/// The state of a worker's answer. Used by that worker only.
-pub(crate) struct Progress {
-    /// The request that the worker answers, or has answered.
-    number: Cell<u64>,
-    /// True if the worker has answered request `number`.
-    is_done: Cell<bool>,
-    /// The next fibre to describe.
-    next: Cell<Option<&'static Fibre>>,
-    /// True if the worker has described a chunk, and makes a choice before the next chunk.
-    pauses: Cell<bool>,
-    /// True while a fibre is resumed to show the fibre's stack.
-    is_showing: Cell<bool>,
-    /// The stack that the fibre has shown.
-    stack: Cell<Option<Stack>>,
-}
-
-/// A stack, and its return addresses if the feature `profile` is on.
-type Stack = (Backtrace, Arc<[usize]>);
-
-impl Progress {
-    pub(crate) const fn new() -> Self {
-        Self {
-            number: Cell::new(0),
-            is_done: Cell::new(true),
-            next: Cell::new(None),
-            pauses: Cell::new(false),
-            is_showing: Cell::new(false),
-            stack: Cell::new(None),
-        }
-    }
-
-    /// Returns whether there is a request that the worker has not answered.
-    pub(crate) fn is_wanted(&self) -> bool {
-        // Acquire: pairs with the store in `ask`.
-        !self.is_done.get() || self.number.get() != NUMBER.load(Ordering::Acquire)
-    }
-
-    /// Returns whether the worker is to describe a chunk now. The first call after each chunk returns false.
-    pub(crate) fn is_due(&self) -> bool {
-        self.is_wanted() && !self.pauses.replace(false)
-    }
-
-    /// Forgets a fibre that is about to be freed.
-    pub(crate) fn forgets(&self, fibre: &'static Fibre) {
-        if self.next.get().is_some_and(|next| ptr::eq(next, fibre)) {
-            self.next.set(fibre.older.get());
-        }
-    }
-}
-
 /// Describes a chunk of fibres: step 2, on the stack of the worker's loop.
 #[cold]
-pub(crate) fn answer(worker: &'static Worker) {
+fn answer(worker: &'static Worker) {
     fork::forbid_in_child(); // another thread of the parent may have held the locks at the fork
     let progress = &worker.own.dump;
-    let number = NUMBER.load(Ordering::Acquire);
+    let number = progress::last_request();
     if progress.number.replace(number) != number {
         progress.next.set(worker.fibres().next());
     }
@@ -406,25 +351,4 @@ fn stack_of(worker: &'static Worker, fibre: &'static Fibre) -> Option<Stack> {
     worker.own.dump.is_showing.set(false);
     fibre.wait.set(wait);
     worker.own.dump.stack.take()
-}
-
-/// Captures the stack and suspends this fibre again, as long as the fibre is resumed only to show its stack. Called by
-/// an observed fibre after each switch.
-pub(crate) fn show_stack_if_asked(fibre: &'static Fibre, switch: impl Fn()) {
-    let progress = &fibre.worker.own.dump;
-    while progress.is_showing.get() {
-        if fibre.has_room(ROOM) {
-            // The allocator may be a user's, and must not wait here.
-            progress.stack.set(Some(current::without_switching(|| (Backtrace::force_capture(), addresses()))));
-        }
-        switch();
-    }
-}
-
-/// Returns the return addresses on the caller's stack, innermost first, if the feature `profile` is on.
-fn addresses() -> Arc<[usize]> {
-    cfg_select! {
-        all(feature = "profile", not(sudog_sim)) => { crate::profile::addresses() }
-        _ => { Arc::default() }
-    }
 }

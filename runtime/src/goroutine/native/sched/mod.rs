@@ -21,6 +21,7 @@ pub(crate) mod pace;
 pub(crate) mod preempt;
 pub(crate) mod processor;
 pub(crate) mod procs;
+pub(crate) mod progress;
 pub(crate) mod report;
 pub(crate) mod scheduler;
 pub(crate) mod spread;

@@ -25,6 +25,7 @@
 //! and `findRunnable` of `runtime/proc.go`.
 
 use crate::shim::system;
+use crate::shim::system::OnceLock;
 use crate::shim::system::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
@@ -40,10 +41,10 @@ use crate::goroutine::native::fibre::locals;
 use crate::goroutine::native::fibre::{Fibre, State};
 use crate::goroutine::native::metrics::counters::{Counters, Length, count};
 use crate::goroutine::native::netpoll;
-use crate::goroutine::native::sched::dump;
 use crate::goroutine::native::sched::ids;
 use crate::goroutine::native::sched::pace::Pace;
 use crate::goroutine::native::sched::processor::{Courtesy, Note};
+use crate::goroutine::native::sched::progress::Progress;
 use crate::goroutine::native::sched::scheduler::{MAX_WORKERS, Sched};
 use crate::goroutine::native::sched::stall::Stall;
 use crate::goroutine::native::sched::sysmon;
@@ -67,6 +68,15 @@ pub(crate) const OLD_AGE: Duration = Duration::from_millis(10);
 pub(crate) const NAP: Duration = Duration::from_micros(200);
 /// Poll timers, network and the global queue at every 64th choice.
 const GLOBAL_POLL_INTERVAL: u32 = 64;
+
+/// The function by which a worker answers a dump: see [`answer_dumps_by`].
+static ANSWER: OnceLock<fn(&'static Worker)> = OnceLock::new();
+
+/// Hands in the function by which a worker describes some of its fibres. Called before the first dump is asked for. Only
+/// the first call has an effect.
+pub(super) fn answer_dumps_by(answer: fn(&'static Worker)) {
+    ANSWER.get_or_init(|| answer);
+}
 
 /// A worker: see the top of this file. Workers are never freed, so that a late wake-up does no harm.
 pub(crate) struct Worker {
@@ -138,7 +148,7 @@ pub(crate) struct Own {
     pub(crate) seen: UnsafeCell<[Option<Seen>; MAX_WORKERS]>,
     pub(crate) looked: Cell<Option<Instant>>,
     pub(crate) courtesy: Courtesy,
-    pub(crate) dump: dump::Progress,
+    pub(crate) dump: Progress<&'static Fibre>,
     /// The number of the last trace for which the worker has marked its fibres: see `switch_hooks`.
     traces: Cell<u32>,
 }
@@ -174,7 +184,7 @@ pub(crate) struct Seen {
 pub(crate) enum Chosen {
     Fibre(&'static Fibre),
     Work(Work),
-    /// The worker describes its fibres: see [`dump`](mod@dump).
+    /// The worker describes its fibres: see `dump.rs`.
     Dump,
 }
 
@@ -284,7 +294,7 @@ impl Worker {
                 seen: UnsafeCell::new([None; MAX_WORKERS]),
                 looked: Cell::new(None),
                 courtesy: Courtesy::new(),
-                dump: dump::Progress::new(),
+                dump: Progress::new(),
                 traces: Cell::new(0),
             }),
         }
@@ -338,11 +348,18 @@ impl Worker {
                     fibre.work.set(Some(work));
                     self.resume(fibre);
                 }
-                Some(Chosen::Dump) => dump::answer(self),
+                Some(Chosen::Dump) => self.answer_dump(),
                 None if self.own.dump.is_wanted() => {}
                 None if self.wait_for_work() == Rest::AtRest => return,
                 None => {}
             }
+        }
+    }
+
+    #[cold]
+    fn answer_dump(&'static self) {
+        if let Some(answer) = ANSWER.get() {
+            answer(self);
         }
     }
 
