@@ -452,7 +452,8 @@ impl<'c, 'w, T> Readied<'c, 'w, T> {
     ///
     /// - The last queue that the waiter was put into belongs to this channel. Since then, a peer has taken and readied
     ///   the waiter, and this is called once.
-    /// - Only the result uses the waiter's slot, as long as the result exists, and the slot is alive and in place.
+    /// - Only the result uses the waiter's slot, as long as the result exists, or a value that [`receive`](Self::receive)
+    ///   has returned; and the slot is alive and in place.
     pub(super) unsafe fn new(core: &'c Core<T>, waiter: &'w Waiter) -> Self {
         Self { core, waiter }
     }
@@ -476,7 +477,12 @@ impl<'c, 'w, T> Readied<'c, 'w, T> {
     /// Finishes a receive. If the waiter is a thread or a goroutine and was given a value, or is a task and holds a value,
     /// the caller owns that value from now on. Otherwise the channel is closed, and this call tries to receive another
     /// value: a task may have held a value at the time of the close. The result is in the waiter's slot.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the waiter did not wait to receive: a sender's value is not the receiver's to take.
     pub(super) fn receive(self) -> Option<Owned<'w, T>> {
+        assert!(self.waiter.dir() == Dir::Recv, "a receive by a sender");
         // Do not read the outcome of a task here: another receiver may change it, under the lock.
         if !self.waiter.is_task() && self.waiter.outcome.get() == Outcome::Done {
             // SAFETY: the peer has moved a value to the slot, which nothing else uses, by the contract of `new`.

@@ -16,7 +16,7 @@ use sudog_runtime::sema::{Cancel, IntoLimit, Order, WaitError, WaitLimit, semacq
 use sudog_runtime::shim::{Mutex, MutexGuard};
 
 pub use held::Held;
-use line::{Granted, Line, Waiter};
+use line::{Granted, InLine, Line, Waiter};
 use state::{AtomicState, State};
 
 #[cfg(all(unix, not(sudog_loom)))]
@@ -280,14 +280,14 @@ impl Weighted {
         limit: &WaitLimit<'_>,
     ) -> Result<(), WaitError> {
         let waiter = Waiter::new(tokens);
-        // SAFETY: `waiter` does not move, and this function returns only when the waiter is no longer in line: the
-        // permit is given after the waiter has been unlinked, and `leave` unlinks the waiter, or waits for that
-        // permit.
-        unsafe { line.push(&waiter) };
+        // SAFETY: `waiter` is new and does not move, and this function returns only when the waiter is no longer in line:
+        // the permit is given after the waiter has been unlinked, and `leave` unlinks the waiter, or waits for that
+        // permit. The line is a part of `self`, which is borrowed until then.
+        let in_line = unsafe { line.push(&waiter) };
         drop(line);
         sudog_runtime::note_wait_at(WHAT, self);
         let ended = semacquire_limited(&waiter.permit, Order::Fifo, limit);
-        let left = ended.is_err() && self.leave(&waiter);
+        let left = ended.is_err() && self.leave(in_line);
         // Look for a cancel after a grant, too. Whether the limit or the grant came first cannot be determined, nor
         // whether a cancel came before the events that led to the grant. By this rule, a caller that cancels and then
         // releases can rely on the fact that the waiter gets none of those tokens.
@@ -302,14 +302,14 @@ impl Weighted {
     /// Removes a waiter that gives up from the line, and returns true. Returns false if the waiter had been granted its
     /// tokens: in that case the waiter has the tokens.
     #[cold]
-    fn leave(&self, waiter: &Waiter) -> bool {
+    fn leave(&self, in_line: InLine<'_>) -> bool {
+        let waiter = in_line.waiter;
         let mut line = self.line.lock();
-        if waiter.granted.get() {
+        if !line.remove(in_line) {
             drop(line);
             semacquire(&waiter.permit); // the permit is there, or on its way
             return false;
         }
-        line.remove(waiter);
         let granted = self.grant(&mut line, self.state.load(Relaxed).held());
         drop(line);
         granted.wake();

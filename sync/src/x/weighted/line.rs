@@ -1,6 +1,6 @@
 //! The line of a weighted semaphore: see the top of `state.rs`.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use sudog_runtime::AtomicU32;
 use sudog_runtime::sema::semgrant_many;
@@ -23,7 +23,7 @@ pub(super) struct Waiter {
     pub(super) permit: AtomicU32,
     /// True if the waiter has been given its tokens, and unlinked. Only the holder of the lock accesses this field and
     /// the links. Once the waiter is granted, only the thread that gives the permit accesses `next`.
-    pub(super) granted: Cell<bool>,
+    granted: Cell<bool>,
     next: Cell<Option<NonNull<Waiter>>>,
     prev: Cell<Option<NonNull<Waiter>>>,
 }
@@ -38,6 +38,13 @@ impl Waiter {
             prev: Cell::new(None),
         }
     }
+}
+
+/// A waiter that has been put into a line, and has not been removed from that line. The waiter may have been granted its
+/// tokens since.
+pub(super) struct InLine<'w> {
+    pub(super) waiter: &'w Waiter,
+    line: *const Line,
 }
 
 /// Writes to the fields, as if to free them, so that loom reports a later use of the fields.
@@ -76,8 +83,10 @@ impl Line {
     ///
     /// # Safety
     ///
-    /// `waiter` does not move, and is not freed, until it has been unlinked; if it is granted, until its permit is given.
-    pub(super) unsafe fn push(&mut self, waiter: &Waiter) {
+    /// - `waiter` has not been in a line before.
+    /// - `waiter` does not move, and is not freed, until it has been unlinked; if it is granted, until its permit is
+    ///   given. Until then, this line does not move either.
+    pub(super) unsafe fn push<'w>(&mut self, waiter: &'w Waiter) -> InLine<'w> {
         let this = NonNull::from(waiter);
         waiter.prev.set(self.last);
         match self.last {
@@ -85,10 +94,20 @@ impl Line {
             None => self.first = Some(this),
         }
         self.last = Some(this);
+        InLine { waiter, line: self }
     }
 
-    /// Removes a waiter of this line that gives up. The caller must then serve the waiters that this waiter kept waiting.
-    pub(super) fn remove(&mut self, waiter: &Waiter) {
+    /// Removes a waiter that gives up, and returns true. The caller must then serve the waiters that this waiter kept
+    /// waiting. Returns false if the waiter has been granted its tokens.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the waiter is in another line.
+    pub(super) fn remove(&mut self, InLine { waiter, line }: InLine<'_>) -> bool {
+        assert!(ptr::eq(line, self), "a waiter of another line");
+        if waiter.granted.get() {
+            return false;
+        }
         let (prev, next) = (waiter.prev.get(), waiter.next.get());
         match next {
             Some(next) => self.waiter(next).prev.set(prev),
@@ -98,6 +117,7 @@ impl Line {
             Some(prev) => self.waiter(prev).next.set(next),
             None => self.first = next,
         }
+        true
     }
 
     /// Unlinks the first waiters in line for as long as there are enough tokens, of which `held` are held. Returns the
