@@ -1,23 +1,24 @@
 //! Delays at random edges of the control flow. `run` beside this file builds the tests so that each edge of this
 //! project's code, and of the generic code that it instantiates, calls [`__sanitizer_cov_trace_pc`], and links this.
 //!
-//! A stress test meets what lies some instructions apart only if the scheduler takes the processor away just there. Here
-//! each thread sleeps at edges that are drawn, of all orders of magnitude apart, for times of all orders of magnitude: so
-//! whatever can happen between two steps does, a few times in each run.
+//! In a stress test, another thread rarely comes between two steps that are a few instructions apart: the scheduler would
+//! have to take the processor away just there. Here each thread sleeps at random edges. Both the number of edges between
+//! two sleeps and the length of a sleep vary over many orders of magnitude. So in each run other threads come between any
+//! two steps a few times.
 //!
-//! Compiled on its own, without the calls: it would call itself.
+//! This file is compiled on its own, without the calls at edges: the function would call itself.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// How many edges lie between two delays, from 2 to the power of the first to that of the second; and how many us a
-/// delay takes, below 2 to the power of the third. A seed has one of these.
+/// The scales of the delays, of which a seed chooses one. In `(a, b, c)`, the number of edges between two delays is at
+/// least 2^a and less than 2^b, and a delay takes less than 2^c us.
 const SCALES: [(u32, u32, u32); 4] = [(4, 20, 14), (1, 22, 12), (1, 18, 9), (6, 24, 15)];
 
 thread_local! {
-    /// Edges to the next delay.
+    /// The number of edges to the next delay.
     static EDGES: Cell<u64> = const { Cell::new(0) };
-    /// 0: nothing drawn yet.
+    /// The state of the thread's random numbers. 0: no number has been drawn yet.
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -45,7 +46,7 @@ fn delay() {
     EDGES.set(of_any_magnitude(shortest, longest));
 }
 
-/// From 2 to the power of `from` on, below 2 to that of `to`; each power is as likely.
+/// Draws a number of at least 2^`from` and less than 2^`to`. Each order of magnitude is equally likely.
 fn of_any_magnitude(from: u32, to: u32) -> u64 {
     let power = from + random() % (to - from);
     (1 << power) + u64::from(random()) % (1 << power)
@@ -61,7 +62,7 @@ fn random() -> u32 {
     (x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
 }
 
-// ---- the C library: this object is linked by itself, so what it had of `std` would have to be in the program anyway -----
+// ---- the C library: this object is linked by itself, and so cannot rely on `std` ------------------------------------
 
 #[repr(C)]
 struct Timespec {
@@ -78,7 +79,7 @@ unsafe extern "C" {
 
 /// Returns the seed that `SUDOG_DELAYS` sets, if any.
 fn seed() -> Option<u64> {
-    /// The seed + 1; 0: not read yet. `u64::MAX`: none.
+    /// The seed + 1. 0: the variable has not been read yet. `u64::MAX`: there is no seed.
     static SEED: AtomicU64 = AtomicU64::new(0);
     if SEED.load(Relaxed) == 0 {
         // SAFETY: the name is a C string, and no thread changes the environment of these tests.

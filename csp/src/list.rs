@@ -233,7 +233,7 @@ impl List {
     ///
     /// The channel's lock is held.
     pub(crate) unsafe fn pop_first(&mut self) -> Option<NonNull<Waiter>> {
-        // SAFETY: the lock is held.
+        // SAFETY: the channel's lock is held, by the contract of this function.
         unsafe { self.pop(self.dir) }
     }
 

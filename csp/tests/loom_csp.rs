@@ -108,7 +108,7 @@ fn two_ends_are_dropped_at_a_time() {
     });
 }
 
-/// Lets two readers hang without a writer: the reader that hangs second ends both.
+/// Lets two readers hang, and no writer is left: the reader that hangs second ends both readers.
 #[test]
 fn two_readers_without_a_writer() {
     explore(4, &[SLEEPS, RECLAIMED, LAST, DEAD, DROPPED_DEAD], |_| {
@@ -192,7 +192,8 @@ fn a_writer_with_a_deadline() {
     });
 }
 
-/// Checks that a wait with a deadline counts: a fibre that hangs meanwhile is not reclaimed, and then is met.
+/// Lets one fibre wait with a deadline while another fibre hangs. The first fibre counts as a possible partner, so the
+/// second fibre is not reclaimed, and the two meet.
 #[test]
 fn an_end_that_waits_with_a_deadline_counts() {
     explore(3, &[SLEEPS, HANGS_BEFORE, HANGS_AFTER, LEAVES], |w| {
@@ -242,7 +243,7 @@ fn a_reader_that_is_cancelled() {
     });
 }
 
-/// Lets a deadline, which has always passed, a cancel, and a partner race.
+/// Lets a deadline, a cancel and a partner race. The deadline has passed before the wait begins.
 #[test]
 fn a_writer_with_a_deadline_that_is_cancelled() {
     explore(3, &[SLEEPS, READ, CANCELLED, TIMED_OUT, CANCELLED_BEFORE], |w| {
@@ -294,8 +295,8 @@ fn a_duplicate_serves_the_reader() {
     });
 }
 
-/// Lets fibre A hang on a channel whose other end is in the value of fibre B, which hangs on another channel: when that
-/// channel ends, all end.
+/// Lets fibre B hang while it writes a value to a second channel. The value contains the only other end of the first
+/// channel, on which fibre A hangs. When the second channel ends, both fibres end.
 #[test]
 fn a_cascade_through_a_value() {
     explore(3, &[SLEEPS, TWO_SLEEP, RECLAIMED], |_| {
@@ -325,7 +326,7 @@ fn a_task_reads_until_it_is_reclaimed() {
     });
 }
 
-/// Lets a task write to a thread, and then without a reader: the value comes back.
+/// Lets a task write twice. A thread reads the first value, and is gone then, so the task gets the second value back.
 #[test]
 fn a_task_writes_until_it_is_reclaimed() {
     explore(3, &[READY_AT_ONCE, WOKEN, TASK_MET, TASK_RECLAIMED, SLEEPS, LAST], |w| {
@@ -337,8 +338,8 @@ fn a_task_writes_until_it_is_reclaimed() {
     });
 }
 
-/// Drops a task that reads while a thread writes. The dropped task has read nothing: the value is met by the next read
-/// of the same end.
+/// Drops a task that reads while a thread writes. The dropped task has read nothing: the next read of the same end gets
+/// the value.
 #[test]
 fn a_task_that_reads_is_dropped() {
     explore(3, &[DROPPED_HANGING, DROPPED_MET, UNREAD, SLEEPS, WOKEN], |w| {
@@ -379,7 +380,8 @@ fn a_task_is_dropped_and_the_channel_dies() {
     });
 }
 
-/// Lets two tasks hang on a channel that dies, and drops the second task, also between the two batches of the death.
+/// Lets two tasks hang on a channel that dies, and drops the second task. The death readies the tasks in two batches, and
+/// the drop may come between these batches.
 #[test]
 fn a_task_is_dropped_between_two_batches() {
     explore(3, &[DROPPED_HANGING, DROPPED_RECLAIMED, LEAVES_DEAD, TASK_RECLAIMED, WOKEN], |_| {
@@ -411,8 +413,8 @@ fn drop_and_expect(set: ActiveSet, ended: &AtomicU32, expected: u32) {
     assert_eq!(ended.load(Relaxed), expected, "the set waits for its fibres");
 }
 
-/// Runs two fibres: the first hangs, is met by the second, and hangs again; the second ends. The runner is woken at
-/// rest, not before, and the drop reclaims the fibre that hangs.
+/// Runs two fibres. The first hangs, meets the second, and hangs again; the second ends. The runner is woken only when the
+/// set is at rest, and the drop of the set reclaims the fibre that hangs.
 #[test]
 fn rest_by_a_meeting_a_hang_and_an_end() {
     explore(3, &[SLEEPS, TWO_SLEEP, RESTS, HANG_RESTS, RESTED_ALREADY, SET_RECLAIMS, RECLAIMED, READ], |w| {
@@ -474,7 +476,8 @@ fn a_partner_outside_and_the_drop_of_the_set() {
     });
 }
 
-/// Drops a set whose channels cross, which counting ends cannot see: the drop of the set ends both fibres, each once.
+/// Drops a set of two fibres, each of which has the end for which the other fibre waits. The count of ends does not show
+/// that both wait in vain. The drop of the set ends each fibre once.
 #[test]
 fn a_crossing_cycle_and_the_drop_of_the_set() {
     explore(3, &[SLEEPS, TWO_SLEEP, SET_RECLAIMS, RECLAIMED, CLOSED, LAST], |w| {
@@ -519,7 +522,8 @@ fn the_death_of_a_channel_and_the_drop_of_the_set() {
     });
 }
 
-/// Lets a thread make a channel die on which fibres of a set hang. The set is not at rest before the fibres have ended.
+/// Lets a thread drop the last end of a channel on which fibres of a set hang. The set is at rest only when these fibres
+/// have ended.
 #[test]
 fn the_death_of_a_channel_and_rest() {
     explore(3, &[SLEEPS, RECLAIMED, LAST, RESTS, RESTED_ALREADY], |_| {
@@ -538,8 +542,8 @@ fn the_death_of_a_channel_and_rest() {
     });
 }
 
-/// Drops a set with a fibre that has a deadline. The fibre keeps the set awake, and the drop does not wait for the
-/// deadline: the fibre leaves once.
+/// Drops a set with a fibre that waits with a deadline. That fibre keeps the set from being at rest. The drop does not
+/// wait for the deadline, and the fibre leaves its wait once.
 #[test]
 fn a_deadline_and_the_drop_of_the_set() {
     explore(4, &[LEAVES, SET_RECLAIMS, MET_LATE, RECLAIMED, CLOSED, TIMED_OUT], |_| {
@@ -583,8 +587,7 @@ fn a_cancel_and_the_drop_of_the_set() {
     });
 }
 
-/// Checks that a fibre in a wait with a deadline does not count as hanging: the set is at rest when the fibre has come
-/// back.
+/// Checks that a fibre that waits with a deadline does not hang: the set is at rest only when the wait is over.
 #[test]
 fn a_deadline_keeps_a_set_awake() {
     explore(4, &[SLEEPS, LEAVES, RESTS, RESTED_ALREADY], |_| {
@@ -602,7 +605,7 @@ fn a_deadline_keeps_a_set_awake() {
     });
 }
 
-/// Checks that a closure that is dropped, not run, counted as a fibre all the same.
+/// Drops the closure of a fibre that has not begun. The closure has counted as a fibre until then.
 #[test]
 fn a_fibre_that_never_begins() {
     explore(3, &[SLEEPS, RESTS, RESTED_ALREADY], |_| {
@@ -614,8 +617,8 @@ fn a_fibre_that_never_begins() {
     });
 }
 
-/// Lets a fibre hang and then end, after a partner outside the set has met it: the runner is woken at one of the two
-/// rests.
+/// Lets a fibre hang until a partner outside the set meets it, and then end. The set is at rest twice, and the runner is
+/// woken at either rest.
 #[test]
 fn a_partner_outside_and_rest() {
     explore(4, &[SLEEPS, TWO_SLEEP, RESTS, HANG_RESTS, RESTED_ALREADY], |w| {
@@ -631,8 +634,8 @@ fn a_partner_outside_and_rest() {
     });
 }
 
-/// Lets a fibre of each of two sets hang on one channel. The drop of the first set reclaims its own fibre, and the
-/// other fibre is met.
+/// Lets a fibre of each of two sets hang on the same channel. The drop of the first set reclaims the fibre of that set.
+/// The other fibre meets a partner.
 #[test]
 fn two_sets_on_one_channel() {
     explore(3, &[SLEEPS, TWO_SLEEP, SET_RECLAIMS, CLOSED], |w| {

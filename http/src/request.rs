@@ -127,7 +127,7 @@ pub struct RequestBody {
 /// part at its end, so that the connection need not wait for a body that is kept.
 pub(crate) struct Rest {
     arriving: Mutex<Arriving>,
-    /// Ends reads that wait when the rest is closed.
+    /// Cancelled when the rest of the body is closed, which ends the reads that wait.
     closed: Cancel,
 }
 

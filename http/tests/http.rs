@@ -53,7 +53,7 @@ impl Running {
         client.rest()
     }
 
-    /// Checks that a shutdown waits until what still runs may go on.
+    /// Checks that a shutdown waits for what still runs, which `go_on` lets end.
     fn shutdown_waits_for(&self, go_on: &Chan<()>, what: &str) {
         let (soon, _cancel) = context::with_timeout(&background(), SHORT);
         assert_eq!(self.server.shutdown(&soon), Err(Error::DeadlineExceeded), "{what}");
@@ -355,7 +355,7 @@ fn malformed_requests() {
 }
 
 /// A request with a length and with chunks: the chunks count, and the connection is closed behind the response. So no client
-/// can hide a request behind the end that a proxy in front, which believes the length, sees. Go: `fixLength`.
+/// can hide a request from a proxy that believes the length. Go: `fixLength`.
 #[test]
 fn two_lengths() {
     let running = start(Server::new(echo));
@@ -668,7 +668,7 @@ fn body_timeout() {
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
 }
 
-/// A client that sends steadily makes no pause, so the deadline alone ends the read, also if bytes are there. Go: ResponseController.SetReadDeadline.
+/// A client sends without a pause. The deadline ends the read even if bytes are there. Go: ResponseController.SetReadDeadline.
 #[test]
 fn body_deadline() {
     let running = start(Server::new(|mut request: Request| {
@@ -748,13 +748,13 @@ fn large_body() {
     client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
     assert_eq!(client.answer().body, "hello");
     assert_eq!(handled.load(SeqCst), 1);
-    // Announced: no handler is called, and the client, which sends on, reads the answer.
+    // The length is announced: no handler is called, and the client, which goes on sending, reads the answer.
     client.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n");
     client.send([b'x'; 1000]);
     let answer = client.answer();
     assert_eq!((answer.status, &*answer.headers["connection"]), (413, "close"));
     assert_eq!(handled.load(SeqCst), 1);
-    // Found out by the handler.
+    // The length is not announced: the handler finds that the body is too large.
     let mut client = running.connect();
     client.send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nhello!\r\n0\r\n\r\n");
     assert_eq!(client.answer().status, 413);
@@ -778,7 +778,7 @@ fn last_response() {
     while !is_patient(&mut client) {
         client = running.connect();
     }
-    // But the server does not wait for ever.
+    // The server does not wait for ever for the client to stop.
     running.server.shutdown(&background()).unwrap();
 }
 
@@ -874,7 +874,7 @@ fn client_gone_later() {
     }
 }
 
-/// A stream's function that runs on when its connection is gone: it still counts as a connection.
+/// The function of a stream goes on after its connection has ended, and still counts as a connection.
 #[test]
 fn client_gone_amid_a_stream() {
     let (failed, go_on) = (Chan::new(0), Chan::new(0));
@@ -1303,7 +1303,7 @@ fn handler_panics() {
     is_cut_off("/drop", "\r\n\r\ndropped", Some("in a destructor"));
 }
 
-/// A log and a waker that panic end no more than their connection.
+/// If a log or a waker panics, only its connection ends.
 #[test]
 fn user_code_panics() {
     struct Panics;
@@ -1489,7 +1489,8 @@ fn handlers_wait_for_each_other() {
     }
 }
 
-/// Clients that come, ask, break off and go at random, until a graceful shutdown, then nothing is left.
+/// Clients connect, send whole requests or parts, and leave, some before their answer. A graceful shutdown then comes to its
+/// end.
 #[test]
 fn many_clients() {
     let running = start(Server::new(|request: Request| {

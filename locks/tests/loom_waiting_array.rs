@@ -68,7 +68,7 @@ fn two_takers_two_posters(sema: NewSema, preemptions: usize) {
     });
 }
 
-/// Uses the semaphore as a lock; one of two waiters gives up.
+/// Uses the semaphore as a lock with two waiters, one of which gives up.
 fn a_deadline(sema: NewSema, preemptions: usize, step: u64) {
     explore_in_time(preemptions, step, &[WAITS, IN_TIME, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], move || {
         let w = World::new(sema, 0);
@@ -83,7 +83,7 @@ fn a_deadline(sema: NewSema, preemptions: usize, step: u64) {
     });
 }
 
-/// Lets a waiter that gives up have had one of two permits: that permit goes to the next waiter.
+/// Posts a permit for the tickets of a waiter for two permits, which gives up. That permit goes to the other waiter.
 fn a_deadline_of_a_request_for_two(sema: NewSema, preemptions: usize) {
     explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, GIVES_BACK, OVER_A_GAP], move || {
         let w = World::new(sema, 0);
@@ -98,7 +98,8 @@ fn a_deadline_of_a_request_for_two(sema: NewSema, preemptions: usize) {
     });
 }
 
-/// Lets two waiters give up; the permits are for the next arrival, through the gap or past the gap.
+/// Posts two permits after two waiters have given up, which leaves a gap in the tickets. The next thread that arrives
+/// takes one of the permits.
 fn posts_over_a_gap(sema: NewSema, preemptions: usize) {
     explore(preemptions, &[WAITS, GIVES_UP, LEAVES_A_GAP, OVER_A_GAP], move || {
         let w = World::new(sema, 0);
@@ -131,7 +132,7 @@ fn a_request_for_two(sema: NewSema, preemptions: usize) {
     });
 }
 
-/// Lets a taker of two permits have one of each of two posters: the taker sees what both posters wrote.
+/// Lets a thread take two permits, one of each of two posters. The thread sees the writes of both posters.
 fn two_posters_for_one(sema: NewSema, preemptions: usize) {
     explore(preemptions, &[AT_ONCE, WAITS], move || {
         let w = World::new(sema, 0);
@@ -150,7 +151,8 @@ fn two_posters_for_one(sema: NewSema, preemptions: usize) {
     });
 }
 
-/// Runs two requests for two permits each: if each request kept a part, each could hold a single permit.
+/// Runs two requests for two permits each. A request that kept a single permit while it waits for the second could block
+/// the other request for ever.
 fn two_requests_for_two(sema: NewSema, preemptions: usize) {
     explore(preemptions, &[AT_ONCE, WAITS], move || {
         let w = World::new(sema, 1);
@@ -207,8 +209,8 @@ fn one_post_for_two(sema: NewSema, preemptions: usize) {
     });
 }
 
-/// Explores a taker and a poster twice, with either thread spawned: where the look at the grants consists of loads
-/// only, loom does not try the look of a spawned taker after the post.
+/// Explores a taker and a poster twice: first the taker is the spawned thread, then the poster. Loom does not try all
+/// orders otherwise: if a spawned taker only loads, loom never puts these loads after the post.
 fn a_taker_and_a_poster(sema: NewSema, preemptions: usize) {
     explore(preemptions, &[WAITS], move || {
         let w = World::new(sema, 0);
@@ -493,7 +495,7 @@ fn a_delegated_post_meets_a_waiter_that_gives_up() {
     });
 }
 
-/// The semaphore of the laboratory that is made of an event count and a sequencer.
+/// A semaphore of an event count and a sequencer, as in the laboratory.
 mod event_count_sema {
     use super::*;
 
@@ -602,14 +604,15 @@ must_fail! {
     };
 }
 
-/// The sites of the look at the tickets, which is a Dekker pair: acquire and release are not enough for this look.
+/// The places in the code that read the tickets after a write, while another thread writes and reads in the other order
+/// (a Dekker pair). Acquire and release are not enough there.
 const OF_THE_LOOK: [&str; 4] = [
     "ticket_queue.rs, draw: fetch_add",
     "ticket_queue.rs, are_granted: load",
     "ticket_queue.rs, grant: compare_exchange",
     "ticket_queue.rs, grant: load",
 ];
-/// The sites with the same constants that no look follows.
+/// The places with the same constants where no read of the tickets follows.
 const WITHOUT_A_LOOK: [&str; 2] =
     ["ticket_queue.rs, try_draw: compare_exchange", "ticket_queue.rs, grant_slow: compare_exchange"];
 

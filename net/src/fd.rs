@@ -234,14 +234,14 @@ impl<S: Source> NetFd<S> {
     }
 
     pub(crate) fn close(&self) -> io::Result<()> {
-        // While the socket is referred to, `desc` belongs to this socket: the nudge runs no waker of another one's task.
+        // While a reference to the socket exists, `desc` belongs to this socket. So the nudge wakes no task of another socket.
         let in_use = self.mutex.refer().ok_or_else(closed)?;
         if !self.mutex.close() {
             return Err(closed());
         }
         let mut panics = Panics::default();
         self.desc.nudge(&[Side::Read, Side::Write], &mut panics);
-        // The tasks whose polls these are have been woken, and find the socket closed.
+        // Drop the stored waits of tasks. These tasks have been woken, and find the socket closed.
         for slot in self.polls.get().into_iter().flat_map(|slots| slots.iter()) {
             let stored = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
             panics.catch(|| drop(stored));
@@ -278,7 +278,7 @@ impl Awaiting {
     }
 }
 
-/// The kinds of a call's error that waits tell apart.
+/// The kind of a call's error, by which a wait decides what to do next.
 #[derive(PartialEq, Eq)]
 enum Failure {
     WouldBlock,

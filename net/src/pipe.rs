@@ -530,7 +530,7 @@ impl PipeStream {
         self.call_write(first.map_or(&[], |buf| buf), &WaitLimit::default())
     }
 
-    /// Writes `buf` by `call`, which runs the step that `call` receives until that step's result is known.
+    /// Writes `buf`. `call` is given a step, and repeats that step until the step returns a result.
     fn write_by(
         &self,
         buf: &[u8],

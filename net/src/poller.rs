@@ -138,7 +138,7 @@ impl Direction {
     /// Does the same as [`Desc::nudge`], for a caller that may run no user code: a goroutine runs the wakers of tasks. A
     /// waker that waits, or panics, does so there.
     pub(crate) fn event(&'static self) {
-        // A task that is counted, but is in no queue yet, joins after this look, and then reads the new number of events.
+        // A task that is counted and not queued yet is not seen here. It reads the new number of events when it has queued.
         if self.nudge_blocked() && self.awaited.waiters() > 0 {
             go(|| _ = catch_unwind(|| self.awaited.wake()).map_err(drop_payload));
         }

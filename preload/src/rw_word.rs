@@ -228,7 +228,7 @@ impl RwWord {
     /// Ends the wait of the writer, which is not inside. Returns false.
     #[cold]
     fn give_up(&self) -> bool {
-        // Readers may sleep behind this writer only. If another writer is inside, they wake for nothing.
+        // Wake the readers, which perhaps sleep only because of this writer. If another writer is inside, they wake in vain.
         if State(self.word.fetch_and(!(PENDING | SLEEPERS), Relaxed)).has_sleepers() {
             futex::wake(&raw const self.word, u32::MAX);
         }

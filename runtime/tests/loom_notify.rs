@@ -114,8 +114,8 @@ fn a_signal_wakes_the_waiter() {
     });
 }
 
-/// The events that a notification must see happen before the notification, so no access needs its place in the total
-/// order. The semaphore table, which has the same lock, does need the total order.
+/// Checks that the notify list needs no sequentially consistent access: whatever a notification must see happens before
+/// the notification. The semaphore table, whose buckets have the same lock, does need such accesses.
 #[test]
 fn a_signal_needs_no_total_order() {
     let test = concat!(module_path!(), "::a_signal_needs_no_total_order");

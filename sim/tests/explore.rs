@@ -189,7 +189,8 @@ fn wakes_a_word_on_the_heap(looks: bool) {
     });
 }
 
-/// Lets a waker read a cell next to its waiter's word, by an access that is no step.
+/// Wakes a waiter, and then, if `looks`, reads a cell that lies beside the waiter's word. The machine does not count that
+/// read as a step.
 fn reads_a_cell_on_the_heap(looks: bool) {
     struct Waiter {
         word: AtomicU32,

@@ -870,7 +870,7 @@ fn permits() {
     assert!(poll(pin!(nil.reserve_async())).is_pending());
 }
 
-/// A place that becomes free goes to the sender that has waited the longest, be the sender a thread or a task.
+/// A place that becomes free goes to the sender that has waited the longest, whether that is a thread or a task.
 #[test]
 fn senders_get_their_places_in_the_order_of_their_coming() {
     let _watchdog = Watchdog::new();

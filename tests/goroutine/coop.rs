@@ -27,8 +27,8 @@ const TURNS: u64 = 1000;
 /// The processor time of the worker, which is a single thread, after which a hog stops, too. Time that other processes
 /// take is not counted.
 ///
-/// A turn for each slice of 100 us takes 0.1 to 0.3 s, or as long as 128 operations where these are slow. The watcher
-/// alone asks every 10 ms: 100 turns in a second.
+/// With a turn in each slice of 100 us, or after each 128 operations if these are slow, all turns take 0.1 to 0.3 s. If the
+/// watcher alone asked for turns, every 10 ms, there would be 100 turns in a second.
 const LIMIT: Duration = Duration::from_secs(if cfg!(debug_assertions) { 5 } else { 1 });
 
 /// Returns the processor time that the calling thread has used.

@@ -759,7 +759,7 @@ fn a_dropped_read_has_read_nothing() {
     assert_eq!(ours.read(), Err(Reclaimed));
 }
 
-/// A write that is dropped drops its value; a write that is reclaimed gives it back; a write that was met has neither.
+/// A dropped write drops its value. A reclaimed write returns the value. After a write that was met the reader has the value.
 #[test]
 fn the_value_of_a_write() {
     let value = Arc::new(());

@@ -141,7 +141,7 @@ fn who_holds_a_readers_writer_mutex() {
     });
 }
 
-/// Each poll of a task has an id of its own. The id of a poll that has ended is not that of a holder.
+/// Each poll of a task has an id of its own. After the poll has ended, that id names no holder of a lock.
 #[test]
 #[allow(clippy::await_holding_lock)] // that is what is tested
 fn a_task_that_holds_a_mutex_is_not_known() {
@@ -319,7 +319,7 @@ fn the_object_of_a_wait() {
         Builder::new().name("object-takes").go(move || _ = theirs.recv());
         let ours = rw.clone();
         Builder::new().name("object-writes").go(move || drop(ours.write()));
-        // A description begins with a line that is not indented. Returns that of the waiter with `name`.
+        // Returns the description of the waiter with `name`. A description begins with a line that is not indented.
         let about = |name: &str| {
             let text = dump().to_string();
             let texts = text.replace("\ngoroutine ", "\0").replace("\nthread ", "\0").replace("\ntask ", "\0");
@@ -348,10 +348,11 @@ fn the_object_of_a_wait() {
             let (ours, line) = (mutex.clone(), line!() + 1);
             threads.push(thread::spawn(move || drop(ours.try_lock_for(LONG))));
             assert_eq!(object_of(&format!("waits at {}:{line}:", file!())), objects[1]);
-            // A thread without a name has not the name of the worker whose goroutine has started the thread.
+            // The system gives a thread without a name the name of the thread that started it, here of a worker. The dump
+            // leaves that name out.
             let text = about(&format!("waits at {}:{line}:", file!())).unwrap();
             assert!(!text.contains("\"sudog-"), "{text}");
-            // A writer behind a writer waits for a mutex of the lock, at the call that locks the lock.
+            // A writer that waits for another writer waits for a mutex inside `rw`. The dump names the call that locks `rw`.
             let (ours, line) = (rw.clone(), line!() + 1);
             threads.push(thread::spawn(move || drop(ours.write())));
             object_of(&format!("waits at {}:{line}:", file!()));

@@ -151,7 +151,7 @@ mod closures {
     }
 }
 
-/// Makes tests of which each runs as a goroutine with a stack of the default size, and has large values.
+/// Makes tests of large values. Each test runs as a goroutine with a stack of the default size.
 macro_rules! passes {
     ($($name:ident $body:block)+) => {$(
         #[test]

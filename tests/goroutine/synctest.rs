@@ -54,7 +54,7 @@ fn now_is_the_bubble_s() {
     });
 }
 
-/// Waits that look at the clock again and again still do so at the end of the clock.
+/// Waits that look at the clock again and again still go on when the clock is near its largest time.
 #[test]
 fn the_end_of_the_clock() {
     let _watchdog = Watchdog::new();

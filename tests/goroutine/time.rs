@@ -138,7 +138,7 @@ fn a_timer_fires_once() {
     run(fires);
 }
 
-/// A single receive gets the time, whatever the ways of all receives are, also if that receive is the last to look.
+/// Of several receives a single receive gets the time, in whatever forms they wait, and even if that receive looks last.
 #[test]
 fn a_timer_fires_for_one_of_many() {
     let alone = alone();

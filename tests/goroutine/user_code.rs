@@ -995,8 +995,8 @@ fn with_policy(user: &User, does: impl FnOnce()) {
     does();
 }
 
-/// Makes the scene of a semaphore without a permit: the policy acts while a goroutine waits in the queue. If the waiter
-/// goes on, it is given a permit.
+/// Makes a scene: a goroutine waits at a semaphore without a permit, and the semaphore's wait policy runs the user's deed in
+/// that wait. If the goroutine is still there afterwards, the scene gives it a permit.
 fn policy_of<S: Semaphore + 'static>(user: &User) -> Scene {
     let sema = Arc::new(S::new(0));
     let (again, checked) = (sema.clone(), sema.clone());

@@ -57,9 +57,9 @@ over_every_form! {
 
 /// Many goroutines contend on a single worker.
 ///
-/// Not in a bubble, and neither are all other tests of this file whose goroutines wait asleep: a release by another
-/// test may have taken the waiters out of a chain, and not have readied them yet. A bubble takes that state for a rest,
-/// and moves its clock to the deadline.
+/// This test runs in no bubble, and neither do the other tests of this file whose goroutines sleep. A release by another
+/// test may have taken such waiters out of a chain, and not have readied them yet. To a bubble its goroutines are then at
+/// rest, and the bubble's clock jumps to the deadline.
 fn many_on_one_worker<W: TicketWait, D: Doorway>(new: fn() -> TicketSema<W, D>) {
     let _alone = alone_with(1);
     let sema = Arc::new(new());

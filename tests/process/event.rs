@@ -399,7 +399,7 @@ fn a_recording_ends_while_others_record() {
     });
 }
 
-/// Snapshots see what has been recorded so far, each no less than the one before, and `stop` all of that.
+/// A snapshot has all events that have been recorded so far, and so contains the snapshot before. `stop` returns all events.
 #[test]
 fn a_snapshot_leaves_the_recording_on() {
     let _alone = alone();

@@ -321,7 +321,7 @@ fn the_code_that_started_those_that_wait() {
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n"]);
     let text = words(&output);
     assert_eq!(text.matches(&format!("{here}::in_a_function\n")).count(), 4, "{text}");
-    // In builds with debug assertions the task is listed, too, as the one that the goroutine polls.
+    // In builds with debug assertions the list has the task, too, with the goroutine that polls the task.
     assert_eq!(text.matches(here).count(), 6 + usize::from(cfg!(debug_assertions)), "{text}");
     assert_eq!(text.matches("started as a task\n").count(), 1, "{text}");
 }

@@ -403,7 +403,7 @@ fn charges_are_waits_among_threads_and_goroutines() {
                 thread::sleep(Duration::from_micros(50));
             }
             storms(|| drop(guard));
-            // Permits are in the counter between two owners, and a waiter that is about to be queued finds them.
+            // Between two owners the permit is in the counter, where a waiter that is about to be queued finds the permit.
             let begun = Instant::now();
             sema.acquire(Order::Fifo);
             waited.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);

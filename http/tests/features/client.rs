@@ -45,7 +45,7 @@ pub(crate) fn hyper_request<B>(method: &str, uri: &str, body: B) -> sudog_reques
     sudog_request::Request::builder().method(method).uri(uri).body(body).unwrap()
 }
 
-/// The crate `http`, whose request a client sends.
+/// Sends a request of the crate `http`.
 mod sudog_request {
     pub(super) use hyper::Request;
 }
@@ -65,8 +65,8 @@ fn streamed_bodies() {
     assert!(answer.starts_with("HTTP/1.1 POST / line 0\nline 1\n"), "{answer}");
     assert_eq!(answer.lines().count(), 1000);
 
-    // A function that fails, panics or ends its goroutine fails the request, and the server never takes the part for the
-    // whole.
+    // The request fails if the function fails, panics or ends its goroutine. The server then never takes the part of the body
+    // that has been sent for the whole body.
     let ends: [fn() -> std::io::Result<()>; 3] =
         [|| Err(ErrorKind::NotFound.into()), || panic!("in a test"), || goexit()];
     for end in ends {
@@ -99,7 +99,7 @@ fn connections_are_used_again() {
     let ask = |path| text(client.get(&server.url(path)).unwrap()).unwrap();
     // A connection is ready again soon after the end of its last response.
     eventually(|| ask("/") == ask("/"));
-    // A body that is not read to its end takes its connection along.
+    // If a body is not read to its end, its connection is closed.
     let unread = client.get(&server.url("/long")).unwrap();
     let taken = unread.headers()["port"].to_str().unwrap().to_owned();
     drop(unread);
@@ -207,7 +207,7 @@ fn contexts() {
     ended.recv();
 }
 
-/// Each error has its kind.
+/// Checks the `ErrorKind` of each error of a request.
 #[test]
 fn errors() {
     let _watchdog = Watchdog::new();
@@ -224,7 +224,7 @@ fn errors() {
     let posted = client.post("http://127.0.0.1:1/", "a\nb", "");
     assert_eq!(posted.unwrap_err().kind(), ErrorKind::InvalidInput);
 
-    // What servers answer, and then close.
+    // The answers of servers that close the connection behind the answer.
     for (answer, expected) in [
         ("", ErrorKind::UnexpectedEof),
         ("HTTP/1.1 200 OK\r\nContent-Le", ErrorKind::UnexpectedEof),
@@ -331,7 +331,7 @@ fn with_server_that_closes(times: usize, test: impl FnOnce(&Client, &dyn Fn() ->
     });
 }
 
-/// All connections of the pool have been left by the server: a request tries each, and is answered over a new one. Go:
+/// The server has closed all connections of the pool: a request tries each, and is answered over a new one. Go:
 /// TestRetryRequestsOnError, TestRetryIdempotentRequestsOnError.
 #[test]
 fn all_connections_are_stale() {
@@ -426,8 +426,8 @@ fn a_body_whose_drop_panics() {
     }
 }
 
-/// A request that is given up while the server reads no more of its body: the client closes the connection. Go:
-/// TestTransportCancelRequest kinds.
+/// Gives up a request while the server reads no more of the request's body: the client closes the connection. Go:
+/// TestTransportCancelRequest and the similar tests.
 #[test]
 fn a_server_that_does_not_read() {
     #[derive(Clone, Copy)]
@@ -477,8 +477,8 @@ fn a_server_that_does_not_read() {
     }
 }
 
-/// A body that is dropped before its end has been seen: the connection goes on, if hyper finds the end, and its next
-/// request is not taken for given up.
+/// Drops the body of a response before its end has been read. If hyper finds the end, the connection stays open, and the
+/// server does not take the next request on this connection for a request that has been given up.
 #[test]
 fn a_connection_goes_on_behind_a_dropped_body() {
     let connections = Arc::new(AtomicUsize::new(0));

@@ -124,7 +124,8 @@ fn panics() {
     eventually(|| server.lines().len() == 1);
 }
 
-/// A client that gives up a request resets its stream: the context of this request ends, and that of another goes on.
+/// A client that gives up a request resets the request's stream: the context of this request ends, and the context of another
+/// request does not.
 #[test]
 fn reset() {
     let (started, ended) = (Chan::new(2), Chan::new(2));
@@ -170,7 +171,8 @@ fn reset() {
     other.0.join().unwrap().unwrap_err();
 }
 
-/// Go: TestServerGracefulClose kinds for HTTP/2. A request that runs is answered, and then the connection is closed.
+/// Go: the tests like TestServerGracefulClose, for HTTP/2. A request that runs is answered, and then the connection is
+/// closed.
 #[test]
 fn shutdown() {
     let (started, go_on) = (Chan::new(1), Chan::new(1));
@@ -292,7 +294,7 @@ fn malformed_frames() {
             "{what}: {refused:?}, not {expected:?}"
         );
     }
-    // What is no preface is a request of HTTP/1.1, and malformed.
+    // Bytes that are not the preface are read as a request of HTTP/1.1, which is malformed here.
     for bytes in ["PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", "PRI * HTTP/2.0\r\n\r\n\r\n"] {
         let mut client = TcpStream::connect(server.addr).unwrap();
         client.write_all(bytes.as_bytes()).unwrap();
@@ -303,7 +305,7 @@ fn malformed_frames() {
 }
 
 /// Streams that are reset at once, again and again (CVE-2023-44487), end the connection, and cost no more goroutines than
-/// the limits allow. Go: TestServerRapidReset kinds.
+/// the limits allow. Go: TestServerRapidReset and the similar tests.
 #[test]
 fn rapid_reset() {
     let handlers = Arc::new(AtomicUsize::new(0));
@@ -362,8 +364,8 @@ fn time_limits() {
             assert_eq!(now() - begun, HOUR / 2);
         });
     }
-    // Idle: GOAWAY after an hour, and the end at once, as no stream is open and this client answers no ping, or a second
-    // later.
+    // An idle connection gets GOAWAY after an hour. No stream is open, and this client answers no ping, so the connection
+    // ends at once, or a second later.
     in_bubble(server, PREFACE, |_, mut client| {
         client.write_all(&SETTINGS).unwrap();
         let begun = now();
@@ -373,7 +375,7 @@ fn time_limits() {
         let _ = client.read_to_end(&mut Vec::new());
         assert!(now() - begun <= HOUR + 1000 * MS);
     });
-    // The end of a stream begins a new time.
+    // The time of an idle connection begins anew when a stream ends.
     in_bubble(server, PREFACE, |_, mut client| {
         client.write_all(&SETTINGS).unwrap();
         sudog::time::sleep(HOUR / 2);

@@ -16,7 +16,7 @@ use super::{HOUR, MS, configs, echo, start, text};
 /// The fault of a connection.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    /// One byte at a time, and now and then a pause.
+    /// The bytes pass one at a time, with a pause now and then.
     Trickle,
     /// The connection ends in both directions after so many bytes.
     Cut(usize),
@@ -115,7 +115,7 @@ fn run(server: Server, clients: &[(&str, Client)], scheme: &str) {
     for asking in asking {
         asking.join().unwrap();
     }
-    // The server is whole.
+    // The server still serves.
     let direct = server.addr;
     for (name, client) in clients {
         let client = client.clone().dial(move |_| sudog::net::TcpStream::connect(direct));

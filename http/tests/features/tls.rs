@@ -17,7 +17,7 @@ use support::{Watchdog, certificate, eventually};
 
 use super::{HOUR, MS, client_to, configs, configs_of, echo, in_bubble, start, text};
 
-/// ALPN chooses HTTP/2, if both ends offer HTTP/2. Go: TestServerTLSNextProtos kinds, TestNextProtoUpgrade.
+/// ALPN chooses HTTP/2, if both ends offer HTTP/2. Go: TestServerTLSNextProtos and the similar tests, TestNextProtoUpgrade.
 #[test]
 fn requests() {
     let (server, config) = configs();
@@ -40,7 +40,8 @@ fn requests() {
     assert!(client_to(server.addr).tls(none).get("https://localhost/").is_err());
 }
 
-/// Go: TestTLSServerRejectHTTPRequests, TestTLSHandshakeTimeout kinds. Failed handshakes are logged, and end nothing else.
+/// Go: TestTLSServerRejectHTTPRequests, TestTLSHandshakeTimeout and the similar tests. A failed handshake is logged, and
+/// ends only its connection.
 #[test]
 fn failed_handshakes() {
     let (server, config) = configs();
@@ -90,7 +91,8 @@ fn handshake_timeout() {
     });
 }
 
-/// The end of a client ends the context: with `close_notify`, and without. Behind a half-close the answer still comes.
+/// When the client closes its side, with `close_notify` or without, the context of the request ends. The client still gets
+/// the answer.
 #[test]
 fn client_gone() {
     let started = Chan::new(1);
@@ -127,8 +129,8 @@ fn client_gone() {
     server.server.shutdown(&background()).unwrap();
 }
 
-/// A request that comes behind another, while the handler of the first runs, is seen by the look for the client's end, and
-/// loses no byte.
+/// Sends a second request while the handler of the first runs. The server, which looks for the client's end meanwhile,
+/// reads bytes of the second request, and loses none of them.
 #[test]
 fn pipelining() {
     let (server, mut config) = configs();

@@ -94,13 +94,13 @@ impl State {
 
 /// Transitions: from the state that they are called on, to the state that they return.
 impl State {
-    /// A poster advances the sequence; no thread sleeps after that.
+    /// Advances the sequence, for a poster. From then on no thread sleeps.
     #[inline]
     const fn advance(self) -> Self {
         Self((self.0 | THREADS | GOROUTINES).wrapping_add(1))
     }
 
-    /// A waiter of this kind is about to sleep.
+    /// Notes a waiter of this kind, which is about to sleep.
     const fn add_sleeper(self, kind: Sleeper) -> Self {
         Self(self.0 | kind as u32)
     }

@@ -57,7 +57,8 @@ pub struct Bounded<const N: usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum At {
     Out,
-    /// The thread's ticket less `base`; over a platoon less `G`, where -1 is any ticket that is admitted.
+    /// The thread waits. Stored: its ticket less `base`; over a platoon its ticket less `G`, where -1 is any ticket that is
+    /// admitted.
     Waits(i8),
     /// The thread is admitted and wants a permit of `S`. The flag tells whether the thread only tries.
     Contends(i8, bool),
@@ -77,13 +78,14 @@ pub struct State<const N: usize> {
 }
 
 impl<const N: usize> State<N> {
-    /// All permits are taken, an admitted acquirer waits for a permit, and another acquirer is not admitted. For B = 1.
+    /// Returns whether all permits are taken, an admitted acquirer waits for a permit, and another acquirer is not admitted.
+    /// For B = 1.
     pub fn is_full(&self) -> bool {
         let any = |is: fn(At) -> bool| self.crowd.places().any(is);
         self.permits == 0 && any(|at| matches!(at, At::Contends(..))) && any(|at| matches!(at, At::Waits(1..)))
     }
 
-    /// A permit is free, and no acquirer can take that permit before another acquirer departs. For B = 1.
+    /// Returns whether a permit is free, and no acquirer can take that permit before another acquirer departs. For B = 1.
     pub fn is_held_up(&self) -> bool {
         let any = |is: fn(At) -> bool| self.crowd.places().any(is);
         let departs = any(|at| matches!(at, At::Departs(_)));
@@ -118,7 +120,7 @@ impl<const N: usize> Bounded<N> {
         }
     }
 
-    /// The thread, which has an admitted ticket, departs, and goes on at `at`.
+    /// Lets a thread with an admitted ticket depart. The thread goes on at `at`.
     fn departs(&self, who: usize, ticket: i8, at: At, state: &mut State<N>) -> Result<(), &'static str> {
         state.crowd.go(who, at);
         let risen = match self.over {
@@ -140,7 +142,7 @@ impl<const N: usize> Bounded<N> {
         Ok(())
     }
 
-    /// The thread gives its place at the platoon's semaphore up: the tickets behind its ticket move up.
+    /// Lets a thread give up its place at the platoon's semaphore. The tickets behind its ticket move up.
     fn leaves(who: usize, ticket: i8, state: &mut State<N>) {
         state.crowd.go(who, At::Out);
         state.next -= 1;

@@ -14,9 +14,9 @@
 //!
 //! | [`Count`] | an acquisition counts if |
 //! |---|---|
-//! | `Ended` | its doorway ended after V's: all that did not come before V; meant unless a model says otherwise |
+//! | `Ended` | its doorway ended after V's, so that it did not come before V; the count of all models that name no other |
 //! | `Began` | its doorway began after V's ended: the literature on bypass counts these |
-//! | `Holds` | as `Ended`, but each time that another thread takes the inner lock counts, though that may come to nothing |
+//! | `Holds` | another thread takes the inner lock while V waits, even if no critical section follows |
 
 use std::fmt::{self, Debug};
 
@@ -63,14 +63,14 @@ impl<A: Copy + Ord, const N: usize> Crowd<A, N> {
         self.members.iter_mut().map(|member| &mut member.at)
     }
 
-    /// The doorway of `who` begins.
+    /// Notes that the doorway of thread `who` begins.
     pub fn begins(&mut self, who: usize, count: Count) {
         if count == Count::Began {
             self.members[who].late = self.waits && who != 0;
         }
     }
 
-    /// The doorway of `who` ends.
+    /// Notes that the doorway of thread `who` ends.
     pub fn ends(&mut self, who: usize, count: Count) {
         if who == 0 {
             self.restart(true);
@@ -79,7 +79,7 @@ impl<A: Copy + Ord, const N: usize> Crowd<A, N> {
         }
     }
 
-    /// The critical section of `who` begins.
+    /// Notes that the critical section of thread `who` begins.
     pub fn enters(&mut self, who: usize, count: Count) {
         if who == 0 {
             self.restart(false);
@@ -89,12 +89,12 @@ impl<A: Copy + Ord, const N: usize> Crowd<A, N> {
         }
     }
 
-    /// Thread `who` takes the inner lock, with whatever result.
+    /// Notes that thread `who` takes the inner lock, whether or not its critical section follows.
     pub fn holds(&mut self, who: usize, count: Count) {
         self.bypassed += u8::from(self.waits && who != 0 && count == Count::Holds);
     }
 
-    /// Thread `who` gives up its acquisition.
+    /// Notes that thread `who` gives up its acquisition.
     pub fn gives_up(&mut self, who: usize) {
         if who == 0 {
             self.restart(false);

@@ -135,7 +135,7 @@ impl<const N: usize> State<N> {
         self.crowd.places().any(|at| matches!(at, At::Contends(_) | At::WaitsWithout))
     }
 
-    /// Base has been written, and is higher by `n`.
+    /// Notes that base has been written, and is higher by `n`.
     fn risen(&mut self, n: i8, over: Over) {
         for at in self.crowd.places_mut() {
             match at {
@@ -192,7 +192,7 @@ impl<const N: usize> Gate<N> {
         }
     }
 
-    /// The path of a thread that does not pass the gate.
+    /// Returns the place of a thread that has not passed the gate.
     fn arrives(&self, op: Op) -> At {
         if self.over == Over::Platoon && self.form != Form::CountsLate { At::Counts(op) } else { At::Arrives(op) }
     }

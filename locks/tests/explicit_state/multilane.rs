@@ -33,13 +33,13 @@ use super::crowd::{Count, Crowd};
 /// The way in which a thread gets its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dealing {
-    /// `n = N += 1`; lane `n mod L`, and `n div L` is its ticket there: one step.
+    /// One step, `n = N += 1`, gives the thread lane `n mod L` and the ticket `n div L` of that lane.
     Ticket,
-    /// `n = N += 1`; lane `n mod L`, where the thread draws a ticket: two steps.
+    /// Two steps: `n = N += 1` gives the thread lane `n mod L`; then the thread draws a ticket of that lane.
     Lane,
-    /// The thread's own number mod L; V is thread 0.
+    /// The lane is the thread's own number mod L. V is thread 0.
     ByThread,
-    /// Any lane.
+    /// The thread chooses any lane.
     Random,
 }
 
@@ -58,16 +58,16 @@ pub struct Multilane<const N: usize, const L: usize> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum At {
-    /// The lane matters only if it is the thread's own.
+    /// The thread is outside. Stored: its lane, if each thread has a lane of its own; else 0.
     Out(u8),
     Draws(u8),
-    /// In a lane, with the thread's ticket less `G`; -1 is any ticket that is admitted.
+    /// The thread waits. Stored: its lane, and its ticket less `G`; -1 is any ticket that is admitted.
     Waits(u8, i8),
     Contends(u8),
     Inside(u8),
     Departs(u8),
     Resets(u8),
-    /// The thread's own lane, and the lane to post to.
+    /// The thread posts. Stored: its lane, and the lane to post to.
     Posts(u8, u8),
 }
 
@@ -88,7 +88,7 @@ pub struct State<const N: usize, const L: usize> {
 impl<const N: usize, const L: usize> Multilane<N, L> {
     const LANES: u8 = L as u8;
 
-    /// The place outside, for a thread that leaves a lane.
+    /// Returns the place of a thread that leaves a lane.
     fn out(&self, lane: u8) -> At {
         At::Out(if self.dealing == Dealing::ByThread { lane } else { 0 })
     }

@@ -61,7 +61,7 @@ pub enum Fault {
 
 pub struct Parking<const N: usize> {
     pub b: u8,
-    /// Departure bits: at least B.
+    /// The number of departure bits, at least B.
     pub r: u8,
     pub buckets: u8,
     pub wake: Wake,
@@ -74,7 +74,7 @@ pub struct Parking<const N: usize> {
 pub enum At {
     Out,
     Arrives(u8),
-    /// About to read `seq`, or to lock the bucket.
+    /// The thread is about to read `seq`, or to lock the bucket.
     Waits(u8),
     /// The thread has read `seq`. The flag tells whether `seq` still has that value.
     Looks(u8, bool),
@@ -82,11 +82,11 @@ pub enum At {
     Asleep(u8),
     Contends(u8),
     Inside(u8),
-    /// The thread departs. Stored: whether the thread knows the current `W`, the `T` that the thread has read (only
-    /// with [`Fault::SkipsEarly`]), and whether the thread gave up.
+    /// The thread departs. Stored: whether the last `W` that the thread read is current, the `T` that the thread has read
+    /// (only with [`Fault::SkipsEarly`]), and whether the thread gave up.
     Departs(u8, bool, Option<u8>, bool),
     WantsList(Job),
-    /// The thread has the list. Stored: whether the thread knows the current `W`.
+    /// The thread has locked the list of abandoned tickets. Stored: whether the last `W` that the thread read is current.
     HasList(Job, bool),
     ReadsNext(Poke),
     Pokes(Poke),
@@ -116,7 +116,7 @@ impl<const N: usize> State<N> {
         !self.crowd.places().any(|at| matches!(at, At::Inside(_)))
     }
 
-    /// `W` has been written.
+    /// Notes that `W` has been written.
     fn written(&mut self, risen: u8, buckets: u8) {
         self.turn = (self.turn + risen) % buckets;
         for at in self.crowd.places_mut() {
@@ -153,14 +153,14 @@ impl<const N: usize> Parking<N> {
         (ticket + state.turn) % self.buckets
     }
 
-    /// The poke that is due after a thread has written `W` and `base` has risen by `risen`.
+    /// Returns the poke that is due after a thread has written `W` and `base` has risen by `risen`.
     fn after(&self, state: &State<N>, risen: u8, absorbs: bool) -> Poke {
         assert!(risen <= 8, "-8 must be low enough");
         let first = self.b.cast_signed() - risen.cast_signed();
         Poke { bucket: self.bucket(state, self.b), left: risen, first, absorbs }
     }
 
-    /// The poke that remains once the poster knows `next`, relative to `base`.
+    /// Returns the part of the poke that is still due once the poster has read `next`, which is relative to `base`.
     fn skip(&self, poke: Poke, next: u8) -> At {
         let issued = (next.cast_signed() - poke.first).clamp(0, poke.left.cast_signed()).cast_unsigned();
         let left = if self.fault == Fault::NeverPokes { 0 } else { issued };

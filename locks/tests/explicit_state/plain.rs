@@ -21,14 +21,14 @@ use super::window::Window;
 
 pub struct Plain<const N: usize> {
     pub permits: u8,
-    /// B of the window behind the semaphore.
+    /// The bound B of the window behind the semaphore. None: there is no window.
     pub window: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum At {
     Out,
-    /// The thread's ticket less `G`; -1 is any ticket that is admitted.
+    /// The thread waits. Stored: its ticket less `G`; -1 is any ticket that is admitted.
     Waits(i8),
     Draws,
     WaitsForWindow(u8),

@@ -24,13 +24,13 @@ use super::crowd::{Count, Crowd};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Subtract, then post B at once.
+    /// The last thread of a platoon subtracts, then posts B permits at once.
     Packed,
-    /// Store 0, then post B times.
+    /// The last thread of a platoon stores 0, then posts B times.
     Paper,
-    /// Wrong: post B, then subtract.
+    /// Wrong: the last thread posts B permits, then subtracts.
     PostFirst,
-    /// Wrong: post B, then store 0.
+    /// Wrong: the last thread posts B permits, then stores 0.
     PostThenStore,
 }
 
@@ -42,7 +42,7 @@ pub struct Platoon<const N: usize> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum At {
     Out,
-    /// The thread's ticket less `G`; -1 is any ticket that is admitted.
+    /// The thread waits. Stored: its ticket less `G`; -1 is any ticket that is admitted.
     Waits(i8),
     Contends,
     Inside,

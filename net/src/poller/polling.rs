@@ -1,14 +1,15 @@
-//! The events of other systems, by the crate `polling`. For kqueue this is compiled only. The tests run on Linux, over
-//! the crate's backend for epoll.
+//! The events of systems other than Linux, by the crate `polling`. The code for kqueue has been compiled and never run.
+//! The tests run on Linux, over the crate's backend for epoll.
 //!
 //! A single thread waits at a time: `polling` returns at once from a second wait, without events. So a worker that polls
 //! while another worker waits finds nothing, and the other worker gets all events.
 //!
-//! A poll without a wait must leave an interrupt to the call that waits, but takes the notification of `polling`. So an
-//! interrupt stores `interrupted` first, and a call that waits looks there first. No interrupt is lost: all operations on
-//! `interrupted` and on the flag in `polling` are sequentially consistent, and a single call at a time is between its look
-//! and the end of its wait, as the call has locked `events`. If the call reads false, the notification comes later, and
-//! ends the wait, unless an earlier notification does. If the call reads true, it does not wait.
+//! An interrupt must end a call that waits. An interrupt is a notification of `polling`, which also a call that does not
+//! wait takes away. So an interrupt first sets `interrupted`, and each call that is to wait first reads that flag. If the
+//! call reads true, it does not wait. If the call reads false, the notification comes after that read and ends the wait,
+//! unless an earlier notification has ended the wait. No interrupt is lost: all operations on `interrupted` and on the
+//! flag in `polling` are sequentially consistent, and the lock of `events` lets a single call at a time read the flag and
+//! wait.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -43,7 +44,7 @@ impl Events for Backend {
     }
 
     fn remove(&self, fd: BorrowedFd<'_>) {
-        // ignore errors: the socket is closed next, which removes the descriptor too
+        // Ignore errors: the socket is closed next, which removes the descriptor, too.
         _ = self.poller.delete(fd);
     }
 

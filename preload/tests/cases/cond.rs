@@ -177,7 +177,7 @@ pub fn the_end_of_a_condition() {
             for n in 0..3 {
                 let (mutex, waiting, go) = (&mutex, &waiting, &go);
                 s.spawn(move || {
-                    // SAFETY: the condition is freed after all waiters have been woken only.
+                    // SAFETY: the condition is freed only after all waiters have been woken.
                     let cond = unsafe { &*std::ptr::with_exposed_provenance::<Cond>(at) };
                     under(mutex, || {
                         waiting.fetch_add(1, Relaxed);

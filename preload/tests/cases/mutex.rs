@@ -139,7 +139,7 @@ pub fn a_mutex_is_freed_after_its_last_unlock() {
     }
 }
 
-/// C++'s `std::mutex` calls no destroy.
+/// Uses the memory of a mutex for another mutex without a `pthread_mutex_destroy`, which C++'s `std::mutex` never calls.
 pub fn memory_of_mutexes_is_used_again() {
     let before = resident();
     let cell = Mutex::normal();

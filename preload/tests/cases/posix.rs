@@ -16,7 +16,7 @@ macro_rules! object {
 
         // SAFETY: the object is made to be used by several threads, through functions of POSIX.
         unsafe impl Sync for $Name {}
-        // SAFETY: objects are moved before they are used only.
+        // SAFETY: no object is moved once it has been used.
         unsafe impl Send for $Name {}
 
         impl $Name {

@@ -53,8 +53,8 @@ impl<T> Pointer<T> {
     }
 
     /// Calls `f` with the pointee, and returns the result of `f`. Does not change the reference count of the pointee,
-    /// so readers on several processors do not write to a shared cache line. Only if a thread is inside of more than a
-    /// few such calls at a time, the further calls do change the count.
+    /// so readers on several processors do not write to a shared cache line. A thread can be in a few such calls at the
+    /// same time; further calls of that thread change the count.
     #[inline]
     pub(super) fn load_with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.0.load().as_deref().map(f)

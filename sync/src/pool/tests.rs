@@ -1,4 +1,5 @@
-//! Tests of a pool some of whose shards are locked by other callers; outside of these tests that lasts nanoseconds.
+//! Tests of a pool with shards that another caller keeps locked. In use, a shard is locked for nanoseconds, so no other
+//! test meets a locked shard for certain.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

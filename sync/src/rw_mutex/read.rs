@@ -128,8 +128,8 @@ impl<W: RawLock, S: Semaphore> GoRwMutex<W, S> {
 
     #[cold]
     pub(super) fn runlock_slow(&self, old: State) {
-        // If a writer is announced and no reader before that writer is left, all readers still wait, and none may
-        // unlock.
+        // If a writer is announced, and the readers before that writer have all unlocked, then the readers that are left
+        // wait for the writer. None of them has locked, so none may unlock.
         if !old.has_readers() || old.before() == 0 {
             fatal("sync: RUnlock of unlocked RWMutex");
         }

@@ -110,7 +110,7 @@ impl State {
         Self(self.0 + WAITER)
     }
 
-    /// A waiter in the line gives up.
+    /// Counts off a waiter in the line that gives up.
     #[inline]
     pub(super) const fn remove_waiter(self) -> Self {
         Self(self.0 - WAITER)

@@ -497,7 +497,7 @@ fn a_deadline_in_the_past_draws_no_ticket() {
 #[test]
 fn departures_without_arrivals_are_fatal() {
     const CHILD: &str = "SUDOG_CAPACITOR_MISUSE";
-    // A platoon, or lanes, notice only if more departures come at once than they can hold.
+    // All misuses are of windows. A platoon, or lanes, notice misuse only if more threads depart at once than they admit.
     let misuses: [fn(); 3] = [
         || {
             let window = SlidingWindow::new(1);

@@ -722,7 +722,7 @@ fn a_post_over_a_gap_leaves_what_it_has_given() {
             assert!(sema.acquire_many_until(1, Instant::now() + Duration::from_nanos(500)).is_err());
             turn.store(2 * round + 1, Ordering::Release);
             spin_until(&|| sema.try_acquire_many(1));
-            // The semaphore is gone. (It had nothing on the heap: the gap has been passed.)
+            // The semaphore is gone. (The gap has been passed, so the semaphore had no memory on the heap.)
             words.iter().for_each(|word| word.store(0, Relaxed));
             spin_until(&|| turn.load(Ordering::Acquire) == 2 * round + 2);
             assert!(words.iter().all(|word| word.load(Relaxed) == 0), "the poster wrote to what was gone");

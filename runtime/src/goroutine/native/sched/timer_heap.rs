@@ -167,7 +167,7 @@ mod tests {
     enum Op {
         /// Inserts an item that is out, at this time.
         Insert(u64),
-        /// Removes any item, in or out.
+        /// Removes an item, which may or may not be in the heap.
         Remove(Index),
         Pop(u64),
     }
