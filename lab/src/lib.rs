@@ -43,7 +43,7 @@ pub fn parse_anything(text: &str) {
         #[cfg(all(feature = "peers", not(sudog_sim)))]
         let _ = line.parse::<peers::versus_go::reading::Reading>();
         let _ = line.parse::<compose::Composition>();
-        let _ = line.parse::<compose::LockSpec>();
+        let _ = line.parse::<targets::target::Target>();
         let _ = options::duration(line);
         let _ = options::seconds(line);
     }

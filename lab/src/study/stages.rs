@@ -25,7 +25,7 @@ use crate::output::units;
 use crate::run::driver::Run;
 use crate::targets::locks::{Job, LockName};
 use crate::targets::registry::registry;
-use crate::targets::target::{Target, Through};
+use crate::targets::target::Target;
 
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
@@ -153,10 +153,9 @@ fn measure(
                 let counts = || (WAKES.load(Relaxed), HANDOFFS.load(Relaxed));
                 let before = counts();
                 let run = Run { on: plan.on, threads, workload: plan.workload };
-                let outcome =
-                    with_stage(stage, Through(run)).measure().map_err(|error| plan.cannot_start(threads, &error))?;
+                let outcome = with_stage(stage, run).measure().map_err(|error| plan.cannot_start(threads, &error))?;
                 let after = counts();
-                let metrics = plan.metrics(threads, plan.workload, |run| with_stage(stage, Through(run)))?;
+                let metrics = plan.metrics(threads, plan.workload, |run| with_stage(stage, run))?;
                 let record = StageRecord {
                     stage,
                     wakes: after.0 - before.0,

@@ -12,9 +12,9 @@ use crate::output::report::{
 use crate::output::table::Table;
 use crate::output::units;
 use crate::study::capacitor::CapacitorArgs;
-use crate::targets::compose::LockSpec;
 use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::locks::LockName;
+use crate::targets::target::Target;
 
 /// The part of the contenders that goes through the capacitor, drawn at random. The number is the paper's.
 const THROUGH: f64 = 0.01;
@@ -25,11 +25,11 @@ const CONTENDERS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 struct Variant {
     name: &'static str,
     about: &'static str,
-    of: fn(&CapacitorArgs, LockName) -> LockSpec,
+    of: fn(&CapacitorArgs, LockName) -> Target,
 }
 
 const VARIANTS: [Variant; 4] = [
-    Variant { name: "bare", about: "the inner lock alone", of: |_, inner| LockSpec::Name(inner) },
+    Variant { name: "bare", about: "the inner lock alone", of: |_, inner| Target::Lock(inner) },
     Variant {
         name: "platoon",
         about: "in the paper's capacitor: all contenders go through platoons",
@@ -50,7 +50,7 @@ const VARIANTS: [Variant; 4] = [
 /// The locks of a plot: an inner lock, in each variant.
 struct Family {
     inner: LockName,
-    variants: [LockSpec; VARIANTS.len()],
+    variants: [Target; VARIANTS.len()],
 }
 
 /// Measures and prints; with a file, also writes a report. The variants of a lock take turns, and are printed before the
@@ -65,7 +65,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, o
     let mut records = Vec::new();
     for family in &families {
         let inner = family.inner;
-        let plan = Plan { targets: family.variants.map(Into::into).to_vec(), ..plan.clone() };
+        let plan = Plan { targets: family.variants.to_vec(), ..plan.clone() };
         let measured = plan.measure(output, &progress)?;
         let table = table(family, &Summaries::new(&plan, &measured));
         progress.suspend(|| output.text(format_args!("{}: {}\n{table}\n", inner.name(), inner.about())))?;
@@ -90,7 +90,7 @@ fn table(family: &Family, summaries: &Summaries) -> Table {
     let mut table = Table::new(0, ["T"].into_iter().chain(columns));
     for &threads in &summaries.threads {
         let cells = family.variants.iter().flat_map(|&variant| {
-            let summary = summaries.get(variant.into(), threads);
+            let summary = summaries.get(variant, threads);
             [units::rate(summary.throughput), units::ratio(summary.min_max)]
         });
         table.row([threads.to_string()].into_iter().chain(cells));
@@ -121,7 +121,7 @@ fn write(
     html.section("The locks", legend(items));
     for family in families {
         let inner = family.inner;
-        let curves = family.variants.map(Into::into).into_iter().zip(styles());
+        let curves = family.variants.into_iter().zip(styles());
         let plot = page::throughput_and_fairness(summaries, curves);
         html.section(inner.name(), figures([(inner.about(), plot)]));
         html.html(html_table(&table(family, summaries)));

@@ -24,9 +24,9 @@ use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::report::ReportFile;
 use crate::targets::compose::name::{Admit, Front, Recipe, Wait};
-use crate::targets::compose::{LockSpec, UNBOXED};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
+use crate::targets::target::Target;
 
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
@@ -82,25 +82,25 @@ const FIGURE: [LockName; 5] = [LockName::Reciprocating, LockName::Ticket, LockNa
 pub fn run(args: &CapacitorArgs, output: Output) -> Result<(), Failure> {
     let locks = |usual: &[LockName]| args.locks.as_ref().map_or_else(|| usual.to_vec(), |list| list.0.clone());
     if args.sweep {
-        return sweep::run(args, &locks(UNBOXED), output);
+        return sweep::run(args, &locks(LockName::INNER), output);
     }
     if args.tax {
-        return tax::run(args, &locks(UNBOXED), output);
+        return tax::run(args, &locks(LockName::INNER), output);
     }
     let report = args.report.as_deref().map(ReportFile::create).transpose()?;
     figure::run(args, &locks(&FIGURE), report, output)?;
     output.text("")?;
-    tax::run(args, &locks(UNBOXED), output)
+    tax::run(args, &locks(LockName::INNER), output)
 }
 
 /// Returns platoons before a lock.
-pub(in crate::study) fn platoon(inner: LockName, limit: u32, sema: SemaphoreName, admit: Admit) -> LockSpec {
-    LockSpec::Composed(Recipe { inner, limit, front: Front::Platoon { sema }, admit }.into())
+pub(in crate::study) fn platoon(inner: LockName, limit: u32, sema: SemaphoreName, admit: Admit) -> Target {
+    Target::Composed(Recipe { inner, limit, front: Front::Platoon { sema }, admit }.into())
 }
 
 /// Returns the window before a lock.
-pub(in crate::study) fn window(inner: LockName, limit: u32, wait: Wait, admit: Admit) -> LockSpec {
-    LockSpec::Composed(Recipe { inner, limit, front: Front::Window { wait }, admit }.into())
+pub(in crate::study) fn window(inner: LockName, limit: u32, wait: Wait, admit: Admit) -> Target {
+    Target::Composed(Recipe { inner, limit, front: Front::Window { wait }, admit }.into())
 }
 
 /// The usual length of a run. The figure takes a minute and a half, and the sweep a minute, with runs of this length.
@@ -112,7 +112,7 @@ fn plan(
     bench: &'static str,
     args: &CapacitorArgs,
     inner: &[LockName],
-    locks: Vec<LockSpec>,
+    locks: Vec<Target>,
     threads: &[usize],
 ) -> Result<Plan, Failure> {
     let threads = args.threads.clone().unwrap_or_else(|| List(threads.to_vec()));

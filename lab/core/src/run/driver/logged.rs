@@ -31,7 +31,7 @@ use crate::measure::log::{Log, Pool, merge};
 use crate::measure::ticks::Ticks;
 use crate::measure::wakeups::Sleeps;
 use crate::run::contenders::Gate;
-use crate::targets::lockable::PerAccess;
+use crate::run::lockable::PerAccess;
 
 /// The data that the contenders of a logged run share, besides the arena.
 pub(super) struct LogOfRun {
@@ -119,14 +119,13 @@ mod tests {
     use crate::run::contenders::Contenders;
     use crate::run::driver::Workload;
     use crate::run::driver::tests::{WORKLOAD, kinds};
-    use crate::targets::floors::FloorName;
     use crate::targets::locks::LockName;
     use crate::targets::rw_locks::RwLockName;
     use crate::targets::semaphores::SemaphoreName;
-    use crate::targets::target::Target;
+    use crate::targets::target::{FloorName, Target};
 
     fn log(target: impl Into<Target>, on: Contenders, threads: usize) -> Logged {
-        target.into().with(Run { on, threads, workload: WORKLOAD }).log().unwrap()
+        Run { on, threads, workload: WORKLOAD }.prepare(target.into()).log().unwrap()
     }
 
     #[test]
@@ -206,7 +205,7 @@ mod tests {
         let workload = Workload { duration: Duration::from_secs(60), ..WORKLOAD };
         let run = Run { on: Contenders::Threads, threads: 3, workload };
         let pool = Pool::new(3, Duration::ZERO);
-        let logged = Target::from(LockName::Sudog).with(run).log_into(pool).unwrap();
+        let logged = run.prepare(LockName::Sudog.into()).log_into(pool).unwrap();
         assert!(logged.log_full);
         let of = |n| logged.history.admissions.iter().filter(|admission| admission.contender == n).count();
         assert!([0, 1, 2].map(of).contains(&1024), "one has filled its chunk");

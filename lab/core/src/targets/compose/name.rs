@@ -145,7 +145,7 @@ A lock can also be composed: an inner lock, any of those above, in a capacitor.
   multilane(INNER,count=separate[,lanes=N][,b=N][,sema=NAME][,deal=in-turn|by-thread|at-random])
                                                    each for itself: 2, 4, benaphore, in-turn
 HOW: always, gated, or fractional:P, for a part P of the acquisitions. NAME: a semaphore that is FIFO with handoff.
-Composed locks are called through jumps, and most inner locks are in a box, so their times without contention are too
+Composed locks are called through jumps, and inner locks are in a box, so their times without contention are too
 long; 'capacitor --tax' measures the price of a capacitor alone.
 For example: capacitor(tts)  sliding(sudog,b=8)  capacitor(lifo,sema=twa,admit=fractional:0.01)  multilane(mcs,lanes=4)";
 

@@ -178,6 +178,9 @@ impl LockName {
         Self::ReciprocatingSpin,
     ];
 
+    /// The inner locks that the studies of capacitors take by default.
+    pub const INNER: &[Self] = &[Self::Reciprocating, Self::Ticket, Self::Lifo, Self::Mcs, Self::Clh, Self::Tts];
+
     /// Models of foreign locks.
     pub const MODELS: &[Self] = &[
         Self::TasBackoff,
