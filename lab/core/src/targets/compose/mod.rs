@@ -12,7 +12,7 @@
 //! | part | type | costs |
 //! |---|---|---|
 //! | inner lock | [`DynLock`] | two indirect calls, and a guard that is stored |
-//! | capacitor | [`AnyCapacitor`] | for the window a jump; for others a call and two jumps, at an arrival as at a departure |
+//! | capacitor | [`AnyCapacitor`] | an indirect call at an arrival as at a departure |
 //! | admission | [`AnyAdmission`] | a jump |
 //!
 //! So measure a composition for the effect of a capacitor under contention; for the cost of a capacitor alone, measure
@@ -28,7 +28,7 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 use sudog_locks::capacitor::Wrapped;
 
-pub use self::any::{AnyAdmission, AnyCapacitor, AnyOver, Over};
+pub use self::any::{AnyAdmission, AnyCapacitor};
 pub use self::inner::{DynGuard, DynLock};
 pub use self::name::{Admit, Front, Recipe, Wait, items};
 pub use self::study::{StudyName, with_study};
@@ -135,19 +135,9 @@ mod tests {
     use crate::run::contenders::Contenders;
     use crate::run::driver::{Run, Workload};
     use crate::targets::locks::LockName;
-    use crate::targets::semaphores::SemaphoreFacts;
 
     fn composition(name: &str) -> Composition {
         name.parse().unwrap_or_else(|why| panic!("{name}: {why}"))
-    }
-
-    #[test]
-    fn a_capacitor_can_have_what_serves_in_order_and_nothing_else() {
-        for &sema in SemaphoreName::ALL {
-            let facts = SemaphoreFacts::of(sema);
-            assert_eq!(AnyCapacitor::can_have(sema), facts.fifo && facts.handoff, "{}", sema.name());
-        }
-        assert!(serving_in_order().count() >= 8);
     }
 
     /// Returns every front end over every semaphore that it can have, every admission, and inner locks of both kinds.
