@@ -40,10 +40,7 @@ fn mutexbench_runs_every_lock_and_writes_every_field() {
     assert_eq!(names, LockName::usual().iter().map(|lock| lock.name()).collect::<Vec<_>>());
     for record in &records {
         has_fields(record, &["bench", "lock", "on", "threads", "run", "seconds", "acquisitions", "throughput"]);
-        has_fields(
-            record,
-            &["min_max", "jain", "gini", "longest_run", "max_bypass", "per_thread", "cs", "ncs", "seed"],
-        );
+        has_fields(record, &["min_max", "jain", "longest_run", "max_bypass", "per_thread", "cs", "ncs", "seed"]);
         has_fields(record, &["wait_p50_ns", "wait_p99_ns", "wait_p999_ns", "wait_max_ns", "sample_rate"]);
         has_fields(record, &["voluntary_switches", "involuntary_switches", "cpus", "other_cpus"]);
         assert!(record["on"] == "threads" && record.get("workers").is_none(), "{record}");
@@ -63,7 +60,7 @@ fn rwbench_runs_every_lock_and_writes_every_field() {
     assert_eq!(names, all.repeat(6));
     for record in &records {
         has_fields(record, &["bench", "rwlock", "on", "threads", "run", "seconds", "throughput", "min_max", "jain"]);
-        has_fields(record, &["gini", "cs", "ncs", "seed", "sample_rate", "read_throughput", "write_throughput"]);
+        has_fields(record, &["cs", "ncs", "seed", "sample_rate", "read_throughput", "write_throughput"]);
         has_fields(record, &["voluntary_switches", "involuntary_switches", "cpus", "other_cpus"]);
         let [reads, writes] = ["reads", "writes"].map(|count| record[count].as_u64().unwrap());
         let per_thread = record["per_thread"].as_array().unwrap();
@@ -246,7 +243,7 @@ fn capacitor_sweeps_and_taxes_alone() {
         let name = option.split('=').next().unwrap();
         refused(&["capacitor", "--tax", option], &format!("'--tax' cannot be used with '{name}"));
     }
-    refused(&["capacitor", "--tax", "--runs=1", "--metrics", "--window=5"], "with: --runs <N> --metrics --window <N>");
+    refused(&["capacitor", "--tax", "--runs=1", "--metrics"], "with: --runs <N> --metrics");
     for option in ["--b=2", "--rounds=2"] {
         let name = option.split('=').next().unwrap();
         refused(&["capacitor", "--sweep", option], &format!("'--sweep' cannot be used with '{name}"));
@@ -277,19 +274,16 @@ fn capacitor_sweeps_and_taxes_alone() {
 #[test]
 fn capacitor_logs_the_figure_and_the_sweep() {
     let run = ["capacitor", "--locks", "lifo", "--threads", "3", "--seconds", "0.005", "--runs", "1", "--metrics"];
-    let run = [&run[..], &["--window", "5"]].concat();
     for (how, runs) in [(&["--rounds", "1"][..], 4), (&["--sweep"], 20)] {
         let records = records(&[&run[..], how, &["--json"]].concat());
         let (tax, logged): (Vec<_>, Vec<_>) = records.iter().partition(|record| record["bench"] == "capacitor-tax");
         assert_eq!((logged.len(), tax.is_empty()), (runs, how[0] == "--sweep"));
         for record in logged {
             metrics_are_sane(record);
-            assert_eq!(record["metrics"]["windows"]["admissions"].as_u64().unwrap_or(5), 5, "{record}");
         }
         let text = stdout(&[&run[..], how].concat());
         assert_eq!(text.matches("\nlogged: ").count(), 1, "{text}");
     }
-    refused(&["capacitor", "--window", "5"], "only logged runs have windows");
 }
 
 /// Checks that each opened tag is closed, in order, except tags that are never closed.
@@ -500,10 +494,7 @@ fn semabench_runs_every_semaphore_and_the_floors() {
     assert_eq!(names, [&all[..], &all].concat());
     for record in contended.iter().chain(&floors) {
         has_fields(record, &["bench", "on", "threads", "run", "seconds", "acquisitions", "throughput", "min_max"]);
-        has_fields(
-            record,
-            &["jain", "gini", "longest_run", "max_bypass", "max_bypass_waiting", "overtaken", "per_thread"],
-        );
+        has_fields(record, &["jain", "longest_run", "max_bypass", "max_bypass_waiting", "overtaken", "per_thread"]);
         has_fields(record, &["voluntary_switches", "involuntary_switches", "cpus", "other_cpus"]);
         assert!(record["bench"] == "semabench" && record["cs"] == 1 && record["ncs"] == 1, "{record}");
     }
@@ -930,7 +921,7 @@ fn metrics_are_sane(record: &Value) {
     has_fields(metrics, &["acquisitions", "seconds", "log_full", "bypass", "windows", "short_term", "handover"]);
     has_fields(metrics, &["waits", "holds", "wakeups"]);
     has_fields(&metrics["holds"], &["hold_jain", "lot_jain"]);
-    let wakeups = ["sleeps_per_acquisition", "futile_wakeups_per_acquisition", "syscalls_per_acquisition"];
+    let wakeups = ["sleeps_per_acquisition", "futile_wakeups_per_acquisition"];
     has_fields(&metrics["wakeups"], &wakeups);
     let threads = record["threads"].as_u64().unwrap();
     let acquisitions = metrics["acquisitions"].as_u64().unwrap();
@@ -943,8 +934,6 @@ fn metrics_are_sane(record: &Value) {
     assert!(hold_jain <= 1.000_001 && hold_jain * threads as f64 >= 0.999_999, "{record}");
     let wakeup = |of: &str| metrics["wakeups"][of].as_f64().unwrap_or(0.0);
     assert!(wakeup(wakeups[0]) >= wakeup(wakeups[1]), "{record}");
-    let why = &metrics["wakeups"]["why_no_syscalls"];
-    assert_eq!(metrics["wakeups"]["syscalls_per_acquisition"].is_null(), why.is_string(), "{record}");
     if metrics["bypass"].is_null() {
         for of in ["windows", "short_term", "handover"] {
             assert!(metrics[of].is_null(), "{record}");
@@ -952,17 +941,12 @@ fn metrics_are_sane(record: &Value) {
         assert!(metrics["holds"]["lot_jain"].is_null(), "{record}");
         return;
     }
-    has_fields(&metrics["short_term"], &["lwss", "lwss_window", "mttr", "longest_run", "same_again"]);
+    has_fields(&metrics["short_term"], &["lwss", "lwss_window", "mttr", "longest_run"]);
     let [p99, max] = ["p99", "max"].map(|of| metrics["bypass"][of].as_u64().unwrap());
     assert!(p99 <= max && max <= acquisitions, "{record}");
-    let histogram = metrics["bypass"]["log2_histogram"].as_array().unwrap();
-    let counted: u64 = histogram.iter().map(|n| n.as_u64().unwrap()).sum();
-    assert!((acquisitions..=acquisitions + threads).contains(&counted), "those who still waited count: {record}");
-    assert!(*histogram.last().unwrap() != 0 && max >> (histogram.len() - 1) == 0, "{record}");
     let longest_run = metrics["short_term"]["longest_run"].as_u64().unwrap();
     assert!((1..=acquisitions).contains(&longest_run), "{record}");
-    let [dead, rest] = ["dead_time", "work_conservation"].map(|of| metrics["handover"][of].as_f64().unwrap());
-    assert!(dead >= 0.0 && (dead + rest - 1.0).abs() < 1e-9, "{record}");
+    assert!((0.0..=1.0).contains(&metrics["handover"]["dead_time"].as_f64().unwrap()), "{record}");
     if threads == 1 {
         assert_eq!((max, longest_run), (0, acquisitions), "{record}");
         assert!(metrics["handover"]["handover_max_ns"].is_null() && hold_jain == 1.0, "{record}");
@@ -973,36 +957,34 @@ fn metrics_are_sane(record: &Value) {
 fn metrics_of_locks() {
     let run = ["mutexbench", "--locks", "sudog,sudog/fifo,std", "--threads", "1,3", "--seconds", "0.02", "--runs", "1"];
     let with = |options: &[&'static str]| [&run[..], &["--metrics"], options].concat();
-    for record in &records(&with(&["--json", "--window", "5"])) {
+    for record in &records(&with(&["--json"])) {
         metrics_are_sane(record);
         let windows = &record["metrics"]["windows"];
-        assert!(windows.is_null() || windows["admissions"] == 5, "{record}");
+        assert!(windows.is_null() || windows["admissions"] == 64 * record["threads"].as_u64().unwrap(), "{record}");
     }
     assert!(records(&[&run[..], &["--json"]].concat()).iter().all(|record| record.get("metrics").is_none()));
     let text = stdout(&with(&[]));
-    for start in ["logged: ", "bypass: ", "LWSS: ", "MTTR: ", "dead: ", "handover: ", "sleeps, futile, syscalls: "] {
+    for start in ["logged: ", "bypass: ", "LWSS: ", "MTTR: ", "dead: ", "handover: ", "sleeps, futile: "] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert_eq!(text.lines().filter(|line| line.starts_with("sudog/fifo ")).count(), 2 + 1 + 2 + 2, "{text}");
     assert!(text.contains("  max between") && text.contains("  bypass max  windows  ") && !text.contains("max bypass"));
     assert!(!text.contains("several contenders may be inside"), "{text}");
-    refused(&[&run[..], &["--window", "5"]].concat(), "only logged runs have windows");
-    refused(&with(&["--window", "0"]), "from 1 to");
 }
 
 #[test]
 fn metrics_of_a_turn_that_goes_round() {
     let run = ["semabench", "--semaphores", "benaphore", "--threads", "3", "--seconds", "0.05", "--runs", "1"];
-    let records = records(&[&run[..], &["--json", "--metrics", "--window", "6"]].concat());
+    let records = records(&[&run[..], &["--json", "--metrics"]].concat());
     let contended: Vec<_> = records.iter().filter(|record| record["bench"] == "semabench").collect();
     assert_eq!(contended.len(), 2);
     contended.iter().for_each(|record| metrics_are_sane(record));
     let turn = contended.iter().find(|record| record["floor"] == "handover").unwrap();
     let [metrics, order] = [&turn["metrics"], &turn["metrics"]["short_term"]];
     let is = |value: &Value, expected: f64| value.is_null() || value.as_f64() == Some(expected);
-    assert!(order["longest_run"].as_u64().unwrap() <= 1 && is(&order["same_again"], 0.0), "{turn}");
+    assert!(order["longest_run"].as_u64().unwrap() <= 1, "{turn}");
     assert!(is(&order["mttr"], 3.0) && is(&order["lwss"], 3.0), "{turn}");
-    assert!(is(&metrics["windows"]["jain_worst"], 1.0) && is(&metrics["windows"]["min_max_worst"], 1.0), "{turn}");
+    assert!(is(&metrics["windows"]["min_max_worst"], 1.0), "{turn}");
 }
 
 #[test]

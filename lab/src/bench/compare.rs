@@ -65,7 +65,7 @@ pub fn run(args: &CompareArgs, output: Output) -> Result<(), Failure> {
         threads: vec![1, 2, 4, 16, 64],
         runs: scale.runs,
         on,
-        logging: None,
+        logged: false,
         workload: Workload { duration: scale.run, ..Workload::USUAL },
     };
     let alone = uncontended::ROUND * (scale.rounds * plan.targets.len()) as u32;

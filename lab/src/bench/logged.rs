@@ -21,17 +21,14 @@ type Column = (&'static str, fn(&Metrics) -> Option<f64>, fn(f64) -> String);
 
 const ORDER: &[Column] = &[
     ("logged", |m| Some(m.acquisitions as f64), units::count),
-    ("bypass p99", |m| Some(m.bypass.as_ref()?.p99 as f64), units::count),
-    ("bypass max", |m| Some(m.bypass.as_ref()?.max as f64), units::count),
+    ("bypass p99", |m| Some(m.bypass?.p99 as f64), units::count),
+    ("bypass max", |m| Some(m.bypass?.max as f64), units::count),
     ("windows", |m| Some(m.windows?.windows as f64), units::count),
-    ("Jain worst", |m| Some(m.windows?.jain_worst), units::ratio),
-    ("mid", |m| Some(m.windows?.jain_median), units::ratio),
     ("min/max worst", |m| Some(m.windows?.min_max_worst), units::ratio),
     ("mid", |m| Some(m.windows?.min_max_median), units::ratio),
     ("LWSS", |m| m.short_term?.lwss, units::count),
     ("MTTR", |m| m.short_term?.mttr, units::count),
     ("longest run", |m| Some(m.short_term?.longest_run as f64), units::count),
-    ("same again", |m| m.short_term?.same_again, units::ratio),
 ];
 
 const TIMES: &[Column] = &[
@@ -47,7 +44,6 @@ const TIMES: &[Column] = &[
     ("LOT", |m| m.holds.lot_jain, units::ratio),
     ("sleeps", |m| m.wakeups.sleeps_per_acquisition, fraction),
     ("futile", |m| m.wakeups.futile_wakeups_per_acquisition, fraction),
-    ("syscalls", |m| m.wakeups.syscalls_per_acquisition, fraction),
 ];
 
 const ABOUT: &str = "\
@@ -55,15 +51,15 @@ logged: the admissions in a logged run. A logged run follows each run above, and
 step. In a logged run contenders start together, where the target admits one at a time; their first waits count from there.
 bypass: the admissions of others that asked later and came first. An upper bound: a contender is queued a little after it
 asks.
-Jain, min/max: of the shares in a window of admissions (64 for each contender, or --window); the worst window, the median.
+min/max: of the shares in a window of admissions (64 for each contender); the worst window, the median.
 windows: the number of windows. The worst of many windows is worse than the worst of few.
 LWSS: the different contenders in 1000 admissions (4 for each, if that is more), on average; first come, first served: T.
 MTTR: the admissions from one of a contender to its next one, median; first come, first served: T.
-same again: the part of the admissions that follow an admission of the same contender. longest run: the most in a row.
+longest run: the most admissions of one contender in a row.
 dead: the part of the time in which the lock was free and a contender wanted it, with the clock and the lock's own steps.
 handover: from the beginning of a release, while another contender waited, to the next entry. wait: from request to entry.
 Jain hold: Jain's index of the times inside. LOT: of the lock opportunity times: inside, or while the lock was free.
-sleeps, futile, syscalls: per acquisition. futile: the sleeps after the first one in a wait, each after a wake-up in vain.
+sleeps, futile: per acquisition. futile: the sleeps after the first one in a wait, each after a wake-up in vain.
 A lock in which a contender waits in two places, a capacitor and then the inner lock, may sleep twice without such a wake-up.";
 
 fn ns(ns: Option<u64>) -> Option<f64> {
@@ -78,7 +74,7 @@ fn fraction(x: f64) -> String {
 /// Returns both tables, and the remarks on the runs. Returns `None` if there were no logged runs.
 pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
     let runs: Vec<&Metrics> = rows.iter().flat_map(|row| row.runs.iter().copied()).collect();
-    let first = runs.first()?;
+    runs.first()?;
     let mut text = format!("{}\n\n{}\n\n{ABOUT}", table(labels, rows, ORDER), table(labels, rows, TIMES));
     let mut remark = |line: std::fmt::Arguments<'_>| {
         let _ = write!(text, "\n{line}");
@@ -96,9 +92,6 @@ pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
             runs.len(),
             units::count(log::MOST as f64)
         ));
-    }
-    if let Some(why) = &first.wakeups.why_no_syscalls {
-        remark(format_args!("syscalls are not counted: {why}."));
     }
     let conflicts: u64 = runs.iter().filter_map(|m| m.handover).map(|handover| handover.clock_conflicts).sum();
     if conflicts > 0 {
@@ -129,8 +122,7 @@ mod tests {
         let turn = |(contender, at)| Admission { contender, request: at, entry: at + 1, release: at + 2 };
         let admissions = [(0, 0), (1, 10)].map(turn).to_vec();
         let history = AdmissionHistory { contenders: 2, admissions, in_order, pending: Vec::new(), elapsed: 20 };
-        let wakeups = Wakeups { why_no_syscalls: Some("of a reason".into()), ..Wakeups::default() };
-        Metrics::new(Logged { history, log_full, wakeups }, Some(2))
+        Metrics::new(Logged { history, log_full, wakeups: Wakeups::default() })
     }
 
     fn row(runs: Vec<&Metrics>) -> Row<'_> {
@@ -143,12 +135,11 @@ mod tests {
         let printed = text(&["lock", "T"], &[row(vec![&ordered])]).unwrap();
         let line = printed.lines().nth(1).unwrap();
         let cells: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(cells, ["x", "2", "2", "0", "0", "1", "1.000", "1.000", "1.000", "1.000", "-", "-", "1", "0.000"]);
+        assert_eq!(cells, ["x", "2", "2", "0", "0", "-", "-", "-", "-", "-", "1"]);
         assert!(
             !printed.contains("several contenders may be inside") && !printed.contains("log was full"),
             "{printed}"
         );
-        assert!(printed.ends_with("\nsyscalls are not counted: of a reason."));
 
         let printed = text(&["lock", "T"], &[row(vec![&ordered]), row(vec![&unordered])]).unwrap();
         assert!(
@@ -156,7 +147,7 @@ mod tests {
             "{printed}"
         );
         let cells: Vec<_> = printed.lines().nth(2).unwrap().split_whitespace().collect();
-        assert_eq!(cells, ["x", "2", "2", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"]);
+        assert_eq!(cells, ["x", "2", "2", "-", "-", "-", "-", "-", "-", "-", "-"]);
     }
 
     #[test]

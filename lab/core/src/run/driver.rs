@@ -44,7 +44,7 @@ use crate::measure::log::Entry;
 use crate::measure::ticks::Ticks;
 use crate::measure::usage::{Counts, Usage};
 use crate::measure::waits::{Bypasses, WaitHistogram, WaitRecorder, empty_waits_by_access};
-use crate::measure::wakeups::{CallCounter, SleepCounter};
+use crate::measure::wakeups::SleepCounter;
 use crate::options::{DEFAULT_CS, DEFAULT_SAMPLE};
 use crate::run::contenders::{Contenders, Gate};
 use crate::run::floors::{Handover, TwoRmws};
@@ -453,11 +453,8 @@ impl<E: Lockable> AnyArena for Arena<E> {
         let cs = workload.cs.of(me);
         let mut contender = ContenderState::new(me, workload.seed);
         let (mut log, mut reads) = (pool.log(), 0);
-        let is_thread = run.on.are_threads();
-        let calls = CallCounter::open(is_thread);
         let mut running = gate.wait();
-        let calls = calls.map(CallCounter::start);
-        let mut sleeps = SleepCounter::start(is_thread);
+        let mut sleeps = SleepCounter::start(run.on.are_threads());
         while running {
             let access = E::Section::access(&mut contender, workload);
             let request = ticks();
@@ -483,8 +480,7 @@ impl<E: Lockable> AnyArena for Arena<E> {
             }
             steps(&mut contender.random, workload.ncs);
         }
-        let calls = calls.and_then(|counter| counter.until_now()).map(|all| all.saturating_sub(sleeps.calls_made()));
-        LoggedTally { log, reads, sleeps: sleeps.counted(), calls }
+        LoggedTally { log, reads, sleeps: sleeps.counted() }
     }
 }
 

@@ -69,8 +69,8 @@ pub struct CapacitorArgs {
 
 /// The options that the tax does not read: there is a single contender, a single lock, and the semaphore is always the
 /// same.
-const NOT_OF_THE_TAX: [&str; 12] =
-    ["sweep", "report", "threads", "sema", "seconds", "runs", "cs", "ncs", "sample", "ungathered", "metrics", "window"];
+const NOT_OF_THE_TAX: [&str; 11] =
+    ["sweep", "report", "threads", "sema", "seconds", "runs", "cs", "ncs", "sample", "ungathered", "metrics"];
 
 /// The options that the sweep does not read.
 const NOT_OF_THE_SWEEP: [&str; 3] = ["report", "b", "rounds"];

@@ -22,7 +22,7 @@ use crate::bench::plan::{Plan, choose};
 use crate::bench::summary::Summaries;
 use crate::claims::{Beside, Verdict, beside};
 use crate::measure::usage::disturbance;
-use crate::options::{List, Logging, MAX_RUNS, MAX_THREADS, number, numbers, seconds};
+use crate::options::{List, MAX_RUNS, MAX_THREADS, number, numbers, seconds};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::report::{
@@ -185,7 +185,7 @@ impl Figure {
             threads,
             runs: args.runs,
             on: Contenders::Threads,
-            logging: (self == Self::Window).then_some(Logging { window: None }),
+            logged: self == Self::Window,
             workload: Workload {
                 duration: args.seconds,
                 ncs: u32::from(self == Self::Semaphores),

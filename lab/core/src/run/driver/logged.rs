@@ -45,7 +45,6 @@ pub(super) struct LoggedTally {
     pub(super) log: Log,
     pub(super) reads: u64,
     pub(super) sleeps: Option<Sleeps>,
-    pub(super) calls: Result<u64, String>,
 }
 
 impl Prepared {
@@ -65,12 +64,11 @@ impl Prepared {
         let work = move |me, gate: &Gate| theirs.work_logged(me, &run, gate, &their_log);
         let conduct = |gate: &Gate| log_of_run.conduct(&*arena, gate, &run);
         let ((start, (stop, log_full)), tallies) = run.on.fan_out(run.threads, work, conduct)?;
-        let (mut logs, mut reads, mut sleeps, mut calls) = (Vec::new(), 0, Some(Sleeps::default()), Ok(0));
+        let (mut logs, mut reads, mut sleeps) = (Vec::new(), 0, Some(Sleeps::default()));
         for tally in tallies {
             logs.push(tally.log);
             reads += tally.reads;
             sleeps = sleeps.zip(tally.sleeps).map(|(sum, its)| sum.and(its));
-            calls = calls.and_then(|sum| Ok(sum + tally.calls?));
         }
         let arena = Arc::get_mut(&mut arena).expect("the contenders have ended");
         let history = merge(logs, arena.is_in_order(), start, stop, &before.scale());
@@ -81,8 +79,6 @@ impl Prepared {
         let wakeups = Wakeups {
             sleeps_per_acquisition: sleeps.and_then(|sleeps| each(sleeps.all)),
             futile_wakeups_per_acquisition: sleeps.and_then(|sleeps| each(sleeps.beyond_first)),
-            syscalls_per_acquisition: calls.as_ref().ok().and_then(|&calls| each(calls)),
-            why_no_syscalls: calls.err(),
         };
         Ok(Logged { history, log_full, wakeups })
     }
@@ -168,34 +164,31 @@ mod tests {
     #[test]
     fn a_lone_contender_is_never_bypassed() {
         for on in kinds() {
-            let metrics = Metrics::new(log(LockName::Sudog, on, 1), None);
+            let metrics = Metrics::new(log(LockName::Sudog, on, 1));
             assert!(metrics.bypass.is_none_or(|bypass| bypass.max == 0));
             assert_eq!(metrics.short_term.unwrap().longest_run, metrics.acquisitions);
             assert_eq!(metrics.handover.unwrap().handover_max_ns, None);
             assert_eq!((metrics.holds.hold_jain, metrics.holds.lot_jain), (1.0, Some(1.0)));
-            let is_thread = on.are_threads();
-            let counted = is_thread && cfg!(target_os = "linux") && metrics.acquisitions > 0;
+            let counted = on.are_threads() && cfg!(target_os = "linux") && metrics.acquisitions > 0;
             assert_eq!(metrics.wakeups.sleeps_per_acquisition.is_some(), counted);
-            assert!(is_thread || metrics.wakeups.syscalls_per_acquisition.is_none());
         }
     }
 
     #[test]
     fn a_turn_goes_round_in_order() {
         for on in kinds() {
-            let metrics = Metrics::new(log(Target::Floor(FloorName::Handover), on, 5), Some(10));
+            let metrics = Metrics::new(log(Target::Floor(FloorName::Handover), on, 5));
             let order = metrics.short_term.unwrap();
-            assert!(order.longest_run <= 1 && order.same_again.is_none_or(|part| part == 0.0), "{order:?}");
+            assert!(order.longest_run <= 1, "{order:?}");
             assert!(order.mttr.is_none_or(|time| time == 5.0) && order.lwss.is_none_or(|n| n == 5.0), "{order:?}");
-            let even = metrics.windows.is_none_or(|w| w.min_max_worst == 1.0 && w.jain_worst == 1.0);
-            assert!(even, "{:?}", metrics.windows);
+            assert!(metrics.windows.is_none_or(|w| w.min_max_worst == 1.0), "{:?}", metrics.windows);
         }
     }
 
     #[test]
     fn several_inside_have_no_order() {
         for on in kinds() {
-            let metrics = Metrics::new(log(Target::Floor(FloorName::TwoRmws), on, 5), None);
+            let metrics = Metrics::new(log(Target::Floor(FloorName::TwoRmws), on, 5));
             assert!(metrics.bypass.is_none() && metrics.short_term.is_none() && metrics.holds.lot_jain.is_none());
         }
     }
