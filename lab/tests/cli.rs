@@ -581,12 +581,9 @@ fn semtable_with_queues() {
         has_fields(growth, &["case", "queue"]);
         assert!(growth["from_n"] == 10 && growth["to_n"] == 1000 && growth["exponent"].is_number(), "{growth}");
     }
-    let verdict = of("semtable-verdict");
-    let [losses, ties] = ["losses", "ties"].map(|list| verdict[0][list].as_array().unwrap().len() as u64);
-    assert_eq!(losses + ties + verdict[0]["wins"].as_u64().unwrap(), 4, "two cases, two queues, one n");
 
     let text = stdout(&all);
-    assert!(text.contains("TwoLocks   one-level") && text.contains("With n >= 1000 the treap loses"), "{text}");
+    assert!(text.contains("TwoLocks   one-level") && text.contains("growth exponent"), "{text}");
     let text = stdout(&[&run[..], &["two-level"]].concat());
     assert!(!text.contains("treap") && !text.contains("ManyAddrCollision") && text.contains("ManyLocks"), "{text}");
 }
@@ -612,8 +609,6 @@ fn collide_runs_every_queue_in_both_places() {
     }
     assert_eq!(of("collide-growth").len(), 2 * 4);
     of("collide-growth").into_iter().for_each(|r| has_fields(r, &["case", "queue", "from_n", "to_n", "exponent"]));
-    let verdict = of("collide-verdict");
-    assert!(verdict.len() == 1 && verdict[0]["at_least_n"] == 1000 && verdict[0]["wins"] == 0, "{verdict:?}");
 }
 
 #[test]
@@ -646,9 +641,7 @@ fn many_locks_strides_costs_and_gates() {
 #[cfg(unix)]
 fn collide_for_people_on_goroutines() {
     let text = stdout(&["collide", "--ns", "5,20", "--runs", "1", "--workers", "2", "--queue", "treap,one-level"]);
-    for start in
-        ["collide on goroutines (2 workers): ", "colliding  treap ", "apart      one-level ", "With n >= 1000 "]
-    {
+    for start in ["collide on goroutines (2 workers): ", "colliding  treap ", "apart      one-level "] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert!(text.contains("growth exponent") && !text.contains("two-level"), "{text}");
@@ -946,7 +939,7 @@ fn metrics_are_sane(record: &Value) {
     assert!(p99 <= max && max <= acquisitions, "{record}");
     let longest_run = metrics["short_term"]["longest_run"].as_u64().unwrap();
     assert!((1..=acquisitions).contains(&longest_run), "{record}");
-    assert!((0.0..=1.0).contains(&metrics["handover"]["dead_time"].as_f64().unwrap()), "{record}");
+    assert!(metrics["handover"]["dead_time"].as_f64().unwrap() >= 0.0, "{record}");
     if threads == 1 {
         assert_eq!((max, longest_run), (0, acquisitions), "{record}");
         assert!(metrics["handover"]["handover_max_ns"].is_null() && hold_jain == 1.0, "{record}");

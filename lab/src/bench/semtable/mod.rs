@@ -24,7 +24,7 @@ use serde::Serialize;
 use sudog_runtime::sema::testing::DetachedQueue;
 use sudog_runtime::sema::{BUCKETS, Order};
 
-use crate::measure::growth::{self, Point, Verdict};
+use crate::measure::growth::{self, Point};
 use crate::measure::metrics::median;
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -193,28 +193,6 @@ fn points(records: &[CaseRecord]) -> Vec<Point> {
     records.iter().map(|r| Point { case: r.case.name(), queue: r.queue, n: r.n, ns: r.ns_per_op }).collect()
 }
 
-/// The results of the steady cases.
-struct Steady {
-    records: Vec<CaseRecord>,
-    growths: Vec<growth::Growth>,
-    verdict: Option<Verdict>,
-}
-
-impl Steady {
-    fn new(records: Vec<CaseRecord>, output: Output) -> Result<Self, Failure> {
-        let points = points(&records);
-        let growths = growth::growths("semtable-growth", &points);
-        growths.iter().try_for_each(|growth| output.record(growth))?;
-        let verdict = Verdict::new("semtable-verdict", &points);
-        verdict.iter().try_for_each(|verdict| output.record(verdict))?;
-        Ok(Self { records, growths, verdict })
-    }
-
-    fn verdict(&self) -> Option<String> {
-        self.verdict.as_ref().map(Verdict::line)
-    }
-}
-
 /// Runs `semtable`: measures and prints.
 pub fn run(args: &SemtableArgs, output: Output) -> Result<(), Failure> {
     if args.strides {
@@ -230,10 +208,7 @@ pub fn run(args: &SemtableArgs, output: Output) -> Result<(), Failure> {
     let of_steady = queues.map_or(0, |queues| steady::steps(queues, steady_ns, args.runs));
     let progress = output.progress("semtable", of_go + of_steady);
     let go = if with_go { measure(ns, args.runs, output, &progress)? } else { Vec::new() };
-    let steady = match queues {
-        None => None,
-        Some(queues) => Some(Steady::new(steady::measure(queues, steady_ns, args.runs, output, &progress)?, output)?),
-    };
+    let steady = queues.map(|queues| steady::measure(queues, steady_ns, args.runs, output, &progress)).transpose()?;
     progress.finish_and_clear();
 
     output.text(format_args!("semtable: medians of {} runs", args.runs))?;
@@ -241,9 +216,10 @@ pub fn run(args: &SemtableArgs, output: Output) -> Result<(), Failure> {
         output.text(format_args!("\nGo's cases, on the treap:\n{}\n\n{GO_REMARK}", table(&go)))?;
     }
     if let Some(steady) = &steady {
-        output.text(format_args!("\nn waiters all the time:\n{}\n", steady::table(&steady.records)))?;
-        output.text(format_args!("{}\n\n{STEADY_REMARK}", growth::table(&steady.growths)))?;
-        steady.verdict().map_or(Ok(()), |line| output.text(line))?;
+        let growths = growth::growths("semtable-growth", &points(steady));
+        growths.iter().try_for_each(|growth| output.record(growth))?;
+        output.text(format_args!("\nn waiters all the time:\n{}\n", steady::table(steady)))?;
+        output.text(format_args!("{}\n\n{STEADY_REMARK}", growth::table(&growths)))?;
     }
     Ok(())
 }
