@@ -1053,68 +1053,6 @@ fn history_tells_both_stories() {
     refused(&["history", "--on", "goroutines", "--workers", "1"], "that only compute do not contend");
 }
 
-/// Writes a file of lines as `mutexbench --json` writes them, without the fields that `trust` does not read.
-fn trust_file(folder: &std::path::Path, name: &str, rows: &[(&str, u64, f64)]) -> String {
-    let line = |(lock, threads, throughput): &(&str, u64, f64)| serde_json::json!({ "bench": "mutexbench", "lock": lock, "threads": threads, "throughput": throughput });
-    let path = folder.join(name);
-    fs::write(&path, rows.iter().map(|row| format!("{}\n", line(row))).collect::<String>()).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-#[test]
-fn trust_compares_medians() {
-    let folder = folder("trust");
-    let real = trust_file(
-        &folder,
-        "real",
-        &[("sudog", 1, 10.0), ("sudog", 1, 30.0), ("sudog", 1, 20.0), ("tts-spin", 2, 8.0)],
-    );
-    let rows = [("tts-spin", 2, 16.0), ("sudog", 1, 22.0), ("mcs-spin", 1, 1.0)];
-    let simulated = trust_file(&folder, "simulated", &rows);
-    let trust = ["trust", "--real", &real, "--simulated", &simulated];
-    let records = records(&[&trust[..], &["--json"]].concat());
-    let found: Vec<_> = records.iter().map(|r| (r["lock"].as_str().unwrap(), r["real"].as_f64().unwrap())).collect();
-    assert_eq!(found, [("sudog", 20.0), ("tts-spin", 8.0)], "what both files have, by medians");
-    assert_eq!(records.iter().map(|r| r["tolerable"].as_bool().unwrap()).collect::<Vec<_>>(), [true, false]);
-    let text = stdout(&trust);
-    assert!(text.contains("off by more than 1.5") && text.contains("T=1: 1 of 1 within a factor 1.5"), "{text}");
-}
-
-#[test]
-fn trust_refuses_what_it_cannot_compare() {
-    let folder = folder("trust-refuses");
-    let good = trust_file(&folder, "good", &[("sudog", 1, 10.0)]);
-    let other = trust_file(&folder, "other", &[("sudog", 2, 10.0), ("tts-spin", 1, 10.0)]);
-    let empty = trust_file(&folder, "empty", &[]);
-    let write = |name: &str, text: &[u8]| {
-        let path = folder.join(name);
-        fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    let line = fs::read_to_string(&good).unwrap();
-    let semaphores = write("semabench", (line.clone() + &line.replace("lock", "semaphore")).as_bytes());
-    let bare = write("bare", line.replace("throughput", "acquisitions").as_bytes());
-    let table = write("table", b"lock  T  throughput\n");
-    let binary = write("binary", &[0xff, 0xfe, 0]);
-    let missing = folder.join("missing").to_str().unwrap().to_owned();
-    let folder = folder.to_str().unwrap();
-    let nothing = "the two files have no lock with the same number of contenders in common";
-    for (file, because) in [
-        (missing.as_str(), "missing: No such file"),
-        (folder, "trust-refuses: Is a directory"),
-        (&binary, "binary: stream did not contain valid UTF-8"),
-        (&table, "table:1: no record of mutexbench"),
-        (&bare, "bare:1: no record of mutexbench"),
-        (&semaphores, "semabench:2: no record of mutexbench"),
-        (&empty, nothing),
-        (&other, nothing),
-    ] {
-        refused(&["trust", "--real", file, "--simulated", &good], because);
-        refused(&["trust", "--real", &good, "--simulated", file], because);
-    }
-    refused(&["trust", "--real", &good], "--simulated <PATH>");
-}
-
 #[test]
 #[cfg(target_os = "linux")]
 fn calibrate_needs_a_round() {
