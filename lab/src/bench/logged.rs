@@ -5,16 +5,10 @@ use std::fmt::Write as _;
 use crate::measure::admissions::Metrics;
 use crate::measure::log;
 use crate::measure::metrics::median;
+use crate::output::Output;
+use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
-
-/// The logged runs of a cell.
-#[derive(Debug)]
-pub struct Row<'a> {
-    /// The labels of the cell: they fill the first columns of the row.
-    pub labels: Vec<String>,
-    pub runs: Vec<&'a Metrics>,
-}
 
 /// A column: the name, the quantity of a run, and the function that writes the median over the runs.
 type Column = (&'static str, fn(&Metrics) -> Option<f64>, fn(f64) -> String);
@@ -71,11 +65,30 @@ fn fraction(x: f64) -> String {
     if x.is_finite() { format!("{x:.4}") } else { units::NOTHING.into() }
 }
 
-/// Returns both tables, and the remarks on the runs. Returns `None` if there were no logged runs.
-pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
-    let runs: Vec<&Metrics> = rows.iter().flat_map(|row| row.runs.iter().copied()).collect();
+/// Prints both tables, and the remarks on the runs, if there were logged runs. Each run comes with the labels of its cell,
+/// which fill the first columns of the row.
+pub fn print<'a>(
+    labels: &[&str],
+    runs: impl Iterator<Item = (Vec<String>, Option<&'a Metrics>)>,
+    output: Output,
+) -> Result<(), Failure> {
+    text(labels, runs).map_or(Ok(()), |text| output.text(format_args!("{text}\n")))
+}
+
+/// The labels of a cell, and the logged runs of the cell.
+type Row<'a> = (Vec<String>, Vec<&'a Metrics>);
+
+fn text<'a>(labels: &[&str], cells: impl Iterator<Item = (Vec<String>, Option<&'a Metrics>)>) -> Option<String> {
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    for (labels, metrics) in cells.filter_map(|(labels, metrics)| Some((labels, metrics?))) {
+        match rows.iter_mut().find(|(of, _)| *of == labels) {
+            Some((_, runs)) => runs.push(metrics),
+            None => rows.push((labels, vec![metrics])),
+        }
+    }
+    let runs: Vec<&Metrics> = rows.iter().flat_map(|(_, runs)| runs.iter().copied()).collect();
     runs.first()?;
-    let mut text = format!("{}\n\n{}\n\n{ABOUT}", table(labels, rows, ORDER), table(labels, rows, TIMES));
+    let mut text = format!("{}\n\n{}\n\n{ABOUT}", table(labels, &rows, ORDER), table(labels, &rows, TIMES));
     let mut remark = |line: std::fmt::Arguments<'_>| {
         let _ = write!(text, "\n{line}");
     };
@@ -106,9 +119,9 @@ pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
 /// Returns a table with the medians over the runs of each row.
 fn table(labels: &[&str], rows: &[Row<'_>], columns: &[Column]) -> Table {
     let mut table = Table::new(1, labels.iter().copied().chain(columns.iter().map(|&(name, ..)| name)));
-    for row in rows.iter().filter(|row| !row.runs.is_empty()) {
-        let cell = |&(_, of, write): &Column| write(median(row.runs.iter().filter_map(|m| of(m))));
-        table.row(row.labels.iter().cloned().chain(columns.iter().map(cell)));
+    for (labels, runs) in rows {
+        let cell = |&(_, of, write): &Column| write(median(runs.iter().filter_map(|m| of(m))));
+        table.row(labels.iter().cloned().chain(columns.iter().map(cell)));
     }
     table
 }
@@ -125,33 +138,30 @@ mod tests {
         Metrics::new(Logged { history, log_full, wakeups: Wakeups::default() })
     }
 
-    fn row(runs: Vec<&Metrics>) -> Row<'_> {
-        Row { labels: vec!["x".into(), "2".into()], runs }
+    fn printed(runs: &[(&str, Option<&Metrics>)]) -> Option<String> {
+        text(&["lock", "T"], runs.iter().map(|&(lock, metrics)| (vec![lock.into(), "2".into()], metrics)))
     }
 
     #[test]
     fn a_row_has_what_there_is() {
         let [ordered, unordered] = [metrics(true, false), metrics(false, true)];
-        let printed = text(&["lock", "T"], &[row(vec![&ordered])]).unwrap();
-        let line = printed.lines().nth(1).unwrap();
+        let text = printed(&[("x", Some(&ordered)), ("y", None)]).unwrap();
+        let line = text.lines().nth(1).unwrap();
         let cells: Vec<_> = line.split_whitespace().collect();
         assert_eq!(cells, ["x", "2", "2", "0", "0", "-", "-", "-", "-", "-", "1"]);
-        assert!(
-            !printed.contains("several contenders may be inside") && !printed.contains("log was full"),
-            "{printed}"
-        );
+        assert!(!text.contains("several contenders may be inside") && !text.contains("log was full"), "{text}");
 
-        let printed = text(&["lock", "T"], &[row(vec![&ordered]), row(vec![&unordered])]).unwrap();
+        let text = printed(&[("x", Some(&ordered)), ("y", Some(&unordered))]).unwrap();
         assert!(
-            printed.contains("several contenders may be inside") && printed.contains("1 of 2 logged runs ended"),
-            "{printed}"
+            text.contains("several contenders may be inside") && text.contains("1 of 2 logged runs ended"),
+            "{text}"
         );
-        let cells: Vec<_> = printed.lines().nth(2).unwrap().split_whitespace().collect();
-        assert_eq!(cells, ["x", "2", "2", "-", "-", "-", "-", "-", "-", "-", "-"]);
+        let cells: Vec<_> = text.lines().nth(2).unwrap().split_whitespace().collect();
+        assert_eq!(cells, ["y", "2", "2", "-", "-", "-", "-", "-", "-", "-", "-"]);
     }
 
     #[test]
     fn without_logged_runs_nothing_is_said() {
-        assert_eq!(text(&["lock", "T"], &[row(Vec::new())]), None);
+        assert_eq!(printed(&[("x", None)]), None);
     }
 }

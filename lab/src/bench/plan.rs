@@ -266,15 +266,9 @@ impl Plan {
     }
 
     /// Prints the text about the logged runs, if there were any. `kind` is the word for the targets: lock, semaphore ..
-    pub fn print_logged_runs(&self, kind: &str, records: &[RunRecord], output: Output) -> Result<(), Failure> {
-        let row = |target: Target, threads: usize| {
-            let ours = records.iter().filter(|r| r.target == target && r.threads == threads);
-            let labels = vec![target.name().to_owned(), threads.to_string()];
-            logged::Row { labels, runs: ours.filter_map(|r| r.metrics.as_ref()).collect() }
-        };
-        let rows = self.threads.iter().flat_map(|&threads| self.targets.iter().map(move |&s| row(s, threads)));
-        let text = logged::text(&[kind, "T"], &rows.collect::<Vec<_>>());
-        text.map_or(Ok(()), |text| output.text(format_args!("{text}\n")))
+    pub fn print_logged_runs<'a>(&self, kind: &str, records: &'a [RunRecord], output: Output) -> Result<(), Failure> {
+        let run = |r: &'a RunRecord| (vec![r.target.name().to_owned(), r.threads.to_string()], r.metrics.as_ref());
+        logged::print(&[kind, "T"], records.iter().map(run), output)
     }
 
     /// Returns the targets that run with this number of contenders.

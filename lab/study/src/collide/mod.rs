@@ -15,7 +15,7 @@ use self::program::{Case, Outcome, Placement, Run};
 
 use crate::measure::growth::{self, Point};
 use crate::measure::metrics::median;
-use crate::measure::usage::disturbance;
+use crate::measure::usage::{disturbance, others};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
@@ -278,9 +278,7 @@ pub fn run(args: &CollideArgs, output: Output) -> Result<(), Failure> {
     output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&rows)))?;
     output.text(format_args!("The total time grows as n to the:\n{}\n", growth::table(&growths)))?;
     plan.remarks().iter().try_for_each(|remark| output.text(remark))?;
-    let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
-    let others = others.map(|sum| sum / records.len() as f64);
-    disturbance(others).map_or(Ok(()), |remark| output.text(remark))
+    disturbance(others(records.iter().map(|r| r.other_cpus))).map_or(Ok(()), |remark| output.text(remark))
 }
 
 const MANY_REMARKS: [&str; 2] = [

@@ -38,7 +38,7 @@ use sudog_locks::waiting_array::{
 use self::counting::{AtOnce, Counting, waits_begun};
 
 use crate::measure::metrics::median;
-use crate::measure::usage::{Counts, Usage, disturbance};
+use crate::measure::usage::{Counts, Usage, disturbance, others};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
@@ -353,8 +353,7 @@ pub fn run(args: &CollisionsArgs, output: Output) -> Result<(), Failure> {
         plan.computed(&computed)
     ))?;
     REMARKS.iter().try_for_each(|remark| output.text(remark))?;
-    let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
-    disturbance(others.map(|sum| sum / records.len() as f64)).map_or(Ok(()), |warning| output.text(warning))
+    disturbance(others(records.iter().map(|r| r.other_cpus))).map_or(Ok(()), |warning| output.text(warning))
 }
 
 const REMARKS: [&str; 4] = [
