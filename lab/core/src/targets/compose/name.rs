@@ -8,12 +8,11 @@
 //!
 //! Options may be given in any order. A canonical name has the options that are not the default, each once, in the
 //! order of the table; two compositions are equal if their canonical names are. An option is described in one place,
-//! [`Field`], for the parser, for the name and for the list.
+//! [`Field`], for the parser and for the name.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
 use sudog_locks::capacitor::{DEFAULT_LIMIT, LaneChoice};
 
 use super::any::AnyCapacitor;
@@ -83,22 +82,10 @@ pub enum Admit {
 #[derive(Debug)]
 pub struct Kind {
     pub name: &'static str,
-    /// The front end of the kind, in a few words.
-    pub about: &'static str,
     /// The options of the kind, in the order of canonical names.
     fields: &'static [Field],
     /// The contenders that arrive, by default.
     admit: Admit,
-}
-
-#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
-pub struct OptionFacts {
-    /// The name of the option.
-    pub name: &'static str,
-    /// The value of the option if none is given.
-    pub default: String,
-    /// The possible values: a range, or each of them. Capitals stand for a placeholder.
-    pub values: Vec<String>,
 }
 
 impl Kind {
@@ -106,30 +93,13 @@ impl Kind {
     fn most(&self) -> u32 {
         if self.fields.contains(&Field::Sema) { MAX_LIMIT } else { MAX_WINDOW }
     }
-
-    /// Returns the options of the kind, in the order of canonical names.
-    pub fn options(&self) -> Vec<OptionFacts> {
-        let default = Options::of(self);
-        let facts = |&field: &Field| OptionFacts {
-            name: field.name(),
-            default: default.get(field),
-            values: field.values(self),
-        };
-        self.fields.iter().map(facts).collect()
-    }
 }
 
 pub const KINDS: [Kind; 3] = [
-    Kind { name: "capacitor", about: "platoons", fields: &[Field::B, Field::Sema, Field::Admit], admit: Admit::Always },
-    Kind {
-        name: "sliding",
-        about: "the sliding window",
-        fields: &[Field::B, Field::Admit, Field::Wait],
-        admit: Admit::Gated,
-    },
+    Kind { name: "capacitor", fields: &[Field::B, Field::Sema, Field::Admit], admit: Admit::Always },
+    Kind { name: "sliding", fields: &[Field::B, Field::Admit, Field::Wait], admit: Admit::Gated },
     Kind {
         name: "multilane",
-        about: "lanes",
         fields: &[Field::Lanes, Field::B, Field::Sema, Field::Deal, Field::Count],
         admit: Admit::Always,
     },
@@ -176,19 +146,6 @@ enum Field {
 }
 
 impl Field {
-    fn values(self, kind: &Kind) -> Vec<String> {
-        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        match self {
-            Self::Lanes => vec![format!("from 1 to {MAX_LANES}")],
-            Self::B => vec![format!("from 1 to {}", kind.most())],
-            Self::Sema => serving_in_order().map(|sema| sema.name().to_owned()).collect(),
-            Self::Admit => names(&["always", "gated", "fractional:P"]),
-            Self::Wait => names(&WAITS.map(|(name, _)| name)),
-            Self::Deal => names(&DEALINGS.map(|(name, _)| name)),
-            Self::Count => names(&COUNTS.map(|(name, _)| name)),
-        }
-    }
-
     const fn name(self) -> &'static str {
         match self {
             Self::Lanes => "lanes",
