@@ -685,9 +685,9 @@ fn compare_writes_a_page_that_stands_alone() {
     assert!(!few.contains("<title>sudog+") && all.contains("<title>sudog+"), "variants only by the switch: {page}");
     assert!(page.contains("The longest wait</figcaption>"), "{page}");
     assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="));
-    assert!(LockName::COMPARED.iter().all(|lock| page.contains(&format!("<td class=\"word\">{}</td>", lock.name()))));
+    assert!(LockName::compared().iter().all(|lock| page.contains(&format!("<td class=\"word\">{}</td>", lock.name()))));
     let left_out =
-        LockName::usual().into_iter().filter(|lock| !LockName::COMPARED.contains(lock)).map(|lock| lock.name());
+        LockName::usual().into_iter().filter(|lock| !LockName::compared().contains(lock)).map(|lock| lock.name());
     let told = text.lines().find(|line| line.starts_with("Not measured, to save time: ")).unwrap();
     left_out.for_each(|name| assert!(told.contains(name) && !page.contains(&format!(">{name}<")), "{name}: {told}"));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "the draft is still there");

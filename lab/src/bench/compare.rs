@@ -61,7 +61,7 @@ pub fn run(args: &CompareArgs, output: Output) -> Result<(), Failure> {
     let file = ReportFile::create_or_default(args.report.as_deref(), "report.html")?;
     let plan = Plan {
         bench: "mutexbench",
-        targets: plan::choose(on, LockName::COMPARED, None)?,
+        targets: plan::choose(on, &LockName::compared(), None)?,
         threads: vec![1, 2, 4, 16, 64],
         runs: scale.runs,
         on,
@@ -112,7 +112,7 @@ fn table(alone: &[uncontended::UncontendedRecord], summaries: &Summaries) -> Tab
 fn left_out(on: Contenders) -> String {
     let names: Vec<_> = LockName::usual()
         .into_iter()
-        .filter(|&lock| !LockName::COMPARED.contains(&lock) && on.may_contend_for(lock.into()))
+        .filter(|&lock| !LockName::compared().contains(&lock) && on.may_contend_for(lock.into()))
         .map(|lock| lock.name())
         .collect();
     format!("Not measured, to save time: {}. See mutexbench.", names.join(", "))
