@@ -675,7 +675,7 @@ fn compare_writes_a_page_that_stands_alone() {
     let folder = folder("compare");
     let path = folder.join("page.html");
     let text = stdout(&["compare", "--quick", "--report", path.to_str().unwrap()]);
-    assert!(text.contains("p99.9") && text.contains("ManyAddrCollision"), "{text}");
+    assert!(text.contains("p99.9"), "{text}");
     let page = fs::read_to_string(&path).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     let (few, all) = page.split_once("<div class=\"plots all\">").unwrap();

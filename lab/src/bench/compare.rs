@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::plan::{self, Plan};
-use super::semtable;
 use super::summary::Summaries;
 use super::uncontended::{self, PEERS};
 
@@ -39,20 +38,11 @@ struct Scale {
     rounds: usize,
     runs: usize,
     run: Duration,
-    semtable_ns: &'static [usize],
-    semtable_runs: usize,
 }
 
-const FULL: Scale = Scale {
-    rounds: 9,
-    runs: 3,
-    run: Duration::from_millis(130),
-    semtable_ns: &[1000, 4000, 16000, 64000],
-    semtable_runs: 5,
-};
+const FULL: Scale = Scale { rounds: 9, runs: 3, run: Duration::from_millis(130) };
 
-const QUICK: Scale =
-    Scale { rounds: 1, runs: 1, run: Duration::from_millis(20), semtable_ns: &[100, 400], semtable_runs: 1 };
+const QUICK: Scale = Scale { rounds: 1, runs: 1, run: Duration::from_millis(20) };
 
 /// Runs `compare`: measures everything, prints a table, writes the report.
 pub fn run(args: &CompareArgs, output: Output) -> Result<(), Failure> {
@@ -70,12 +60,9 @@ pub fn run(args: &CompareArgs, output: Output) -> Result<(), Failure> {
     };
     let alone = uncontended::ROUND * (scale.rounds * plan.targets.len()) as u32;
     output.estimate("compare", alone + plan.time(plan.total()));
-    let steps =
-        scale.rounds * plan.targets.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
-    let progress = output.progress("compare", steps);
+    let progress = output.progress("compare", scale.rounds * plan.targets.len() + plan.total());
     let alone = uncontended::measure(on, &plan.targets, &PEERS, scale.rounds, output, &progress)?;
     let records = plan.measure(output, &progress)?;
-    let queue = semtable::measure(scale.semtable_ns, scale.semtable_runs, output, &progress)?;
     progress.finish_and_clear();
 
     let summaries = Summaries::new(&plan, &records);
@@ -86,9 +73,8 @@ pub fn run(args: &CompareArgs, output: Output) -> Result<(), Failure> {
         plan.headline()
     ))?;
     summaries.remarks().try_for_each(|remark| output.text(remark))?;
-    output.text(semtable::growth(&queue))?;
     output.text(left_out(on))?;
-    page::write(&summaries, &alone, &queue, file, output)
+    page::write(&summaries, &alone, file, output)
 }
 
 fn table(alone: &[uncontended::UncontendedRecord], summaries: &Summaries) -> Table {

@@ -137,7 +137,7 @@ impl Case {
 }
 
 /// Measures Go's cases with every number of waiters, on the treap.
-pub fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar) -> Result<Vec<CaseRecord>, Failure> {
+fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar) -> Result<Vec<CaseRecord>, Failure> {
     const AT_LEAST: Duration = Duration::from_millis(10);
     let mut records = Vec::new();
     for case in Case::GO {
@@ -156,7 +156,7 @@ pub fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar
 }
 
 /// Returns the number of measurements of Go's cases.
-pub fn steps(ns: &[usize], runs: usize) -> usize {
+fn steps(ns: &[usize], runs: usize) -> usize {
     Case::GO.len() * ns.len() * runs
 }
 
@@ -166,21 +166,8 @@ fn growth_from(record: &CaseRecord, records: &[CaseRecord]) -> Option<f64> {
     Some(later.ns_per_op / record.ns_per_op)
 }
 
-/// Returns a line that says how each case grows at the largest n for which 4n was measured too.
-pub fn growth(records: &[CaseRecord]) -> String {
-    let mut text = "semtable, growth of an operation from n to 4n waiters:".to_owned();
-    for case in Case::GO {
-        let last =
-            records.iter().filter(|r| r.case == case).filter_map(|r| Some((r.n, growth_from(r, records)?))).next_back();
-        if let Some((n, growth)) = last {
-            text += &format!(" {case:?} {} (n = {n});", units::ratio(growth));
-        }
-    }
-    text.trim_end_matches(';').to_owned() + "."
-}
-
 /// Returns a table of the times, and of the factors by which they grow from n to 4n.
-pub fn table(records: &[CaseRecord]) -> Table {
+fn table(records: &[CaseRecord]) -> Table {
     let mut table = Table::new(1, ["case", "n", "queue + dequeue", "growth from n to 4n"]);
     for r in records {
         let growth = growth_from(r, records).unwrap_or(f64::NAN);
