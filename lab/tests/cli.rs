@@ -855,9 +855,7 @@ fn starvation_for_people() {
     let [page, svg] = ["page.html", "picture.svg"].map(|name| folder.join(name));
     let run = ["starvation", "--seconds", "0.02", "--report"];
     let text = stdout(&[&run[..], &[page.to_str().unwrap(), "--svg", svg.to_str().unwrap()]].concat());
-    for start in
-        ["starvation on threads: 1 hog, 2 victims; go-1.14", "starvation", "hog  ", "victim 1 ", "# holds the mutex"]
-    {
+    for start in ["starvation on threads: 1 hog, 2 victims; go-1.14", "hog  ", "victim 1 "] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert!(text.contains("holds the mutex for 100") && text.contains("Starvation mode: turned on"), "{text}");
