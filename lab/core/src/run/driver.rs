@@ -22,9 +22,11 @@
 mod critical_section;
 mod logged;
 
+use std::cell::UnsafeCell;
 use std::fmt;
 use std::hint::black_box;
 use std::io;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 use sudog_runtime::shim::system;
@@ -37,14 +39,10 @@ use sudog_sync::{RawLock, RawRwLock, Semaphore};
 
 use self::critical_section::ContenderState;
 pub use self::critical_section::{CriticalSection, Exclusive, ReadersWriter, Shared, steps};
-use self::logged::{LogOfRun, LoggedTally};
-use sudog_runtime::event::clock::ticks;
-
-use crate::measure::log::Entry;
+use self::logged::{KeepsGuards, LogOfRun, LoggedTally};
 use crate::measure::ticks::Ticks;
 use crate::measure::usage::{Counts, Usage};
 use crate::measure::waits::{Bypasses, WaitHistogram, WaitRecorder, empty_waits_by_access};
-use crate::measure::wakeups::SleepCounter;
 use crate::options::{DEFAULT_CS, DEFAULT_SAMPLE};
 use crate::run::contenders::{Contenders, Gate};
 use crate::run::floors::{Handover, TwoRmws};
@@ -162,11 +160,19 @@ struct Arena<E: Lockable> {
     section: CachePadded<E::Section>,
     stop: CachePadded<AtomicBool>,
     ticks: Ticks,
+    /// The guards of the contenders that are inside, in a logged run.
+    guards: Box<[CachePadded<UnsafeCell<MaybeUninit<E::Guard>>>]>,
 }
 
+// SAFETY: a contender touches its own element of `guards` only, on its own thread, between its `enter` and its `leave`. The
+// other fields can be shared.
+unsafe impl<E: Lockable> Sync for Arena<E> {}
+// SAFETY: no guard is in `guards` while the arena moves to another thread, as no contender is inside.
+unsafe impl<E: Lockable> Send for Arena<E> {}
+
 /// An [`Arena`] of any target. The code around the measured loops is compiled once, over this trait; the loops themselves
-/// ([`Self::work`], [`Self::work_logged`] and [`Self::pairs`]) are compiled for each type. Each loop is called once per
-/// contender and run.
+/// ([`Self::work`] and [`Self::pairs`]) are compiled for each type, the loop of a logged run for each section. Each loop is
+/// called once per contender and run.
 trait AnyArena: Send + Sync {
     /// Runs the measured loop of one contender.
     fn work(&self, me: usize, run: &Run, gate: &Gate) -> Tally;
@@ -241,6 +247,7 @@ impl Run {
             section: CachePadded::new(E::Section::new(&self.workload)),
             stop: CachePadded::new(AtomicBool::new(false)),
             ticks: Ticks::new(self.workload.duration + Ticks::PERIOD),
+            guards: (0..self.threads).map(|_| CachePadded::new(UnsafeCell::new(MaybeUninit::uninit()))).collect(),
         };
         Prepared { run: self, arena: Arc::new(arena) }
     }
@@ -373,6 +380,23 @@ fn outcome(arena: &mut dyn AnyArena, elapsed: Duration, tallies: &[Tally], usage
     Outcome { elapsed, admissions, reads, writes_again, waits, order, usage }
 }
 
+impl<E: Lockable> KeepsGuards for Arena<E> {
+    fn enter(&self, me: usize, access: Access) {
+        let guard = self.target.enter(me, access);
+        // SAFETY: only contender `me` touches this element, and this call is on the contender's thread.
+        unsafe { (*self.guards[me].get()).write(guard) };
+    }
+
+    unsafe fn leave(&self, me: usize) {
+        // SAFETY: the caller's `enter` has written the guard, and no `leave` has read it since. The guard goes back to its
+        // target, by the same contender, on the same thread.
+        unsafe {
+            let guard = (*self.guards[me].get()).assume_init_read();
+            self.target.leave(me, guard);
+        }
+    }
+}
+
 impl<E: Lockable> AnyArena for Arena<E> {
     fn pairs(&self, at_least: Duration) -> f64 {
         pairs::<E>(&self.target, at_least)
@@ -447,40 +471,7 @@ impl<E: Lockable> AnyArena for Arena<E> {
     }
 
     fn work_logged(&self, me: usize, run: &Run, gate: &Gate, log_of_run: &LogOfRun) -> LoggedTally {
-        let Self { target, section, stop, .. } = self;
-        let pool = &log_of_run.pool;
-        let workload = &run.workload;
-        let cs = workload.cs.of(me);
-        let mut contender = ContenderState::new(me, workload.seed);
-        let (mut log, mut reads) = (pool.log(), 0);
-        let mut running = gate.wait();
-        let mut sleeps = SleepCounter::start(run.on.are_threads());
-        while running {
-            let access = E::Section::access(&mut contender, workload);
-            let request = ticks();
-            let guard = target.enter(me, access);
-            let entry = ticks();
-            // Read the flag inside and nowhere else, as in a run without a log.
-            running = !stop.load(Ordering::Relaxed);
-            // SAFETY: this contender is inside until `leave` below, and `section` is the target's own `Section`.
-            let seq = unsafe { section.visit(&mut contender, access, running, cs) };
-            let release = ticks();
-            match running {
-                true => log.push(Entry { seq, request, entry, release }),
-                false => log.end(request),
-            }
-            // SAFETY: `guard` came from the `enter` above, by the same contender, on this thread: a goroutine does not
-            // change its thread.
-            unsafe { target.leave(me, guard) };
-            reads += u64::from(running && access == Access::Read);
-            sleeps.waited(entry.saturating_sub(request));
-            if !log.make_room(pool) {
-                // This contender sees the flag itself, inside on its next visit, before it could push another entry.
-                log_of_run.stop(stop, true);
-            }
-            steps(&mut contender.random, workload.ncs);
-        }
-        LoggedTally { log, reads, sleeps: sleeps.counted() }
+        logged::work(self, &*self.section, &self.stop, me, run, gate, log_of_run)
     }
 }
 
