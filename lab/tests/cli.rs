@@ -944,21 +944,6 @@ fn metrics_of_locks() {
 }
 
 #[test]
-fn metrics_of_a_turn_that_goes_round() {
-    let run = ["semabench", "--semaphores", "benaphore", "--threads", "3", "--seconds", "0.05", "--runs", "1"];
-    let records = records(&[&run[..], &["--json", "--metrics"]].concat());
-    let contended: Vec<_> = records.iter().filter(|record| record["bench"] == "semabench").collect();
-    assert_eq!(contended.len(), 2);
-    contended.iter().for_each(|record| metrics_are_sane(record));
-    let turn = contended.iter().find(|record| record["floor"] == "handover").unwrap();
-    let [metrics, order] = [&turn["metrics"], &turn["metrics"]["short_term"]];
-    let is = |value: &Value, expected: f64| value.is_null() || value.as_f64() == Some(expected);
-    assert!(order["longest_run"].as_u64().unwrap() <= 1, "{turn}");
-    assert!(is(&order["mttr"], 3.0) && is(&order["lwss"], 3.0), "{turn}");
-    assert!(is(&metrics["windows"]["min_max_worst"], 1.0), "{turn}");
-}
-
-#[test]
 fn metrics_where_several_are_inside() {
     let run = ["--threads", "3", "--seconds", "0.02", "--runs", "1", "--metrics"];
     let bench = ["rwbench", "--locks", "sudog,std", "--writes", "10"];

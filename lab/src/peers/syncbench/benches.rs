@@ -10,7 +10,7 @@ use super::map::{self, mixes};
 use super::round::{Round, Timed};
 use super::rw_mutex::RwRole;
 use super::{cond, once, pool, rw_mutex, wait_group};
-use crate::peers::listed::{self, Listed};
+use crate::peers::listed::listed;
 use crate::peers::rounds::WORK;
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 
@@ -137,22 +137,10 @@ fn conds() -> Vec<Bench> {
     all.into_iter().map(|(name, waiters)| bench(name, waiters)).collect()
 }
 
-/// A benchmark, by name.
-pub type BenchName = listed::Name<Bench>;
-
-impl Listed for Bench {
-    fn all() -> &'static [Self] {
-        &ALL
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn known() -> String {
-        let known: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
-        format!("known: {}", known.join(", "))
-    }
+listed! {
+    /// A benchmark, by name.
+    BenchName of Bench, in ALL;
+    format_args!("known: {}", ALL.iter().map(|bench| bench.name).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

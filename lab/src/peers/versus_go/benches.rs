@@ -9,7 +9,7 @@ use sudog_sync::GoRwMutex;
 use super::bodies::rest::{CheapHashMap, DefaultMap};
 use super::bodies::round::Round;
 use super::bodies::{chan, context, create, load, pingpong, rest, sema, sync, talkers, x};
-use crate::peers::listed::{self, Listed};
+use crate::peers::listed::listed;
 use crate::peers::rounds::WORK;
 use crate::peers::syncbench::map::mixes;
 use crate::peers::syncbench::{once, rw_mutex};
@@ -312,21 +312,10 @@ impl Bench {
     }
 }
 
-/// A benchmark, by name.
-pub type Name = listed::Name<Bench>;
-
-impl Listed for Bench {
-    fn all() -> &'static [Self] {
-        &ALL
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn known() -> String {
-        "'versus-go --list' shows those that there are".to_owned()
-    }
+listed! {
+    /// A benchmark, by name.
+    Name of Bench, in ALL;
+    "'versus-go --list' shows those that there are"
 }
 
 #[cfg(test)]
