@@ -1,14 +1,10 @@
 //! Figure 1 of the paper, with the window beside the paper's curves: four curves for each inner lock.
 
 use super::{plan, platoon, window};
-use crate::bench::page;
 use crate::bench::plan::Plan;
 use crate::bench::summary::Summaries;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::{
-    Page, ReportFile, Style, definitions, deliver, facts, figures, legend, table as html_table,
-};
 use crate::output::table::Table;
 use crate::output::units;
 use crate::study::capacitor::CapacitorArgs;
@@ -53,9 +49,8 @@ struct Family {
     variants: [Target; VARIANTS.len()],
 }
 
-/// Measures and prints; with a file, also writes a report. The variants of a lock take turns, and are printed before the
-/// next lock is measured.
-pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, output: Output) -> Result<(), Failure> {
+/// Measures and prints. The variants of a lock take turns, and are printed before the next lock is measured.
+pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(), Failure> {
     let family = |&inner| Family { inner, variants: VARIANTS.map(|variant| (variant.of)(args, inner)) };
     let families: Vec<Family> = locks.iter().map(family).collect();
     let specs = families.iter().flat_map(|family| family.variants).collect();
@@ -77,11 +72,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, o
     for Variant { name, about, .. } in &VARIANTS {
         output.text(format_args!("{name}: {about}."))?;
     }
-    summaries.remarks().try_for_each(|remark| output.text(remark))?;
-    match file {
-        None => Ok(()),
-        Some(file) => write(args, &families, &summaries, file, output),
-    }
+    summaries.remarks().try_for_each(|remark| output.text(remark))
 }
 
 /// Returns a table with a row for each number of contenders.
@@ -96,43 +87,4 @@ fn table(family: &Family, summaries: &Summaries) -> Table {
         table.row([threads.to_string()].into_iter().chain(cells));
     }
     table
-}
-
-/// Writes the page: a plot for each inner lock, and the plot's figures below.
-fn write(
-    args: &CapacitorArgs,
-    families: &[Family],
-    summaries: &Summaries,
-    file: ReportFile,
-    output: Output,
-) -> Result<(), Failure> {
-    let mut html = Page::new(
-        "Locks in capacitors",
-        format!(
-            "A capacitor bounds how often a waiter is overtaken, here {} times. Each plot is of one lock. Solid lines, on \
-             the left axis: the throughput. Dotted lines, on the right axis: how evenly the acquisitions are divided among \
-             the contenders. Each figure is the median of several runs, in which the variants of the lock took turns.",
-            args.b - 1
-        ),
-    );
-    html.section("Where it was measured", facts(&summaries.on));
-    let styles = || (0..).map(Style::nth);
-    let items = VARIANTS.iter().zip(styles()).map(|(variant, style)| (variant.name, variant.about, style));
-    html.section("The locks", legend(items));
-    for family in families {
-        let inner = family.inner;
-        let curves = family.variants.into_iter().zip(styles());
-        let plot = page::throughput_and_fairness(summaries, curves);
-        html.section(inner.name(), figures([(inner.about(), plot)]));
-        html.html(html_table(&table(family, summaries)));
-    }
-    for remark in summaries.remarks() {
-        html.paragraph(&remark);
-    }
-    let meanings = VARIANTS.iter().map(|variant| (variant.name, variant.about)).chain([
-        ("T", "the number of contenders"),
-        ("min/max", "the fewest acquisitions of a contender over the most acquisitions of a contender"),
-    ]);
-    html.section("What the columns mean", definitions(meanings));
-    deliver(file, &html.render(), output)
 }

@@ -16,13 +16,11 @@ mod tax;
 use crate::options::{EffortArgs, List, MAX_RUNS, MAX_THREADS, inner_locks, limit, number, numbers};
 use crate::targets::compose::name::sema;
 use clap::Args;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bench::plan::{Plan, keeps_others_out};
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::ReportFile;
 use crate::targets::compose::name::{Admit, Front, Recipe, Wait};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
@@ -55,10 +53,6 @@ pub struct CapacitorArgs {
     #[arg(long, conflicts_with_all = NOT_OF_THE_SWEEP)]
     pub sweep: bool,
 
-    /// Path of the HTML report of the figure
-    #[arg(long, value_name = "PATH")]
-    pub report: Option<PathBuf>,
-
     /// Rounds of the tax, of about 20 ms for each lock, taking turns
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
@@ -69,16 +63,16 @@ pub struct CapacitorArgs {
 
 /// The options that the tax does not read: there is a single contender, a single lock, and the semaphore is always the
 /// same.
-const NOT_OF_THE_TAX: [&str; 11] =
-    ["sweep", "report", "threads", "sema", "seconds", "runs", "cs", "ncs", "sample", "ungathered", "metrics"];
+const NOT_OF_THE_TAX: [&str; 10] =
+    ["sweep", "threads", "sema", "seconds", "runs", "cs", "ncs", "sample", "ungathered", "metrics"];
 
 /// The options that the sweep does not read.
-const NOT_OF_THE_SWEEP: [&str; 3] = ["report", "b", "rounds"];
+const NOT_OF_THE_SWEEP: [&str; 2] = ["b", "rounds"];
 
 /// The locks of the paper's figure, in its order.
 const FIGURE: [LockName; 5] = [LockName::Reciprocating, LockName::Ticket, LockName::Lifo, LockName::Mcs, LockName::Tts];
 
-/// Measures and prints; with a path, also writes a report.
+/// Measures and prints.
 pub fn run(args: &CapacitorArgs, output: Output) -> Result<(), Failure> {
     let locks = |usual: &[LockName]| args.locks.as_ref().map_or_else(|| usual.to_vec(), |list| list.0.clone());
     if args.sweep {
@@ -87,8 +81,7 @@ pub fn run(args: &CapacitorArgs, output: Output) -> Result<(), Failure> {
     if args.tax {
         return tax::run(args, &locks(LockName::INNER), output);
     }
-    let report = args.report.as_deref().map(ReportFile::create).transpose()?;
-    figure::run(args, &locks(&FIGURE), report, output)?;
+    figure::run(args, &locks(&FIGURE), output)?;
     output.text("")?;
     tax::run(args, &locks(LockName::INNER), output)
 }
