@@ -154,6 +154,9 @@ fn gathering(contenders: usize) -> Duration {
     LEAST.max(LEAST * contenders as u32 / 100)
 }
 
+/// A place for a guard, on cache lines of its own.
+type Place<G> = CachePadded<UnsafeCell<MaybeUninit<G>>>;
+
 /// The data that the contenders of a run share.
 struct Arena<E: Lockable> {
     target: CachePadded<E>,
@@ -161,7 +164,7 @@ struct Arena<E: Lockable> {
     stop: CachePadded<AtomicBool>,
     ticks: Ticks,
     /// The guards of the contenders that are inside, in a logged run.
-    guards: Box<[CachePadded<UnsafeCell<MaybeUninit<E::Guard>>>]>,
+    guards: Box<[Place<E::Guard>]>,
 }
 
 // SAFETY: a contender touches its own element of `guards` only, on its own thread, between its `enter` and its `leave`. The
@@ -273,7 +276,7 @@ impl SemaphoreJob for Run {
     type Out = Prepared;
 
     fn run<S: Semaphore + 'static>(self) -> Prepared {
-        self.on(Permitted::<S>::new())
+        self.on(Permitted::<S>::default())
     }
 }
 

@@ -131,13 +131,13 @@ unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
 /// A semaphore of one permit.
 pub struct Permitted<S>(S);
 
-impl<S: Semaphore> Permitted<S> {
-    pub fn new() -> Self {
+impl<S: Semaphore> Default for Permitted<S> {
+    fn default() -> Self {
         Self(S::new(1))
     }
 }
 
-// SAFETY: `new` gives the semaphore one permit, so the semaphore lets in one contender at a time, as permits are
+// SAFETY: `default` gives the semaphore one permit, so the semaphore lets in one contender at a time, as permits are
 // conserved. All that precedes the release of a permit happens before all that follows the acquire of that permit.
 unsafe impl<S: Semaphore + 'static> Lockable for Permitted<S> {
     type Guard = ();

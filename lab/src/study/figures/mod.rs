@@ -97,17 +97,17 @@ const BYPASS_LIMITS: [u32; 6] = [2, 4, 8, 10, 16, 31];
 
 /// Returns the inner lock in the paper's capacitor.
 fn platoon(inner: LockName) -> Target {
-    capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Always).into()
+    capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Always)
 }
 
 /// Returns the inner lock in the paper's capacitor, through which one contender in a hundred goes.
 fn fractional(inner: LockName) -> Target {
-    capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Fractional(THROUGH)).into()
+    capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Fractional(THROUGH))
 }
 
 /// Returns the inner lock behind the window: no contender passes a gate, and all spin.
 fn window(inner: LockName, limit: u32) -> Target {
-    capacitor::window(inner, limit, Wait::Spin, Admit::Always).into()
+    capacitor::window(inner, limit, Wait::Spin, Admit::Always)
 }
 
 impl Figure {
