@@ -20,7 +20,7 @@ use crate::run::noise::{self, Measured, Noise};
 use crate::study::{capacitor, figures, stages};
 #[cfg(any(target_os = "linux", sudog_sim))]
 use sudog_lab_study::calibrate;
-use sudog_lab_study::{bypass, collide, collisions, gates, history, starvation, trust};
+use sudog_lab_study::{bypass, collide, collisions, gates, history, starvation};
 #[cfg(sudog_sim)]
 use sudog_lab_study::{collapse, explore};
 
@@ -104,8 +104,6 @@ pub enum Command {
     /// Costs of this machine, in the form of a preset of the simulated machine
     #[cfg(any(target_os = "linux", sudog_sim))]
     Calibrate(calibrate::CalibrateArgs),
-    /// Figures of a simulated machine beside those of a real one, from two files of JSON lines of mutexbench
-    Trust(trust::TrustArgs),
     /// A service with a planted bottleneck, and what each tool for slow programs shows about it ('cargo lab-profile')
     #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
     Profile(crate::study::profile::ProfileArgs),
@@ -156,9 +154,8 @@ impl Cli {
 pub fn main() -> ExitCode {
     #[cfg(sudog_sim)]
     let result = Cli::from_env().and_then(|cli| match &cli.command {
-        // Explore makes its machines itself, trust reads files, and claims starts processes.
+        // Explore makes its machines itself, and claims starts processes.
         Some(Command::Explore(_)) => cli.machine.refused("explore has no costs").and_then(|()| dispatch(&cli)),
-        Some(Command::Trust(_)) => dispatch(&cli),
         Some(Command::Claims(_)) => cli.machine.refused("each claim names its machine").and_then(|()| dispatch(&cli)),
         None | Some(Command::Compare(_)) => {
             Err(Failure::Usage("this command compares with code that runs on real machines only".into()))
@@ -260,7 +257,6 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Calibrate(args)) => calibrate::run(args, output),
         #[cfg(sudog_sim)]
         Some(Command::Collapse(args)) => collapse::run(args, output),
-        Some(Command::Trust(args)) => trust::run(args, output),
         #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
         Some(Command::Profile(args)) => crate::study::profile::run(args, output),
         #[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]

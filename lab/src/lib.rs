@@ -39,11 +39,10 @@ pub use self::cli::main;
 pub fn parse_anything(text: &str) {
     cli::parse_words(text);
     for line in text.lines() {
-        sudog_lab_study::trust::parse_line(line);
         #[cfg(all(feature = "peers", not(sudog_sim)))]
         let _ = line.parse::<peers::versus_go::reading::Reading>();
         let _ = line.parse::<compose::Composition>();
-        let _ = line.parse::<compose::LockSpec>();
+        let _ = line.parse::<targets::target::Target>();
         let _ = options::duration(line);
         let _ = options::seconds(line);
     }

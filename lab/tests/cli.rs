@@ -19,17 +19,10 @@ fn list_has_everything() {
     for name in locks.chain(SemaphoreName::ALL.iter().map(|s| s.name())) {
         assert!(text.lines().any(|line| line.starts_with(&format!("{name} "))), "{name}");
     }
-    let (composed, records): (Vec<_>, Vec<_>) =
-        records(&["list", "--json"]).into_iter().partition(|record| record["kind"] == "composition");
+    let records = records(&["list", "--json"]);
     assert_eq!(records.len(), LockName::ALL.len() + RwLockName::ALL.len() + SemaphoreName::ALL.len());
     assert_eq!(records.iter().filter(|record| record["kind"] == "rwlock").count(), RwLockName::ALL.len());
     records.iter().for_each(|record| has_fields(record, &["kind", "name", "about", "bytes", "deadlines"]));
-    let names: Vec<_> = composed.iter().map(|record| record["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["capacitor", "sliding", "multilane"]);
-    let b = |most: &str| serde_json::json!({ "name": "b", "default": "4", "values": [most] });
-    assert_eq!((&composed[0]["options"][0], &composed[1]["options"][0]), (&b("from 1 to 1048576"), &b("from 1 to 31")));
-    let wait = serde_json::json!({ "name": "wait", "default": "park", "values": ["park", "yield", "spin"] });
-    assert_eq!(composed[1]["options"][2], wait);
 }
 
 #[test]
@@ -40,10 +33,7 @@ fn mutexbench_runs_every_lock_and_writes_every_field() {
     assert_eq!(names, LockName::usual().iter().map(|lock| lock.name()).collect::<Vec<_>>());
     for record in &records {
         has_fields(record, &["bench", "lock", "on", "threads", "run", "seconds", "acquisitions", "throughput"]);
-        has_fields(
-            record,
-            &["min_max", "jain", "gini", "longest_run", "max_bypass", "per_thread", "cs", "ncs", "seed"],
-        );
+        has_fields(record, &["min_max", "jain", "longest_run", "max_bypass", "per_thread", "cs", "ncs", "seed"]);
         has_fields(record, &["wait_p50_ns", "wait_p99_ns", "wait_p999_ns", "wait_max_ns", "sample_rate"]);
         has_fields(record, &["voluntary_switches", "involuntary_switches", "cpus", "other_cpus"]);
         assert!(record["on"] == "threads" && record.get("workers").is_none(), "{record}");
@@ -63,7 +53,7 @@ fn rwbench_runs_every_lock_and_writes_every_field() {
     assert_eq!(names, all.repeat(6));
     for record in &records {
         has_fields(record, &["bench", "rwlock", "on", "threads", "run", "seconds", "throughput", "min_max", "jain"]);
-        has_fields(record, &["gini", "cs", "ncs", "seed", "sample_rate", "read_throughput", "write_throughput"]);
+        has_fields(record, &["cs", "ncs", "seed", "sample_rate", "read_throughput", "write_throughput"]);
         has_fields(record, &["voluntary_switches", "involuntary_switches", "cpus", "other_cpus"]);
         let [reads, writes] = ["reads", "writes"].map(|count| record[count].as_u64().unwrap());
         let per_thread = record["per_thread"].as_array().unwrap();
@@ -142,26 +132,13 @@ fn locks_are_composed_by_name() {
 fn what_cannot_be_composed_is_refused() {
     for (locks, because) in [
         ("sudog,capacitor", "'capacitor' goes around a lock: as in 'capacitor(sudog)'"),
-        ("condenser(sudog)", "'condenser' is nothing that goes around a lock; known: capacitor, sliding, multilane"),
-        ("capacitor(sudog", "a ')' is missing"),
         ("capacitor(sudog,b=2,std", "a ')' is missing"),
-        ("capacitor(sudog),std)", "a ')' too many in 'std)'"),
-        ("capacitor(sliding(sudog))", "cannot be composed again"),
-        ("sliding(sudog,b=32)", "b must be from 1 to 31"),
-        ("sliding(sudog,b=2,b=2)", "the option 'b' is there twice"),
-        ("sliding(sudog,sema=twa)", "sliding has no option 'sema'; it has: b, admit, wait"),
-        ("capacitor(sudog,wait=spin)", "capacitor has no option 'wait'"),
-        ("capacitor(sudog)()", "'()' is behind the end of 'capacitor(sudog)'"),
-        ("capacitor((sudog))", "'(sudog)' is no lock"),
-        ("capacitor(sudog,admit=fractional:2)", "must be from 0 to 1"),
         ("sliding(sudog),sliding(sudog,admit=gated)", "'sliding(sudog,admit=gated)' is there twice"),
     ] {
         for command in ["mutexbench", "uncontended"] {
             refused(&[command, "--locks", locks], because);
         }
     }
-    #[cfg(target_os = "linux")]
-    refused(&["mutexbench", "--locks", "capacitor(sudog,sema=futex)"], "a newcomer can take a permit of futex");
 }
 
 #[test]
@@ -204,8 +181,7 @@ fn capacitor_has_four_curves_for_each_lock_and_the_tax() {
         assert!(record["lock"] != record["inner"] || record["ratio"] == 1.0, "{record}");
     }
 
-    let path = folder("capacitor").join("page.html");
-    let text = stdout(&[&run[..], &["--report", path.to_str().unwrap()]].concat());
+    let text = stdout(&run);
     for start in
         ["capacitor on threads: medians of 2 runs", "lifo: ", "sudog: ", "The tax, alone on threads", "In a box"]
     {
@@ -222,10 +198,6 @@ fn capacitor_has_four_curves_for_each_lock_and_the_tax() {
         assert!(narrow.contains(heading), "{heading}: {text}");
     }
     assert!(text.contains("--tax` for the price alone"), "{text}");
-    let page = fs::read_to_string(path).unwrap();
-    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
-    assert_eq!((page.matches("<svg").count(), page.matches("<table").count()), (2, 2), "one for each lock");
-    assert!(page.contains("min/max") && !page.contains("<script") && !page.contains("href="));
 }
 
 #[test]
@@ -246,12 +218,11 @@ fn capacitor_sweeps_and_taxes_alone() {
         let name = option.split('=').next().unwrap();
         refused(&["capacitor", "--tax", option], &format!("'--tax' cannot be used with '{name}"));
     }
-    refused(&["capacitor", "--tax", "--runs=1", "--metrics", "--window=5"], "with: --runs <N> --metrics --window <N>");
+    refused(&["capacitor", "--tax", "--runs=1", "--metrics"], "with: --runs <N> --metrics");
     for option in ["--b=2", "--rounds=2"] {
         let name = option.split('=').next().unwrap();
         refused(&["capacitor", "--sweep", option], &format!("'--sweep' cannot be used with '{name}"));
     }
-    refused(&["capacitor", "--tax", "--report", "x"], "cannot be used with");
     refused(&["capacitor", "--b", "32"], "from 1 to 31");
     for command in ["capacitor", "bypass"] {
         refused(
@@ -277,19 +248,16 @@ fn capacitor_sweeps_and_taxes_alone() {
 #[test]
 fn capacitor_logs_the_figure_and_the_sweep() {
     let run = ["capacitor", "--locks", "lifo", "--threads", "3", "--seconds", "0.005", "--runs", "1", "--metrics"];
-    let run = [&run[..], &["--window", "5"]].concat();
     for (how, runs) in [(&["--rounds", "1"][..], 4), (&["--sweep"], 20)] {
         let records = records(&[&run[..], how, &["--json"]].concat());
         let (tax, logged): (Vec<_>, Vec<_>) = records.iter().partition(|record| record["bench"] == "capacitor-tax");
         assert_eq!((logged.len(), tax.is_empty()), (runs, how[0] == "--sweep"));
         for record in logged {
             metrics_are_sane(record);
-            assert_eq!(record["metrics"]["windows"]["admissions"].as_u64().unwrap_or(5), 5, "{record}");
         }
         let text = stdout(&[&run[..], how].concat());
         assert_eq!(text.matches("\nlogged: ").count(), 1, "{text}");
     }
-    refused(&["capacitor", "--window", "5"], "only logged runs have windows");
 }
 
 /// Checks that each opened tag is closed, in order, except tags that are never closed.
@@ -500,10 +468,7 @@ fn semabench_runs_every_semaphore_and_the_floors() {
     assert_eq!(names, [&all[..], &all].concat());
     for record in contended.iter().chain(&floors) {
         has_fields(record, &["bench", "on", "threads", "run", "seconds", "acquisitions", "throughput", "min_max"]);
-        has_fields(
-            record,
-            &["jain", "gini", "longest_run", "max_bypass", "max_bypass_waiting", "overtaken", "per_thread"],
-        );
+        has_fields(record, &["jain", "longest_run", "max_bypass", "max_bypass_waiting", "overtaken", "per_thread"]);
         has_fields(record, &["voluntary_switches", "involuntary_switches", "cpus", "other_cpus"]);
         assert!(record["bench"] == "semabench" && record["cs"] == 1 && record["ncs"] == 1, "{record}");
     }
@@ -590,12 +555,9 @@ fn semtable_with_queues() {
         has_fields(growth, &["case", "queue"]);
         assert!(growth["from_n"] == 10 && growth["to_n"] == 1000 && growth["exponent"].is_number(), "{growth}");
     }
-    let verdict = of("semtable-verdict");
-    let [losses, ties] = ["losses", "ties"].map(|list| verdict[0][list].as_array().unwrap().len() as u64);
-    assert_eq!(losses + ties + verdict[0]["wins"].as_u64().unwrap(), 4, "two cases, two queues, one n");
 
     let text = stdout(&all);
-    assert!(text.contains("TwoLocks   one-level") && text.contains("With n >= 1000 the treap loses"), "{text}");
+    assert!(text.contains("TwoLocks   one-level") && text.contains("growth exponent"), "{text}");
     let text = stdout(&[&run[..], &["two-level"]].concat());
     assert!(!text.contains("treap") && !text.contains("ManyAddrCollision") && text.contains("ManyLocks"), "{text}");
 }
@@ -621,8 +583,6 @@ fn collide_runs_every_queue_in_both_places() {
     }
     assert_eq!(of("collide-growth").len(), 2 * 4);
     of("collide-growth").into_iter().for_each(|r| has_fields(r, &["case", "queue", "from_n", "to_n", "exponent"]));
-    let verdict = of("collide-verdict");
-    assert!(verdict.len() == 1 && verdict[0]["at_least_n"] == 1000 && verdict[0]["wins"] == 0, "{verdict:?}");
 }
 
 #[test]
@@ -655,9 +615,7 @@ fn many_locks_strides_costs_and_gates() {
 #[cfg(unix)]
 fn collide_for_people_on_goroutines() {
     let text = stdout(&["collide", "--ns", "5,20", "--runs", "1", "--workers", "2", "--queue", "treap,one-level"]);
-    for start in
-        ["collide on goroutines (2 workers): ", "colliding  treap ", "apart      one-level ", "With n >= 1000 "]
-    {
+    for start in ["collide on goroutines (2 workers): ", "colliding  treap ", "apart      one-level "] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert!(text.contains("growth exponent") && !text.contains("two-level"), "{text}");
@@ -711,7 +669,7 @@ fn compare_writes_a_page_that_stands_alone() {
     let folder = folder("compare");
     let path = folder.join("page.html");
     let text = stdout(&["compare", "--quick", "--report", path.to_str().unwrap()]);
-    assert!(text.contains("p99.9") && text.contains("ManyAddrCollision"), "{text}");
+    assert!(text.contains("p99.9"), "{text}");
     let page = fs::read_to_string(&path).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     let (few, all) = page.split_once("<div class=\"plots all\">").unwrap();
@@ -721,9 +679,9 @@ fn compare_writes_a_page_that_stands_alone() {
     assert!(!few.contains("<title>sudog+") && all.contains("<title>sudog+"), "variants only by the switch: {page}");
     assert!(page.contains("The longest wait</figcaption>"), "{page}");
     assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="));
-    assert!(LockName::COMPARED.iter().all(|lock| page.contains(&format!("<td class=\"word\">{}</td>", lock.name()))));
+    assert!(LockName::compared().iter().all(|lock| page.contains(&format!("<td class=\"word\">{}</td>", lock.name()))));
     let left_out =
-        LockName::usual().into_iter().filter(|lock| !LockName::COMPARED.contains(lock)).map(|lock| lock.name());
+        LockName::usual().into_iter().filter(|lock| !LockName::compared().contains(lock)).map(|lock| lock.name());
     let told = text.lines().find(|line| line.starts_with("Not measured, to save time: ")).unwrap();
     left_out.for_each(|name| assert!(told.contains(name) && !page.contains(&format!(">{name}<")), "{name}: {told}"));
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "the draft is still there");
@@ -891,9 +849,7 @@ fn starvation_for_people() {
     let [page, svg] = ["page.html", "picture.svg"].map(|name| folder.join(name));
     let run = ["starvation", "--seconds", "0.02", "--report"];
     let text = stdout(&[&run[..], &[page.to_str().unwrap(), "--svg", svg.to_str().unwrap()]].concat());
-    for start in
-        ["starvation on threads: 1 hog, 2 victims; go-1.14", "starvation", "hog  ", "victim 1 ", "# holds the mutex"]
-    {
+    for start in ["starvation on threads: 1 hog, 2 victims; go-1.14", "hog  ", "victim 1 "] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert!(text.contains("holds the mutex for 100") && text.contains("Starvation mode: turned on"), "{text}");
@@ -930,7 +886,7 @@ fn metrics_are_sane(record: &Value) {
     has_fields(metrics, &["acquisitions", "seconds", "log_full", "bypass", "windows", "short_term", "handover"]);
     has_fields(metrics, &["waits", "holds", "wakeups"]);
     has_fields(&metrics["holds"], &["hold_jain", "lot_jain"]);
-    let wakeups = ["sleeps_per_acquisition", "futile_wakeups_per_acquisition", "syscalls_per_acquisition"];
+    let wakeups = ["sleeps_per_acquisition", "futile_wakeups_per_acquisition"];
     has_fields(&metrics["wakeups"], &wakeups);
     let threads = record["threads"].as_u64().unwrap();
     let acquisitions = metrics["acquisitions"].as_u64().unwrap();
@@ -943,8 +899,6 @@ fn metrics_are_sane(record: &Value) {
     assert!(hold_jain <= 1.000_001 && hold_jain * threads as f64 >= 0.999_999, "{record}");
     let wakeup = |of: &str| metrics["wakeups"][of].as_f64().unwrap_or(0.0);
     assert!(wakeup(wakeups[0]) >= wakeup(wakeups[1]), "{record}");
-    let why = &metrics["wakeups"]["why_no_syscalls"];
-    assert_eq!(metrics["wakeups"]["syscalls_per_acquisition"].is_null(), why.is_string(), "{record}");
     if metrics["bypass"].is_null() {
         for of in ["windows", "short_term", "handover"] {
             assert!(metrics[of].is_null(), "{record}");
@@ -952,17 +906,12 @@ fn metrics_are_sane(record: &Value) {
         assert!(metrics["holds"]["lot_jain"].is_null(), "{record}");
         return;
     }
-    has_fields(&metrics["short_term"], &["lwss", "lwss_window", "mttr", "longest_run", "same_again"]);
+    has_fields(&metrics["short_term"], &["lwss", "lwss_window", "mttr", "longest_run"]);
     let [p99, max] = ["p99", "max"].map(|of| metrics["bypass"][of].as_u64().unwrap());
     assert!(p99 <= max && max <= acquisitions, "{record}");
-    let histogram = metrics["bypass"]["log2_histogram"].as_array().unwrap();
-    let counted: u64 = histogram.iter().map(|n| n.as_u64().unwrap()).sum();
-    assert!((acquisitions..=acquisitions + threads).contains(&counted), "those who still waited count: {record}");
-    assert!(*histogram.last().unwrap() != 0 && max >> (histogram.len() - 1) == 0, "{record}");
     let longest_run = metrics["short_term"]["longest_run"].as_u64().unwrap();
     assert!((1..=acquisitions).contains(&longest_run), "{record}");
-    let [dead, rest] = ["dead_time", "work_conservation"].map(|of| metrics["handover"][of].as_f64().unwrap());
-    assert!(dead >= 0.0 && (dead + rest - 1.0).abs() < 1e-9, "{record}");
+    assert!(metrics["handover"]["dead_time"].as_f64().unwrap() >= 0.0, "{record}");
     if threads == 1 {
         assert_eq!((max, longest_run), (0, acquisitions), "{record}");
         assert!(metrics["handover"]["handover_max_ns"].is_null() && hold_jain == 1.0, "{record}");
@@ -973,36 +922,19 @@ fn metrics_are_sane(record: &Value) {
 fn metrics_of_locks() {
     let run = ["mutexbench", "--locks", "sudog,sudog/fifo,std", "--threads", "1,3", "--seconds", "0.02", "--runs", "1"];
     let with = |options: &[&'static str]| [&run[..], &["--metrics"], options].concat();
-    for record in &records(&with(&["--json", "--window", "5"])) {
+    for record in &records(&with(&["--json"])) {
         metrics_are_sane(record);
         let windows = &record["metrics"]["windows"];
-        assert!(windows.is_null() || windows["admissions"] == 5, "{record}");
+        assert!(windows.is_null() || windows["admissions"] == 64 * record["threads"].as_u64().unwrap(), "{record}");
     }
     assert!(records(&[&run[..], &["--json"]].concat()).iter().all(|record| record.get("metrics").is_none()));
     let text = stdout(&with(&[]));
-    for start in ["logged: ", "bypass: ", "LWSS: ", "MTTR: ", "dead: ", "handover: ", "sleeps, futile, syscalls: "] {
+    for start in ["logged: ", "bypass: ", "LWSS: ", "MTTR: ", "dead: ", "handover: ", "sleeps, futile: "] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     assert_eq!(text.lines().filter(|line| line.starts_with("sudog/fifo ")).count(), 2 + 1 + 2 + 2, "{text}");
     assert!(text.contains("  max between") && text.contains("  bypass max  windows  ") && !text.contains("max bypass"));
     assert!(!text.contains("several contenders may be inside"), "{text}");
-    refused(&[&run[..], &["--window", "5"]].concat(), "only logged runs have windows");
-    refused(&with(&["--window", "0"]), "from 1 to");
-}
-
-#[test]
-fn metrics_of_a_turn_that_goes_round() {
-    let run = ["semabench", "--semaphores", "benaphore", "--threads", "3", "--seconds", "0.05", "--runs", "1"];
-    let records = records(&[&run[..], &["--json", "--metrics", "--window", "6"]].concat());
-    let contended: Vec<_> = records.iter().filter(|record| record["bench"] == "semabench").collect();
-    assert_eq!(contended.len(), 2);
-    contended.iter().for_each(|record| metrics_are_sane(record));
-    let turn = contended.iter().find(|record| record["floor"] == "handover").unwrap();
-    let [metrics, order] = [&turn["metrics"], &turn["metrics"]["short_term"]];
-    let is = |value: &Value, expected: f64| value.is_null() || value.as_f64() == Some(expected);
-    assert!(order["longest_run"].as_u64().unwrap() <= 1 && is(&order["same_again"], 0.0), "{turn}");
-    assert!(is(&order["mttr"], 3.0) && is(&order["lwss"], 3.0), "{turn}");
-    assert!(is(&metrics["windows"]["jain_worst"], 1.0) && is(&metrics["windows"]["min_max_worst"], 1.0), "{turn}");
 }
 
 #[test]
@@ -1076,68 +1008,6 @@ fn history_tells_both_stories() {
     refused(&["history", "--story", "war"], "hog, collapse");
     refused(&["history", "--limit", "100"], "it has no unit");
     refused(&["history", "--on", "goroutines", "--workers", "1"], "that only compute do not contend");
-}
-
-/// Writes a file of lines as `mutexbench --json` writes them, without the fields that `trust` does not read.
-fn trust_file(folder: &std::path::Path, name: &str, rows: &[(&str, u64, f64)]) -> String {
-    let line = |(lock, threads, throughput): &(&str, u64, f64)| serde_json::json!({ "bench": "mutexbench", "lock": lock, "threads": threads, "throughput": throughput });
-    let path = folder.join(name);
-    fs::write(&path, rows.iter().map(|row| format!("{}\n", line(row))).collect::<String>()).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
-#[test]
-fn trust_compares_medians() {
-    let folder = folder("trust");
-    let real = trust_file(
-        &folder,
-        "real",
-        &[("sudog", 1, 10.0), ("sudog", 1, 30.0), ("sudog", 1, 20.0), ("tts-spin", 2, 8.0)],
-    );
-    let rows = [("tts-spin", 2, 16.0), ("sudog", 1, 22.0), ("mcs-spin", 1, 1.0)];
-    let simulated = trust_file(&folder, "simulated", &rows);
-    let trust = ["trust", "--real", &real, "--simulated", &simulated];
-    let records = records(&[&trust[..], &["--json"]].concat());
-    let found: Vec<_> = records.iter().map(|r| (r["lock"].as_str().unwrap(), r["real"].as_f64().unwrap())).collect();
-    assert_eq!(found, [("sudog", 20.0), ("tts-spin", 8.0)], "what both files have, by medians");
-    assert_eq!(records.iter().map(|r| r["tolerable"].as_bool().unwrap()).collect::<Vec<_>>(), [true, false]);
-    let text = stdout(&trust);
-    assert!(text.contains("off by more than 1.5") && text.contains("T=1: 1 of 1 within a factor 1.5"), "{text}");
-}
-
-#[test]
-fn trust_refuses_what_it_cannot_compare() {
-    let folder = folder("trust-refuses");
-    let good = trust_file(&folder, "good", &[("sudog", 1, 10.0)]);
-    let other = trust_file(&folder, "other", &[("sudog", 2, 10.0), ("tts-spin", 1, 10.0)]);
-    let empty = trust_file(&folder, "empty", &[]);
-    let write = |name: &str, text: &[u8]| {
-        let path = folder.join(name);
-        fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    };
-    let line = fs::read_to_string(&good).unwrap();
-    let semaphores = write("semabench", (line.clone() + &line.replace("lock", "semaphore")).as_bytes());
-    let bare = write("bare", line.replace("throughput", "acquisitions").as_bytes());
-    let table = write("table", b"lock  T  throughput\n");
-    let binary = write("binary", &[0xff, 0xfe, 0]);
-    let missing = folder.join("missing").to_str().unwrap().to_owned();
-    let folder = folder.to_str().unwrap();
-    let nothing = "the two files have no lock with the same number of contenders in common";
-    for (file, because) in [
-        (missing.as_str(), "missing: No such file"),
-        (folder, "trust-refuses: Is a directory"),
-        (&binary, "binary: stream did not contain valid UTF-8"),
-        (&table, "table:1: no record of mutexbench"),
-        (&bare, "bare:1: no record of mutexbench"),
-        (&semaphores, "semabench:2: no record of mutexbench"),
-        (&empty, nothing),
-        (&other, nothing),
-    ] {
-        refused(&["trust", "--real", file, "--simulated", &good], because);
-        refused(&["trust", "--real", &good, "--simulated", file], because);
-    }
-    refused(&["trust", "--real", &good], "--simulated <PATH>");
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn choose() -> &'static Backend {
     let backend = match name.to_string_lossy().parse() {
         Ok(LockName::Pthread) => &PASSES_ALL,
         // Some of these panic in a thread that is ending.
-        Ok(name) if LockName::MODELS.contains(&name) => refuse(&format!("SUDOG_LOCK: {} is a model", name.name())),
+        Ok(name) if name.is_model() => refuse(&format!("SUDOG_LOCK: {} is a model", name.name())),
         Ok(name) => with_lock(name, Find),
         Err(unknown) => refuse(&format!("SUDOG_LOCK: {unknown}")),
     };

@@ -49,7 +49,7 @@ fn main() {
     if wanted.is_empty() && env::var_os("SUDOG_PRELOAD_ALL").is_none() {
         wanted.extend(EACH_KIND.map(str::to_owned));
     }
-    let all = LockName::ALL.iter().filter(|lock| !LockName::MODELS.contains(lock)).map(|lock| Some(lock.name()));
+    let all = LockName::ALL.iter().filter(|lock| !lock.is_model()).map(|lock| Some(lock.name()));
     let locks: Vec<_> = std::iter::once(None)
         .chain(all)
         .filter(|lock| wanted.is_empty() || wanted.iter().any(|wanted| wanted == lock.unwrap_or("none")))

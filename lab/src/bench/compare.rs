@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::plan::{self, Plan};
-use super::semtable;
 use super::summary::Summaries;
 use super::uncontended::{self, PEERS};
 
@@ -39,20 +38,11 @@ struct Scale {
     rounds: usize,
     runs: usize,
     run: Duration,
-    semtable_ns: &'static [usize],
-    semtable_runs: usize,
 }
 
-const FULL: Scale = Scale {
-    rounds: 9,
-    runs: 3,
-    run: Duration::from_millis(130),
-    semtable_ns: &[1000, 4000, 16000, 64000],
-    semtable_runs: 5,
-};
+const FULL: Scale = Scale { rounds: 9, runs: 3, run: Duration::from_millis(130) };
 
-const QUICK: Scale =
-    Scale { rounds: 1, runs: 1, run: Duration::from_millis(20), semtable_ns: &[100, 400], semtable_runs: 1 };
+const QUICK: Scale = Scale { rounds: 1, runs: 1, run: Duration::from_millis(20) };
 
 /// Runs `compare`: measures everything, prints a table, writes the report.
 pub fn run(args: &CompareArgs, output: Output) -> Result<(), Failure> {
@@ -61,21 +51,18 @@ pub fn run(args: &CompareArgs, output: Output) -> Result<(), Failure> {
     let file = ReportFile::create_or_default(args.report.as_deref(), "report.html")?;
     let plan = Plan {
         bench: "mutexbench",
-        targets: plan::choose(on, LockName::COMPARED, None)?,
+        targets: plan::choose(on, &LockName::compared(), None)?,
         threads: vec![1, 2, 4, 16, 64],
         runs: scale.runs,
         on,
-        logging: None,
+        logged: false,
         workload: Workload { duration: scale.run, ..Workload::USUAL },
     };
     let alone = uncontended::ROUND * (scale.rounds * plan.targets.len()) as u32;
     output.estimate("compare", alone + plan.time(plan.total()));
-    let steps =
-        scale.rounds * plan.targets.len() + plan.total() + semtable::steps(scale.semtable_ns, scale.semtable_runs);
-    let progress = output.progress("compare", steps);
+    let progress = output.progress("compare", scale.rounds * plan.targets.len() + plan.total());
     let alone = uncontended::measure(on, &plan.targets, &PEERS, scale.rounds, output, &progress)?;
     let records = plan.measure(output, &progress)?;
-    let queue = semtable::measure(scale.semtable_ns, scale.semtable_runs, output, &progress)?;
     progress.finish_and_clear();
 
     let summaries = Summaries::new(&plan, &records);
@@ -86,9 +73,8 @@ pub fn run(args: &CompareArgs, output: Output) -> Result<(), Failure> {
         plan.headline()
     ))?;
     summaries.remarks().try_for_each(|remark| output.text(remark))?;
-    output.text(semtable::growth(&queue))?;
     output.text(left_out(on))?;
-    page::write(&summaries, &alone, &queue, file, output)
+    page::write(&summaries, &alone, file, output)
 }
 
 fn table(alone: &[uncontended::UncontendedRecord], summaries: &Summaries) -> Table {
@@ -112,7 +98,7 @@ fn table(alone: &[uncontended::UncontendedRecord], summaries: &Summaries) -> Tab
 fn left_out(on: Contenders) -> String {
     let names: Vec<_> = LockName::usual()
         .into_iter()
-        .filter(|&lock| !LockName::COMPARED.contains(&lock) && on.may_contend_for(lock.into()))
+        .filter(|&lock| !LockName::compared().contains(&lock) && on.may_contend_for(lock.into()))
         .map(|lock| lock.name())
         .collect();
     format!("Not measured, to save time: {}. See mutexbench.", names.join(", "))

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
-use crate::targets::compose::name::{GRAMMAR, KINDS, OptionFacts};
+use crate::targets::compose::name::GRAMMAR;
 use crate::targets::locks::{LockFacts, LockName};
 use crate::targets::rw_locks::RwLockName;
 use crate::targets::semaphores::{SemaphoreFacts, SemaphoreName};
@@ -17,12 +17,6 @@ struct ListRecord<F> {
     about: &'static str,
     #[serde(flatten)]
     facts: F,
-}
-
-/// The facts of a kind of composed locks.
-#[derive(Serialize)]
-struct CompositionFacts {
-    options: Vec<OptionFacts>,
 }
 
 /// Runs `list`: prints the locks and semaphores.
@@ -38,10 +32,6 @@ pub fn run(output: Output) -> Result<(), Failure> {
     };
     let all = LockName::ALL.iter().map(|lock| (lock.name(), lock.about(), lock.facts()));
     let locks = record_locks("lock", "lock", all.collect())?;
-    for kind in &KINDS {
-        let facts = CompositionFacts { options: kind.options() };
-        output.record(&ListRecord { kind: "composition", name: kind.name, about: kind.about, facts })?;
-    }
     let all = RwLockName::ALL.iter().map(|lock| (lock.name(), lock.about(), lock.facts()));
     let rw_locks = record_locks("rwlock", "readers-writer lock", all.collect())?;
     let mut semaphores = Table::new(7, ["semaphore", "", "deadlines", "blocks", "LIFO", "FIFO", "handoff", "bytes"]);

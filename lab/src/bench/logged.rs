@@ -5,33 +5,24 @@ use std::fmt::Write as _;
 use crate::measure::admissions::Metrics;
 use crate::measure::log;
 use crate::measure::metrics::median;
+use crate::output::Output;
+use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
-
-/// The logged runs of a cell.
-#[derive(Debug)]
-pub struct Row<'a> {
-    /// The labels of the cell: they fill the first columns of the row.
-    pub labels: Vec<String>,
-    pub runs: Vec<&'a Metrics>,
-}
 
 /// A column: the name, the quantity of a run, and the function that writes the median over the runs.
 type Column = (&'static str, fn(&Metrics) -> Option<f64>, fn(f64) -> String);
 
 const ORDER: &[Column] = &[
     ("logged", |m| Some(m.acquisitions as f64), units::count),
-    ("bypass p99", |m| Some(m.bypass.as_ref()?.p99 as f64), units::count),
-    ("bypass max", |m| Some(m.bypass.as_ref()?.max as f64), units::count),
+    ("bypass p99", |m| Some(m.bypass?.p99 as f64), units::count),
+    ("bypass max", |m| Some(m.bypass?.max as f64), units::count),
     ("windows", |m| Some(m.windows?.windows as f64), units::count),
-    ("Jain worst", |m| Some(m.windows?.jain_worst), units::ratio),
-    ("mid", |m| Some(m.windows?.jain_median), units::ratio),
     ("min/max worst", |m| Some(m.windows?.min_max_worst), units::ratio),
     ("mid", |m| Some(m.windows?.min_max_median), units::ratio),
     ("LWSS", |m| m.short_term?.lwss, units::count),
     ("MTTR", |m| m.short_term?.mttr, units::count),
     ("longest run", |m| Some(m.short_term?.longest_run as f64), units::count),
-    ("same again", |m| m.short_term?.same_again, units::ratio),
 ];
 
 const TIMES: &[Column] = &[
@@ -47,7 +38,6 @@ const TIMES: &[Column] = &[
     ("LOT", |m| m.holds.lot_jain, units::ratio),
     ("sleeps", |m| m.wakeups.sleeps_per_acquisition, fraction),
     ("futile", |m| m.wakeups.futile_wakeups_per_acquisition, fraction),
-    ("syscalls", |m| m.wakeups.syscalls_per_acquisition, fraction),
 ];
 
 const ABOUT: &str = "\
@@ -55,15 +45,15 @@ logged: the admissions in a logged run. A logged run follows each run above, and
 step. In a logged run contenders start together, where the target admits one at a time; their first waits count from there.
 bypass: the admissions of others that asked later and came first. An upper bound: a contender is queued a little after it
 asks.
-Jain, min/max: of the shares in a window of admissions (64 for each contender, or --window); the worst window, the median.
+min/max: of the shares in a window of admissions (64 for each contender); the worst window, the median.
 windows: the number of windows. The worst of many windows is worse than the worst of few.
 LWSS: the different contenders in 1000 admissions (4 for each, if that is more), on average; first come, first served: T.
 MTTR: the admissions from one of a contender to its next one, median; first come, first served: T.
-same again: the part of the admissions that follow an admission of the same contender. longest run: the most in a row.
+longest run: the most admissions of one contender in a row.
 dead: the part of the time in which the lock was free and a contender wanted it, with the clock and the lock's own steps.
 handover: from the beginning of a release, while another contender waited, to the next entry. wait: from request to entry.
 Jain hold: Jain's index of the times inside. LOT: of the lock opportunity times: inside, or while the lock was free.
-sleeps, futile, syscalls: per acquisition. futile: the sleeps after the first one in a wait, each after a wake-up in vain.
+sleeps, futile: per acquisition. futile: the sleeps after the first one in a wait, each after a wake-up in vain.
 A lock in which a contender waits in two places, a capacitor and then the inner lock, may sleep twice without such a wake-up.";
 
 fn ns(ns: Option<u64>) -> Option<f64> {
@@ -75,11 +65,30 @@ fn fraction(x: f64) -> String {
     if x.is_finite() { format!("{x:.4}") } else { units::NOTHING.into() }
 }
 
-/// Returns both tables, and the remarks on the runs. Returns `None` if there were no logged runs.
-pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
-    let runs: Vec<&Metrics> = rows.iter().flat_map(|row| row.runs.iter().copied()).collect();
-    let first = runs.first()?;
-    let mut text = format!("{}\n\n{}\n\n{ABOUT}", table(labels, rows, ORDER), table(labels, rows, TIMES));
+/// Prints both tables, and the remarks on the runs, if there were logged runs. Each run comes with the labels of its cell,
+/// which fill the first columns of the row.
+pub fn print<'a>(
+    labels: &[&str],
+    runs: impl Iterator<Item = (Vec<String>, Option<&'a Metrics>)>,
+    output: Output,
+) -> Result<(), Failure> {
+    text(labels, runs).map_or(Ok(()), |text| output.text(format_args!("{text}\n")))
+}
+
+/// The labels of a cell, and the logged runs of the cell.
+type Row<'a> = (Vec<String>, Vec<&'a Metrics>);
+
+fn text<'a>(labels: &[&str], cells: impl Iterator<Item = (Vec<String>, Option<&'a Metrics>)>) -> Option<String> {
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    for (labels, metrics) in cells.filter_map(|(labels, metrics)| Some((labels, metrics?))) {
+        match rows.iter_mut().find(|(of, _)| *of == labels) {
+            Some((_, runs)) => runs.push(metrics),
+            None => rows.push((labels, vec![metrics])),
+        }
+    }
+    let runs: Vec<&Metrics> = rows.iter().flat_map(|(_, runs)| runs.iter().copied()).collect();
+    runs.first()?;
+    let mut text = format!("{}\n\n{}\n\n{ABOUT}", table(labels, &rows, ORDER), table(labels, &rows, TIMES));
     let mut remark = |line: std::fmt::Arguments<'_>| {
         let _ = write!(text, "\n{line}");
     };
@@ -97,9 +106,6 @@ pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
             units::count(log::MOST as f64)
         ));
     }
-    if let Some(why) = &first.wakeups.why_no_syscalls {
-        remark(format_args!("syscalls are not counted: {why}."));
-    }
     let conflicts: u64 = runs.iter().filter_map(|m| m.handover).map(|handover| handover.clock_conflicts).sum();
     if conflicts > 0 {
         remark(format_args!(
@@ -113,9 +119,9 @@ pub fn text(labels: &[&str], rows: &[Row<'_>]) -> Option<String> {
 /// Returns a table with the medians over the runs of each row.
 fn table(labels: &[&str], rows: &[Row<'_>], columns: &[Column]) -> Table {
     let mut table = Table::new(1, labels.iter().copied().chain(columns.iter().map(|&(name, ..)| name)));
-    for row in rows.iter().filter(|row| !row.runs.is_empty()) {
-        let cell = |&(_, of, write): &Column| write(median(row.runs.iter().filter_map(|m| of(m))));
-        table.row(row.labels.iter().cloned().chain(columns.iter().map(cell)));
+    for (labels, runs) in rows {
+        let cell = |&(_, of, write): &Column| write(median(runs.iter().filter_map(|m| of(m))));
+        table.row(labels.iter().cloned().chain(columns.iter().map(cell)));
     }
     table
 }
@@ -129,38 +135,33 @@ mod tests {
         let turn = |(contender, at)| Admission { contender, request: at, entry: at + 1, release: at + 2 };
         let admissions = [(0, 0), (1, 10)].map(turn).to_vec();
         let history = AdmissionHistory { contenders: 2, admissions, in_order, pending: Vec::new(), elapsed: 20 };
-        let wakeups = Wakeups { why_no_syscalls: Some("of a reason".into()), ..Wakeups::default() };
-        Metrics::new(Logged { history, log_full, wakeups }, Some(2))
+        Metrics::new(Logged { history, log_full, wakeups: Wakeups::default() })
     }
 
-    fn row(runs: Vec<&Metrics>) -> Row<'_> {
-        Row { labels: vec!["x".into(), "2".into()], runs }
+    fn printed(runs: &[(&str, Option<&Metrics>)]) -> Option<String> {
+        text(&["lock", "T"], runs.iter().map(|&(lock, metrics)| (vec![lock.into(), "2".into()], metrics)))
     }
 
     #[test]
     fn a_row_has_what_there_is() {
         let [ordered, unordered] = [metrics(true, false), metrics(false, true)];
-        let printed = text(&["lock", "T"], &[row(vec![&ordered])]).unwrap();
-        let line = printed.lines().nth(1).unwrap();
+        let text = printed(&[("x", Some(&ordered)), ("y", None)]).unwrap();
+        let line = text.lines().nth(1).unwrap();
         let cells: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(cells, ["x", "2", "2", "0", "0", "1", "1.000", "1.000", "1.000", "1.000", "-", "-", "1", "0.000"]);
-        assert!(
-            !printed.contains("several contenders may be inside") && !printed.contains("log was full"),
-            "{printed}"
-        );
-        assert!(printed.ends_with("\nsyscalls are not counted: of a reason."));
+        assert_eq!(cells, ["x", "2", "2", "0", "0", "-", "-", "-", "-", "-", "1"]);
+        assert!(!text.contains("several contenders may be inside") && !text.contains("log was full"), "{text}");
 
-        let printed = text(&["lock", "T"], &[row(vec![&ordered]), row(vec![&unordered])]).unwrap();
+        let text = printed(&[("x", Some(&ordered)), ("y", Some(&unordered))]).unwrap();
         assert!(
-            printed.contains("several contenders may be inside") && printed.contains("1 of 2 logged runs ended"),
-            "{printed}"
+            text.contains("several contenders may be inside") && text.contains("1 of 2 logged runs ended"),
+            "{text}"
         );
-        let cells: Vec<_> = printed.lines().nth(2).unwrap().split_whitespace().collect();
-        assert_eq!(cells, ["x", "2", "2", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"]);
+        let cells: Vec<_> = text.lines().nth(2).unwrap().split_whitespace().collect();
+        assert_eq!(cells, ["y", "2", "2", "-", "-", "-", "-", "-", "-", "-", "-"]);
     }
 
     #[test]
     fn without_logged_runs_nothing_is_said() {
-        assert_eq!(text(&["lock", "T"], &[row(Vec::new())]), None);
+        assert_eq!(printed(&[("x", None)]), None);
     }
 }

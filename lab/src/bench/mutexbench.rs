@@ -8,15 +8,15 @@ use super::summary::Summaries;
 
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::targets::compose::LockSpec;
 use crate::targets::locks::LockName;
+use crate::targets::target::Target;
 
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)] // so that the complaint is about the number
 pub struct MutexbenchArgs {
     /// Locks, by name, or composed: see 'list' [default: all but those for study: stages, old policies, small locks]
-    #[arg(long, value_name = "A,B", value_parser = list::<LockSpec>)]
-    pub locks: Option<List<LockSpec>>,
+    #[arg(long, value_name = "A,B", value_parser = list::<Target>)]
+    pub locks: Option<List<Target>>,
 
     /// Numbers of contenders, threads or goroutines
     #[arg(long, value_name = "N,N", default_value = "1,2,4,16,64", value_parser = numbers::<1, MAX_THREADS>)]
@@ -28,7 +28,7 @@ pub struct MutexbenchArgs {
 
 /// Runs `mutexbench`: measures and prints.
 pub fn run(args: &MutexbenchArgs, output: Output) -> Result<(), Failure> {
-    let usual: Vec<_> = LockName::usual().into_iter().map(LockSpec::Name).collect();
+    let usual: Vec<_> = LockName::usual().into_iter().map(Target::Lock).collect();
     let plan = Plan::new("mutexbench", &usual, args.locks.as_ref(), &args.threads, &args.effort, 0)?;
     let progress = plan.progress(output, plan.total());
     let records = plan.measure(output, &progress)?;

@@ -1,7 +1,7 @@
 //! The report page on contenders for locks, and its plots.
 
 use super::summary::{Summaries, Summary};
-use super::{semtable, uncontended};
+use super::uncontended;
 
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -23,7 +23,7 @@ pub struct Quantity {
 }
 
 /// The meanings of the columns of the tables.
-const COLUMNS: [(&str, &str); 11] = [
+const COLUMNS: [(&str, &str); 10] = [
     ("alone", "lock and unlock, or acquire and release, by one contender alone: the median over the rounds"),
     ("T", "the number of contenders, threads or goroutines, each of which locks and unlocks in a loop"),
     ("throughput", "acquisitions per second of all contenders together. High is good"),
@@ -48,11 +48,6 @@ const COLUMNS: [(&str, &str); 11] = [
     ("longest run", "the most acquisitions of one contender in a row while others waited"),
     ("max between", "the most acquisitions of other contenders between two acquisitions of the same contender"),
     ("geometric mean", "the geometric mean of the ratios in the row"),
-    (
-        "queue + dequeue",
-        "the time to put a waiter into the queue of a bucket of the semaphore table, in which n waiters are, and to \
-         take it out again. The time of a queue that looks at each waiter grows by a factor of 4 from n to 4n",
-    ),
 ];
 
 pub const THROUGHPUT: Quantity =
@@ -73,7 +68,6 @@ const PLOTS: [(&str, Quantity); 4] = [
 pub fn write(
     summaries: &Summaries,
     alone: &[uncontended::UncontendedRecord],
-    semtable: &[semtable::CaseRecord],
     file: ReportFile,
     output: Output,
 ) -> Result<(), Failure> {
@@ -86,7 +80,6 @@ pub fn write(
     page.section("Where it was measured", facts(&summaries.on));
     contended(&mut page, summaries);
     page.section("Alone", table(&self::alone(alone)));
-    page.section("The queue of the semaphore table", table(&semtable::table(semtable)));
     page.section("What the columns mean", definitions(COLUMNS));
     deliver(file, &page.render(), output)
 }

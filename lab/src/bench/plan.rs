@@ -1,7 +1,7 @@
 //! Runs with contention: the plan of the runs, and the record of each run. For locks and for semaphores; rwbench writes
 //! larger records of runs on readers-writer locks.
 
-use crate::options::{EffortArgs, List, Logging};
+use crate::options::{EffortArgs, List};
 use std::io;
 use std::ops::Deref;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::logged;
 use crate::measure::admissions::Metrics;
 
-use crate::measure::metrics::{gini, jain, min_max};
+use crate::measure::metrics::{jain, min_max};
 use crate::measure::waits::WaitHistogram;
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -35,8 +35,8 @@ pub struct Plan {
     pub on: Contenders,
     /// The workload of each contender.
     pub workload: Workload,
-    /// Makes a logged run follow each run, if set. The value says how logged runs are judged.
-    pub logging: Option<Logging>,
+    /// True if a logged run follows each run.
+    pub logged: bool,
 }
 
 /// The part of the record of a run that all benches with contention have.
@@ -58,7 +58,6 @@ pub struct RunFacts {
     pub min_max: f64,
     /// See [`jain`].
     pub jain: f64,
-    gini: f64,
     sample_rate: f64,
     per_thread: Vec<u64>,
     cs: CriticalSections,
@@ -166,7 +165,7 @@ impl Plan {
             threads: threads.0.clone(),
             runs: effort.runs,
             on,
-            logging: effort.logging()?,
+            logged: effort.metrics,
             workload: Workload {
                 duration: effort.seconds.unwrap_or(Workload::USUAL.duration),
                 cs: effort.cs,
@@ -215,7 +214,6 @@ impl Plan {
             throughput: outcome.admissions.iter().sum::<u64>() as f64 / seconds,
             min_max: min_max(&outcome.admissions),
             jain: jain(&outcome.admissions),
-            gini: gini(&outcome.admissions),
             sample_rate: if sample == 0 { 0.0 } else { f64::from(sample).recip() },
             per_thread: outcome.admissions.clone(),
             cs,
@@ -268,15 +266,9 @@ impl Plan {
     }
 
     /// Prints the text about the logged runs, if there were any. `kind` is the word for the targets: lock, semaphore ..
-    pub fn print_logged_runs(&self, kind: &str, records: &[RunRecord], output: Output) -> Result<(), Failure> {
-        let row = |target: Target, threads: usize| {
-            let ours = records.iter().filter(|r| r.target == target && r.threads == threads);
-            let labels = vec![target.name().to_owned(), threads.to_string()];
-            logged::Row { labels, runs: ours.filter_map(|r| r.metrics.as_ref()).collect() }
-        };
-        let rows = self.threads.iter().flat_map(|&threads| self.targets.iter().map(move |&s| row(s, threads)));
-        let text = logged::text(&[kind, "T"], &rows.collect::<Vec<_>>());
-        text.map_or(Ok(()), |text| output.text(format_args!("{text}\n")))
+    pub fn print_logged_runs<'a>(&self, kind: &str, records: &'a [RunRecord], output: Output) -> Result<(), Failure> {
+        let run = |r: &'a RunRecord| (vec![r.target.name().to_owned(), r.threads.to_string()], r.metrics.as_ref());
+        logged::print(&[kind, "T"], records.iter().map(run), output)
     }
 
     /// Returns the targets that run with this number of contenders.
@@ -291,7 +283,7 @@ impl Plan {
 
     /// Returns the time that so many runs take, with the logged runs that follow them.
     pub fn time(&self, runs: usize) -> Duration {
-        self.workload.duration * runs as u32 * if self.logging.is_some() { 2 } else { 1 }
+        self.workload.duration * runs as u32 * if self.logged { 2 } else { 1 }
     }
 
     /// Returns a progress bar for so many runs, and prints how long the runs take.
@@ -316,10 +308,12 @@ impl Plan {
         workload: Workload,
         prepare: impl FnOnce(Run) -> Prepared,
     ) -> Result<Option<Metrics>, Failure> {
-        let Some(Logging { window }) = self.logging else { return Ok(None) };
+        if !self.logged {
+            return Ok(None);
+        }
         let logged = prepare(Run { on: self.on, threads, workload }).log();
         let logged = logged.map_err(|error| self.cannot_start(threads, &error))?;
-        Ok(Some(Metrics::new(logged, window)))
+        Ok(Some(Metrics::new(logged)))
     }
 
     /// Returns the failure that the contenders could not be started.

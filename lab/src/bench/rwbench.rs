@@ -15,7 +15,7 @@ use super::summary::solitude;
 use crate::measure::admissions::Metrics;
 
 use crate::measure::metrics::median;
-use crate::measure::usage::disturbance;
+use crate::measure::usage::{disturbance, others};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
@@ -190,22 +190,6 @@ fn table(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Table {
     table
 }
 
-/// Returns the text about the logged runs, if there were any.
-fn logged_runs(plan: &Plan, shares: &[usize], records: &[RwRecord]) -> Option<String> {
-    let mut rows = Vec::new();
-    for &threads in &plan.threads {
-        for &share in shares {
-            for &target in &plan.targets {
-                let ours =
-                    records.iter().filter(|r| r.target == target && r.threads == threads && r.writes_in_1000 == share);
-                let labels = vec![target.name().to_owned(), threads.to_string(), share.to_string()];
-                rows.push(logged::Row { labels, runs: ours.filter_map(|r| r.metrics.as_ref()).collect() });
-            }
-        }
-    }
-    logged::text(&["lock", "T", "writes in 1000"], &rows)
-}
-
 /// Runs `rwbench`: measures and prints.
 pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
     if args.effort.ungathered {
@@ -218,16 +202,15 @@ pub fn run(args: &RwbenchArgs, output: Output) -> Result<(), Failure> {
     let shares = &args.writes.0;
     let records = measure(&plan, shares, output)?;
     output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&plan, shares, &records)))?;
-    if let Some(logged) = logged_runs(&plan, shares, &records) {
-        output.text(format_args!("{logged}\n"))?;
-    }
+    let run = |r: &RwRecord| [r.target.name().to_owned(), r.threads.to_string(), r.writes_in_1000.to_string()];
+    let runs = records.iter().map(|r| (run(r).to_vec(), r.metrics.as_ref()));
+    logged::print(&["lock", "T", "writes in 1000"], runs, output)?;
     output.text(
         "writes in 1000: the writes in 1000 visits, drawn at random. same writer: the part of the writes that follow a write of \
          the same contender; 1/T if all contenders are active. min/max: the fewest visits of a contender over the most visits \
          of a contender.\n\
          Waits: all of two milliseconds and more, and a sample of the others; those of readers and of writers apart.",
     )?;
-    let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
-    let disturbance = disturbance(others.map(|sum| sum / records.len() as f64));
+    let disturbance = disturbance(others(records.iter().map(|r| r.other_cpus)));
     solitude(plan.on, &plan.threads).into_iter().chain(disturbance).try_for_each(|warning| output.text(warning))
 }

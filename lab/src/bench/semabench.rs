@@ -1,6 +1,6 @@
 //! The benchmark of the paper on waiting arrays: contenders for a semaphore of one permit. A contender that has the
 //! permit makes a step of a generator that all contenders share; a contender without the permit makes a step of a
-//! generator of its own. Two [floors](crate::targets::floors) are measured beside the semaphores.
+//! generator of its own. Two floors are measured beside the semaphores.
 
 use crate::options::{EffortArgs, List, MAX_THREADS, list, numbers};
 use clap::Args;
@@ -14,9 +14,8 @@ use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
-use crate::targets::floors::FloorName;
 use crate::targets::semaphores::SemaphoreName;
-use crate::targets::target::Target;
+use crate::targets::target::{FloorName, Target};
 
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::plan::{Plan, RunRecord};
 use crate::measure::metrics::{geometric_mean, median};
-use crate::measure::usage::disturbance;
+use crate::measure::usage::{disturbance, others};
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
@@ -128,8 +128,7 @@ impl Summaries {
             .iter()
             .flat_map(|&threads| plan.targets.iter().map(move |&target| Summary::new(target, threads, records)))
             .collect();
-        let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
-        let other_cpus = others.map(|sum| sum / records.len() as f64);
+        let other_cpus = others(records.iter().map(|r| r.other_cpus));
         Self { on: plan.on, targets: plan.targets.clone(), threads: plan.threads.clone(), all, other_cpus }
     }
 

@@ -1,7 +1,6 @@
 //! The command `uncontended`: a single thread or goroutine that locks and unlocks, or acquires and releases.
 
 use crate::options::{List, MAX_RUNS, OnArgs, list, number};
-use crate::targets::compose::LockSpec;
 use clap::Args;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
-use crate::run::pairs::Pairs;
+use crate::run::driver::{Run, Workload};
 use crate::targets::compose::remark_on_price;
 use crate::targets::locks::LockName;
 use crate::targets::target::Target;
@@ -23,8 +22,8 @@ use crate::targets::target::Target;
 #[command(allow_negative_numbers = true)]
 pub struct UncontendedArgs {
     /// Locks, by name, or composed: see 'list' [default: all but those for study: stages, old policies, small locks]
-    #[arg(long, value_name = "A,B", value_parser = list::<LockSpec>)]
-    pub locks: Option<List<LockSpec>>,
+    #[arg(long, value_name = "A,B", value_parser = list::<Target>)]
+    pub locks: Option<List<Target>>,
 
     /// Rounds of about 20 ms for each lock, the locks taking turns
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
@@ -68,10 +67,11 @@ pub fn measure(
     output: Output,
     progress: &ProgressBar,
 ) -> Result<Vec<UncontendedRecord>, Failure> {
+    let alone = Run { on, threads: 1, workload: Workload::USUAL };
     let mut times = vec![Vec::with_capacity(rounds); targets.len()];
     for _ in 0..rounds {
         for (&target, times) in targets.iter().zip(&mut times) {
-            times.push(on.alone(move || Pairs(ROUND).on(target)));
+            times.push(on.alone(move || alone.prepare(target).pairs(ROUND)));
             progress.inc(1);
         }
     }
@@ -99,7 +99,7 @@ pub fn run(args: &UncontendedArgs, output: Output) -> Result<(), Failure> {
     // Goroutines may use every lock here, as no contender waits.
     let locks: Vec<Target> = match &args.locks {
         None => LockName::usual().into_iter().map(Target::from).collect(),
-        Some(List(specs)) => specs.iter().map(|&spec| spec.into()).collect(),
+        Some(List(locks)) => locks.clone(),
     };
     output.estimate("uncontended", ROUND * (args.rounds * locks.len()) as u32);
     let progress = output.progress("uncontended", args.rounds * locks.len());

@@ -18,7 +18,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-use crate::measure::metrics::{geometric_mean, median, worst};
+use crate::measure::metrics::{geometric_mean, median, min_max, worst};
 use crate::measure::usage::Counts;
 use crate::options::{List, MAX_RUNS, MAX_THREADS, MAX_WORKERS, list, number, numbers};
 use crate::output::Output;
@@ -170,12 +170,6 @@ fn once(on: On, workers: usize, peer: Peer, case: Case) -> Result<Option<Run>, F
         On::Goroutines if !peer.is_ours() => Ok(None),
         On::Goroutines => blocking::run(peer, case, Contenders::goroutines(Some(workers)).map_err(Failure::Usage)?),
     }
-}
-
-/// Returns the receivers' fairness, the smallest count over the largest. A single receiver is always fair.
-fn min_max(counts: &[u64]) -> f64 {
-    let most = counts.iter().copied().max().unwrap_or(0);
-    counts.iter().copied().min().unwrap_or(0) as f64 / most.max(1) as f64
 }
 
 /// Runs `chanbench`: measures and prints.

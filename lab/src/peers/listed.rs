@@ -1,75 +1,48 @@
 //! Benchmarks by name: the values of the options that choose among the benchmarks of a list.
 
-use std::fmt;
-use std::ops::Deref;
-use std::ptr;
-use std::str::FromStr;
+/// Makes the type of the names of the benchmarks in a static list. The last argument ends the message about an unknown name.
+macro_rules! listed {
+    ($(#[$doc:meta])* $Name:ident of $Bench:ty, in $ALL:ident; $known:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq)]
+        pub struct $Name(usize);
 
-use serde::{Serialize, Serializer};
+        impl $Name {
+            /// Returns all benchmarks, in the order in which they are shown.
+            pub fn all() -> impl Iterator<Item = Self> {
+                (0..$ALL.len()).map(Self)
+            }
+        }
 
-/// A benchmark of a list.
-pub trait Listed: Sized + 'static {
-    /// Returns the list, in the order in which the benchmarks are shown.
-    fn all() -> &'static [Self];
+        impl std::ops::Deref for $Name {
+            type Target = $Bench;
 
-    /// Returns the name of the benchmark.
-    fn name(&self) -> &'static str;
+            fn deref(&self) -> &$Bench {
+                &$ALL[self.0]
+            }
+        }
 
-    /// Returns the end of the message about an unknown name: the known names, or where they are shown.
-    fn known() -> String;
+        impl std::str::FromStr for $Name {
+            type Err = String;
+
+            fn from_str(name: &str) -> Result<Self, String> {
+                let known = Self::all().find(|known| known.name == name);
+                known.ok_or_else(|| format!("unknown benchmark '{name}'; {}", $known))
+            }
+        }
+
+        impl std::fmt::Debug for $Name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.name)
+            }
+        }
+
+        impl serde::Serialize for $Name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name)
+            }
+        }
+    };
 }
 
-/// A benchmark, by name.
-pub struct Name<B: 'static>(&'static B);
-
-impl<B: Listed> Name<B> {
-    /// All benchmarks, in the order in which they are shown.
-    pub fn all() -> impl Iterator<Item = Self> {
-        B::all().iter().map(Self)
-    }
-}
-
-impl<B> Clone for Name<B> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<B> Copy for Name<B> {}
-
-impl<B> PartialEq for Name<B> {
-    fn eq(&self, other: &Self) -> bool {
-        ptr::eq(self.0, other.0)
-    }
-}
-
-impl<B> Eq for Name<B> {}
-
-impl<B> Deref for Name<B> {
-    type Target = B;
-
-    fn deref(&self) -> &B {
-        self.0
-    }
-}
-
-impl<B: Listed> FromStr for Name<B> {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let known = Self::all().find(|known| known.0.name() == name);
-        known.ok_or_else(|| format!("unknown benchmark '{name}'; {}", B::known()))
-    }
-}
-
-impl<B: Listed> fmt::Debug for Name<B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.name())
-    }
-}
-
-impl<B: Listed> Serialize for Name<B> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.0.name())
-    }
-}
+pub(in crate::peers) use listed;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, io, thread};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::unistd::{SysconfVar, sysconf};
 use serde::Serialize;
@@ -27,47 +27,31 @@ use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::run::noise::{end_with_input, noise};
+use crate::targets::registry::names;
 
-/// The server that answers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Server {
-    /// A goroutine for each connection, over `sudog-net`
-    Sudog,
-    /// A task of our workers for each connection, over `sudog-net`. For echoes
-    SudogAsync,
-    /// A task for each connection
-    Tokio,
-    /// A goroutine for each connection. Needs Go
-    Go,
+names! {
+    /// The server that answers.
+    enum Server;
+    unknown "server";
+    Sudog = "sudog", "A goroutine for each connection, over `sudog-net`.";
+    SudogAsync = "sudog-async", "A task of our workers for each connection, over `sudog-net`. For echoes.";
+    Tokio = "tokio", "A task for each connection.";
+    Go = "go", "A goroutine for each connection. Needs Go.";
 }
 
-impl Server {
-    fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-}
-
-/// The protocol of requests and responses.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Protocol {
-    /// 64 bytes, which come back
-    Echo,
-    /// HTTP/1.1, answered with a line of text: sudog's `http`, hyper on tokio, Go's `net/http`
-    Http,
-    /// HTTP/1.1, answered with an object of JSON
-    Json,
+names! {
+    /// The protocol of requests and responses.
+    enum Protocol;
+    unknown "protocol";
+    Echo = "echo", "64 bytes, which come back.";
+    Http = "http", "HTTP/1.1, answered with a line of text: sudog's `http`, hyper on tokio, Go's `net/http`.";
+    Json = "json", "HTTP/1.1, answered with an object of JSON.";
 }
 
 /// The time for which a handler of a slow request sleeps.
 const SLOW: Duration = Duration::from_millis(100);
 
 impl Protocol {
-    fn name(self) -> String {
-        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-
     /// Returns a request. `is_slow`: a request whose handler sleeps before the answer.
     fn request(self, is_slow: bool) -> &'static [u8] {
         match self {
@@ -106,12 +90,12 @@ impl Protocol {
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct NetbenchArgs {
-    /// Servers
-    #[arg(long, value_name = "A,B", default_value = "sudog,tokio,go", value_parser = list::<Named>)]
-    pub servers: List<Named>,
+    /// Servers: sudog, sudog-async (echo only), tokio, go
+    #[arg(long, value_name = "A,B", default_value = "sudog,tokio,go", value_parser = list::<Server>)]
+    pub servers: List<Server>,
 
-    /// Protocol
-    #[arg(long, value_enum, default_value_t = Protocol::Echo)]
+    /// Protocol: echo, http, json
+    #[arg(long, default_value_t = Protocol::Echo)]
     pub protocol: Protocol,
 
     /// Every N-th request of a connection is slow: its handler sleeps for 100 ms, and its time does not count. 0: none. For HTTP
@@ -139,28 +123,14 @@ pub struct NetbenchArgs {
     pub runs: usize,
 }
 
-/// A server, by name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Named(Server);
-
-impl std::str::FromStr for Named {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Server::from_str(text, false)
-            .map(Self)
-            .map_err(|_| format!("'{text}' is none of sudog, sudog-async, tokio, go"))
-    }
-}
-
 /// Options of `netbench-child`.
 #[derive(Args, Clone, Debug)]
 pub struct ChildArgs {
     /// The server
     pub server: Server,
 
-    /// Protocol
-    #[arg(long, value_enum, default_value_t = Protocol::Echo)]
+    /// Protocol: echo, http, json
+    #[arg(long, default_value_t = Protocol::Echo)]
     pub protocol: Protocol,
 
     /// Number of workers
@@ -260,17 +230,17 @@ impl Drop for Running {
 fn command_of(server: Server, args: &NetbenchArgs, program: Option<&Program>) -> Result<Command, Failure> {
     let workers = args.workers;
     if let (Server::Go, Some(program)) = (server, program) {
-        return Ok(program.net_server(&args.protocol.name(), workers));
+        return Ok(program.net_server(args.protocol.name(), workers));
     }
     let this = env::current_exe().map_err(|error| Failure::Run(format!("where is this program? {error}")))?;
     let mut command = Command::new(this);
     command.args([
         "netbench-child",
-        &server.name(),
+        server.name(),
         "--workers",
         &workers.to_string(),
         "--protocol",
-        &args.protocol.name(),
+        args.protocol.name(),
     ]);
     command.env("SUDOG_MAXPROCS", workers.to_string());
     noise().ask(&mut command);
@@ -349,11 +319,11 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
     if args.protocol == Protocol::Echo && args.slow > 0 {
         return Err(Failure::Usage("--slow needs --protocol http or json".into()));
     }
-    if args.protocol != Protocol::Echo && args.servers.0.contains(&Named(Server::SudogAsync)) {
+    if args.protocol != Protocol::Echo && args.servers.0.contains(&Server::SudogAsync) {
         return Err(Failure::Usage("the server sudog-async needs --protocol echo".into()));
     }
     raise_limit(args.idle + args.active)?;
-    let servers: Vec<Server> = args.servers.0.iter().map(|named| named.0).collect();
+    let servers = &args.servers.0;
     let program = if servers.contains(&Server::Go) { Some(Go::find()?.build()?) } else { None };
     let mut readings = vec![Vec::new(); servers.len()];
     let progress = output.progress("netbench", args.runs * servers.len());
@@ -406,7 +376,7 @@ pub fn run(args: &NetbenchArgs, output: Output) -> Result<(), Failure> {
         };
         let first = *first.get_or_insert(record.throughput);
         table.row([
-            server.name(),
+            server.to_string(),
             format!("{:.0}", record.throughput),
             format!("{:.0}", record.worst_throughput),
             format!("{:.2}", record.throughput / first),

@@ -1,8 +1,6 @@
 //! The command `csp`: pairs of fibres that exchange values over channels, a pair on each worker. What does an active set
 //! cost whose fibres are on several workers?
 
-use std::fmt;
-
 use clap::Args;
 use serde::Serialize;
 use sudog_csp::{make_channel, spawn_fibre_on};
@@ -17,6 +15,7 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
+use crate::targets::registry::names;
 
 /// Options of `csp`.
 #[derive(Args, Clone, Debug)]
@@ -35,34 +34,14 @@ pub struct CspArgs {
     runs: usize,
 }
 
-/// The sets to which the pairs belong, or another channel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Pairs {
-    OneSet,
-    SetEach,
-    NoSet,
-    Chan,
-}
-
-impl Pairs {
-    const ALL: [Self; 4] = [Self::OneSet, Self::SetEach, Self::NoSet, Self::Chan];
-}
-
-impl fmt::Display for Pairs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::OneSet => "one set",
-            Self::SetEach => "a set each",
-            Self::NoSet => "no set",
-            Self::Chan => "chan",
-        })
-    }
-}
-
-impl Serialize for Pairs {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+names! {
+    /// The sets to which the pairs belong, or another channel.
+    enum Pairs;
+    unknown "kind of pairs";
+    OneSet = "one set", "All pairs in one active set.";
+    SetEach = "a set each", "Each pair in an active set of its own.";
+    NoSet = "no set", "Pairs outside of sets.";
+    Chan = "chan", "Pairs on a channel of Go's kind.";
 }
 
 #[derive(Serialize)]
@@ -123,22 +102,16 @@ fn once(pairs: Pairs, workers: usize, values: usize) -> Result<f64, Failure> {
 
 /// Runs `csp`: measures and prints.
 pub fn run(args: &CspArgs, output: Output) -> Result<(), Failure> {
-    let mut table = Table::new(
-        1,
-        Pairs::ALL.iter().fold(vec!["workers".into()], |mut header, pairs| {
-            header.push(pairs.to_string());
-            header
-        }),
-    );
+    let mut table = Table::new(1, ["workers"].into_iter().chain(Pairs::ALL.iter().map(|pairs| pairs.name())));
     for &workers in &args.workers.0 {
-        let mut times = Pairs::ALL.map(|_| Vec::new());
+        let mut times = vec![Vec::new(); Pairs::ALL.len()];
         for _ in 0..args.runs {
-            for (pairs, times) in Pairs::ALL.into_iter().zip(&mut times) {
+            for (&pairs, times) in Pairs::ALL.iter().zip(&mut times) {
                 times.push(once(pairs, workers, args.values)?);
             }
         }
         let mut row = vec![workers.to_string()];
-        for (pairs, times) in Pairs::ALL.into_iter().zip(times) {
+        for (&pairs, times) in Pairs::ALL.iter().zip(times) {
             let value_ns = median(times);
             row.push(units::time(value_ns));
             output.record(&CspRecord {

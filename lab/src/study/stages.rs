@@ -17,7 +17,7 @@ use crate::bench::logged;
 use crate::bench::plan::{Plan, RunRecord};
 
 use crate::measure::metrics::median;
-use crate::measure::usage::disturbance;
+use crate::measure::usage::{disturbance, others};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
@@ -25,7 +25,7 @@ use crate::output::units;
 use crate::run::driver::Run;
 use crate::targets::locks::{Job, LockName};
 use crate::targets::registry::registry;
-use crate::targets::target::{Target, Through};
+use crate::targets::target::Target;
 
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
@@ -153,10 +153,9 @@ fn measure(
                 let counts = || (WAKES.load(Relaxed), HANDOFFS.load(Relaxed));
                 let before = counts();
                 let run = Run { on: plan.on, threads, workload: plan.workload };
-                let outcome =
-                    with_stage(stage, Through(run)).measure().map_err(|error| plan.cannot_start(threads, &error))?;
+                let outcome = with_stage(stage, run).measure().map_err(|error| plan.cannot_start(threads, &error))?;
                 let after = counts();
-                let metrics = plan.metrics(threads, plan.workload, |run| with_stage(stage, Through(run)))?;
+                let metrics = plan.metrics(threads, plan.workload, |run| with_stage(stage, run))?;
                 let record = StageRecord {
                     stage,
                     wakes: after.0 - before.0,
@@ -203,17 +202,6 @@ fn table(plan: &Plan, stages: &[StageName], records: &[StageRecord]) -> Table {
     table
 }
 
-/// Returns a text about the logged runs, if there were any.
-fn logged_runs(plan: &Plan, stages: &[StageName], records: &[StageRecord]) -> Option<String> {
-    let row = |stage: StageName, threads: usize| {
-        let ours = records.iter().filter(|r| r.stage == stage && r.record.threads == threads);
-        let labels = vec![stage.name().to_owned(), threads.to_string()];
-        logged::Row { labels, runs: ours.filter_map(|r| r.record.metrics.as_ref()).collect() }
-    };
-    let rows = plan.threads.iter().flat_map(|&threads| stages.iter().map(move |&stage| row(stage, threads)));
-    logged::text(&["stage", "T"], &rows.collect::<Vec<_>>())
-}
-
 /// Measures and prints.
 pub fn run(args: &StagesArgs, output: Output) -> Result<(), Failure> {
     let plan = Plan::new("stages", LockName::ALL, None, &args.threads, &args.effort, 0)?;
@@ -222,15 +210,13 @@ pub fn run(args: &StagesArgs, output: Output) -> Result<(), Failure> {
     let records = measure(&plan, stages, output, &progress)?;
     progress.finish_and_clear();
     output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&plan, stages, &records)))?;
-    if let Some(logged) = logged_runs(&plan, stages, &records) {
-        output.text(format_args!("{logged}\n"))?;
-    }
+    let run = |r: &StageRecord| vec![r.stage.name().to_owned(), r.record.threads.to_string()];
+    logged::print(&["stage", "T"], records.iter().map(|r| (run(r), r.record.metrics.as_ref())), output)?;
     output.text("wakes, handoffs, switches: per acquisition. wakes: the sleeps on the semaphore that have ended.")?;
     for &stage in stages {
         output.text(format_args!("{}: {}.", stage.name(), stage.about()))?;
     }
-    let others: Option<f64> = records.iter().map(|r| r.record.other_cpus).sum();
-    disturbance(others.map(|sum| sum / records.len() as f64)).map_or(Ok(()), |warning| output.text(warning))
+    disturbance(others(records.iter().map(|r| r.record.other_cpus))).map_or(Ok(()), |warning| output.text(warning))
 }
 
 #[cfg(test)]

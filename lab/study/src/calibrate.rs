@@ -162,7 +162,7 @@ pub fn run(args: &CalibrateArgs, output: Output) -> Result<(), Failure> {
     output.text(format_args!(
         "calibrate, {processors} processors: medians of {} rounds\n\n{table}\n\n{}\nand of the laboratory: CYCLES {:.1}",
         args.rounds,
-        calibration.as_rust(),
+        serde_json::to_string_pretty(&calibration).map_err(|error| Failure::Run(error.to_string()))?,
         found.cycles(found.ns(Cost::Step))
     ))
 }

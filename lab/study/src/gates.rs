@@ -31,7 +31,7 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::{Contenders, Gate};
-use crate::targets::registry::{names, registry};
+use crate::targets::registry::names;
 
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
@@ -90,16 +90,12 @@ impl Wicket for Sleeping {
     }
 }
 
-registry! {
+names! {
     /// The name of a way to wait.
     enum WicketName;
-    /// A job on a way to wait of any type.
-    trait WicketJob over Wicket;
-    fn with_wicket;
     unknown "way to wait";
-
-    Spin = "spin": Spinning, "waiters spin";
-    Sleep = "sleep": Sleeping, "waiters sleep";
+    Spin = "spin", "waiters spin";
+    Sleep = "sleep", "waiters sleep";
 }
 
 names! {
@@ -212,10 +208,15 @@ impl<W: Wicket> Arena<W> {
     }
 }
 
-impl WicketJob for Run {
-    type Out = io::Result<[f64; 3]>;
+impl Run {
+    fn make(self, wait: WicketName) -> io::Result<[f64; 3]> {
+        match wait {
+            WicketName::Spin => self.with::<Spinning>(),
+            WicketName::Sleep => self.with::<Sleeping>(),
+        }
+    }
 
-    fn run<W: Wicket>(self) -> Self::Out {
+    fn with<W: Wicket>(self) -> io::Result<[f64; 3]> {
         let element = |_| CachePadded::new(Element { wicket: W::default(), below: AtomicUsize::new(0) });
         let zero = || CachePadded::new(AtomicUsize::new(0));
         let arena = Arc::new(Arena {
@@ -250,8 +251,8 @@ pub fn run(args: &GatesArgs, output: Output) -> Result<(), Failure> {
             for &wakes in Wakes::ALL {
                 progress.inc(1);
                 let run = Run { wakes, n, rounds: args.rounds };
-                let [waker_ns, first_ns, last_ns] = with_wicket(wait, run)
-                    .map_err(|error| Failure::Run(format!("cannot start {n} threads: {error}")))?;
+                let [waker_ns, first_ns, last_ns] =
+                    run.make(wait).map_err(|error| Failure::Run(format!("cannot start {n} threads: {error}")))?;
                 let rounds = args.rounds;
                 output.record(&GatesRecord { bench: "gates", wait, wakes, n, rounds, waker_ns, first_ns, last_ns })?;
                 let times = [waker_ns, first_ns, last_ns].map(units::time);
@@ -281,7 +282,7 @@ mod tests {
     fn all_wake_up_either_way() {
         for &wait in WicketName::ALL {
             for &wakes in Wakes::ALL {
-                let [waker, first, last] = with_wicket(wait, Run { wakes, n: 3, rounds: 4 }).unwrap();
+                let [waker, first, last] = Run { wakes, n: 3, rounds: 4 }.make(wait).unwrap();
                 assert!(waker >= 0.0 && first <= last, "{} {wakes:?}", wait.name());
             }
         }

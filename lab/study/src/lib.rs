@@ -15,6 +15,5 @@ pub mod explore;
 pub mod gates;
 pub mod history;
 pub mod starvation;
-pub mod trust;
 
 use sudog_lab_core::{measure, options, output, run, targets};

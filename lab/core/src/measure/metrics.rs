@@ -18,22 +18,6 @@ pub fn jain(shares: &[u64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum.powi(2) / (shares.len() as f64 * squares) }
 }
 
-/// Returns Gini's coefficient, sum |xi - xj| / (2 n^2 mean): 0 if all shares are equal, 1 - 1/n if a single contender
-/// got everything.
-pub fn gini(shares: &[u64]) -> f64 {
-    let mut sorted = shares.to_vec();
-    sorted.sort_unstable();
-    let n = sorted.len() as f64;
-    let sum: f64 = sorted.iter().map(|&x| x as f64).sum();
-    if sum == 0.0 {
-        return 0.0;
-    }
-    // The sum over all pairs, in one pass: in sorted order the i-th of n is added i times and taken off n - 1 - i
-    // times, and each pair counts twice.
-    let pairs: f64 = sorted.iter().enumerate().map(|(i, &x)| 2.0 * (2.0 * i as f64 - n + 1.0) * x as f64).sum();
-    pairs / (2.0 * n * sum)
-}
-
 /// Returns the largest of some costs, or NaN if there are none.
 pub fn worst(costs: &[f64]) -> f64 {
     costs.iter().copied().fold(f64::NAN, f64::max)
@@ -85,7 +69,6 @@ mod tests {
         for shares in [&[7][..], &[5, 5, 5]] {
             close(min_max(shares), 1.0);
             close(jain(shares), 1.0);
-            close(gini(shares), 0.0);
         }
     }
 
@@ -94,7 +77,6 @@ mod tests {
         let shares = [0, 0, 0, 12];
         close(min_max(&shares), 0.0);
         close(jain(&shares), 0.25);
-        close(gini(&shares), 0.75);
     }
 
     #[test]
@@ -102,29 +84,18 @@ mod tests {
         for shares in [&[0][..], &[0, 0], &[]] {
             close(min_max(shares), 1.0);
             close(jain(shares), 1.0);
-            close(gini(shares), 0.0);
         }
-    }
-
-    #[test]
-    fn gini_is_its_definition() {
-        let shares = [3_u64, 1, 4, 1, 5, 9, 2, 6];
-        let (n, mean) = (shares.len() as f64, shares.iter().sum::<u64>() as f64 / shares.len() as f64);
-        let pairs: u64 = shares.iter().flat_map(|&x| shares.iter().map(move |&y| x.abs_diff(y))).sum();
-        close(gini(&shares), pairs as f64 / (2.0 * n * n * mean));
     }
 
     #[test]
     fn uneven_shares() {
         close(min_max(&[1, 4]), 0.25);
         close(jain(&[1, 3]), 16.0 / 20.0);
-        close(gini(&[1, 3]), 0.25);
     }
 
     #[test]
     fn no_overflow() {
         close(jain(&[u64::MAX, u64::MAX]), 1.0);
-        close(gini(&[u64::MAX, u64::MAX]), 0.0);
     }
 
     #[test]

@@ -10,6 +10,13 @@ use nix::{
     unistd::{SysconfVar, sysconf},
 };
 
+/// Returns the mean over some runs of the number of processors that other processes used; `None` if the system does not
+/// tell.
+pub fn others(runs: impl ExactSizeIterator<Item = Option<f64>>) -> Option<f64> {
+    let n = runs.len() as f64;
+    runs.sum::<Option<f64>>().map(|sum| sum / n)
+}
+
 /// Returns a warning if other processes used the machine as well. If another process takes one of two processors,
 /// threads take turns on the other and hardly ever meet: that is a different benchmark.
 pub fn disturbance(other_cpus: Option<f64>) -> Option<String> {

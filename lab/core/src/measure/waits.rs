@@ -6,7 +6,7 @@ use crate::measure::mt::Mt;
 use hdrhistogram::Histogram;
 
 use crate::measure::ticks::Ticks;
-use crate::targets::lockable::{Access, PerAccess};
+use crate::run::lockable::{Access, PerAccess};
 use sudog_runtime::shim::system;
 
 /// A histogram of waiting times in nanoseconds.

@@ -54,10 +54,6 @@ pub struct EffortArgs {
     /// sleeps
     #[arg(long)]
     pub metrics: bool,
-
-    /// Admissions in a window of '--metrics' [default: 64 for each contender]
-    #[arg(long, value_name = "N", value_parser = number::<1, MAX_WINDOW>)]
-    pub window: Option<usize>,
 }
 
 /// Options for the kind of contenders, for the commands with contention.
@@ -70,24 +66,6 @@ pub struct OnArgs {
     /// Number of workers that run the goroutines [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = number::<1, MAX_WORKERS>)]
     pub workers: Option<usize>,
-}
-
-/// Options for the evaluation of logged runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Logging {
-    /// The number of admissions in a window, if given.
-    pub window: Option<usize>,
-}
-
-impl EffortArgs {
-    /// Returns the options of logged runs, if each run is to be followed by a logged run.
-    pub fn logging(&self) -> Result<Option<Logging>, Failure> {
-        match (self.metrics, self.window) {
-            (true, window) => Ok(Some(Logging { window })),
-            (false, None) => Ok(None),
-            (false, Some(_)) => Err(Failure::Usage("only logged runs have windows: '--metrics'".into())),
-        }
-    }
 }
 
 impl OnArgs {
@@ -119,7 +97,6 @@ pub const MAX_THREADS: usize = 4096;
 pub const MAX_WORKERS: usize = 256;
 pub const MAX_RUNS: usize = 10_000;
 pub const MAX_STEPS: i64 = CriticalSections::MAX_STEPS as i64;
-pub const MAX_WINDOW: usize = crate::measure::log::MOST;
 pub const SECONDS: RangeInclusive<f64> = 0.001..=3600.0;
 
 /// A list of different values with commas in between. A separate type, as clap takes a `Vec` for an option that is

@@ -54,33 +54,6 @@ impl Calibration {
         Self { bench: BENCH.to_owned(), processors, mhz, memory, system }
     }
 
-    /// Returns the fields as they are written in Rust.
-    pub fn as_rust(&self) -> String {
-        let MemoryCosts { load, store, rmw, pause, clock, near, first } = self.memory;
-        let memory = [
-            ("load", load),
-            ("store", store),
-            ("rmw", rmw),
-            ("pause", pause),
-            ("clock", clock),
-            ("near", near),
-            ("first", first),
-        ];
-        let SystemCosts { syscall, switch, wake, idle_exit, quantum } = self.system;
-        let system =
-            [("syscall", syscall), ("switch", switch), ("wake", wake), ("idle_exit", idle_exit), ("quantum", quantum)];
-        let known = |fields: &[(&str, Option<u64>)]| {
-            let known = fields.iter().filter_map(|(name, value)| Some(format!("{name}: {}", (*value)?)));
-            known.collect::<Vec<_>>().join(", ")
-        };
-        format!(
-            "mhz: {},\nmemory: Memory {{ {} }},\nsystem: System {{ {} }},",
-            self.mhz,
-            known(&memory),
-            known(&system)
-        )
-    }
-
     /// Reads the calibration in a file of JSON lines.
     #[cfg(sudog_sim)]
     pub fn read(path: &Path) -> Result<Self, String> {
@@ -137,7 +110,6 @@ mod tests {
         let json = |calibration| serde_json::to_string(calibration).unwrap();
         let file = format!("{{\"bench\":\"calibrate\"}}\n{}\n{}\n", json(&first), json(&last));
         assert_eq!(Calibration::parse(&file), Some(last.clone()));
-        assert_eq!(last.as_rust(), "mhz: 3687,\nmemory: Memory { load: 1 },\nsystem: System { wake: 6000 },");
         let other_version = json(&last).replace("wake", "wake_up");
         let none = json(&Calibration::new(0, 1, memory, system));
         for bad in ["", "x", "{}", "{\"bench\":\"calibrate\"}", &other_version, &none] {

@@ -22,8 +22,11 @@
 mod critical_section;
 mod logged;
 
+use std::cell::UnsafeCell;
 use std::fmt;
+use std::hint::black_box;
 use std::io;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::time::Duration;
 use sudog_runtime::shim::system;
@@ -32,22 +35,23 @@ use sudog_runtime::shim::system::thread;
 
 use crossbeam_utils::CachePadded;
 use serde::Serialize;
+use sudog_sync::{RawLock, RawRwLock, Semaphore};
 
-pub use self::critical_section::steps;
-use self::critical_section::{ContenderState, CriticalSection, Exclusive, ReadersWriter, Shared};
-use self::logged::{LogOfRun, LoggedTally};
-use sudog_runtime::event::clock::ticks;
-
-use crate::measure::log::Entry;
+use self::critical_section::ContenderState;
+pub use self::critical_section::{CriticalSection, Exclusive, ReadersWriter, Shared, steps};
+use self::logged::{KeepsGuards, LogOfRun, LoggedTally};
 use crate::measure::ticks::Ticks;
 use crate::measure::usage::{Counts, Usage};
 use crate::measure::waits::{Bypasses, WaitHistogram, WaitRecorder, empty_waits_by_access};
-use crate::measure::wakeups::{CallCounter, SleepCounter};
 use crate::options::{DEFAULT_CS, DEFAULT_SAMPLE};
 use crate::run::contenders::{Contenders, Gate};
+use crate::run::floors::{Handover, TwoRmws};
+use crate::run::lockable::{Access, Lockable, Locked, PerAccess, Permitted, ReadWrite};
 use crate::run::sections::CriticalSections;
-use crate::targets::lockable::{Access, ByAdmission, Lockable, LockableJob, PerAccess};
-use crate::targets::target::Target;
+use crate::targets::locks::{Job, with_lock};
+use crate::targets::rw_locks::{RwJob, with_rw_lock};
+use crate::targets::semaphores::{SemaphoreJob, with_semaphore};
+use crate::targets::target::{FloorName, Target};
 
 /// The work of each contender, and the length of the run.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +89,7 @@ impl Workload {
     };
 }
 
-/// The parameters of a run. As a [`LockableJob`] they make the arena of that run.
+/// The parameters of a run. As a job on a target of any type they make the arena of that run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
     pub on: Contenders,
@@ -150,16 +154,27 @@ fn gathering(contenders: usize) -> Duration {
     LEAST.max(LEAST * contenders as u32 / 100)
 }
 
+/// A place for a guard, on cache lines of its own.
+type Place<G> = CachePadded<UnsafeCell<MaybeUninit<G>>>;
+
 /// The data that the contenders of a run share.
-struct Arena<E, R> {
+struct Arena<E: Lockable> {
     target: CachePadded<E>,
-    section: CachePadded<R>,
+    section: CachePadded<E::Section>,
     stop: CachePadded<AtomicBool>,
     ticks: Ticks,
+    /// The guards of the contenders that are inside, in a logged run.
+    guards: Box<[Place<E::Guard>]>,
 }
 
-/// An [`Arena`] of any target and any section. The code around the measured loops is compiled once, over this trait;
-/// the loops themselves ([`Self::work`] and [`Self::work_logged`]) are compiled for each pair of types. Each loop is
+// SAFETY: a contender touches its own element of `guards` only, on its own thread, between its `enter` and its `leave`. The
+// other fields can be shared.
+unsafe impl<E: Lockable> Sync for Arena<E> {}
+// SAFETY: no guard is in `guards` while the arena moves to another thread, as no contender is inside.
+unsafe impl<E: Lockable> Send for Arena<E> {}
+
+/// An [`Arena`] of any target. The code around the measured loops is compiled once, over this trait; the loops themselves
+/// ([`Self::work`] and [`Self::pairs`]) are compiled for each type, the loop of a logged run for each section. Each loop is
 /// called once per contender and run.
 trait AnyArena: Send + Sync {
     /// Runs the measured loop of one contender.
@@ -167,6 +182,9 @@ trait AnyArena: Send + Sync {
 
     /// Runs the measured loop of one contender of a logged run.
     fn work_logged(&self, me: usize, run: &Run, gate: &Gate, log_of_run: &LogOfRun) -> LoggedTally;
+
+    /// See [`pairs`].
+    fn pairs(&self, at_least: Duration) -> f64;
 
     /// Returns whether the target lets in one contender at a time, and also lets in the caller of [`Self::shut`].
     fn can_be_shut(&self) -> bool;
@@ -212,46 +230,86 @@ impl fmt::Debug for Prepared {
     }
 }
 
-impl LockableJob for Run {
-    type Out = Prepared;
-
-    fn run<E: Lockable>(self, setup: &E::Setup) -> Prepared {
-        let arena = E::choose(MakeArena::<E> { setup, run: &self });
-        Prepared { run: self, arena }
-    }
-}
-
 impl Run {
     /// Makes the arena of this run on a target. This function is not generic, so the measured loops are compiled once,
     /// in this crate.
     pub fn prepare(self, target: Target) -> Prepared {
-        target.with(self)
+        match target {
+            Target::Lock(name) => with_lock(name, self),
+            Target::RwLock(name) => with_rw_lock(name, self),
+            Target::Semaphore(name) => with_semaphore(name, self),
+            Target::Composed(composition) => self.on(Locked(composition.make())),
+            Target::Floor(FloorName::TwoRmws) => self.on(TwoRmws::new()),
+            Target::Floor(FloorName::Handover) => self.on(Handover::new(self.threads)),
+        }
+    }
+
+    fn on<E: Lockable>(self, target: E) -> Prepared {
+        let arena = Arena {
+            target: CachePadded::new(target),
+            section: CachePadded::new(E::Section::new(&self.workload)),
+            stop: CachePadded::new(AtomicBool::new(false)),
+            ticks: Ticks::new(self.workload.duration + Ticks::PERIOD),
+            guards: (0..self.threads).map(|_| CachePadded::new(UnsafeCell::new(MaybeUninit::uninit()))).collect(),
+        };
+        Prepared { run: self, arena: Arc::new(arena) }
     }
 }
 
-/// Makes an arena whose section suits the target: see [`CriticalSection::visit`].
-struct MakeArena<'a, E: Lockable> {
-    setup: &'a E::Setup,
-    run: &'a Run,
+impl Job for Run {
+    type Out = Prepared;
+
+    fn run<L: RawLock + 'static>(self) -> Prepared {
+        self.on(Locked(L::new()))
+    }
 }
 
-impl<E: Lockable> ByAdmission for MakeArena<'_, E> {
-    type Out = Arc<dyn AnyArena>;
+impl RwJob for Run {
+    type Out = Prepared;
 
-    fn one(self) -> Self::Out {
-        Arc::new(Arena::<E, Exclusive>::new(self.setup, self.run))
+    fn run<L: RawRwLock + 'static>(self) -> Prepared {
+        self.on(ReadWrite(L::new()))
     }
+}
 
-    fn readers(self) -> Self::Out {
-        Arc::new(Arena::<E, ReadersWriter>::new(self.setup, self.run))
+impl SemaphoreJob for Run {
+    type Out = Prepared;
+
+    fn run<S: Semaphore + 'static>(self) -> Prepared {
+        self.on(Permitted::<S>::default())
     }
+}
 
-    fn several(self) -> Self::Out {
-        Arc::new(Arena::<E, Shared>::new(self.setup, self.run))
+/// Returns the nanoseconds of a pair of lock and unlock, or acquire and release, by a single contender, measured for at
+/// least the given time.
+pub fn pairs<E: Lockable>(target: &E, at_least: Duration) -> f64 {
+    /// The number of pairs between two readings of the clock: so many that the cost of a reading is lost among them.
+    const BATCH: u32 = 10_000;
+
+    // Make the compiler assume that other threads know the target, as they would a target in a static.
+    let target = black_box(target);
+    let start = system::now();
+    let mut pairs = 0_u64;
+    loop {
+        for _ in 0..BATCH {
+            let guard = target.enter(0, Access::Write);
+            // SAFETY: `guard` comes from `enter` of the same target and contender above, on this thread.
+            unsafe { target.leave(0, guard) };
+        }
+        pairs += u64::from(BATCH);
+        let elapsed = system::now().saturating_duration_since(start);
+        if elapsed >= at_least {
+            return elapsed.as_nanos() as f64 / pairs as f64;
+        }
     }
 }
 
 impl Prepared {
+    /// Returns the nanoseconds of a pair of the calling thread or goroutine, instead of making the run: see [`pairs`].
+    pub fn pairs(self, at_least: Duration) -> f64 {
+        self.arena.pairs(at_least)
+    }
+
     /// Makes the run. Fails if the contenders cannot be started.
     pub fn measure(self) -> io::Result<Outcome> {
         let Self { run, mut arena } = self;
@@ -325,21 +383,30 @@ fn outcome(arena: &mut dyn AnyArena, elapsed: Duration, tallies: &[Tally], usage
     Outcome { elapsed, admissions, reads, writes_again, waits, order, usage }
 }
 
-impl<E: Lockable, R: CriticalSection> Arena<E, R> {
-    fn new(setup: &E::Setup, run: &Run) -> Self {
-        let Run { threads, workload, .. } = run;
-        Self {
-            target: CachePadded::new(E::new(setup, *threads)),
-            section: CachePadded::new(R::new(workload)),
-            stop: CachePadded::new(AtomicBool::new(false)),
-            ticks: Ticks::new(workload.duration + Ticks::PERIOD),
+impl<E: Lockable> KeepsGuards for Arena<E> {
+    fn enter(&self, me: usize, access: Access) {
+        let guard = self.target.enter(me, access);
+        // SAFETY: only contender `me` touches this element, and this call is on the contender's thread.
+        unsafe { (*self.guards[me].get()).write(guard) };
+    }
+
+    unsafe fn leave(&self, me: usize) {
+        // SAFETY: the caller's `enter` has written the guard, and no `leave` has read it since. The guard goes back to its
+        // target, by the same contender, on the same thread.
+        unsafe {
+            let guard = (*self.guards[me].get()).assume_init_read();
+            self.target.leave(me, guard);
         }
     }
 }
 
-impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
+impl<E: Lockable> AnyArena for Arena<E> {
+    fn pairs(&self, at_least: Duration) -> f64 {
+        pairs::<E>(&self.target, at_least)
+    }
+
     fn can_be_shut(&self) -> bool {
-        E::TAKES_OTHERS && R::IN_ORDER
+        E::TAKES_OTHERS && E::Section::IN_ORDER
     }
 
     fn shut(&self, me: usize, inside: &mut dyn FnMut()) {
@@ -363,7 +430,7 @@ impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
     }
 
     fn is_in_order(&self) -> bool {
-        R::IN_ORDER
+        E::Section::IN_ORDER
     }
 
     fn longest_run(&mut self, admissions: PerAccess<u64>) -> Option<u64> {
@@ -382,15 +449,14 @@ impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
         let (mut admissions, mut reads, mut max_bypass, mut last_seq) = (0, 0, 0, 0);
         let mut running = gate.wait();
         while running {
-            let access = R::access(&mut contender, workload);
+            let access = E::Section::access(&mut contender, workload);
             let request = recorder.request(|| self.section.admissions());
             let guard = self.target.enter(me, access);
             // Read the flag inside and nowhere else: a contender that was waiting at the stop gets in once more, does
             // nothing inside, and leaves.
             running = !self.stop.load(Ordering::Acquire);
             let wait = if running { recorder.entry(request) } else { recorder.cut_short(request) };
-            // SAFETY: this contender is inside until `leave` below, and `MakeArena` has chosen a section that suits this
-            // target.
+            // SAFETY: this contender is inside until `leave` below, and `section` is the target's own `Section`.
             let seq = unsafe { self.section.visit(&mut contender, access, running, cs) };
             // SAFETY: `guard` came from the `enter` above, by the same contender, on this thread: a goroutine does not
             // change its thread.
@@ -408,45 +474,7 @@ impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
     }
 
     fn work_logged(&self, me: usize, run: &Run, gate: &Gate, log_of_run: &LogOfRun) -> LoggedTally {
-        let Self { target, section, stop, .. } = self;
-        let pool = &log_of_run.pool;
-        let workload = &run.workload;
-        let cs = workload.cs.of(me);
-        let mut contender = ContenderState::new(me, workload.seed);
-        let (mut log, mut reads) = (pool.log(), 0);
-        let is_thread = run.on.are_threads();
-        let calls = CallCounter::open(is_thread);
-        let mut running = gate.wait();
-        let calls = calls.map(CallCounter::start);
-        let mut sleeps = SleepCounter::start(is_thread);
-        while running {
-            let access = R::access(&mut contender, workload);
-            let request = ticks();
-            let guard = target.enter(me, access);
-            let entry = ticks();
-            // Read the flag inside and nowhere else, as in a run without a log.
-            running = !stop.load(Ordering::Relaxed);
-            // SAFETY: this contender is inside until `leave` below, and `MakeArena` has chosen a section that suits this
-            // target.
-            let seq = unsafe { section.visit(&mut contender, access, running, cs) };
-            let release = ticks();
-            match running {
-                true => log.push(Entry { seq, request, entry, release }),
-                false => log.end(request),
-            }
-            // SAFETY: `guard` came from the `enter` above, by the same contender, on this thread: a goroutine does not
-            // change its thread.
-            unsafe { target.leave(me, guard) };
-            reads += u64::from(running && access == Access::Read);
-            sleeps.waited(entry.saturating_sub(request));
-            if !log.make_room(pool) {
-                // This contender sees the flag itself, inside on its next visit, before it could push another entry.
-                log_of_run.stop(stop, true);
-            }
-            steps(&mut contender.random, workload.ncs);
-        }
-        let calls = calls.and_then(|counter| counter.until_now()).map(|all| all.saturating_sub(sleeps.calls_made()));
-        LoggedTally { log, reads, sleeps: sleeps.counted(), calls }
+        logged::work(self, &*self.section, &self.stop, me, run, gate, log_of_run)
     }
 }
 
@@ -454,7 +482,6 @@ impl<E: Lockable, R: CriticalSection> AnyArena for Arena<E, R> {
 mod tests {
     use super::*;
     use crate::run::contenders::TEST_WORKERS;
-    use crate::targets::floors::FloorName;
     use crate::targets::locks::LockName;
     use crate::targets::rw_locks::RwLockName;
     use crate::targets::semaphores::SemaphoreName;
@@ -474,7 +501,7 @@ mod tests {
     }
 
     fn run(target: impl Into<Target>, on: Contenders, threads: usize) -> Outcome {
-        target.into().with(Run { on, threads, workload: WORKLOAD }).measure().unwrap()
+        Run { on, threads, workload: WORKLOAD }.prepare(target.into()).measure().unwrap()
     }
 
     #[test]
@@ -514,7 +541,7 @@ mod tests {
                 assert!(outcome.order.is_none() && outcome.reads <= total);
                 for writes in [0, 1000] {
                     let workload = Workload { writes, ..WORKLOAD };
-                    let outcome = Target::from(rw_lock).with(Run { on, threads: 2, workload }).measure().unwrap();
+                    let outcome = Run { on, threads: 2, workload }.prepare(rw_lock.into()).measure().unwrap();
                     let total: u64 = outcome.admissions.iter().sum();
                     assert_eq!(outcome.reads, if writes == 0 { total } else { 0 });
                     let waits = [outcome.waits.read, outcome.waits.write].map(|waits| waits.is_empty());

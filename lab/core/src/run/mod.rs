@@ -4,10 +4,11 @@
 pub mod calibration;
 pub mod contenders;
 pub mod driver;
+mod floors;
+pub mod lockable;
 #[cfg(sudog_sim)]
 pub mod machine;
 #[cfg(not(sudog_sim))]
 pub mod noise;
-pub mod pairs;
 pub mod pinned;
 pub mod sections;

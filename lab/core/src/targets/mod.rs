@@ -1,8 +1,6 @@
 //! The targets of measurements: locks, readers-writer locks, semaphores and floors, by name.
 
 pub mod compose;
-pub mod floors;
-pub mod lockable;
 pub mod locks;
 pub mod models;
 pub mod policies;

@@ -72,6 +72,14 @@ registry! {
     #[cfg(target_os = "linux")]
     SemT = "sem_t": SemT,
         "sem_t of the C library";
+    BoundedRuntime = "bounded-runtime": Bounded<RuntimeSema>,
+        "runtime behind a window: at most 3 later acquirers overtake";
+    #[cfg(target_os = "linux")]
+    BoundedFutex = "bounded-futex": Bounded<FutexSema>,
+        "futex behind a window: at most 3 later acquirers overtake";
+    #[cfg(target_os = "linux")]
+    PlatoonFutex = "platoon-futex": Bounded<FutexSema, Platoon>,
+        "futex behind platoons of 4: at most 3 later acquirers overtake";
     TwaSpin0 = "twa-spin-0": Twa<Spin, 0, PlainHash>,
         "listing 2 as printed, with a threshold of 0: no waiter watches the grant";
     TwaSpin2 = "twa-spin-2": Twa<Spin, 2, PlainHash>,
@@ -92,17 +100,9 @@ registry! {
         "the same with a bucket for each";
     TwaPaired = "twa-paired": Twa<SpinThenPark, 1, PairedHash>,
         "listing 2 with two consecutive tickets to a bucket";
-    BoundedRuntime = "bounded-runtime": Bounded<RuntimeSema>,
-        "runtime behind a window: at most 3 later acquirers overtake";
-    #[cfg(target_os = "linux")]
-    BoundedFutex = "bounded-futex": Bounded<FutexSema>,
-        "futex behind a window: at most 3 later acquirers overtake";
-    #[cfg(target_os = "linux")]
-    PlatoonFutex = "platoon-futex": Bounded<FutexSema, Platoon>,
-        "futex behind platoons of 4: at most 3 later acquirers overtake";
     #[cfg(target_os = "linux")]
     BoundedFutex1 = "bounded-futex-1": Bounded<FutexSema, SlidingWindow, 1>,
-        "the same with a window of 1: first come, first served";
+        "futex behind a window of 1: first come, first served";
     #[cfg(target_os = "linux")]
     BoundedFutex2 = "bounded-futex-2": Bounded<FutexSema, SlidingWindow, 2>,
         "with a window of 2";
@@ -150,65 +150,16 @@ registry! {
 }
 
 impl SemaphoreName {
-    /// The semaphores of the listings with thresholds, hashes and other parts that are for study, and bounds for study.
-    pub const STUDY: &[Self] = &[
-        Self::TwaSpin0,
-        Self::TwaSpin2,
-        Self::TwaSpin4,
-        Self::TwaSpin8,
-        Self::Twa2,
-        Self::Twa4,
-        Self::Twa8,
-        Self::TwaSpinPaired,
-        Self::TwaSpinMixed,
-        Self::TwaPaired,
-        #[cfg(target_os = "linux")]
-        Self::BoundedFutex1,
-        #[cfg(target_os = "linux")]
-        Self::BoundedFutex2,
-        #[cfg(target_os = "linux")]
-        Self::BoundedFutex16,
-        Self::Lifo,
-        Self::BoundedLifo,
-        Self::TwaChainPrinted,
-        Self::TwaChainPrintedSpin,
-        Self::TwaChannelPrinted,
-        Self::TwaChannelPrintedSpin,
-        Self::TwaLocationPrinted,
-        Self::TwaChainToldSpin,
-        Self::TwaChainDelegatedSpin,
-        Self::TwaConservative,
-        Self::TwaSpinConservative,
-        Self::TicketSpinProportional,
-        Self::Twa4096,
-        Self::TwaSpinOrbit,
-        Self::TwaSpinGray,
-        Self::TwaSpinStrideOne,
-        Self::EventCount,
-        Self::EventCountPolite,
-        Self::EventCountOneKey,
-    ];
-
-    /// Returns all semaphores except those for study.
+    /// Returns all semaphores except those for study, which follow in the registry: the semaphores of the listings with
+    /// thresholds, hashes and other parts that are for study, and bounds for study.
     pub fn usual() -> Vec<Self> {
-        Self::ALL.iter().copied().filter(|sema| !Self::STUDY.contains(sema)).collect()
+        Self::ALL.iter().copied().take_while(|&sema| sema != Self::TwaSpin0).collect()
     }
-}
 
-impl SemaphoreName {
     /// Returns whether a goroutine that waits for the semaphore blocks the thread of its worker, and with the thread
     /// all other goroutines there.
     pub fn blocks_threads(self) -> bool {
-        match self {
-            Self::ParkingLotCore => true,
-            #[cfg(target_os = "linux")]
-            Self::Futex | Self::SemT => true,
-            #[cfg(target_os = "linux")]
-            Self::BoundedFutex | Self::BoundedFutex1 | Self::BoundedFutex2 | Self::BoundedFutex16 => true,
-            #[cfg(target_os = "linux")]
-            Self::PlatoonFutex => true,
-            _ => false,
-        }
+        ["parking_lot_core", "futex", "sem_t"].iter().any(|foreign| self.name().contains(foreign))
     }
 }
 

@@ -1,14 +1,25 @@
 //! The targets of measurements: a lock, a readers-writer lock, a semaphore, or a floor.
 
-use serde::Serialize;
-use sudog_sync::{RawLock, RawRwLock, Semaphore};
+use std::str::FromStr;
 
-use crate::targets::compose::{Composition, LockSpec};
-use crate::targets::floors::{FloorName, Handover, TwoRmws};
-use crate::targets::lockable::{LockableJob, Locked, Permitted, ReadWrite};
-use crate::targets::locks::{Job, LockName, with_lock};
-use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
-use crate::targets::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaphore};
+use serde::Serialize;
+
+use crate::targets::compose::Composition;
+use crate::targets::compose::name::KINDS;
+use crate::targets::locks::LockName;
+use crate::targets::registry::names;
+use crate::targets::rw_locks::RwLockName;
+use crate::targets::semaphores::{SemaphoreFacts, SemaphoreName};
+
+names! {
+    /// The name of a floor: an operation that no semaphore can be expected to beat, measured as the semaphores are.
+    enum FloorName;
+    unknown "floor";
+    TwoRmws = "two-rmws",
+        "two read-modify-writes of a cache line: an acquire and a release without contention";
+    Handover = "handover",
+        "contenders that sleep pass a turn round: a wake-up and a sleep each time";
+}
 
 /// A target of a measurement. In the records the target's kind is the name of the field, and its name is the value.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
@@ -24,46 +35,7 @@ pub enum Target {
     Floor(FloorName),
 }
 
-/// A job that is done on the target of a lock, of a readers-writer lock, or of a semaphore.
-pub struct Through<J>(pub J);
-
-impl<J: LockableJob> Job for Through<J> {
-    type Out = J::Out;
-
-    fn run<L: RawLock + 'static>(self) -> J::Out {
-        self.0.run::<Locked<L>>(&L::new)
-    }
-}
-
-impl<J: LockableJob> RwJob for Through<J> {
-    type Out = J::Out;
-
-    fn run<L: RawRwLock + 'static>(self) -> J::Out {
-        self.0.run::<ReadWrite<L>>(&())
-    }
-}
-
-impl<J: LockableJob> SemaphoreJob for Through<J> {
-    type Out = J::Out;
-
-    fn run<S: Semaphore + 'static>(self) -> J::Out {
-        self.0.run::<Permitted<S>>(&())
-    }
-}
-
 impl Target {
-    /// Does a job on this target.
-    pub fn with<J: LockableJob>(self, job: J) -> J::Out {
-        match self {
-            Self::Lock(name) => with_lock(name, Through(job)),
-            Self::RwLock(name) => with_rw_lock(name, Through(job)),
-            Self::Semaphore(name) => with_semaphore(name, Through(job)),
-            Self::Floor(FloorName::TwoRmws) => job.run::<TwoRmws>(&()),
-            Self::Floor(FloorName::Handover) => job.run::<Handover>(&()),
-            Self::Composed(composition) => composition.with(job),
-        }
-    }
-
     /// Returns the target's name on the command line and in the records.
     pub const fn name(self) -> &'static str {
         match self {
@@ -100,8 +72,9 @@ impl Target {
     /// of foreign locks sleep in the real kernel, and the whole simulated machine sleeps with them.
     pub fn runs_here(self) -> bool {
         const FOREIGN: [&str; 5] = ["std", "parking_lot", "pthread", "sem_t", "crossbeam"];
-        let is_model = matches!(self, Self::Lock(name) if LockName::MODELS.contains(&name));
-        !cfg!(sudog_sim) || is_model || !FOREIGN.iter().any(|foreign| self.name().contains(foreign))
+        !cfg!(sudog_sim)
+            || matches!(self, Self::Lock(lock) if lock.is_model())
+            || !FOREIGN.iter().any(|foreign| self.name().contains(foreign))
     }
 
     /// Returns whether a goroutine that waits for the target blocks the thread of its worker, and with the thread all
@@ -148,11 +121,17 @@ impl From<Composition> for Target {
     }
 }
 
-impl From<LockSpec> for Target {
-    fn from(spec: LockSpec) -> Self {
-        match spec {
-            LockSpec::Name(name) => name.into(),
-            LockSpec::Composed(composition) => composition.into(),
+/// Parses a lock, by name or composed.
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text.contains(['(', ')']) {
+            return text.parse().map(Self::Composed);
+        }
+        match KINDS.iter().find(|kind| kind.name == text.trim()) {
+            Some(kind) => Err(format!("'{0}' goes around a lock: as in '{0}(sudog)'", kind.name)),
+            None => text.parse().map(Self::Lock),
         }
     }
 }
@@ -176,9 +155,19 @@ mod tests {
     /// A simulated machine runs models of foreign locks in place of the foreign locks.
     #[test]
     fn models_run_wherever_the_laboratory_does() {
-        assert!(LockName::MODELS.iter().all(|&model| Target::Lock(model).runs_here() && !model.is_peer()));
+        let mut models = LockName::ALL.iter().filter(|lock| lock.is_model());
+        assert!(models.all(|&model| Target::Lock(model).runs_here() && !model.is_peer()));
         assert_eq!(Target::Lock(LockName::Std).runs_here(), !cfg!(sudog_sim));
         assert_eq!(Target::Lock(LockName::ParkingLot012).runs_here(), !cfg!(sudog_sim));
+    }
+
+    #[test]
+    fn a_lock_or_a_composition() {
+        let parse = str::parse::<Target>;
+        assert_eq!(parse("sudog"), Ok(Target::Lock(LockName::Sudog)));
+        assert_eq!(parse("sliding(sudog)"), Ok(Target::Composed("sliding(sudog)".parse().unwrap())));
+        assert_eq!(parse("sliding").unwrap_err(), "'sliding' goes around a lock: as in 'sliding(sudog)'");
+        assert!(parse("nope").unwrap_err().starts_with("unknown lock 'nope'; known: sudog, "));
     }
 
     #[test]

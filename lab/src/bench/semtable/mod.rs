@@ -24,7 +24,7 @@ use serde::Serialize;
 use sudog_runtime::sema::testing::DetachedQueue;
 use sudog_runtime::sema::{BUCKETS, Order};
 
-use crate::measure::growth::{self, Point, Verdict};
+use crate::measure::growth::{self, Point};
 use crate::measure::metrics::median;
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -137,7 +137,7 @@ impl Case {
 }
 
 /// Measures Go's cases with every number of waiters, on the treap.
-pub fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar) -> Result<Vec<CaseRecord>, Failure> {
+fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar) -> Result<Vec<CaseRecord>, Failure> {
     const AT_LEAST: Duration = Duration::from_millis(10);
     let mut records = Vec::new();
     for case in Case::GO {
@@ -156,7 +156,7 @@ pub fn measure(ns: &[usize], runs: usize, output: Output, progress: &ProgressBar
 }
 
 /// Returns the number of measurements of Go's cases.
-pub fn steps(ns: &[usize], runs: usize) -> usize {
+fn steps(ns: &[usize], runs: usize) -> usize {
     Case::GO.len() * ns.len() * runs
 }
 
@@ -166,21 +166,8 @@ fn growth_from(record: &CaseRecord, records: &[CaseRecord]) -> Option<f64> {
     Some(later.ns_per_op / record.ns_per_op)
 }
 
-/// Returns a line that says how each case grows at the largest n for which 4n was measured too.
-pub fn growth(records: &[CaseRecord]) -> String {
-    let mut text = "semtable, growth of an operation from n to 4n waiters:".to_owned();
-    for case in Case::GO {
-        let last =
-            records.iter().filter(|r| r.case == case).filter_map(|r| Some((r.n, growth_from(r, records)?))).next_back();
-        if let Some((n, growth)) = last {
-            text += &format!(" {case:?} {} (n = {n});", units::ratio(growth));
-        }
-    }
-    text.trim_end_matches(';').to_owned() + "."
-}
-
 /// Returns a table of the times, and of the factors by which they grow from n to 4n.
-pub fn table(records: &[CaseRecord]) -> Table {
+fn table(records: &[CaseRecord]) -> Table {
     let mut table = Table::new(1, ["case", "n", "queue + dequeue", "growth from n to 4n"]);
     for r in records {
         let growth = growth_from(r, records).unwrap_or(f64::NAN);
@@ -191,28 +178,6 @@ pub fn table(records: &[CaseRecord]) -> Table {
 
 fn points(records: &[CaseRecord]) -> Vec<Point> {
     records.iter().map(|r| Point { case: r.case.name(), queue: r.queue, n: r.n, ns: r.ns_per_op }).collect()
-}
-
-/// The results of the steady cases.
-struct Steady {
-    records: Vec<CaseRecord>,
-    growths: Vec<growth::Growth>,
-    verdict: Option<Verdict>,
-}
-
-impl Steady {
-    fn new(records: Vec<CaseRecord>, output: Output) -> Result<Self, Failure> {
-        let points = points(&records);
-        let growths = growth::growths("semtable-growth", &points);
-        growths.iter().try_for_each(|growth| output.record(growth))?;
-        let verdict = Verdict::new("semtable-verdict", &points);
-        verdict.iter().try_for_each(|verdict| output.record(verdict))?;
-        Ok(Self { records, growths, verdict })
-    }
-
-    fn verdict(&self) -> Option<String> {
-        self.verdict.as_ref().map(Verdict::line)
-    }
 }
 
 /// Runs `semtable`: measures and prints.
@@ -230,10 +195,7 @@ pub fn run(args: &SemtableArgs, output: Output) -> Result<(), Failure> {
     let of_steady = queues.map_or(0, |queues| steady::steps(queues, steady_ns, args.runs));
     let progress = output.progress("semtable", of_go + of_steady);
     let go = if with_go { measure(ns, args.runs, output, &progress)? } else { Vec::new() };
-    let steady = match queues {
-        None => None,
-        Some(queues) => Some(Steady::new(steady::measure(queues, steady_ns, args.runs, output, &progress)?, output)?),
-    };
+    let steady = queues.map(|queues| steady::measure(queues, steady_ns, args.runs, output, &progress)).transpose()?;
     progress.finish_and_clear();
 
     output.text(format_args!("semtable: medians of {} runs", args.runs))?;
@@ -241,9 +203,10 @@ pub fn run(args: &SemtableArgs, output: Output) -> Result<(), Failure> {
         output.text(format_args!("\nGo's cases, on the treap:\n{}\n\n{GO_REMARK}", table(&go)))?;
     }
     if let Some(steady) = &steady {
-        output.text(format_args!("\nn waiters all the time:\n{}\n", steady::table(&steady.records)))?;
-        output.text(format_args!("{}\n\n{STEADY_REMARK}", growth::table(&steady.growths)))?;
-        steady.verdict().map_or(Ok(()), |line| output.text(line))?;
+        let growths = growth::growths("semtable-growth", &points(steady));
+        growths.iter().try_for_each(|growth| output.record(growth))?;
+        output.text(format_args!("\nn waiters all the time:\n{}\n", steady::table(steady)))?;
+        output.text(format_args!("{}\n\n{STEADY_REMARK}", growth::table(&growths)))?;
     }
     Ok(())
 }

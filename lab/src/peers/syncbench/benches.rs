@@ -10,7 +10,7 @@ use super::map::{self, mixes};
 use super::round::{Round, Timed};
 use super::rw_mutex::RwRole;
 use super::{cond, once, pool, rw_mutex, wait_group};
-use crate::peers::listed::{self, Listed};
+use crate::peers::listed::listed;
 use crate::peers::rounds::WORK;
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 
@@ -113,35 +113,19 @@ fn pools() -> Vec<Bench> {
     ]
 }
 
-#[rustfmt::skip] // one benchmark, one line
 fn maps() -> Vec<Bench> {
-    let bench = |name, contestants| Bench::new(Family::Map, name, contestants);
-    vec![
-        bench("MapLoadMostlyHits", over!(maps, |M, round| mixes::load::<M, _>(round, 1023, 1))),
-        bench("MapLoadMostlyMisses", over!(maps, |M, round| mixes::load::<M, _>(round, 1, 1023))),
-        bench("MapLoadOrStoreBalanced", over!(maps, |M, round| mixes::load_or_store::<M, _>(round, 128, 128))),
-        bench("MapLoadOrStoreUnique", over!(maps, |M, round| mixes::load_or_store_unique::<M, _>(round))),
-        bench("MapLoadOrStoreCollision", over!(maps, |M, round| mixes::load_or_store_collision::<M, _>(round))),
-        bench("MapLoadAndDeleteBalanced", over!(maps, |M, round| mixes::load_and_delete::<M, _>(round, 128, 128))),
-        bench("MapLoadAndDeleteUnique", over!(maps, |M, round| mixes::load_and_delete_unique::<M, _>(round))),
-        bench("MapLoadAndDeleteCollision", over!(maps, |M, round| mixes::load_and_delete_collision::<M, _>(round))),
-        bench("MapRange", over!(maps, |M, round| mixes::range::<M, _>(round))),
-        bench("MapAdversarialAlloc", over!(maps, |M, round| mixes::adversarial_alloc::<M, _>(round))),
-        bench("MapAdversarialDelete", over!(maps, |M, round| mixes::adversarial_delete::<M, _>(round))),
-        bench("MapDeleteCollision", over!(maps, |M, round| mixes::delete_collision::<M, _>(round))),
-        bench("MapSwapCollision", over!(maps, |M, round| mixes::swap_collision::<M, _>(round))),
-        bench("MapSwapMostlyHits", over!(maps, |M, round| mixes::swap::<M, _>(round, 1023, 1))),
-        bench("MapSwapMostlyMisses", over!(maps, |M, round| mixes::swap::<M, _>(round, 1, 1023))),
-        bench("MapCompareAndSwapCollision", over!(maps, |M, round| mixes::compare_and_swap_collision::<M, _>(round))),
-        bench("MapCompareAndSwapNoExistingKey", over!(maps, |M, round| mixes::compare_and_swap_no_existing_key::<M, _>(round))),
-        bench("MapCompareAndSwapValueNotEqual", over!(maps, |M, round| mixes::compare_and_swap_value_not_equal::<M, _>(round))),
-        bench("MapCompareAndSwapMostlyHits", over!(maps, |M, round| mixes::compare_and_swap::<M, _>(round, 1023, 1))),
-        bench("MapCompareAndSwapMostlyMisses", over!(maps, |M, round| mixes::compare_and_swap::<M, _>(round, 1, 1023))),
-        bench("MapCompareAndDeleteCollision", over!(maps, |M, round| mixes::compare_and_delete_collision::<M, _>(round))),
-        bench("MapCompareAndDeleteMostlyHits", over!(maps, |M, round| mixes::compare_and_delete::<M, _>(round, 1023, 1))),
-        bench("MapCompareAndDeleteMostlyMisses", over!(maps, |M, round| mixes::compare_and_delete::<M, _>(round, 1, 1023))),
-        bench("MapClear", over!(maps, |M, round| mixes::clear::<M, _>(round))),
-    ]
+    macro_rules! benches {
+        ($($name:literal, $about:literal, $mix:ident($($n:expr),*);)+) => {
+            vec![$(
+                Bench::new(
+                    Family::Map,
+                    concat!("Map", $name),
+                    over!(maps, |M, round| mixes::$mix::<M, _>(round $(, $n)*)),
+                ),
+            )+]
+        };
+    }
+    mixes::all!(benches!())
 }
 
 fn conds() -> Vec<Bench> {
@@ -153,22 +137,10 @@ fn conds() -> Vec<Bench> {
     all.into_iter().map(|(name, waiters)| bench(name, waiters)).collect()
 }
 
-/// A benchmark, by name.
-pub type BenchName = listed::Name<Bench>;
-
-impl Listed for Bench {
-    fn all() -> &'static [Self] {
-        &ALL
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn known() -> String {
-        let known: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
-        format!("known: {}", known.join(", "))
-    }
+listed! {
+    /// A benchmark, by name.
+    BenchName of Bench, in ALL;
+    format_args!("known: {}", ALL.iter().map(|bench| bench.name).collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]

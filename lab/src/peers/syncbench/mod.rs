@@ -32,9 +32,9 @@ use clap::Args;
 use indicatif::ProgressBar;
 use std::time::Duration;
 
-use self::summary::{Cell, ContestantRecord, means, tables};
+use self::summary::{Cell, means, tables};
 
-use crate::measure::usage::{Counts, disturbance};
+use crate::measure::usage::{Counts, disturbance, others};
 use crate::output::Output;
 use crate::output::failure::Failure;
 
@@ -107,11 +107,5 @@ pub fn run(args: &SyncbenchArgs, output: Output) -> Result<(), Failure> {
         output.record(&mean)?;
         output.text(mean)?;
     }
-    disturbance(others(&records)).map_or(Ok(()), |warning| output.text(warning))
-}
-
-/// Returns the number of processors that other processes used meanwhile, on average over the records.
-fn others(records: &[ContestantRecord]) -> Option<f64> {
-    let sum: Option<f64> = records.iter().map(|record| record.other_cpus).sum();
-    sum.map(|sum| sum / records.len() as f64)
+    disturbance(others(records.iter().map(|r| r.other_cpus))).map_or(Ok(()), |warning| output.text(warning))
 }

@@ -9,7 +9,7 @@ use sudog_sync::GoRwMutex;
 use super::bodies::rest::{CheapHashMap, DefaultMap};
 use super::bodies::round::Round;
 use super::bodies::{chan, context, create, load, pingpong, rest, sema, sync, talkers, x};
-use crate::peers::listed::{self, Listed};
+use crate::peers::listed::listed;
 use crate::peers::rounds::WORK;
 use crate::peers::syncbench::map::mixes;
 use crate::peers::syncbench::{once, rw_mutex};
@@ -65,163 +65,18 @@ use Group::{Chan, CheapMap, Context, Load, Map, Once, Pool, RwMutex, Sched, Sema
 
 /// The benchmarks of a type of maps.
 macro_rules! maps {
-    ($group:ident, $M:ty, $prefix:literal, $suffix:literal) => {
-        &[
-            Bench::new($group, concat!($prefix, "MapLoadMostlyHits"), concat!("load, 1 miss in 1024", $suffix), |r| {
-                mixes::load::<$M, _>(r, 1023, 1)
-            })
-            .go("MapLoadMostlyHits"),
-            Bench::new($group, concat!($prefix, "MapLoadMostlyMisses"), concat!("load, 1 hit in 1024", $suffix), |r| {
-                mixes::load::<$M, _>(r, 1, 1023)
-            })
-            .go("MapLoadMostlyMisses"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapLoadOrStoreBalanced"),
-                concat!("load or store, 1 in 2 a hit", $suffix),
-                |r| mixes::load_or_store::<$M, _>(r, 128, 128),
-            )
-            .go("MapLoadOrStoreBalanced"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapLoadOrStoreUnique"),
-                concat!("load or store a new key", $suffix),
-                |r| mixes::load_or_store_unique::<$M, _>(r),
-            )
-            .go("MapLoadOrStoreUnique"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapLoadOrStoreCollision"),
-                concat!("load or store of one key", $suffix),
-                |r| mixes::load_or_store_collision::<$M, _>(r),
-            )
-            .go("MapLoadOrStoreCollision"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapLoadAndDeleteBalanced"),
-                concat!("load and delete, 1 in 2 a hit", $suffix),
-                |r| mixes::load_and_delete::<$M, _>(r, 128, 128),
-            )
-            .go("MapLoadAndDeleteBalanced"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapLoadAndDeleteUnique"),
-                concat!("load and delete a key that is not there", $suffix),
-                |r| mixes::load_and_delete_unique::<$M, _>(r),
-            )
-            .go("MapLoadAndDeleteUnique"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapLoadAndDeleteCollision"),
-                concat!("load and delete of one key", $suffix),
-                |r| mixes::load_and_delete_collision::<$M, _>(r),
-            )
-            .go("MapLoadAndDeleteCollision"),
-            Bench::new($group, concat!($prefix, "MapRange"), concat!("a walk over 1024 keys", $suffix), |r| {
-                mixes::range::<$M, _>(r)
-            })
-            .go("MapRange"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapAdversarialAlloc"),
-                concat!("load of new keys, with stores", $suffix),
-                |r| mixes::adversarial_alloc::<$M, _>(r),
-            )
-            .go("MapAdversarialAlloc"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapAdversarialDelete"),
-                concat!("load of new keys, with deletes", $suffix),
-                |r| mixes::adversarial_delete::<$M, _>(r),
-            )
-            .go("MapAdversarialDelete"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapDeleteCollision"),
-                concat!("delete one key, which is gone", $suffix),
-                |r| mixes::delete_collision::<$M, _>(r),
-            )
-            .go("MapDeleteCollision"),
-            Bench::new($group, concat!($prefix, "MapSwapCollision"), concat!("swap of one key", $suffix), |r| {
-                mixes::swap_collision::<$M, _>(r)
-            })
-            .go("MapSwapCollision"),
-            Bench::new($group, concat!($prefix, "MapSwapMostlyHits"), concat!("swap, 1 miss in 1024", $suffix), |r| {
-                mixes::swap::<$M, _>(r, 1023, 1)
-            })
-            .go("MapSwapMostlyHits"),
-            Bench::new($group, concat!($prefix, "MapSwapMostlyMisses"), concat!("swap, 1 hit in 1024", $suffix), |r| {
-                mixes::swap::<$M, _>(r, 1, 1023)
-            })
-            .go("MapSwapMostlyMisses"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapCompareAndSwapCollision"),
-                concat!("compare and swap of one key", $suffix),
-                |r| mixes::compare_and_swap_collision::<$M, _>(r),
-            )
-            .go("MapCompareAndSwapCollision"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapCompareAndSwapNoExistingKey"),
-                concat!("the same of new keys", $suffix),
-                |r| mixes::compare_and_swap_no_existing_key::<$M, _>(r),
-            )
-            .go("MapCompareAndSwapNoExistingKey"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapCompareAndSwapValueNotEqual"),
-                concat!("the same of another value", $suffix),
-                |r| mixes::compare_and_swap_value_not_equal::<$M, _>(r),
-            )
-            .go("MapCompareAndSwapValueNotEqual"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapCompareAndSwapMostlyHits"),
-                concat!("the same, 1 miss in 1024", $suffix),
-                |r| mixes::compare_and_swap::<$M, _>(r, 1023, 1),
-            )
-            .go("MapCompareAndSwapMostlyHits"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapCompareAndSwapMostlyMisses"),
-                concat!("the same, 1 hit in 1024", $suffix),
-                |r| mixes::compare_and_swap::<$M, _>(r, 1, 1023),
-            )
-            .go("MapCompareAndSwapMostlyMisses"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapCompareAndDeleteCollision"),
-                concat!("compare and delete of one key", $suffix),
-                |r| mixes::compare_and_delete_collision::<$M, _>(r),
-            )
-            .go("MapCompareAndDeleteCollision"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapCompareAndDeleteMostlyHits"),
-                concat!("the same, 1 miss in 1024", $suffix),
-                |r| mixes::compare_and_delete::<$M, _>(r, 1023, 1),
-            )
-            .go("MapCompareAndDeleteMostlyHits"),
-            Bench::new(
-                $group,
-                concat!($prefix, "MapCompareAndDeleteMostlyMisses"),
-                concat!("the same, 1 hit in 1024", $suffix),
-                |r| mixes::compare_and_delete::<$M, _>(r, 1, 1023),
-            )
-            .go("MapCompareAndDeleteMostlyMisses"),
-            Bench::new($group, concat!($prefix, "MapClear"), concat!("clear, and store a key", $suffix), |r| {
-                mixes::clear::<$M, _>(r)
-            })
-            .go("MapClear"),
-        ]
+    ($group:ident, $M:ty, $prefix:literal, $suffix:literal; $($name:literal, $about:literal, $mix:ident($($n:expr),*);)+) => {
+        &[$(
+            Bench::new($group, concat!($prefix, "Map", $name), concat!($about, $suffix), |r| mixes::$mix::<$M, _>(r $(, $n)*))
+                .go(concat!("Map", $name)),
+        )+]
     };
 }
 
 /// The benchmarks, in the order in which they are shown.
 static ALL: LazyLock<Vec<Bench>> = LazyLock::new(|| {
-    let cheap = maps!(CheapMap, CheapHashMap, "Cheap", ", a cheap hash");
-    [BEFORE_MAPS, maps!(Map, DefaultMap, "", ""), cheap, AFTER_MAPS].concat()
+    let cheap = mixes::all!(maps!(CheapMap, CheapHashMap, "Cheap", ", a cheap hash";));
+    [BEFORE_MAPS, mixes::all!(maps!(Map, DefaultMap, "", "";)), cheap, AFTER_MAPS].concat()
 });
 
 #[rustfmt::skip] // one benchmark, one line
@@ -457,21 +312,10 @@ impl Bench {
     }
 }
 
-/// A benchmark, by name.
-pub type Name = listed::Name<Bench>;
-
-impl Listed for Bench {
-    fn all() -> &'static [Self] {
-        &ALL
-    }
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn known() -> String {
-        "'versus-go --list' shows those that there are".to_owned()
-    }
+listed! {
+    /// A benchmark, by name.
+    Name of Bench, in ALL;
+    "'versus-go --list' shows those that there are"
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use serde::Serialize;
 use self::benches::Name;
 use self::child::{Limits, run_ours};
 use self::go::{Go, Program};
-use self::records::{QuantityRecord, means, records, table};
+use self::records::{QuantityRecord, means, records, say_bistable, table};
 
 use crate::measure::usage::Counts;
 use crate::output::failure::Failure;
@@ -144,7 +144,7 @@ fn measure(
             ours.push(run_ours(bench, workers, limits)?);
         }
     }
-    Ok(team.iter().zip(&ours).flat_map(|(&bench, ours)| records(bench, workers, &go, ours)).collect())
+    Ok(team.iter().zip(&ours).flat_map(|(&bench, ours)| records("versus-go", bench, workers, &go, ours)).collect())
 }
 
 /// Prints the list of benchmarks.
@@ -208,10 +208,10 @@ pub fn run(args: &VersusGoArgs, output: Output) -> Result<(), Failure> {
         args.extent.min_time,
         go.version,
         args.extent.count,
-        table(&all)
+        table(&all, true)
     ))?;
     output.text("ratio: sudog to Go; below 1, sudog is faster or needs less.")?;
-    records::say_bistable(&records::bistable(&all), output)?;
+    say_bistable(&all, output)?;
     skipped(&skip).map_or(Ok(()), |line| output.text(line))?;
     for mean in means(&all, &args.extent.workers.0) {
         output.record(&mean)?;

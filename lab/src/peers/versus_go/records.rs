@@ -51,13 +51,19 @@ impl fmt::Display for Mean {
     }
 }
 
-pub fn records(bench: Name, workers: usize, go: &[Reading], ours: &[Reading]) -> Vec<QuantityRecord> {
+pub fn records(
+    command: &'static str,
+    bench: Name,
+    workers: usize,
+    go: &[Reading],
+    ours: &[Reading],
+) -> Vec<QuantityRecord> {
     let quantities = ours.first().map(Reading::quantities).into_iter().flatten();
     let record = |(quantity, unit, _): (&str, Unit, f64)| {
         let (go_runs, sudog_runs) = (values(go, quantity), values(ours, quantity));
         let (go, sudog) = (median(go_runs.iter().copied()), median(sudog_runs.iter().copied()));
         QuantityRecord {
-            bench: "versus-go",
+            bench: command,
             name: bench,
             quantity: quantity.to_owned(),
             unit,
@@ -74,17 +80,17 @@ pub fn records(bench: Name, workers: usize, go: &[Reading], ours: &[Reading]) ->
     quantities.map(record).collect()
 }
 
-pub fn values(readings: &[Reading], quantity: &str) -> Vec<f64> {
+fn values(readings: &[Reading], quantity: &str) -> Vec<f64> {
     let of = |reading: &Reading| reading.quantities().find(|(name, ..)| *name == quantity).map(|(.., value)| value);
     readings.iter().filter_map(of).collect()
 }
 
 /// Returns a readable name of a benchmark's quantity.
-pub fn label(name: &str, quantity: &str) -> String {
+fn label(name: &str, quantity: &str) -> String {
     if quantity.is_empty() { name.to_owned() } else { format!("{name}: {}", quantity.replace('_', " ")) }
 }
 
-pub fn workers(n: usize) -> String {
+fn workers(n: usize) -> String {
     format!("{n} worker{}", if n == 1 { "" } else { "s" })
 }
 
@@ -107,34 +113,39 @@ pub fn means(records: &[QuantityRecord], workers: &[usize]) -> Vec<Mean> {
     groups.flat_map(|group| workers.iter().map(move |&n| (group, n))).filter_map(|(group, n)| mean(group, n)).collect()
 }
 
-/// Prints the names of the series whose runs fall into two modes.
-pub fn say_bistable(names: &[String], output: Output) -> Result<(), Failure> {
+/// Prints the names of our series, of whole operations, whose runs fall into two modes.
+pub fn say_bistable(records: &[QuantityRecord], output: Output) -> Result<(), Failure> {
+    let names = bistable(records);
     if names.is_empty() {
         return Ok(());
     }
     output.text(format_args!("bistable, a run is more than twice away from the median: {}", names.join(", ")))
 }
 
-/// Returns the names of our series, of whole operations, whose runs fall into two modes.
-pub fn bistable(records: &[QuantityRecord]) -> Vec<String> {
+fn bistable(records: &[QuantityRecord]) -> Vec<String> {
     let unstable = records.iter().filter(|r| r.quantity.is_empty() && is_bistable(&r.sudog_runs));
     unstable.map(|r| format!("{} ({})", r.name.name, workers(r.workers))).collect()
 }
 
-/// Returns a table of medians and worst runs, of both sides.
-pub fn table(records: &[QuantityRecord]) -> Table {
-    let mut table = Table::new(1, ["bench", "workers", "Go", "worst run", "sudog", "worst run", "ratio"]);
+/// Returns a table of medians and worst runs, of both sides or of ours.
+pub fn table(records: &[QuantityRecord], has_go: bool) -> Table {
+    let header: &[&str] = match has_go {
+        true => &["bench", "workers", "sudog", "worst run", "Go", "worst run", "ratio"],
+        false => &["bench", "workers", "sudog", "worst run"],
+    };
+    let mut table = Table::new(1, header.iter().copied());
     for r in records {
         let show = |value: Option<f64>| value.map_or_else(|| units::NOTHING.to_owned(), |value| r.unit.show(value));
-        table.row([
+        let row = [
             label(r.name.name, &r.quantity),
             r.workers.to_string(),
-            show(r.go),
-            show(r.go.map(|_| worst(&r.go_runs))),
             show(Some(r.sudog)),
             show(Some(worst(&r.sudog_runs))),
+            show(r.go),
+            show(r.go.map(|_| worst(&r.go_runs))),
             units::ratio(r.ratio.unwrap_or(f64::NAN)),
-        ]);
+        ];
+        table.row(row.into_iter().take(header.len()));
     }
     table
 }
@@ -148,7 +159,7 @@ mod tests {
     }
 
     fn some(bench: &str, workers: usize, go: &[&str], ours: &[&str]) -> Vec<QuantityRecord> {
-        records(bench.parse().unwrap(), workers, &readings(go), &readings(ours))
+        records("versus-go", bench.parse().unwrap(), workers, &readings(go), &readings(ours))
     }
 
     #[test]
@@ -159,10 +170,10 @@ mod tests {
         assert_eq!(records.len(), 2);
         assert_eq!((records[0].go, records[0].sudog, records[0].ratio), (Some(20.0), 5.0, Some(0.25)));
         assert_eq!((records[1].go, records[1].sudog, records[1].ratio), (Some(0.6), 0.2, None));
-        let table = table(&records).to_string();
+        let table = table(&records, true).to_string();
         let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(rows[1], ["PingPongHog", "2", "20", "ns", "30", "ns", "5", "ns", "7", "ns", "0.250"]);
-        assert_eq!(rows[2], ["PingPongHog:", "hog", "share", "2", "0.600", "0.700", "0.200", "0.300", "-"]);
+        assert_eq!(rows[1], ["PingPongHog", "2", "5", "ns", "7", "ns", "20", "ns", "30", "ns", "0.250"]);
+        assert_eq!(rows[2], ["PingPongHog:", "hog", "share", "2", "0.200", "0.300", "0.600", "0.700", "-"]);
         assert!(bistable(&records).is_empty());
         let two_modes = some("XPing", 2, &[], &["XPing 2", "XPing 2", "XPing 100"]);
         assert_eq!(bistable(&two_modes), ["XPing (2 workers)"]);

@@ -1,20 +1,16 @@
 //! Figure 1 of the paper, with the window beside the paper's curves: four curves for each inner lock.
 
 use super::{plan, platoon, window};
-use crate::bench::page;
 use crate::bench::plan::Plan;
 use crate::bench::summary::Summaries;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::{
-    Page, ReportFile, Style, definitions, deliver, facts, figures, legend, table as html_table,
-};
 use crate::output::table::Table;
 use crate::output::units;
 use crate::study::capacitor::CapacitorArgs;
-use crate::targets::compose::LockSpec;
 use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::locks::LockName;
+use crate::targets::target::Target;
 
 /// The part of the contenders that goes through the capacitor, drawn at random. The number is the paper's.
 const THROUGH: f64 = 0.01;
@@ -25,11 +21,11 @@ const CONTENDERS: [usize; 6] = [1, 2, 4, 8, 16, 32];
 struct Variant {
     name: &'static str,
     about: &'static str,
-    of: fn(&CapacitorArgs, LockName) -> LockSpec,
+    of: fn(&CapacitorArgs, LockName) -> Target,
 }
 
 const VARIANTS: [Variant; 4] = [
-    Variant { name: "bare", about: "the inner lock alone", of: |_, inner| LockSpec::Name(inner) },
+    Variant { name: "bare", about: "the inner lock alone", of: |_, inner| Target::Lock(inner) },
     Variant {
         name: "platoon",
         about: "in the paper's capacitor: all contenders go through platoons",
@@ -50,12 +46,11 @@ const VARIANTS: [Variant; 4] = [
 /// The locks of a plot: an inner lock, in each variant.
 struct Family {
     inner: LockName,
-    variants: [LockSpec; VARIANTS.len()],
+    variants: [Target; VARIANTS.len()],
 }
 
-/// Measures and prints; with a file, also writes a report. The variants of a lock take turns, and are printed before the
-/// next lock is measured.
-pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, output: Output) -> Result<(), Failure> {
+/// Measures and prints. The variants of a lock take turns, and are printed before the next lock is measured.
+pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(), Failure> {
     let family = |&inner| Family { inner, variants: VARIANTS.map(|variant| (variant.of)(args, inner)) };
     let families: Vec<Family> = locks.iter().map(family).collect();
     let specs = families.iter().flat_map(|family| family.variants).collect();
@@ -65,7 +60,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, o
     let mut records = Vec::new();
     for family in &families {
         let inner = family.inner;
-        let plan = Plan { targets: family.variants.map(Into::into).to_vec(), ..plan.clone() };
+        let plan = Plan { targets: family.variants.to_vec(), ..plan.clone() };
         let measured = plan.measure(output, &progress)?;
         let table = table(family, &Summaries::new(&plan, &measured));
         progress.suspend(|| output.text(format_args!("{}: {}\n{table}\n", inner.name(), inner.about())))?;
@@ -77,11 +72,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], file: Option<ReportFile>, o
     for Variant { name, about, .. } in &VARIANTS {
         output.text(format_args!("{name}: {about}."))?;
     }
-    summaries.remarks().try_for_each(|remark| output.text(remark))?;
-    match file {
-        None => Ok(()),
-        Some(file) => write(args, &families, &summaries, file, output),
-    }
+    summaries.remarks().try_for_each(|remark| output.text(remark))
 }
 
 /// Returns a table with a row for each number of contenders.
@@ -90,49 +81,10 @@ fn table(family: &Family, summaries: &Summaries) -> Table {
     let mut table = Table::new(0, ["T"].into_iter().chain(columns));
     for &threads in &summaries.threads {
         let cells = family.variants.iter().flat_map(|&variant| {
-            let summary = summaries.get(variant.into(), threads);
+            let summary = summaries.get(variant, threads);
             [units::rate(summary.throughput), units::ratio(summary.min_max)]
         });
         table.row([threads.to_string()].into_iter().chain(cells));
     }
     table
-}
-
-/// Writes the page: a plot for each inner lock, and the plot's figures below.
-fn write(
-    args: &CapacitorArgs,
-    families: &[Family],
-    summaries: &Summaries,
-    file: ReportFile,
-    output: Output,
-) -> Result<(), Failure> {
-    let mut html = Page::new(
-        "Locks in capacitors",
-        format!(
-            "A capacitor bounds how often a waiter is overtaken, here {} times. Each plot is of one lock. Solid lines, on \
-             the left axis: the throughput. Dotted lines, on the right axis: how evenly the acquisitions are divided among \
-             the contenders. Each figure is the median of several runs, in which the variants of the lock took turns.",
-            args.b - 1
-        ),
-    );
-    html.section("Where it was measured", facts(&summaries.on));
-    let styles = || (0..).map(Style::nth);
-    let items = VARIANTS.iter().zip(styles()).map(|(variant, style)| (variant.name, variant.about, style));
-    html.section("The locks", legend(items));
-    for family in families {
-        let inner = family.inner;
-        let curves = family.variants.map(Into::into).into_iter().zip(styles());
-        let plot = page::throughput_and_fairness(summaries, curves);
-        html.section(inner.name(), figures([(inner.about(), plot)]));
-        html.html(html_table(&table(family, summaries)));
-    }
-    for remark in summaries.remarks() {
-        html.paragraph(&remark);
-    }
-    let meanings = VARIANTS.iter().map(|variant| (variant.name, variant.about)).chain([
-        ("T", "the number of contenders"),
-        ("min/max", "the fewest acquisitions of a contender over the most acquisitions of a contender"),
-    ]);
-    html.section("What the columns mean", definitions(meanings));
-    deliver(file, &html.render(), output)
 }

@@ -16,17 +16,15 @@ mod tax;
 use crate::options::{EffortArgs, List, MAX_RUNS, MAX_THREADS, inner_locks, limit, number, numbers};
 use crate::targets::compose::name::sema;
 use clap::Args;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bench::plan::{Plan, keeps_others_out};
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::ReportFile;
 use crate::targets::compose::name::{Admit, Front, Recipe, Wait};
-use crate::targets::compose::{LockSpec, UNBOXED};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
+use crate::targets::target::Target;
 
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
@@ -55,10 +53,6 @@ pub struct CapacitorArgs {
     #[arg(long, conflicts_with_all = NOT_OF_THE_SWEEP)]
     pub sweep: bool,
 
-    /// Path of the HTML report of the figure
-    #[arg(long, value_name = "PATH")]
-    pub report: Option<PathBuf>,
-
     /// Rounds of the tax, of about 20 ms for each lock, taking turns
     #[arg(long, value_name = "N", default_value_t = 15, value_parser = number::<1, MAX_RUNS>)]
     pub rounds: usize,
@@ -69,38 +63,37 @@ pub struct CapacitorArgs {
 
 /// The options that the tax does not read: there is a single contender, a single lock, and the semaphore is always the
 /// same.
-const NOT_OF_THE_TAX: [&str; 12] =
-    ["sweep", "report", "threads", "sema", "seconds", "runs", "cs", "ncs", "sample", "ungathered", "metrics", "window"];
+const NOT_OF_THE_TAX: [&str; 10] =
+    ["sweep", "threads", "sema", "seconds", "runs", "cs", "ncs", "sample", "ungathered", "metrics"];
 
 /// The options that the sweep does not read.
-const NOT_OF_THE_SWEEP: [&str; 3] = ["report", "b", "rounds"];
+const NOT_OF_THE_SWEEP: [&str; 2] = ["b", "rounds"];
 
 /// The locks of the paper's figure, in its order.
 const FIGURE: [LockName; 5] = [LockName::Reciprocating, LockName::Ticket, LockName::Lifo, LockName::Mcs, LockName::Tts];
 
-/// Measures and prints; with a path, also writes a report.
+/// Measures and prints.
 pub fn run(args: &CapacitorArgs, output: Output) -> Result<(), Failure> {
     let locks = |usual: &[LockName]| args.locks.as_ref().map_or_else(|| usual.to_vec(), |list| list.0.clone());
     if args.sweep {
-        return sweep::run(args, &locks(UNBOXED), output);
+        return sweep::run(args, &locks(LockName::INNER), output);
     }
     if args.tax {
-        return tax::run(args, &locks(UNBOXED), output);
+        return tax::run(args, &locks(LockName::INNER), output);
     }
-    let report = args.report.as_deref().map(ReportFile::create).transpose()?;
-    figure::run(args, &locks(&FIGURE), report, output)?;
+    figure::run(args, &locks(&FIGURE), output)?;
     output.text("")?;
-    tax::run(args, &locks(UNBOXED), output)
+    tax::run(args, &locks(LockName::INNER), output)
 }
 
 /// Returns platoons before a lock.
-pub(in crate::study) fn platoon(inner: LockName, limit: u32, sema: SemaphoreName, admit: Admit) -> LockSpec {
-    LockSpec::Composed(Recipe { inner, limit, front: Front::Platoon { sema }, admit }.into())
+pub(in crate::study) fn platoon(inner: LockName, limit: u32, sema: SemaphoreName, admit: Admit) -> Target {
+    Target::Composed(Recipe { inner, limit, front: Front::Platoon { sema }, admit }.into())
 }
 
 /// Returns the window before a lock.
-pub(in crate::study) fn window(inner: LockName, limit: u32, wait: Wait, admit: Admit) -> LockSpec {
-    LockSpec::Composed(Recipe { inner, limit, front: Front::Window { wait }, admit }.into())
+pub(in crate::study) fn window(inner: LockName, limit: u32, wait: Wait, admit: Admit) -> Target {
+    Target::Composed(Recipe { inner, limit, front: Front::Window { wait }, admit }.into())
 }
 
 /// The usual length of a run. The figure takes a minute and a half, and the sweep a minute, with runs of this length.
@@ -112,7 +105,7 @@ fn plan(
     bench: &'static str,
     args: &CapacitorArgs,
     inner: &[LockName],
-    locks: Vec<LockSpec>,
+    locks: Vec<Target>,
     threads: &[usize],
 ) -> Result<Plan, Failure> {
     let threads = args.threads.clone().unwrap_or_else(|| List(threads.to_vec()));

@@ -7,14 +7,14 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::study::capacitor::CapacitorArgs;
-use crate::targets::compose::LockSpec;
 use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::locks::LockName;
+use crate::targets::target::Target;
 
 const LIMITS: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 31];
 
 /// The front ends of the sweep. No contender passes a gate, as the sweep is about the limit.
-const FRONTS: [fn(&CapacitorArgs, LockName, u32) -> LockSpec; 2] = [
+const FRONTS: [fn(&CapacitorArgs, LockName, u32) -> Target; 2] = [
     |args, inner, limit| platoon(inner, limit, args.sema, Admit::Always),
     |_, inner, limit| window(inner, limit, Wait::Park, Admit::Always),
 ];
@@ -36,7 +36,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
             let mut table = Table::new(0, ["B"].into_iter().chain(columns));
             for (limit, fronts) in LIMITS.iter().zip(by_limit) {
                 let cells = fronts.iter().flat_map(|&front| {
-                    let summary = summaries.get(front.into(), threads);
+                    let summary = summaries.get(front, threads);
                     [units::rate(summary.throughput), units::ratio(summary.min_max), units::time(summary.p999)]
                 });
                 table.row([limit.to_string()].into_iter().chain(cells));

@@ -1,10 +1,12 @@
 //! The cost of a capacitor for a single contender.
 //!
 //! A jump is a good part of a few nanoseconds, so the types are exact here: the compiled code is that which a user of
-//! the library would have. An inner lock that is not in [`UNBOXED`] is in a box, bare as well as wrapped.
+//! the library would have. An inner lock that is not in [`LockName::INNER`] is in a box, bare as well as wrapped.
 
+use crossbeam_utils::CachePadded;
 use serde::Serialize;
-use sudog_locks::capacitor::{Admission, Always, ArriveDepart, Gated, Platoon, SlidingWindow, Wrapped};
+use sudog_locks::capacitor::{Always, ArriveDepart, Gated, Platoon, SlidingWindow, Wrapped};
+use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
 use sudog_locks::waiting_array::Benaphore;
 use sudog_sync::RawLock;
 
@@ -15,11 +17,11 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
-use crate::run::pairs::Pairs;
+use crate::run::driver::pairs;
+use crate::run::lockable::Locked;
 use crate::study::capacitor::CapacitorArgs;
+use crate::targets::compose::DynLock;
 use crate::targets::compose::name::{Admit, Wait};
-use crate::targets::compose::{InnerJob, LockSpec, UNBOXED, with_inner};
-use crate::targets::lockable::{LockableJob, Locked};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
@@ -39,9 +41,9 @@ const VARIANTS: [Variant; 5] =
 
 impl Variant {
     /// Returns the name of the lock with this capacitor.
-    fn spec(self, inner: LockName, limit: u32) -> LockSpec {
+    fn spec(self, inner: LockName, limit: u32) -> Target {
         match self {
-            Self::Bare => LockSpec::Name(inner),
+            Self::Bare => Target::Lock(inner),
             Self::Platoon => super::platoon(inner, limit, SemaphoreName::Benaphore, Admit::Always),
             Self::PlatoonGated => super::platoon(inner, limit, SemaphoreName::Benaphore, Admit::Gated),
             Self::Window => super::window(inner, limit, Wait::Park, Admit::Always),
@@ -60,34 +62,30 @@ impl Variant {
     }
 }
 
-/// A round, which measures the nanoseconds of a pair of lock and unlock.
-struct Round {
-    variant: Variant,
-    limit: u32,
+/// Returns the nanoseconds of a pair of lock and unlock, of the lock of a name behind a capacitor.
+fn round(inner: LockName, variant: Variant, limit: u32) -> f64 {
+    match inner {
+        LockName::Reciprocating => round_of(<Reciprocating>::new(), variant, limit),
+        LockName::Ticket => round_of(<TicketLock>::new(), variant, limit),
+        LockName::Lifo => round_of(<Lifo>::new(), variant, limit),
+        LockName::Mcs => round_of(<Mcs>::new(), variant, limit),
+        LockName::Clh => round_of(<Clh>::new(), variant, limit),
+        LockName::Tts => round_of(<Tts>::new(), variant, limit),
+        _ => round_of(DynLock::of(inner), variant, limit),
+    }
 }
 
-impl InnerJob for Round {
-    type Out = f64;
+fn round_of<L: RawLock + 'static>(inner: L, variant: Variant, limit: u32) -> f64 {
+    fn of<L: RawLock + 'static>(lock: L) -> f64 {
+        pairs(&*CachePadded::new(Locked(lock)), ROUND)
+    }
 
-    fn run<L: RawLock + 'static>(self, make: impl Fn() -> L + Copy + 'static) -> f64 {
-        fn bare<L: RawLock + 'static>(make: impl Fn() -> L + 'static) -> f64 {
-            Pairs(ROUND).run::<Locked<L>>(&make)
-        }
-
-        fn wrapped<L: RawLock + 'static, C: ArriveDepart + 'static, A: Admission + Default + 'static>(
-            limit: u32,
-            inner: impl Fn() -> L + 'static,
-        ) -> f64 {
-            bare(move || Wrapped::with(inner(), C::with_limit(limit), A::default()))
-        }
-
-        match self.variant {
-            Variant::Bare => bare(make),
-            Variant::Platoon => wrapped::<L, Platoon<Benaphore>, Always>(self.limit, make),
-            Variant::PlatoonGated => wrapped::<L, Platoon<Benaphore>, Gated>(self.limit, make),
-            Variant::Window => wrapped::<L, SlidingWindow, Always>(self.limit, make),
-            Variant::WindowGated => wrapped::<L, SlidingWindow, Gated>(self.limit, make),
-        }
+    match variant {
+        Variant::Bare => of(inner),
+        Variant::Platoon => of(Wrapped::with(inner, Platoon::<Benaphore>::with_limit(limit), Always)),
+        Variant::PlatoonGated => of(Wrapped::with(inner, Platoon::<Benaphore>::with_limit(limit), Gated)),
+        Variant::Window => of(Wrapped::with(inner, SlidingWindow::new(limit), Always)),
+        Variant::WindowGated => of(Wrapped::with(inner, SlidingWindow::new(limit), Gated)),
     }
 }
 
@@ -120,8 +118,8 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
     for _ in 0..args.rounds {
         for (&inner, times) in locks.iter().zip(&mut times) {
             for (variant, times) in VARIANTS.into_iter().zip(times) {
-                let round = Round { variant, limit: args.b };
-                times.push(on.alone(move || with_inner(inner, round)));
+                let limit = args.b;
+                times.push(on.alone(move || round(inner, variant, limit)));
                 progress.inc(1);
             }
         }
@@ -145,9 +143,9 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
             }
             output.record(&TaxRecord {
                 bench: "capacitor-tax",
-                target: variant.spec(inner, args.b).into(),
+                target: variant.spec(inner, args.b),
                 inner,
-                exact: UNBOXED.contains(&inner),
+                exact: LockName::INNER.contains(&inner),
                 on,
                 rounds: args.rounds,
                 ns,
@@ -166,7 +164,8 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
                  window.",
     )?;
     output.text("gate: a contender that finds no other contender bypasses the capacitor.")?;
-    let boxed: Vec<_> = locks.iter().filter(|inner| !UNBOXED.contains(inner)).map(|inner| inner.name()).collect();
+    let boxed: Vec<_> =
+        locks.iter().filter(|inner| !LockName::INNER.contains(inner)).map(|inner| inner.name()).collect();
     if boxed.is_empty() {
         Ok(())
     } else {

@@ -12,8 +12,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use serde::Serialize;
+use clap::Args;
 use sudog_runtime::shim::system::thread;
 
 use super::capacitor;
@@ -22,7 +21,7 @@ use crate::bench::plan::{Plan, choose};
 use crate::bench::summary::Summaries;
 use crate::claims::{Beside, Verdict, beside};
 use crate::measure::usage::disturbance;
-use crate::options::{List, Logging, MAX_RUNS, MAX_THREADS, number, numbers, seconds};
+use crate::options::{List, MAX_RUNS, MAX_THREADS, number, numbers, seconds};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::report::{
@@ -34,13 +33,14 @@ use crate::run::contenders::Contenders;
 use crate::run::driver::Workload;
 use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::locks::LockName;
+use crate::targets::registry::names;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
 pub struct FiguresArgs {
-    /// Only this figure
+    /// Only this figure: semaphores, capacitors, window
     #[arg(long, value_name = "FIGURE")]
     pub only: Option<Figure>,
 
@@ -64,15 +64,13 @@ pub struct FiguresArgs {
 /// The default length of a run. Simulated time is dear, and a simulated run has no noise.
 const DEFAULT_SECONDS: &str = if cfg!(sudog_sim) { "0.002" } else { "0.1" };
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Debug)]
-#[serde(rename_all = "lowercase")]
-pub enum Figure {
-    /// Figure 1 of the paper on waiting arrays.
-    Semaphores,
-    /// Figure 1 of the paper on capacitors.
-    Capacitors,
-    /// The sliding window, over B.
-    Window,
+names! {
+    /// A figure.
+    enum Figure;
+    unknown "figure";
+    Semaphores = "semaphores", "Figure 1 of the paper on waiting arrays.";
+    Capacitors = "capacitors", "Figure 1 of the paper on capacitors.";
+    Window = "window", "The sliding window, over B.";
 }
 
 /// The semaphores of the paper's figure: its first two listings as printed; a later listing; and a semaphore whose
@@ -99,31 +97,20 @@ const BYPASS_LIMITS: [u32; 6] = [2, 4, 8, 10, 16, 31];
 
 /// Returns the inner lock in the paper's capacitor.
 fn platoon(inner: LockName) -> Target {
-    capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Always).into()
+    capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Always)
 }
 
 /// Returns the inner lock in the paper's capacitor, through which one contender in a hundred goes.
 fn fractional(inner: LockName) -> Target {
-    capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Fractional(THROUGH)).into()
+    capacitor::platoon(inner, CAPACITOR_LIMIT, SemaphoreName::TwaSpin, Admit::Fractional(THROUGH))
 }
 
 /// Returns the inner lock behind the window: no contender passes a gate, and all spin.
 fn window(inner: LockName, limit: u32) -> Target {
-    capacitor::window(inner, limit, Wait::Spin, Admit::Always).into()
+    capacitor::window(inner, limit, Wait::Spin, Admit::Always)
 }
 
 impl Figure {
-    const ALL: [Self; 3] = [Self::Semaphores, Self::Capacitors, Self::Window];
-
-    /// Returns the word of the command line.
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Semaphores => "semaphores",
-            Self::Capacitors => "capacitors",
-            Self::Window => "window",
-        }
-    }
-
     const fn title(self) -> &'static str {
         match self {
             Self::Semaphores => "Semaphores: figure 1 of \"Semaphores Augmented with a Waiting Array\"",
@@ -132,7 +119,7 @@ impl Figure {
         }
     }
 
-    const fn about(self) -> &'static str {
+    const fn explanation(self) -> &'static str {
         match self {
             Self::Semaphores => {
                 "The paper: an X5-2 of 2 sockets, 36 cores and 72 threads; a step of a shared generator while a contender \
@@ -185,7 +172,7 @@ impl Figure {
             threads,
             runs: args.runs,
             on: Contenders::Threads,
-            logging: (self == Self::Window).then_some(Logging { window: None }),
+            logged: self == Self::Window,
             workload: Workload {
                 duration: args.seconds,
                 ncs: u32::from(self == Self::Semaphores),
@@ -207,7 +194,7 @@ struct Measured {
 /// Measures, prints the claims and the answers, and writes the page.
 pub fn run(args: &FiguresArgs, output: Output) -> Result<(), Failure> {
     let file = ReportFile::create_or_default(args.report.as_deref(), "figures.html")?;
-    let asked = Figure::ALL.into_iter().filter(|&figure| args.only.is_none_or(|only| only == figure));
+    let asked = Figure::ALL.iter().copied().filter(|&figure| args.only.is_none_or(|only| only == figure));
     let plans = asked.map(|figure| Ok((figure, figure.plan(args)?))).collect::<Result<Vec<_>, Failure>>()?;
     output.estimate("figures", plans.iter().map(|(_, plan)| plan.time(plan.total())).sum());
     let progress = output.progress("figures", plans.iter().map(|(_, plan)| plan.total()).sum());
@@ -252,7 +239,7 @@ fn html(all: &[Measured]) -> String {
     for measured in all {
         let Measured { figure, headline, summaries, claims } = measured;
         page.section(figure.title(), "");
-        page.paragraph(figure.about());
+        page.paragraph(figure.explanation());
         let (legend, mut plots) = plots(*figure, summaries);
         page.html(legend);
         plots.push(("What the source says".to_owned(), list(claims)));
@@ -368,7 +355,7 @@ mod tests {
 
     #[test]
     fn each_claim_and_each_curve_is_on_the_page() {
-        for figure in Figure::ALL {
+        for &figure in Figure::ALL {
             let measured = measured(figure);
             let page = html(std::slice::from_ref(&measured));
             for claim in &measured.claims {

@@ -38,8 +38,8 @@ use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
+use crate::targets::compose::DynLock;
 use crate::targets::compose::name::{Admit, Front, Recipe, Wait};
-use crate::targets::compose::{DynLock, UNBOXED};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 
@@ -276,7 +276,7 @@ impl BypassRecord {
 
 /// Measures, prints, and fails if a promise is broken.
 pub fn run(args: &BypassArgs, output: Output) -> Result<(), Failure> {
-    let locks = args.locks.as_ref().map_or(UNBOXED, |list| &list.0);
+    let locks = args.locks.as_ref().map_or(LockName::INNER, |list| &list.0);
     let all = || locks.iter().flat_map(|&inner| CASES.map(|case| (inner, case))).chain([CONTROL]);
     let progress = output.progress("bypass", all().count());
     let mut records = Vec::new();

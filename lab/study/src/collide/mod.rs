@@ -13,9 +13,9 @@ use serde::Serialize;
 
 use self::program::{Case, Outcome, Placement, Run};
 
-use crate::measure::growth::{self, Point, Verdict};
+use crate::measure::growth::{self, Point};
 use crate::measure::metrics::median;
-use crate::measure::usage::disturbance;
+use crate::measure::usage::{disturbance, others};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
@@ -273,16 +273,12 @@ pub fn run(args: &CollideArgs, output: Output) -> Result<(), Failure> {
     let point = |r: &Row| Point { case: r.placement.name(), queue: r.queue, n: r.n, ns: r.seconds * 1e9 };
     let points: Vec<_> = rows.iter().map(point).collect();
     let growths = growth::growths("collide-growth", &points);
-    let verdict = Verdict::new("collide-verdict", &points);
     growths.iter().try_for_each(|growth| output.record(growth))?;
-    verdict.iter().try_for_each(|verdict| output.record(verdict))?;
 
     output.text(format_args!("{}\n\n{}\n", plan.headline(), table(&rows)))?;
     output.text(format_args!("The total time grows as n to the:\n{}\n", growth::table(&growths)))?;
     plan.remarks().iter().try_for_each(|remark| output.text(remark))?;
-    let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
-    let others = others.map(|sum| sum / records.len() as f64);
-    verdict.iter().map(Verdict::line).chain(disturbance(others)).try_for_each(|remark| output.text(remark))
+    disturbance(others(records.iter().map(|r| r.other_cpus))).map_or(Ok(()), |remark| output.text(remark))
 }
 
 const MANY_REMARKS: [&str; 2] = [

@@ -32,20 +32,19 @@ use crossbeam_utils::CachePadded;
 use serde::Serialize;
 use sudog_locks::waiting_array::Benaphore;
 use sudog_locks::waiting_array::{
-    BucketWait, ChainWait, ChannelWait, GrayHash, LocationWait, MixedHash, OrbitHash, PairedHash, PlainHash,
-    TicketHash, TicketWait,
+    BucketWait, ChainWait, ChannelWait, LocationWait, MixedHash, PlainHash, TicketHash, TicketWait,
 };
 
 use self::counting::{AtOnce, Counting, waits_begun};
 
 use crate::measure::metrics::median;
-use crate::measure::usage::{Counts, Usage, disturbance};
+use crate::measure::usage::{Counts, Usage, disturbance, others};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::{Contenders, Gate};
-use crate::targets::registry::registry;
+use crate::targets::registry::{names, registry};
 
 #[derive(Args, Clone, Debug)]
 #[command(allow_negative_numbers = true)]
@@ -81,64 +80,16 @@ registry! {
     Mixed64 = "mixed-64": MixedHash<64>, "the address mixed; 64 buckets";
     Plain2048 = "plain-2048": PlainHash<2048>, "the address as it is; 2048 buckets";
     Mixed2048 = "mixed-2048": MixedHash<2048>, "the address mixed; 2048 buckets";
-    Paired2048 = "paired-2048": PairedHash<2048>, "mixed, two tickets to a bucket; 2048 buckets";
-    Orbit2048 = "orbit-2048": OrbitHash<2048>, "mixed, page by page; 2048 buckets";
-    Gray2048 = "gray-2048": GrayHash<2048>, "mixed, by a Gray code; 2048 buckets";
-    Mixed4096 = "mixed-4096": MixedHash<4096>, "the address mixed; 4096 buckets";
 }
 
-/// A way to wait, for any hash.
-pub trait Protocol {
-    /// The wait by this protocol with a hash; the wait counts, and sleeps at once.
-    type On<H: TicketHash>: TicketWait;
-
-    /// The number of waits that the waiter begins for each wake-up.
-    const BEGINS: u64 = 1;
-}
-
-/// The protocol of [`ChainWait`].
-pub struct Chains;
-
-/// The protocol of [`ChannelWait`].
-pub struct Channels;
-
-/// The protocol of [`LocationWait`].
-pub struct Locations;
-
-/// The protocol of [`BucketWait`].
-pub struct Buckets;
-
-impl Protocol for Chains {
-    type On<H: TicketHash> = ChainWait<Counting<AtOnce>, 1, H>;
-}
-
-impl Protocol for Buckets {
-    type On<H: TicketHash> = BucketWait<Counting<AtOnce>, 1, H>;
-}
-
-impl Protocol for Channels {
-    type On<H: TicketHash> = ChannelWait<Counting<AtOnce>, 1, H>;
-}
-
-impl Protocol for Locations {
-    type On<H: TicketHash> = LocationWait<Counting<AtOnce>, 1, H>;
-
-    /// Two, as the waiter enlists, looks once more, and waits.
-    const BEGINS: u64 = 2;
-}
-
-registry! {
+names! {
     /// The name of a way to wait.
     enum ProtocolName;
-    /// A job on a way to wait of any type.
-    trait ProtocolJob over Protocol;
-    fn with_protocol;
     unknown "protocol";
-
-    Chains = "chains": Chains, "the benaphore, whose waiters sleep in chains";
-    Buckets = "buckets": Buckets, "the benaphore, whose waiters sleep on buckets";
-    Channels = "channels": Channels, "the benaphore, whose waiters sleep in channels";
-    Locations = "locations": Locations, "the benaphore, whose waiters enlist at locations";
+    Chains = "chains", "the benaphore, whose waiters sleep in chains";
+    Buckets = "buckets", "the benaphore, whose waiters sleep on buckets";
+    Channels = "channels", "the benaphore, whose waiters sleep in channels";
+    Locations = "locations", "the benaphore, whose waiters enlist at locations";
 }
 
 /// The parameters of a run.
@@ -196,6 +147,7 @@ impl Run {
         with_hash(self.hash, self)
     }
 
+    /// Makes the run with a way to wait, which begins so many waits for each wake-up.
     fn with<W: TicketWait>(self, begins: u64) -> io::Result<(Duration, Tally, Usage)> {
         let one = |permits| CachePadded::new(Benaphore::<W>::with_permits(permits));
         // Give a permit to one thread of each pair, which begins.
@@ -246,15 +198,13 @@ impl HashJob for Run {
     type Out = io::Result<(Duration, Tally, Usage)>;
 
     fn run<H: TicketHash>(self) -> Self::Out {
-        struct With<H>(Run, std::marker::PhantomData<H>);
-        impl<H: TicketHash> ProtocolJob for With<H> {
-            type Out = io::Result<(Duration, Tally, Usage)>;
-
-            fn run<P: Protocol>(self) -> Self::Out {
-                self.0.with::<P::On<H>>(P::BEGINS)
-            }
+        match self.protocol {
+            ProtocolName::Chains => self.with::<ChainWait<Counting<AtOnce>, 1, H>>(1),
+            ProtocolName::Buckets => self.with::<BucketWait<Counting<AtOnce>, 1, H>>(1),
+            ProtocolName::Channels => self.with::<ChannelWait<Counting<AtOnce>, 1, H>>(1),
+            // Two waits begin for each wake-up: the waiter enlists, looks once more, and waits.
+            ProtocolName::Locations => self.with::<LocationWait<Counting<AtOnce>, 1, H>>(2),
         }
-        with_protocol(self.protocol, With::<H>(self, std::marker::PhantomData))
     }
 }
 
@@ -403,8 +353,7 @@ pub fn run(args: &CollisionsArgs, output: Output) -> Result<(), Failure> {
         plan.computed(&computed)
     ))?;
     REMARKS.iter().try_for_each(|remark| output.text(remark))?;
-    let others: Option<f64> = records.iter().map(|r| r.other_cpus).sum();
-    disturbance(others.map(|sum| sum / records.len() as f64)).map_or(Ok(()), |warning| output.text(warning))
+    disturbance(others(records.iter().map(|r| r.other_cpus))).map_or(Ok(()), |warning| output.text(warning))
 }
 
 const REMARKS: [&str; 4] = [

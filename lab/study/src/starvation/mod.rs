@@ -1,13 +1,13 @@
 //! The study of starvation mode: which contenders waited, which overtook which, and when the mutex changed its mode.
 //!
 //! Some contenders have the mutex nearly always, others want the mutex now and then: see [`contest`]. The events of the
-//! mutex and its semaphore become an [`event_history`], which is shown as a picture for a page, as a picture in
-//! letters, and as figures. The history also proves a claim: each handoff went to the waiter that had waited longest.
+//! mutex and its semaphore become an [`event_history`], which is shown as a picture for a page, and as
+//! figures. The history also proves a claim: each handoff went to the waiter that had waited longest.
 
 pub mod contest;
 pub mod event_history;
 mod line;
-mod text;
+mod page;
 mod timeline;
 
 use crate::options::{OnArgs, seconds};
@@ -27,7 +27,7 @@ use self::timeline::timeline;
 use crate::measure::metrics::median;
 use crate::output::Output;
 use crate::output::failure::Failure;
-use crate::output::report::{Picture, ReportFile};
+use crate::output::report::{ReportFile, deliver};
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
@@ -148,7 +148,7 @@ pub fn run(args: &StarvationArgs, output: Output) -> Result<(), Failure> {
     let window = history.window(WINDOW);
     let (table, remarks) = (table(&names, &outcome, &history), remarks(&contest, &outcome, &history));
     output.text(format_args!("{}\n", contest.headline()))?;
-    output.text(format_args!("{}\n\n{table}\n", text::text(&history, &contenders, window)))?;
+    output.text(format_args!("{table}\n"))?;
     for remark in &remarks {
         output.text(remark)?;
     }
@@ -162,8 +162,7 @@ pub fn run(args: &StarvationArgs, output: Output) -> Result<(), Failure> {
         written.map_err(|error| Failure::Run(format!("cannot write the trace: {error}")))?;
         trace.commit(&String::from_utf8_lossy(&json))?;
     }
-    Picture { headline: &contest.headline(), svg: &picture, table: &table, remarks: &remarks, on: contest.on }
-        .write(file, output)
+    deliver(file, &page::page(&contest.headline(), &picture, &table, &remarks, contest.on), output)
 }
 
 fn record(

@@ -12,29 +12,19 @@ use super::AdmissionHistory;
 use crate::measure::metrics::quantile;
 
 /// The bypass of all waits. A wait that the end cut short counts with the bypass that the wait had reached by then.
-#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
 pub struct Bypass {
     /// The bypass that 99 in 100 waits did not exceed.
     pub p99: u64,
     /// The largest bypass.
     pub max: u64,
-    /// The numbers of waits with bypass 0, with 1, with 2 or 3, with 4 to 7, and so on, up to the last number that is
-    /// not 0.
-    pub log2_histogram: Vec<u64>,
 }
 
 /// Returns the bypass of a history, or `None` if no contender waited.
 pub fn bypass(history: &AdmissionHistory) -> Option<Bypass> {
     let mut all = bypasses(history);
     all.sort_unstable();
-    let max = *all.last()?;
-    let mut log2_histogram = vec![0; bucket(max) + 1];
-    all.iter().for_each(|&n| log2_histogram[bucket(n)] += 1);
-    Some(Bypass { p99: quantile(&all, 990)?, max, log2_histogram })
-}
-
-fn bucket(n: u64) -> usize {
-    (u64::BITS - n.leading_zeros()) as usize
+    Some(Bypass { p99: quantile(&all, 990)?, max: *all.last()? })
 }
 
 /// Returns the bypass of each admission, in the order of admissions; then of each wait that had not ended at the end.
@@ -95,7 +85,7 @@ mod tests {
     #[test]
     fn in_the_order_of_requests_nobody_is_bypassed() {
         let fifo = history(2, &[(0, 0, 5, 10), (1, 1, 10, 20), (0, 11, 20, 30)]);
-        let expected = Bypass { p99: 0, max: 0, log2_histogram: vec![3] };
+        let expected = Bypass { p99: 0, max: 0 };
         assert_eq!(bypass(&fifo), Some(expected));
     }
 
@@ -107,18 +97,13 @@ mod tests {
         assert_eq!(bypasses(&history), [0, 0, 0, 0, 0, 4]);
         history.pending.push(Pending { contender: 3, request: 8 });
         assert_eq!(bypasses(&history), [0, 0, 0, 0, 0, 4, 2]);
-        let expected = Bypass { p99: 4, max: 4, log2_histogram: vec![5, 0, 1, 1] };
+        let expected = Bypass { p99: 4, max: 4 };
         assert_eq!(bypass(&history), Some(expected));
     }
 
     #[test]
     fn of_nothing_there_is_nothing() {
         assert_eq!(bypass(&history(3, &[])), None);
-    }
-
-    #[test]
-    fn buckets_are_powers_of_two() {
-        assert_eq!([0, 1, 2, 3, 4, 7, 8, u64::MAX].map(bucket), [0, 1, 2, 2, 3, 3, 4, 64]);
     }
 
     proptest! {

@@ -20,8 +20,6 @@ use crate::measure::metrics::quantile;
 pub struct Handover {
     /// The part of the time in which the lock was free and a contender wanted it.
     pub dead_time: f64,
-    /// The rest of the time, as a part.
-    pub work_conservation: f64,
     /// The median handover. A handover is the time from the beginning of a release to the next entry, of any contender,
     /// if another contender had made a request before that release. This field and the next two are `None` if there
     /// was no handover.
@@ -57,7 +55,6 @@ pub fn handover(history: &AdmissionHistory) -> Option<Handover> {
     let dead_time = (*elapsed > 0).then(|| dead as f64 / *elapsed as f64)?;
     Some(Handover {
         dead_time,
-        work_conservation: 1.0 - dead_time,
         handover_p50_ns: quantile(&handovers, 500),
         handover_p99_ns: quantile(&handovers, 990),
         handover_max_ns: handovers.last().copied(),
@@ -83,7 +80,6 @@ mod tests {
         history.elapsed = 100;
         let expected = Handover {
             dead_time: 0.13,
-            work_conservation: 0.87,
             handover_p50_ns: Some(3),
             handover_p99_ns: Some(7),
             handover_max_ns: Some(7),
@@ -116,7 +112,7 @@ mod tests {
         assert_eq!(handover(&history(1, &[])), None);
         let mut nobody = history(1, &[]);
         nobody.elapsed = 10;
-        assert_eq!(handover(&nobody).unwrap().work_conservation, 1.0);
+        assert_eq!(handover(&nobody).unwrap().dead_time, 0.0);
         nobody.pending.push(Pending { contender: 0, request: 4 });
         assert_eq!(handover(&nobody).unwrap().dead_time, 0.6);
     }

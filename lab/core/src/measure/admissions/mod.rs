@@ -8,7 +8,7 @@
 //! | [`mod@handover`] | the time from a contender to the next, and dead time | yes |
 //! | [`mod@waits`] | from request to entry | no |
 //! | [`mod@holds`] | shares by time of holding | for opportunities |
-//! | [`Wakeups`] | sleeps, those beyond the first in a wait, system calls | no |
+//! | [`Wakeups`] | sleeps, those beyond the first in a wait | no |
 //!
 //! The critical section counts entries, and this count is the order; the clock does not decide which contender was
 //! first. Where several contenders may be inside at once there is no order, and every result that needs an order is
@@ -69,8 +69,8 @@ pub struct AdmissionHistory {
     pub elapsed: u64,
 }
 
-/// The system's counts of the contenders' sleeps and calls, for each acquisition.
-#[derive(Clone, PartialEq, Serialize, Default, Debug)]
+/// The system's counts of the contenders' sleeps, for each acquisition.
+#[derive(Clone, Copy, PartialEq, Serialize, Default, Debug)]
 pub struct Wakeups {
     /// The number of sleeps of the contenders: see [`SleepCounter`](crate::measure::wakeups::SleepCounter). This field
     /// and the next are `None` if the contenders are not threads, or if the system does not tell.
@@ -79,12 +79,6 @@ pub struct Wakeups {
     /// vain. A contender that waits at two places, for a capacitor and then for the lock in the capacitor, may sleep at
     /// both without a wake-up in vain.
     pub futile_wakeups_per_acquisition: Option<f64>,
-    /// System calls of the contenders from start to end, without the calls that count sleeps. See
-    /// [`CallCounter`](crate::measure::wakeups::CallCounter).
-    pub syscalls_per_acquisition: Option<f64>,
-    /// The reason why the system calls are not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why_no_syscalls: Option<String>,
 }
 
 /// The result of a logged run.
@@ -124,8 +118,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Computes the metrics, with windows of `window` admissions; see [`windows()`].
-    pub fn new(logged: Logged, window: Option<usize>) -> Self {
+    /// Computes the metrics.
+    pub fn new(logged: Logged) -> Self {
         let Logged { history, log_full, wakeups } = logged;
         let ordered = history.in_order.then_some(&history);
         Self {
@@ -133,7 +127,7 @@ impl Metrics {
             seconds: history.elapsed as f64 / 1e9,
             log_full,
             bypass: ordered.and_then(bypass),
-            windows: ordered.and_then(|history| windows(history, window)),
+            windows: ordered.and_then(windows),
             short_term: ordered.map(short_term),
             handover: ordered.and_then(handover),
             waits: waits(&history),
@@ -167,13 +161,13 @@ mod tests {
         let mut history = history(2, &[(0, 0, 1, 5), (1, 1, 2, 6)]);
         history.in_order = false;
         let logged = Logged { history, log_full: false, wakeups: Wakeups::default() };
-        let metrics = Metrics::new(logged.clone(), Some(1));
+        let metrics = Metrics::new(logged.clone());
         assert!(metrics.bypass.is_none() && metrics.windows.is_none() && metrics.short_term.is_none());
         assert!(metrics.handover.is_none() && metrics.holds.lot_jain.is_none());
         assert_eq!((metrics.acquisitions, metrics.waits.unwrap().max_ns, metrics.holds.hold_jain), (2, 1, 1.0));
         let mut logged = logged;
         logged.history.in_order = true;
-        let metrics = Metrics::new(logged, Some(1));
-        assert!(metrics.bypass.is_some() && metrics.windows.is_some() && metrics.handover.is_some());
+        let metrics = Metrics::new(logged);
+        assert!(metrics.bypass.is_some() && metrics.short_term.is_some() && metrics.handover.is_some());
     }
 }

@@ -4,7 +4,6 @@
 //! |---|---|---|---|
 //! | LWSS, of contenders | all | 2 | 1 |
 //! | MTTR, in admissions | as many as there are | 2 | 1 |
-//! | the same contender again | never | never | always |
 
 use serde::Serialize;
 
@@ -26,9 +25,6 @@ pub struct ShortTerm {
     pub mttr: Option<f64>,
     /// The longest run of admissions of one contender.
     pub longest_run: u64,
-    /// The share of admissions, not counting the first, that were of the same contender as the previous admission.
-    /// `None` if there were fewer than two admissions.
-    pub same_again: Option<f64>,
 }
 
 /// Computes the fairness over short times.
@@ -38,15 +34,12 @@ pub fn short_term(history: &AdmissionHistory) -> ShortTerm {
     let lwss_window = WINDOW.max(ROUNDS * history.contenders);
     let contenders: Vec<u32> = history.admissions.iter().map(|admission| admission.contender).collect();
     let runs = contenders.chunk_by(|a, b| a == b);
-    let steps = contenders.len().saturating_sub(1);
-    let repeats = steps - runs.clone().count().saturating_sub(1);
     let times = times_to_reacquire(&contenders, history.contenders);
     ShortTerm {
         lwss: lwss(&contenders, history.contenders, lwss_window),
         lwss_window,
         mttr: (!times.is_empty()).then(|| median(times)),
         longest_run: runs.map(<[u32]>::len).max().unwrap_or(0) as u64,
-        same_again: (steps > 0).then(|| repeats as f64 / steps as f64),
     }
 }
 
@@ -78,15 +71,13 @@ mod tests {
     #[test]
     fn round_and_round() {
         let rounds: Vec<u32> = (0..4000).map(|n| n % 8).collect();
-        let expected =
-            ShortTerm { lwss: Some(8.0), lwss_window: 1000, mttr: Some(8.0), longest_run: 1, same_again: Some(0.0) };
+        let expected = ShortTerm { lwss: Some(8.0), lwss_window: 1000, mttr: Some(8.0), longest_run: 1 };
         assert_eq!(short_term(&order(8, &rounds)), expected);
     }
 
     #[test]
     fn one_keeps_it() {
-        let expected =
-            ShortTerm { lwss: Some(1.0), lwss_window: 1000, mttr: Some(1.0), longest_run: 2500, same_again: Some(1.0) };
+        let expected = ShortTerm { lwss: Some(1.0), lwss_window: 1000, mttr: Some(1.0), longest_run: 2500 };
         assert_eq!(short_term(&order(8, &[3; 2500])), expected);
     }
 
@@ -94,8 +85,7 @@ mod tests {
     fn by_hand() {
         let order = order(3, &[0, 0, 1, 2, 2, 2, 0]);
         // Times: 1 (0), 1, 1 (2), 5 (0).
-        let expected =
-            ShortTerm { lwss: None, lwss_window: 1000, mttr: Some(1.0), longest_run: 3, same_again: Some(0.5) };
+        let expected = ShortTerm { lwss: None, lwss_window: 1000, mttr: Some(1.0), longest_run: 3 };
         assert_eq!(short_term(&order), expected);
         assert_eq!(lwss(&[0, 0, 1, 2, 2, 2, 0], 3, 3), Some(1.5), "two, one, and one left over");
         assert_eq!(times_to_reacquire(&[0, 0, 1, 2, 2, 2, 0], 3), [1.0, 1.0, 1.0, 5.0]);
@@ -108,7 +98,7 @@ mod tests {
 
     #[test]
     fn of_nothing_there_is_little() {
-        let expected = ShortTerm { lwss: None, lwss_window: 1000, mttr: None, longest_run: 0, same_again: None };
+        let expected = ShortTerm { lwss: None, lwss_window: 1000, mttr: None, longest_run: 0 };
         assert_eq!(short_term(&order(2, &[])), expected);
         assert_eq!(short_term(&order(2, &[1])).longest_run, 1);
     }

@@ -3,7 +3,6 @@
 mod file;
 mod machine;
 mod page;
-mod picture;
 mod plot;
 
 use std::fmt::Display;
@@ -12,7 +11,6 @@ use std::io::Write;
 pub use file::{ReportFile, default_path};
 pub use machine::place;
 pub use page::{Escaped, Page, definitions, figures, table};
-pub use picture::Picture;
 pub use plot::{Line, Plot, Style, legend};
 
 use crate::output::Output;

@@ -15,7 +15,7 @@ use crate::measure::mt::Mt;
 use sudog_runtime::shim::work;
 
 use super::Workload;
-use crate::targets::lockable::{Access, PerAccess};
+use crate::run::lockable::{Access, PerAccess};
 
 pub struct ContenderState {
     pub me: usize,

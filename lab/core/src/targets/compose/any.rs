@@ -1,348 +1,225 @@
 //! Capacitors and admissions that are chosen at run time.
 //!
-//! The types are enums and not boxes. A window costs a jump that always goes the same way. A primitive over a semaphore
-//! costs a call and two jumps, as copies of all of these primitives in each measured loop would take minutes to
-//! compile. Tickets are those of the primitive, or 0 if the primitive has none.
+//! A capacitor is in a box, so the measured loop of composed locks is compiled once: for each primitive over each
+//! semaphore this would take minutes.
 
 use std::time::Instant;
 
+use crossbeam_utils::CachePadded;
 use sudog_locks::capacitor::{
     Admission, Always, ArriveDepart, Fractional, Gated, Multilane, Path, Platoon, SeparateLanes, SlidingWindow,
     WindowTicket,
 };
-use sudog_locks::waiting_array::{Benaphore, Ticket, TicketSema, Twa, TwaChain, TwaChannel, TwaLocation};
-use sudog_locks::waiting_array::{
-    BucketWait, Conservative, GrayHash, MixedHash, OrbitHash, PairedHash, PlainHash, Spin, SpinThenPark, SpinThenYield,
-    ToldWait,
-};
-use sudog_sync::Semaphore;
-use sudog_sync::semaphore::{ParkingLotSema, RuntimeSema};
+use sudog_locks::waiting_array::{Spin, SpinThenYield};
+use sudog_sync::{Order, Semaphore, Wake};
 
 use super::name::{Admit, Front, Wait};
-use crate::targets::semaphores::{EventCountSema, SemaphoreName, StrideOneHash};
+use crate::targets::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaphore};
 
-/// Any primitive over a semaphore.
-#[derive(Debug)]
-pub enum Over<S> {
-    Platoon(Platoon<S>),
-    /// Platoons behind a gate: arrivals announce themselves.
-    Announced(Platoon<S>),
-    /// Lanes that are counted separately.
-    Separate(SeparateLanes<S>),
+/// Any primitive.
+pub struct AnyCapacitor(Box<dyn AnyPrimitive>);
+
+/// A primitive in the box.
+struct Primitive<C> {
+    capacitor: CachePadded<C>,
+    /// True if arrivals announce themselves. [`AnyAdmission`] always asks for announcements; only a platoon behind a gate
+    /// pays for them.
+    announces: bool,
 }
 
-impl<S: Semaphore> Over<S> {
-    fn new(front: Front, limit: u32, gated: bool) -> Self {
-        match front {
-            Front::Separate { lanes, dealing, .. } => Self::Separate(SeparateLanes::with_lanes(lanes, limit, dealing)),
-            _ if gated => Self::Announced(Platoon::with_limit(limit)),
-            _ => Self::Platoon(Platoon::with_limit(limit)),
+/// A [`Primitive`] of any type.
+trait AnyPrimitive: Send + Sync {
+    fn limit(&self) -> u32;
+    fn bound(&self) -> Option<u64>;
+    fn arrive(&self) -> AnyTicket;
+    fn try_arrive(&self) -> Option<AnyTicket>;
+    fn arrive_until(&self, deadline: Instant) -> Option<AnyTicket>;
+    fn depart(&self, ticket: AnyTicket);
+    fn announce(&self);
+    fn retract(&self);
+    fn depart_and_retract(&self, ticket: AnyTicket);
+    fn is_idle(&self) -> bool;
+}
+
+impl<C: ArriveDepart<Ticket: Ticket>> AnyPrimitive for Primitive<C> {
+    fn limit(&self) -> u32 {
+        self.capacitor.limit()
+    }
+
+    fn bound(&self) -> Option<u64> {
+        self.capacitor.bound()
+    }
+
+    fn arrive(&self) -> AnyTicket {
+        self.capacitor.arrive().any()
+    }
+
+    fn try_arrive(&self) -> Option<AnyTicket> {
+        self.capacitor.try_arrive().map(Ticket::any)
+    }
+
+    fn arrive_until(&self, deadline: Instant) -> Option<AnyTicket> {
+        self.capacitor.arrive_until(deadline).map(Ticket::any)
+    }
+
+    fn depart(&self, ticket: AnyTicket) {
+        self.capacitor.depart(Ticket::of(ticket));
+    }
+
+    fn announce(&self) {
+        if self.announces {
+            self.capacitor.announce();
         }
+    }
+
+    fn retract(&self) {
+        if self.announces {
+            self.capacitor.retract();
+        }
+    }
+
+    fn depart_and_retract(&self, ticket: AnyTicket) {
+        match self.announces {
+            true => self.capacitor.depart_and_retract(Ticket::of(ticket)),
+            false => self.depart(ticket),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.capacitor.is_idle()
     }
 }
 
-/// Makes methods that only pass the call on, by one of the macros `on`, `over_any` and `any`.
-macro_rules! forward {
-    ($on:ident: $($(#[$inline:meta])? fn $method:ident($($argument:ident: $Argument:ty)?) -> $Out:ty;)+) => {
-        $($(#[$inline])? fn $method(&self $(, $argument: $Argument)?) -> $Out {
-            $on!(self, c => c.$method($($argument)?))
+/// A ticket of a primitive.
+trait Ticket: Copy {
+    fn any(self) -> AnyTicket;
+
+    /// Returns the ticket that the same primitive has turned into `any`.
+    fn of(any: AnyTicket) -> Self;
+}
+
+macro_rules! tickets {
+    ($($Variant:ident($Ticket:ty),)+) => {
+        /// A ticket of any primitive.
+        #[derive(Clone, Copy, Debug)]
+        pub enum AnyTicket {
+            $($Variant($Ticket),)+
+        }
+
+        $(impl Ticket for $Ticket {
+            #[inline]
+            fn any(self) -> AnyTicket {
+                AnyTicket::$Variant(self)
+            }
+
+            #[inline]
+            fn of(any: AnyTicket) -> Self {
+                match any {
+                    AnyTicket::$Variant(ticket) => ticket,
+                    _ => unreachable!("a ticket of another primitive"),
+                }
+            }
         })+
     };
 }
 
-/// Passes a call on to the primitive of the variant.
-macro_rules! on {
-    ($which:expr, $c:ident => $does:expr) => {
-        match $which {
-            Self::Platoon($c) | Self::Announced($c) => $does,
-            Self::Separate($c) => $does,
-        }
-    };
+tickets! {
+    Platoon(()),
+    Lane(u32),
+    Dealt(u64),
+    Window(WindowTicket),
 }
 
-impl<S: Semaphore> ArriveDepart for Over<S> {
-    type Ticket = u32;
+/// A semaphore of which only the caller of [`AnyCapacitor::new`] knows that it serves first come, first served. A
+/// [`Platoon`] over another semaphore does not compile.
+struct InOrder<S>(S);
 
-    /// False, as not all semaphores have deadlines.
-    const DEADLINES: bool = false;
-    const GATE: bool = true;
+// SAFETY: every call goes to the semaphore inside, which keeps the promises of `Semaphore`; `new` makes none whose constants
+// differ from these.
+unsafe impl<S: Semaphore> Semaphore for InOrder<S> {
+    const LIFO: bool = S::LIFO;
+    const FIFO: bool = true;
+    const HANDOFF: bool = true;
+    const DEADLINES: bool = S::DEADLINES;
 
-    fn with_limit(limit: u32) -> Self {
-        Self::Announced(Platoon::with_limit(limit))
-    }
-
-    forward! { on:
-        fn limit() -> u32;
-        fn bound() -> Option<u64>;
-        #[inline] fn is_idle() -> bool;
+    fn new(permits: u32) -> Self {
+        assert!(S::FIFO && S::HANDOFF, "the semaphore of a capacitor serves first come, first served");
+        Self(S::new(permits))
     }
 
     #[inline]
-    fn arrive(&self) -> u32 {
-        match self {
-            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.arrive(),
-            Self::Separate(lanes) => return lanes.arrive(),
-        }
-        0
+    fn acquire(&self, order: Order) {
+        self.0.acquire(order);
     }
 
     #[inline]
-    fn try_arrive(&self) -> Option<u32> {
-        match self {
-            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.try_arrive().map(|()| 0),
-            Self::Separate(lanes) => lanes.try_arrive(),
-        }
+    fn try_acquire(&self) -> bool {
+        self.0.try_acquire()
     }
 
-    fn arrive_until(&self, deadline: Instant) -> Option<u32> {
-        match self {
-            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.arrive_until(deadline).map(|()| 0),
-            Self::Separate(lanes) => lanes.arrive_until(deadline),
-        }
+    fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
+        self.0.acquire_until(order, deadline)
     }
 
     #[inline]
-    fn depart(&self, ticket: u32) {
-        match self {
-            Self::Platoon(platoon) | Self::Announced(platoon) => platoon.depart(()),
-            Self::Separate(lanes) => lanes.depart(ticket),
-        }
+    fn release(&self, wake: Wake) {
+        self.0.release(wake);
     }
 
     #[inline]
-    fn depart_and_retract(&self, ticket: u32) {
-        match self {
-            Self::Platoon(platoon) => platoon.depart(()),
-            Self::Announced(platoon) => platoon.depart_and_retract(()),
-            Self::Separate(lanes) => lanes.depart_and_retract(ticket),
-        }
-    }
-
-    /// Announces an arrival. [`AnyAdmission`] always asks for announcements; only a platoon behind a gate pays for
-    /// them.
-    #[inline]
-    fn announce(&self) {
-        if let Self::Announced(platoon) = self {
-            platoon.announce();
-        }
+    fn release_many(&self, n: u32) {
+        self.0.release_many(n);
     }
 
     #[inline]
-    fn retract(&self) {
-        if let Self::Announced(platoon) = self {
-            platoon.retract();
-        }
+    fn grant_many(&self, n: u32) {
+        self.0.grant_many(n);
     }
-}
-
-/// Makes the enum over the semaphores. `$d` stands for the dollar sign of a macro inside this macro.
-macro_rules! any_over {
-    ($d:tt $($Sema:ident: $S:ty;)+) => {
-        /// Any primitive, over any semaphore that serves in order.
-        #[derive(Debug)]
-        #[allow(missing_docs)] // the names of the semaphores
-        pub enum AnyOver {
-            $($Sema(Over<$S>),)+
-        }
-
-        impl AnyOver {
-            const fn can_have(sema: SemaphoreName) -> bool {
-                matches!(sema, $(SemaphoreName::$Sema)|+)
-            }
-
-            fn new(sema: SemaphoreName, front: Front, limit: u32, gated: bool) -> Self {
-                match sema {
-                    $(SemaphoreName::$Sema => Self::$Sema(Over::new(front, limit, gated)),)+
-                    #[allow(unreachable_patterns)] // where all of them serve in order
-                    _ => panic!("{} does not serve in order", sema.name()),
-                }
-            }
-        }
-
-        /// Passes a call on to the primitive over the semaphore of the variant.
-        macro_rules! over_any {
-            ($d which:expr, $d c:ident => $d does:expr) => {
-                match $d which {
-                    $(AnyOver::$Sema($d c) => $d does,)+
-                }
-            };
-        }
-    };
-}
-
-any_over! { $
-    Runtime: RuntimeSema;
-    ParkingLotCore: ParkingLotSema;
-    Benaphore: Benaphore;
-    BenaphoreTwa: Benaphore<BucketWait>;
-    Ticket: Ticket;
-    Twa: Twa;
-    TwaFar: Twa<SpinThenPark, 0>;
-    TwaChain: TwaChain;
-    TwaChannel: TwaChannel;
-    TwaLocation: TwaLocation;
-    TicketSpin: Ticket<Spin>;
-    TwaSpin: Twa<Spin, 1, PlainHash>;
-    TwaChainSpin: TwaChain<Spin>;
-    TwaYield: Twa<SpinThenYield>;
-    TwaChainYield: TwaChain<SpinThenYield>;
-    TwaSpin0: Twa<Spin, 0, PlainHash>;
-    TwaSpin2: Twa<Spin, 2, PlainHash>;
-    TwaSpin4: Twa<Spin, 4, PlainHash>;
-    TwaSpin8: Twa<Spin, 8, PlainHash>;
-    Twa2: Twa<SpinThenPark, 2>;
-    Twa4: Twa<SpinThenPark, 4>;
-    Twa8: Twa<SpinThenPark, 8>;
-    TwaSpinPaired: Twa<Spin, 1, PairedHash>;
-    TwaSpinMixed: Twa<Spin, 1, MixedHash>;
-    TwaPaired: Twa<SpinThenPark, 1, PairedHash>;
-    TwaChainPrinted: TwaChain<SpinThenPark, 0, PlainHash<4096>, true>;
-    TwaChainPrintedSpin: TwaChain<Spin, 0, PlainHash<4096>, true>;
-    TwaChannelPrinted: TwaChannel<SpinThenPark, 0, PlainHash<4096>, true>;
-    TwaChannelPrintedSpin: TwaChannel<Spin, 0, PlainHash<4096>, true>;
-    TwaLocationPrinted: TwaLocation<Spin, 0, PlainHash<4096>>;
-    TwaChainToldSpin: TicketSema<ToldWait<Spin, PlainHash<4096>>>;
-    TwaChainDelegatedSpin: TicketSema<ToldWait<Spin, PlainHash<4096>, true>>;
-    TwaConservative: TicketSema<Conservative<BucketWait>>;
-    TwaSpinConservative: TicketSema<Conservative<BucketWait<Spin, 1, PlainHash>>>;
-    TicketSpinProportional: Ticket<Spin, true>;
-    Twa4096: Twa<SpinThenPark, 1, MixedHash<4096>>;
-    TwaSpinOrbit: Twa<Spin, 1, OrbitHash>;
-    TwaSpinGray: Twa<Spin, 1, GrayHash>;
-    TwaSpinStrideOne: Twa<Spin, 1, StrideOneHash>;
-    EventCount: EventCountSema;
-    EventCountPolite: EventCountSema<true>;
-    EventCountOneKey: EventCountSema<false, true>;
-}
-
-impl ArriveDepart for AnyOver {
-    type Ticket = u32;
-
-    /// False, as not all semaphores have deadlines.
-    const DEADLINES: bool = false;
-    const GATE: bool = true;
-
-    fn with_limit(limit: u32) -> Self {
-        Self::Benaphore(Over::with_limit(limit))
-    }
-
-    forward! { over_any:
-        fn limit() -> u32;
-        fn bound() -> Option<u64>;
-        fn arrive_until(deadline: Instant) -> Option<u32>;
-        #[inline(never)] fn arrive() -> u32;
-        #[inline(never)] fn try_arrive() -> Option<u32>;
-        #[inline(never)] fn depart(ticket: u32) -> ();
-        #[inline(never)] fn depart_and_retract(ticket: u32) -> ();
-        #[inline(never)] fn announce() -> ();
-        #[inline(never)] fn retract() -> ();
-        #[inline(never)] fn is_idle() -> bool;
-    }
-}
-
-/// Lanes that are counted together, whose tickets nothing uses.
-#[derive(Debug)]
-pub struct AnyLanes(Multilane);
-
-impl ArriveDepart for AnyLanes {
-    type Ticket = u32;
-
-    const DEADLINES: bool = false;
-    const GATE: bool = false;
-
-    fn with_limit(limit: u32) -> Self {
-        Self(Multilane::with_limit(limit))
-    }
-
-    fn limit(&self) -> u32 {
-        self.0.limit()
-    }
-
-    fn bound(&self) -> Option<u64> {
-        self.0.bound()
-    }
-
-    #[inline(never)]
-    fn arrive(&self) -> u32 {
-        self.0.arrive() as u32
-    }
-
-    #[inline(never)]
-    fn try_arrive(&self) -> Option<u32> {
-        self.0.try_arrive().map(|ticket| ticket as u32)
-    }
-
-    fn arrive_until(&self, deadline: Instant) -> Option<u32> {
-        self.0.arrive_until(deadline).map(|ticket| ticket as u32)
-    }
-
-    /// Departs. `ticket` makes no difference to the lanes.
-    #[inline(never)]
-    fn depart(&self, ticket: u32) {
-        self.0.depart(u64::from(ticket));
-    }
-}
-
-/// Any primitive.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // one at a time, and another box would be another line to fetch
-pub enum AnyCapacitor {
-    /// The window, whose waiters sleep.
-    Window(SlidingWindow),
-    /// The window, whose waiters yield.
-    WindowYield(SlidingWindow<SpinThenYield>),
-    /// The window, whose waiters spin.
-    WindowSpin(SlidingWindow<Spin>),
-    /// Lanes that are counted together.
-    Together(AnyLanes),
-    /// A primitive over a semaphore.
-    Over(AnyOver),
 }
 
 impl AnyCapacitor {
     /// Returns whether a capacitor can have this semaphore: the semaphore must serve first come, first served,
     /// newcomers included.
-    pub const fn can_have(sema: SemaphoreName) -> bool {
-        AnyOver::can_have(sema)
+    pub fn can_have(sema: SemaphoreName) -> bool {
+        let SemaphoreFacts { fifo, handoff, .. } = SemaphoreFacts::of(sema);
+        fifo && handoff
     }
 
     /// Returns a capacitor of this description.
     ///
     /// # Panics
     ///
-    /// If there is no such capacitor. For every description that the parser returns there is a capacitor.
+    /// If the description has a semaphore that a capacitor cannot have. The parser returns no such description.
     pub fn new(front: Front, limit: u32, admit: Admit) -> Self {
-        match front {
-            Front::Window { wait: Wait::Park } => Self::Window(SlidingWindow::with_limit(limit)),
-            Front::Window { wait: Wait::Yield } => Self::WindowYield(SlidingWindow::with_limit(limit)),
-            Front::Window { wait: Wait::Spin } => Self::WindowSpin(SlidingWindow::with_limit(limit)),
-            Front::Together { lanes } => Self::Together(AnyLanes(Multilane::with_lanes(lanes, limit))),
-            Front::Platoon { sema } | Front::Separate { sema, .. } => {
-                Self::Over(AnyOver::new(sema, front, limit, admit == Admit::Gated))
+        /// A front end over a semaphore.
+        struct Over(Front, u32, Admit);
+
+        impl SemaphoreJob for Over {
+            type Out = AnyCapacitor;
+
+            fn run<S: Semaphore + 'static>(self) -> AnyCapacitor {
+                let Self(front, limit, admit) = self;
+                match front {
+                    Front::Separate { lanes, dealing, .. } => {
+                        AnyCapacitor::of(SeparateLanes::<InOrder<S>>::with_lanes(lanes, limit, dealing), false)
+                    }
+                    _ => AnyCapacitor::of(Platoon::<InOrder<S>>::with_limit(limit), admit == Admit::Gated),
+                }
             }
         }
-    }
-}
 
-/// Passes a call on to the primitive of the variant.
-macro_rules! any {
-    ($which:expr, $c:ident => $does:expr) => {
-        match $which {
-            Self::Window($c) => $does,
-            Self::WindowYield($c) => $does,
-            Self::WindowSpin($c) => $does,
-            Self::Together($c) => $does,
-            Self::Over($c) => $does,
+        match front {
+            Front::Window { wait: Wait::Park } => Self::of(<SlidingWindow>::with_limit(limit), false),
+            Front::Window { wait: Wait::Yield } => Self::of(SlidingWindow::<SpinThenYield>::with_limit(limit), false),
+            Front::Window { wait: Wait::Spin } => Self::of(SlidingWindow::<Spin>::with_limit(limit), false),
+            Front::Together { lanes } => Self::of(Multilane::with_lanes(lanes, limit), false),
+            Front::Platoon { sema } | Front::Separate { sema, .. } => with_semaphore(sema, Over(front, limit, admit)),
         }
-    };
-}
+    }
 
-/// A ticket of any primitive.
-#[derive(Clone, Copy, Debug)]
-pub enum AnyTicket {
-    Window(WindowTicket),
-    /// A ticket of another primitive.
-    Other(u32),
+    fn of(capacitor: impl ArriveDepart<Ticket: Ticket> + 'static, announces: bool) -> Self {
+        Self(Box::new(Primitive { capacitor: CachePadded::new(capacitor), announces }))
+    }
 }
 
 impl ArriveDepart for AnyCapacitor {
@@ -353,67 +230,54 @@ impl ArriveDepart for AnyCapacitor {
     const GATE: bool = true;
 
     fn with_limit(limit: u32) -> Self {
-        Self::Window(SlidingWindow::new(limit))
+        Self::new(Front::Window { wait: Wait::Park }, limit, Admit::Always)
     }
 
-    forward! { any:
-        fn limit() -> u32;
-        fn bound() -> Option<u64>;
-        #[inline] fn announce() -> ();
-        #[inline] fn retract() -> ();
-        #[inline] fn is_idle() -> bool;
+    fn limit(&self) -> u32 {
+        self.0.limit()
+    }
+
+    fn bound(&self) -> Option<u64> {
+        self.0.bound()
     }
 
     #[inline]
     fn arrive(&self) -> AnyTicket {
-        match self {
-            Self::Window(window) => AnyTicket::Window(window.arrive()),
-            Self::WindowYield(window) => AnyTicket::Window(window.arrive()),
-            Self::WindowSpin(window) => AnyTicket::Window(window.arrive()),
-            Self::Together(lanes) => AnyTicket::Other(lanes.arrive()),
-            Self::Over(over) => AnyTicket::Other(over.arrive()),
-        }
+        self.0.arrive()
     }
 
     #[inline]
     fn try_arrive(&self) -> Option<AnyTicket> {
-        match self {
-            Self::Window(window) => window.try_arrive().map(AnyTicket::Window),
-            Self::WindowYield(window) => window.try_arrive().map(AnyTicket::Window),
-            Self::WindowSpin(window) => window.try_arrive().map(AnyTicket::Window),
-            Self::Together(lanes) => lanes.try_arrive().map(AnyTicket::Other),
-            Self::Over(over) => over.try_arrive().map(AnyTicket::Other),
-        }
+        self.0.try_arrive()
     }
 
     fn arrive_until(&self, deadline: Instant) -> Option<AnyTicket> {
-        match self {
-            Self::Window(window) => window.arrive_until(deadline).map(AnyTicket::Window),
-            Self::WindowYield(window) => window.arrive_until(deadline).map(AnyTicket::Window),
-            Self::WindowSpin(window) => window.arrive_until(deadline).map(AnyTicket::Window),
-            Self::Together(lanes) => lanes.arrive_until(deadline).map(AnyTicket::Other),
-            Self::Over(over) => over.arrive_until(deadline).map(AnyTicket::Other),
-        }
+        self.0.arrive_until(deadline)
     }
 
     #[inline]
     fn depart(&self, ticket: AnyTicket) {
-        match (self, ticket) {
-            (Self::Window(window), AnyTicket::Window(ticket)) => window.depart(ticket),
-            (Self::WindowYield(window), AnyTicket::Window(ticket)) => window.depart(ticket),
-            (Self::WindowSpin(window), AnyTicket::Window(ticket)) => window.depart(ticket),
-            (Self::Together(lanes), AnyTicket::Other(ticket)) => lanes.depart(ticket),
-            (Self::Over(over), AnyTicket::Other(ticket)) => over.depart(ticket),
-            _ => unreachable!("a ticket of another"),
-        }
+        self.0.depart(ticket);
+    }
+
+    #[inline]
+    fn announce(&self) {
+        self.0.announce();
+    }
+
+    #[inline]
+    fn retract(&self) {
+        self.0.retract();
     }
 
     #[inline]
     fn depart_and_retract(&self, ticket: AnyTicket) {
-        match (self, ticket) {
-            (Self::Over(over), AnyTicket::Other(ticket)) => over.depart_and_retract(ticket),
-            _ => self.depart(ticket), // the other capacitors ignore announcements
-        }
+        self.0.depart_and_retract(ticket);
+    }
+
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.0.is_idle()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Inner locks by name: the small ones with their own types, all others in a box.
+//! Inner locks by name, in a box.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -6,37 +6,11 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::time::Instant;
 
-use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
 use sudog_sync::RawLock;
 
 use crate::targets::locks::{Job, LockName, with_lock};
 
-/// The inner locks for which the loop is compiled separately, so that the measured cost is mostly the lock's.
-pub const UNBOXED: &[LockName] =
-    &[LockName::Reciprocating, LockName::Ticket, LockName::Lifo, LockName::Mcs, LockName::Clh, LockName::Tts];
-
-/// A job on an inner lock of any type.
-pub trait InnerJob {
-    /// The result of the job.
-    type Out;
-
-    /// Does the job on a type of locks. `make` makes the lock of this type that is asked for.
-    fn run<L: RawLock + 'static>(self, make: impl Fn() -> L + Copy + 'static) -> Self::Out;
-}
-
-/// Runs a job on the lock of a name: with its own type if the lock is in [`UNBOXED`], otherwise as a [`DynLock`].
-pub fn with_inner<J: InnerJob>(name: LockName, job: J) -> J::Out {
-    match name {
-        LockName::Reciprocating => job.run::<Reciprocating>(RawLock::new),
-        LockName::Ticket => job.run::<TicketLock>(RawLock::new),
-        LockName::Lifo => job.run::<Lifo>(RawLock::new),
-        LockName::Mcs => job.run::<Mcs>(RawLock::new),
-        LockName::Clh => job.run::<Clh>(RawLock::new),
-        LockName::Tts => job.run::<Tts>(RawLock::new),
-        _ => job.run(move || DynLock::of(name)),
-    }
-}
-
+/// A lock of any type, in a box.
 pub struct DynLock(Box<dyn AnyLock>);
 
 /// The guard of a [`DynLock`]. The guard stays on its thread, as the guard of the lock in the box may have to.
@@ -179,21 +153,6 @@ impl fmt::Debug for DynLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_said_to_be_unboxed_is() {
-        struct TypeName;
-        impl InnerJob for TypeName {
-            type Out = &'static str;
-            fn run<L: RawLock + 'static>(self, _: impl Fn() -> L + Copy + 'static) -> &'static str {
-                std::any::type_name::<L>()
-            }
-        }
-        let boxed = std::any::type_name::<DynLock>();
-        for &name in LockName::ALL {
-            assert_eq!(with_inner(name, TypeName) != boxed, UNBOXED.contains(&name), "{}", name.name());
-        }
-    }
 
     #[test]
     fn a_lock_in_a_box_is_that_lock() {

@@ -11,9 +11,8 @@
 //!
 //! | part | type | costs |
 //! |---|---|---|
-//! | inner lock, if it is in [`UNBOXED`] | its own | nothing |
-//! | any other inner lock | [`DynLock`] | two indirect calls, and a guard that is stored |
-//! | capacitor | [`AnyCapacitor`] | for the window a jump; for others a call and two jumps, at an arrival as at a departure |
+//! | inner lock | [`DynLock`] | two indirect calls, and a guard that is stored |
+//! | capacitor | [`AnyCapacitor`] | an indirect call at an arrival as at a departure |
 //! | admission | [`AnyAdmission`] | a jump |
 //!
 //! So measure a composition for the effect of a capacitor under contention; for the cost of a capacitor alone, measure
@@ -28,19 +27,16 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 use sudog_locks::capacitor::Wrapped;
-use sudog_sync::RawLock;
 
-pub use self::any::{AnyAdmission, AnyCapacitor, AnyOver, Over};
-pub use self::inner::{DynGuard, DynLock, InnerJob, UNBOXED, with_inner};
+pub use self::any::{AnyAdmission, AnyCapacitor};
+pub use self::inner::{DynGuard, DynLock};
 pub use self::name::{Admit, Front, Recipe, Wait, items};
 pub use self::study::{StudyName, with_study};
-use crate::targets::lockable::{LockableJob, Locked};
-use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
 /// The type of a composed lock that is measured.
-pub type Composed<L> = Wrapped<L, AnyCapacitor, AnyAdmission>;
+pub type Composed = Wrapped<DynLock, AnyCapacitor, AnyAdmission>;
 
 /// A lock that is composed by name. Two compositions are equal if their names are.
 ///
@@ -79,27 +75,10 @@ impl Composition {
         before || self.recipe.inner.blocks_threads()
     }
 
-    /// Does a job on the composed lock.
-    pub fn with<J: LockableJob>(self, job: J) -> J::Out {
-        struct Through<J>(Recipe, J);
-
-        impl<J: LockableJob> InnerJob for Through<J> {
-            type Out = J::Out;
-
-            fn run<L: RawLock + 'static>(self, make: impl Fn() -> L + Copy + 'static) -> J::Out {
-                let Self(recipe, job) = self;
-                job.run::<Locked<Composed<L>>>(&move || recipe.around(make()))
-            }
-        }
-
-        with_inner(self.recipe.inner, Through(self.recipe, job))
-    }
-}
-
-impl Recipe {
-    /// Puts a lock, which the name of the inner lock stands for, into the capacitor.
-    pub fn around<L>(&self, inner: L) -> Composed<L> {
-        Wrapped::with(inner, AnyCapacitor::new(self.front, self.limit, self.admit), AnyAdmission::new(self.admit))
+    /// Makes the composed lock.
+    pub fn make(self) -> Composed {
+        let Recipe { inner, front, limit, admit } = self.recipe;
+        Wrapped::with(DynLock::of(inner), AnyCapacitor::new(front, limit, admit), AnyAdmission::new(admit))
     }
 }
 
@@ -131,34 +110,11 @@ impl Serialize for Composition {
     }
 }
 
-/// A lock as given on the command line: by name, or composed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LockSpec {
-    /// A lock of the registry.
-    Name(LockName),
-    /// A composed lock.
-    Composed(Composition),
-}
-
-impl FromStr for LockSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text.contains(['(', ')']) {
-            return text.parse().map(Self::Composed);
-        }
-        match name::KINDS.iter().find(|kind| kind.name == text.trim()) {
-            Some(kind) => Err(format!("'{0}' goes around a lock: as in '{0}(sudog)'", kind.name)),
-            None => text.parse().map(Self::Name),
-        }
-    }
-}
-
 /// Returns a remark for a table with these targets; `None` if none of them is composed.
 pub fn remark_on_price(targets: impl IntoIterator<Item = Target>) -> Option<String> {
     let composed = targets.into_iter().any(|target| matches!(target, Target::Composed(_)));
     composed.then(|| {
-        "Composed locks are called through jumps, and most inner locks are in a box, so the time of a composed lock \
+        "Composed locks are called through jumps, and inner locks are in a box, so the time of a composed lock \
          at T=1 is too long: see `cargo lab capacitor --tax` for the price alone."
             .to_owned()
     })
@@ -178,19 +134,10 @@ mod tests {
     use super::*;
     use crate::run::contenders::Contenders;
     use crate::run::driver::{Run, Workload};
-    use crate::targets::semaphores::SemaphoreFacts;
+    use crate::targets::locks::LockName;
 
     fn composition(name: &str) -> Composition {
         name.parse().unwrap_or_else(|why| panic!("{name}: {why}"))
-    }
-
-    #[test]
-    fn a_capacitor_can_have_what_serves_in_order_and_nothing_else() {
-        for &sema in SemaphoreName::ALL {
-            let facts = SemaphoreFacts::of(sema);
-            assert_eq!(AnyCapacitor::can_have(sema), facts.fifo && facts.handoff, "{}", sema.name());
-        }
-        assert!(serving_in_order().count() >= 8);
     }
 
     /// Returns every front end over every semaphore that it can have, every admission, and inner locks of both kinds.
@@ -198,7 +145,7 @@ mod tests {
         let mut names: Vec<String> = ["sudog", "std", "sudog/go-1.8", "reciprocating"]
             .map(|inner| ["", ",admit=always", ",admit=fractional:0.5"].map(|admit| format!("sliding({inner}{admit})")))
             .concat();
-        names.extend(UNBOXED.iter().map(|inner| format!("capacitor({},b=2,admit=gated)", inner.name())));
+        names.extend(LockName::INNER.iter().map(|inner| format!("capacitor({},b=2,admit=gated)", inner.name())));
         names.push("multilane(mcs,b=2)".to_owned());
         names.extend(["yield", "spin"].map(|wait| format!("sliding(sudog,b=2,wait={wait})")));
         for sema in serving_in_order() {
@@ -218,7 +165,7 @@ mod tests {
         let workload = Workload { duration: Duration::from_millis(5), ncs: 1, sample: 8, ..Workload::USUAL };
         for composed in some_of_each() {
             let run = Run { on: Contenders::Threads, threads: 5, workload };
-            let outcome = Target::from(composed).with(run).measure().unwrap();
+            let outcome = run.prepare(composed.into()).measure().unwrap();
             assert_eq!(outcome.admissions.len(), 5, "{}", composed.name());
             assert!(outcome.order.is_some(), "{}", composed.name());
         }
@@ -291,13 +238,5 @@ mod tests {
         let go = Target::from(LockName::Sudog);
         assert_eq!(remark_on_price([go, SemaphoreName::Twa.into()]), None);
         assert!(remark_on_price([go, composition("sliding(sudog)").into()]).unwrap().contains("--tax"));
-    }
-
-    #[test]
-    fn a_lock_or_a_composition() {
-        assert_eq!("sudog".parse(), Ok(LockSpec::Name(LockName::Sudog)));
-        assert_eq!("sliding(sudog)".parse(), Ok(LockSpec::Composed(composition("sliding(sudog)"))));
-        assert_eq!("sliding".parse::<LockSpec>().unwrap_err(), "'sliding' goes around a lock: as in 'sliding(sudog)'");
-        assert!("nope".parse::<LockSpec>().unwrap_err().starts_with("unknown lock 'nope'; known: sudog, "));
     }
 }

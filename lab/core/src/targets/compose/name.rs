@@ -7,13 +7,11 @@
 //! | `multilane(INNER...)` | `lanes=N`, `b=N`, `sema=NAME`, `deal=HOW`, `count=HOW`; `sema` and `deal` only with `count=separate` | 2, 4, `benaphore`, `in-turn`, `together` |
 //!
 //! Options may be given in any order. A canonical name has the options that are not the default, each once, in the
-//! order of the table; two compositions are equal if their canonical names are. An option is described in one place,
-//! [`Field`], for the parser, for the name and for the list.
+//! order of the table; two compositions are equal if their canonical names are.
 
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Serialize;
 use sudog_locks::capacitor::{DEFAULT_LIMIT, LaneChoice};
 
 use super::any::AnyCapacitor;
@@ -79,61 +77,29 @@ pub enum Admit {
     Fractional(f64),
 }
 
-/// A kind of compositions.
+/// A kind of compositions, by which a name begins.
 #[derive(Debug)]
 pub struct Kind {
     pub name: &'static str,
-    /// The front end of the kind, in a few words.
-    pub about: &'static str,
-    /// The options of the kind, in the order of canonical names.
-    fields: &'static [Field],
+    /// The names of the options, in the order of canonical names.
+    options: &'static [&'static str],
+    /// The largest bypass limit.
+    most: u32,
     /// The contenders that arrive, by default.
     admit: Admit,
 }
 
-#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
-pub struct OptionFacts {
-    /// The name of the option.
-    pub name: &'static str,
-    /// The value of the option if none is given.
-    pub default: String,
-    /// The possible values: a range, or each of them. Capitals stand for a placeholder.
-    pub values: Vec<String>,
-}
+const CAPACITOR: Kind =
+    Kind { name: "capacitor", options: &["b", "sema", "admit"], most: MAX_LIMIT, admit: Admit::Always };
+const SLIDING: Kind = Kind { name: "sliding", options: &["b", "admit", "wait"], most: MAX_WINDOW, admit: Admit::Gated };
+const MULTILANE: Kind = Kind {
+    name: "multilane",
+    options: &["lanes", "b", "sema", "deal", "count"],
+    most: MAX_LIMIT,
+    admit: Admit::Always,
+};
 
-impl Kind {
-    /// Returns the largest bypass limit.
-    fn most(&self) -> u32 {
-        if self.fields.contains(&Field::Sema) { MAX_LIMIT } else { MAX_WINDOW }
-    }
-
-    /// Returns the options of the kind, in the order of canonical names.
-    pub fn options(&self) -> Vec<OptionFacts> {
-        let default = Options::of(self);
-        let facts = |&field: &Field| OptionFacts {
-            name: field.name(),
-            default: default.get(field),
-            values: field.values(self),
-        };
-        self.fields.iter().map(facts).collect()
-    }
-}
-
-pub const KINDS: [Kind; 3] = [
-    Kind { name: "capacitor", about: "platoons", fields: &[Field::B, Field::Sema, Field::Admit], admit: Admit::Always },
-    Kind {
-        name: "sliding",
-        about: "the sliding window",
-        fields: &[Field::B, Field::Admit, Field::Wait],
-        admit: Admit::Gated,
-    },
-    Kind {
-        name: "multilane",
-        about: "lanes",
-        fields: &[Field::Lanes, Field::B, Field::Sema, Field::Deal, Field::Count],
-        admit: Admit::Always,
-    },
-];
+pub const KINDS: [Kind; 3] = [CAPACITOR, SLIDING, MULTILANE];
 
 /// The grammar, for the help text.
 pub const GRAMMAR: &str = "\
@@ -145,7 +111,7 @@ A lock can also be composed: an inner lock, any of those above, in a capacitor.
   multilane(INNER,count=separate[,lanes=N][,b=N][,sema=NAME][,deal=in-turn|by-thread|at-random])
                                                    each for itself: 2, 4, benaphore, in-turn
 HOW: always, gated, or fractional:P, for a part P of the acquisitions. NAME: a semaphore that is FIFO with handoff.
-Composed locks are called through jumps, and most inner locks are in a box, so their times without contention are too
+Composed locks are called through jumps, and inner locks are in a box, so their times without contention are too
 long; 'capacitor --tax' measures the price of a capacitor alone.
 For example: capacitor(tts)  sliding(sudog,b=8)  capacitor(lifo,sema=twa,admit=fractional:0.01)  multilane(mcs,lanes=4)";
 
@@ -164,115 +130,28 @@ const WAITS: [(&str, Wait); 3] = [("park", Wait::Park), ("yield", Wait::Yield), 
 /// The values of `count`: true if each lane is counted separately.
 const COUNTS: [(&str, bool); 2] = [("together", false), ("separate", true)];
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Field {
-    Lanes,
-    B,
-    Sema,
-    Admit,
-    Wait,
-    Deal,
-    Count,
-}
+/// The default number of lanes.
+const LANES: u32 = 2;
 
-impl Field {
-    fn values(self, kind: &Kind) -> Vec<String> {
-        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        match self {
-            Self::Lanes => vec![format!("from 1 to {MAX_LANES}")],
-            Self::B => vec![format!("from 1 to {}", kind.most())],
-            Self::Sema => serving_in_order().map(|sema| sema.name().to_owned()).collect(),
-            Self::Admit => names(&["always", "gated", "fractional:P"]),
-            Self::Wait => names(&WAITS.map(|(name, _)| name)),
-            Self::Deal => names(&DEALINGS.map(|(name, _)| name)),
-            Self::Count => names(&COUNTS.map(|(name, _)| name)),
-        }
-    }
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Lanes => "lanes",
-            Self::B => "b",
-            Self::Sema => "sema",
-            Self::Admit => "admit",
-            Self::Wait => "wait",
-            Self::Deal => "deal",
-            Self::Count => "count",
-        }
-    }
-}
-
-/// The values of every option of every kind. An option that a kind does not have stays at its default.
-#[derive(Clone, Copy, PartialEq, Debug)]
-struct Options {
-    lanes: u32,
-    b: u32,
-    sema: SemaphoreName,
-    admit: Admit,
-    wait: Wait,
-    deal: LaneChoice,
-    separate: bool,
-}
-
-impl Options {
-    const fn of(kind: &Kind) -> Self {
-        Self {
-            lanes: 2,
-            b: DEFAULT_LIMIT,
-            sema: SemaphoreName::Benaphore,
-            admit: kind.admit,
-            wait: Wait::Park,
-            deal: LaneChoice::InTurn,
-            separate: false,
-        }
-    }
-
-    fn set(&mut self, kind: &Kind, field: Field, value: &str) -> Result<(), String> {
-        match field {
-            Field::Lanes => self.lanes = number(field, value, MAX_LANES)?,
-            Field::B => self.b = number(field, value, kind.most())?,
-            Field::Sema => self.sema = sema(value)?,
-            Field::Admit => self.admit = admit(value)?,
-            Field::Wait => self.wait = known(field, &WAITS, value)?,
-            Field::Deal => self.deal = known(field, &DEALINGS, value)?,
-            Field::Count => self.separate = known(field, &COUNTS, value)?,
-        }
-        Ok(())
-    }
-
-    fn get(&self, field: Field) -> String {
-        match field {
-            Field::Lanes => self.lanes.to_string(),
-            Field::B => self.b.to_string(),
-            Field::Sema => self.sema.name().to_owned(),
-            Field::Admit => match self.admit {
-                Admit::Always => "always".to_owned(),
-                Admit::Gated => "gated".to_owned(),
-                Admit::Fractional(part) => format!("fractional:{part}"),
-            },
-            Field::Wait => name_of(&WAITS, self.wait).to_owned(),
-            Field::Deal => name_of(&DEALINGS, self.deal).to_owned(),
-            Field::Count => name_of(&COUNTS, self.separate).to_owned(),
-        }
-    }
-}
+/// The semaphore of platoons and of lanes by default.
+const SEMA: SemaphoreName = SemaphoreName::Benaphore;
 
 fn name_of<T: PartialEq>(all: &[(&'static str, T)], one: T) -> &'static str {
     all.iter().find(|(_, known)| *known == one).map_or("?", |(name, _)| name)
 }
 
-fn known<T: Copy>(field: Field, all: &[(&str, T)], value: &str) -> Result<T, String> {
+fn known<T: Copy>(option: &str, all: &[(&str, T)], value: &str) -> Result<T, String> {
     let found = all.iter().find(|(name, _)| *name == value).map(|&(_, found)| found);
     found.ok_or_else(|| {
         let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
-        format!("unknown {} '{value}'; known: {}", field.name(), names.join(", "))
+        format!("unknown {option} '{value}'; known: {}", names.join(", "))
     })
 }
 
-fn number(field: Field, value: &str, most: u32) -> Result<u32, String> {
+fn number(option: &str, value: &str, most: u32) -> Result<u32, String> {
     match value.parse() {
         Ok(n) if (1..=most).contains(&n) => Ok(n),
-        _ => Err(format!("{} must be from 1 to {most}, and is '{value}'", field.name())),
+        _ => Err(format!("{option} must be from 1 to {most}, and is '{value}'")),
     }
 }
 
@@ -336,26 +215,6 @@ fn closed(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-fn parts(recipe: &Recipe) -> (&'static Kind, Options) {
-    const ALL: &[Kind; 3] = &KINDS;
-    let [capacitor, sliding, multilane] = ALL;
-    let kind = match recipe.front {
-        Front::Platoon { .. } => capacitor,
-        Front::Window { .. } => sliding,
-        Front::Together { .. } | Front::Separate { .. } => multilane,
-    };
-    let mut options = Options { b: recipe.limit, admit: recipe.admit, ..Options::of(kind) };
-    match recipe.front {
-        Front::Platoon { sema } => options.sema = sema,
-        Front::Window { wait } => options.wait = wait,
-        Front::Together { lanes } => options.lanes = lanes,
-        Front::Separate { sema, lanes, dealing } => {
-            (options.sema, options.lanes, options.deal, options.separate) = (sema, lanes, dealing, true);
-        }
-    }
-    (kind, options)
-}
-
 impl Recipe {
     /// Returns a description of the recipe in one line.
     pub fn about(&self) -> String {
@@ -384,16 +243,32 @@ impl Recipe {
 /// Writes the canonical name.
 impl fmt::Display for Recipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, options) = parts(self);
-        write!(f, "{}({}", kind.name, self.inner.name())?;
-        let default = Options::of(kind);
-        for &field in kind.fields {
-            let value = options.get(field);
-            if value != default.get(field) {
-                write!(f, ",{}={value}", field.name())?;
-            }
+        /// An option, whose text is empty if the option has its default.
+        fn option<T: PartialEq>(name: &str, value: T, default: T, text: impl Fn(T) -> String) -> String {
+            if value == default { String::new() } else { format!(",{name}={}", text(value)) }
         }
-        f.write_str(")")
+        let sema = |sema: SemaphoreName| option("sema", sema, SEMA, |sema| sema.to_string());
+        let lanes = |lanes| option("lanes", lanes, LANES, |lanes| lanes.to_string());
+        let (kind, before, behind) = match self.front {
+            Front::Platoon { sema: of } => (CAPACITOR, String::new(), sema(of)),
+            Front::Window { wait } => {
+                let wait = option("wait", wait, Wait::Park, |wait| name_of(&WAITS, wait).to_owned());
+                (SLIDING, String::new(), wait)
+            }
+            Front::Together { lanes: n } => (MULTILANE, lanes(n), String::new()),
+            Front::Separate { sema: of, lanes: n, dealing } => {
+                let deal = option("deal", dealing, LaneChoice::InTurn, |deal| name_of(&DEALINGS, deal).to_owned());
+                (MULTILANE, lanes(n), format!("{}{deal},count=separate", sema(of)))
+            }
+        };
+        let b = option("b", self.limit, DEFAULT_LIMIT, |b| b.to_string());
+        let admit = option("admit", self.admit, kind.admit, |admit| match admit {
+            Admit::Always => "always".to_owned(),
+            Admit::Gated => "gated".to_owned(),
+            Admit::Fractional(part) => format!("fractional:{part}"),
+        });
+        let (first, last) = if kind.name == SLIDING.name { (admit, behind) } else { (behind, admit) };
+        write!(f, "{}({}{before}{b}{first}{last})", kind.name, self.inner)
     }
 }
 
@@ -401,7 +276,6 @@ impl FromStr for Recipe {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        const ALL: &[Kind; 3] = &KINDS;
         let text = text.trim();
         let count = |sign| text.matches(sign).count();
         match count('(').cmp(&count(')')) {
@@ -410,9 +284,9 @@ impl FromStr for Recipe {
             std::cmp::Ordering::Equal => {}
         }
         let (name, rest) = text.split_once('(').ok_or_else(|| format!("'{text}' is not composed"))?;
-        let known = ALL.iter().find(|kind| kind.name == name.trim());
-        let kind = known.ok_or_else(|| {
-            let known = ALL.each_ref().map(|kind| kind.name);
+        let found = KINDS.into_iter().find(|kind| kind.name == name.trim());
+        let kind = found.ok_or_else(|| {
+            let known = KINDS.map(|kind| kind.name);
             format!("'{}' is nothing that goes around a lock; known: {}", name.trim(), known.join(", "))
         })?;
         let (rest, behind) = closed(rest).ok_or_else(|| format!("a ')' is missing in '{text}'"))?;
@@ -424,48 +298,55 @@ impl FromStr for Recipe {
         let inner = inner.ok_or_else(|| format!("no lock in '{text}': as in '{}(sudog)'", kind.name))?;
         match inner.split_once('(') {
             None => {}
-            Some((name, _)) if ALL.iter().any(|kind| kind.name == name.trim()) => {
+            Some((name, _)) if KINDS.iter().any(|kind| kind.name == name.trim()) => {
                 return Err(format!("'{inner}' is composed, and cannot be composed again"));
             }
             Some(_) => return Err(format!("'{inner}' is no lock: as in '{}(sudog)'", kind.name)),
         }
         let inner = inner.parse()?;
 
-        let mut options = Options::of(kind);
+        let (mut lanes, mut limit, mut of, mut admits) = (LANES, DEFAULT_LIMIT, SEMA, kind.admit);
+        let (mut wait, mut dealing, mut separate) = (Wait::Park, LaneChoice::InTurn, false);
         let mut seen = Vec::new();
         for item in items {
             let (name, value) = item.split_once('=').ok_or_else(|| format!("'{item}' is no option: as in 'b=4'"))?;
             let (name, value) = (name.trim(), value.trim());
-            let field = *kind.fields.iter().find(|field| field.name() == name).ok_or_else(|| {
-                let known: Vec<_> = kind.fields.iter().map(|field| field.name()).collect();
-                format!("{} has no option '{name}'; it has: {}", kind.name, known.join(", "))
-            })?;
-            if seen.contains(&field) {
+            if seen.contains(&name) {
                 return Err(format!("the option '{name}' is there twice in '{text}'"));
             }
-            seen.push(field);
-            options.set(kind, field, value)?;
+            seen.push(name);
+            match name {
+                _ if !kind.options.contains(&name) => {
+                    return Err(format!("{} has no option '{name}'; it has: {}", kind.name, kind.options.join(", ")));
+                }
+                "lanes" => lanes = number(name, value, MAX_LANES)?,
+                "b" => limit = number(name, value, kind.most)?,
+                "sema" => of = sema(value)?,
+                "admit" => admits = admit(value)?,
+                "wait" => wait = known(name, &WAITS, value)?,
+                "deal" => dealing = known(name, &DEALINGS, value)?,
+                _ => separate = known(name, &COUNTS, value)?,
+            }
         }
 
-        let Options { lanes, b, sema, admit, wait, deal, separate } = options;
         let front = match kind.name {
             "sliding" => Front::Window { wait },
-            "capacitor" => Front::Platoon { sema },
-            _ if !separate && deal != LaneChoice::InTurn => {
+            "capacitor" => Front::Platoon { sema: of },
+            _ if !separate && dealing != LaneChoice::InTurn => {
                 return Err(format!("lanes that are counted together are dealt in turn: '{text}'"));
             }
-            _ if !separate && seen.contains(&Field::Sema) => {
+            _ if !separate && seen.contains(&"sema") => {
                 return Err(format!(
                     "lanes that are counted together have tickets of their own, and no 'sema': '{text}'"
                 ));
             }
-            _ if lanes.saturating_mul(b) > MAX_LIMIT => {
+            _ if lanes.saturating_mul(limit) > MAX_LIMIT => {
                 return Err(format!("lanes times b must be {MAX_LIMIT} at most in '{text}'"));
             }
-            _ if separate => Front::Separate { sema, lanes, dealing: deal },
+            _ if separate => Front::Separate { sema: of, lanes, dealing },
             _ => Front::Together { lanes },
         };
-        Ok(Self { inner, limit: b, front, admit })
+        Ok(Self { inner, limit, front, admit: admits })
     }
 }
 

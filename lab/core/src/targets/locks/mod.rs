@@ -55,9 +55,6 @@ registry! {
         "the Go mutex with the default policy, over waiting channels";
     SudogTwaLocation = "sudog+twa-location": GoMutex<TwaLocation>,
         "the Go mutex with the default policy, over waiting locations";
-    #[cfg(target_os = "linux")]
-    SudogBoundedFutex = "sudog+bounded-futex": GoMutex<Bounded<FutexSema>>,
-        "the Go mutex with the default policy, over futex behind a window";
     Std = "std": StdMutex,
         "std::sync::Mutex, poisoning included";
     ParkingLot012 = "parking_lot_0_12": ParkingLot012<false>,
@@ -77,6 +74,9 @@ registry! {
         "the Go mutex of 1.8: no starvation mode";
     SudogFifo = "sudog/fifo": GoMutex<RuntimeSema, policy::Fifo>,
         "the Go mutex, first come, first served";
+    #[cfg(target_os = "linux")]
+    SudogBoundedFutex = "sudog+bounded-futex": GoMutex<Bounded<FutexSema>>,
+        "the Go mutex with the default policy, over futex behind a window";
     V1 = "v1": stages::V1<RuntimeSema>,
         "the Go mutex, stage 1: a semaphore of one";
     V2 = "v2": stages::V2<RuntimeSema>,
@@ -151,106 +151,37 @@ impl LockName {
     /// The stages of the Go mutex that are only stages, and not also locks of another name.
     pub const STAGES: &[Self] = &[Self::V1, Self::V2, Self::V3, Self::V4, Self::V5, Self::V6, Self::V7];
 
-    /// The Go mutex with the policies, and over the semaphore, that are for study.
-    pub const POLICIES: &[Self] = &[
-        Self::SudogGo19,
-        Self::SudogGo18,
-        Self::SudogFifo,
-        #[cfg(target_os = "linux")]
-        Self::SudogBoundedFutex,
-    ];
+    /// The inner locks that the studies of capacitors take by default.
+    pub const INNER: &[Self] = &[Self::Reciprocating, Self::Ticket, Self::Lifo, Self::Mcs, Self::Clh, Self::Tts];
 
-    /// The queue and spin locks, with each way to wait.
-    pub const SPIN: &[Self] = &[
-        Self::Tts,
-        Self::Ticket,
-        Self::Mcs,
-        Self::Clh,
-        Self::Lifo,
-        Self::Reciprocating,
-        Self::TtsSpin,
-        Self::TtsYield,
-        Self::TicketSpin,
-        Self::McsSpin,
-        Self::McsYield,
-        Self::ClhSpin,
-        Self::LifoSpin,
-        Self::ReciprocatingSpin,
-    ];
-
-    /// Models of foreign locks.
-    pub const MODELS: &[Self] = &[
-        Self::TasBackoff,
-        Self::Anderson,
-        Self::Cna,
-        Self::TwaLockModel,
-        Self::TwaLockChain,
-        Self::TicketLines,
-        Self::Hapax,
-        Self::Fissile,
-        Self::BarDavidTts,
-        Self::BarDavidLifo,
-        Self::BarDavidMcs,
-        Self::StdModel,
-        Self::ParkingLotModel,
-    ];
-
-    /// Returns all locks except those for study.
+    /// Returns all locks except those for study, which follow in the registry: old policies, stages, the queue and spin
+    /// locks, and models.
     pub fn usual() -> Vec<Self> {
-        let for_study =
-            |lock: &Self| [Self::STAGES, Self::POLICIES, Self::SPIN, Self::MODELS].iter().any(|s| s.contains(lock));
-        Self::ALL.iter().copied().filter(|lock| !for_study(lock)).collect()
+        Self::ALL.iter().copied().take_while(|&lock| lock != Self::SudogGo19).collect()
     }
 
-    /// The locks of `compare`. There is time for a single lock over a waiting array, so the list has the recommended
-    /// array only. The early stages of the Go mutex, its early policies, and the queue and spin locks are for study.
-    pub const COMPARED: &[Self] = &[
-        Self::Sudog,
-        Self::SudogGo114,
-        Self::SudogParkingLotCore,
-        #[cfg(target_os = "linux")]
-        Self::SudogFutex,
-        Self::SudogBenaphore,
-        Self::Std,
-        Self::ParkingLot012,
-        Self::ParkingLot012Fair,
-        Self::ParkingLot013,
-        Self::ParkingLot013Fair,
-        #[cfg(unix)]
-        Self::Pthread,
-    ];
+    /// Returns the locks of `compare`. There is time for a single lock over a waiting array: over the recommended array.
+    pub fn compared() -> Vec<Self> {
+        Self::usual().into_iter().filter(|lock| !lock.name().starts_with("sudog+t")).collect()
+    }
+
+    /// Returns whether the lock is a model, for study only. The models are the last in the registry.
+    pub fn is_model(self) -> bool {
+        self as usize >= Self::TasBackoff as usize
+    }
 
     /// Returns whether the lock is a peer's: neither a Go mutex, nor another lock of this project, nor a model.
     pub fn is_peer(self) -> bool {
-        let ours = [Self::STAGES, Self::SPIN, Self::MODELS];
-        !self.name().starts_with("sudog") && !ours.iter().any(|ours| ours.contains(&self))
+        !self.name().starts_with("sudog") && Self::usual().contains(&self)
     }
 
     /// Returns whether a goroutine that waits for the lock blocks the thread of its worker, and with the thread all
     /// other goroutines there.
-    pub const fn blocks_threads(self) -> bool {
+    pub fn blocks_threads(self) -> bool {
         // A waiter of a lock over a semaphore of this project waits as a goroutine.
-        !matches!(
-            self,
-            Self::Sudog
-                | Self::SudogGo114
-                | Self::SudogGo19
-                | Self::SudogGo18
-                | Self::SudogFifo
-                | Self::SudogBenaphore
-                | Self::SudogTicket
-                | Self::SudogTwa
-                | Self::SudogTwaChain
-                | Self::SudogTwaChannel
-                | Self::SudogTwaLocation
-                | Self::V1
-                | Self::V2
-                | Self::V3
-                | Self::V4
-                | Self::V5
-                | Self::V6
-                | Self::V7
-        )
+        let name = self.name();
+        let is_go_mutex = name.starts_with("sudog") || Self::STAGES.contains(&self);
+        !is_go_mutex || name.ends_with("futex") || name.ends_with("parking_lot_core")
     }
 }
 
@@ -282,13 +213,6 @@ impl LockName {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn compare_has_all_but_waiting_arrays_and_what_is_for_study() {
-        let left_out = |lock: &LockName| lock.name().starts_with("sudog+t");
-        let rest: Vec<_> = LockName::usual().into_iter().filter(|lock| !left_out(lock)).collect();
-        assert_eq!(LockName::COMPARED, rest);
-    }
 
     #[test]
     fn a_forgotten_guard_leaves_a_lock_that_can_be_moved_and_dropped() {

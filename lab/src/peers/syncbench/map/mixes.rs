@@ -6,6 +6,42 @@ use std::hint::black_box;
 use super::ConcurrentMap;
 use crate::peers::rounds::Rounds;
 
+/// Calls a macro with all mixes, behind other arguments: for each Go's name, a description, and the function of this
+/// module.
+macro_rules! all {
+    ($with:ident!($($of:tt)*)) => {
+        $with! {
+            $($of)*
+            "LoadMostlyHits", "load, 1 miss in 1024", load(1023, 1);
+            "LoadMostlyMisses", "load, 1 hit in 1024", load(1, 1023);
+            "LoadOrStoreBalanced", "load or store, 1 in 2 a hit", load_or_store(128, 128);
+            "LoadOrStoreUnique", "load or store a new key", load_or_store_unique();
+            "LoadOrStoreCollision", "load or store of one key", load_or_store_collision();
+            "LoadAndDeleteBalanced", "load and delete, 1 in 2 a hit", load_and_delete(128, 128);
+            "LoadAndDeleteUnique", "load and delete a key that is not there", load_and_delete_unique();
+            "LoadAndDeleteCollision", "load and delete of one key", load_and_delete_collision();
+            "Range", "a walk over 1024 keys", range();
+            "AdversarialAlloc", "load of new keys, with stores", adversarial_alloc();
+            "AdversarialDelete", "load of new keys, with deletes", adversarial_delete();
+            "DeleteCollision", "delete one key, which is gone", delete_collision();
+            "SwapCollision", "swap of one key", swap_collision();
+            "SwapMostlyHits", "swap, 1 miss in 1024", swap(1023, 1);
+            "SwapMostlyMisses", "swap, 1 hit in 1024", swap(1, 1023);
+            "CompareAndSwapCollision", "compare and swap of one key", compare_and_swap_collision();
+            "CompareAndSwapNoExistingKey", "the same of new keys", compare_and_swap_no_existing_key();
+            "CompareAndSwapValueNotEqual", "the same of another value", compare_and_swap_value_not_equal();
+            "CompareAndSwapMostlyHits", "the same, 1 miss in 1024", compare_and_swap(1023, 1);
+            "CompareAndSwapMostlyMisses", "the same, 1 hit in 1024", compare_and_swap(1, 1023);
+            "CompareAndDeleteCollision", "compare and delete of one key", compare_and_delete_collision();
+            "CompareAndDeleteMostlyHits", "the same, 1 miss in 1024", compare_and_delete(1023, 1);
+            "CompareAndDeleteMostlyMisses", "the same, 1 hit in 1024", compare_and_delete(1, 1023);
+            "Clear", "clear, and store a key", clear();
+        }
+    };
+}
+
+pub(in crate::peers) use all;
+
 /// The number of keys in the map, unless a mix says otherwise.
 const SIZE: u64 = 1024;
 /// The largest number of keys that `clear` has to remove.

@@ -1,8 +1,6 @@
-//! A page about a picture.
+//! The page: the picture, an explanation, and the figures.
 
-use super::{Page, ReportFile, definitions, deliver, facts, table};
-use crate::output::Output;
-use crate::output::failure::Failure;
+use crate::output::report::{Page, definitions, facts, table};
 use crate::output::table::Table;
 use crate::run::contenders::Contenders;
 
@@ -29,20 +27,6 @@ const MEANINGS: [(&str, &str); 6] = [
     ("overtakes sleepers", "a newcomer, which was awake, took the mutex while waiters slept"),
 ];
 
-/// The page.
-#[derive(Clone, Copy, Debug)]
-pub struct Picture<'a> {
-    /// The headline: a line on the run.
-    pub headline: &'a str,
-    /// The picture.
-    pub svg: &'a str,
-    /// The figures.
-    pub table: &'a Table,
-    /// Sentences on the run.
-    pub remarks: &'a [String],
-    pub on: Contenders,
-}
-
 /// Switches that enlarge the picture, without a script: see `.zoomed` in the style sheet.
 const ZOOM: &str = "<p>Zoom: \
     <label><input type=\"radio\" name=\"zoom\" checked> 1</label> \
@@ -50,22 +34,16 @@ const ZOOM: &str = "<p>Zoom: \
     <label><input type=\"radio\" name=\"zoom\" class=\"sixteen\"> 16</label>. \
     Point at a bar, an arrow or a mark for its times.</p>\n";
 
-impl Picture<'_> {
-    /// Writes the page, and prints the path of the page.
-    pub fn write(&self, file: ReportFile, output: Output) -> Result<(), Failure> {
-        deliver(file, &self.page(), output)
+/// Returns the page of a run: a headline, the picture, the figures, and sentences on the run.
+pub fn page(headline: &str, svg: &str, figures: &Table, remarks: &[String], on: Contenders) -> String {
+    let mut page = Page::new("Starvation mode, seen", headline);
+    page.html(ZOOM);
+    page.html(format_args!("<figure class=\"zoomed\" tabindex=\"0\">{svg}</figure>\n"));
+    page.section("What is to be seen", definitions(MEANINGS));
+    page.section("In figures", table(figures));
+    for remark in remarks {
+        page.paragraph(remark);
     }
-
-    fn page(&self) -> String {
-        let mut page = Page::new("Starvation mode, seen", self.headline);
-        page.html(ZOOM);
-        page.html(format_args!("<figure class=\"zoomed\" tabindex=\"0\">{}</figure>\n", self.svg));
-        page.section("What is to be seen", definitions(MEANINGS));
-        page.section("In figures", table(self.table));
-        for remark in self.remarks {
-            page.paragraph(remark);
-        }
-        page.section("Where it was recorded", facts(&self.on));
-        page.render()
-    }
+    page.section("Where it was recorded", facts(&on));
+    page.render()
 }

@@ -6,35 +6,23 @@ use sudog_runtime::shim::system::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use sudog_runtime::G;
 
-use crate::targets::lockable::{Access, ByAdmission, Lockable};
-use crate::targets::registry::names;
-
-names! {
-    /// The name of a floor.
-    enum FloorName;
-    unknown "floor";
-    TwoRmws = "two-rmws",
-        "two read-modify-writes of a cache line: an acquire and a release without contention";
-    Handover = "handover",
-        "contenders that sleep pass a turn round: a wake-up and a sleep each time";
-}
+use super::driver::{Exclusive, Shared};
+use super::lockable::{Access, Lockable};
 
 /// A `fetch_sub` to go in, and a `fetch_add` to go out: the least that a semaphore must do. This floor keeps no
 /// contender out.
 pub struct TwoRmws(AtomicU64);
 
-// SAFETY: `choose` never calls `one`, so there is nothing to promise.
-unsafe impl Lockable for TwoRmws {
-    type Guard = ();
-    type Setup = ();
-
-    fn choose<C: ByAdmission>(choice: C) -> C::Out {
-        choice.several()
-    }
-
-    fn new((): &(), _: usize) -> Self {
+impl TwoRmws {
+    pub fn new() -> Self {
         Self(AtomicU64::new(1))
     }
+}
+
+// SAFETY: the section is for any number of contenders.
+unsafe impl Lockable for TwoRmws {
+    type Guard = ();
+    type Section = Shared;
 
     #[inline]
     fn enter(&self, _: usize, _: Access) {
@@ -64,22 +52,20 @@ pub struct Handover {
 
 const TURN: *mut G = ptr::without_provenance_mut(1);
 
+impl Handover {
+    pub fn new(contenders: usize) -> Self {
+        let place = |n| CachePadded::new(AtomicPtr::new(if n == 0 { TURN } else { ptr::null_mut() }));
+        Self { places: (0..contenders).map(place).collect() }
+    }
+}
+
 // SAFETY: there is one turn, so one contender is inside. The turn moves when its holder leaves: by a release that the
 // next holder acquires.
 unsafe impl Lockable for Handover {
     type Guard = ();
-    type Setup = ();
+    type Section = Exclusive;
 
     const TAKES_OTHERS: bool = false;
-
-    fn choose<C: ByAdmission>(choice: C) -> C::Out {
-        choice.one()
-    }
-
-    fn new((): &(), contenders: usize) -> Self {
-        let place = |n| CachePadded::new(AtomicPtr::new(if n == 0 { TURN } else { ptr::null_mut() }));
-        Self { places: (0..contenders).map(place).collect() }
-    }
 
     #[inline]
     fn enter(&self, me: usize, _: Access) {

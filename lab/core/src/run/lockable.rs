@@ -6,10 +6,12 @@
 //! | [`Locked`] | one at a time |
 //! | [`ReadWrite`] | one that writes, or any number that read |
 //! | [`Permitted`] | one at a time: there is one permit |
-//! | [`TwoRmws`](crate::targets::floors::TwoRmws) | all contenders |
-//! | [`Handover`](crate::targets::floors::Handover) | one at a time, in turn |
+//! | [`TwoRmws`](super::floors::TwoRmws) | all contenders |
+//! | [`Handover`](super::floors::Handover) | one at a time, in turn |
 
 use sudog_sync::{Order, RawLock, RawRwLock, Semaphore, Wake};
+
+use super::driver::{CriticalSection, Exclusive, ReadersWriter};
 
 /// A contender's purpose inside a target. If a target does not tell readers from writers, all contenders write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,44 +38,23 @@ impl<T> PerAccess<T> {
     }
 }
 
-/// A choice by the contenders that may be inside a target together. A target names only the cases that it can be in, so
-/// the code of the other cases is not compiled for that target.
-pub trait ByAdmission {
-    /// The result of the choice.
-    type Out;
-
-    /// A single contender may be inside, whatever its access.
-    fn one(self) -> Self::Out;
-
-    /// A writer may be inside, or any number of readers.
-    fn readers(self) -> Self::Out;
-
-    /// Several contenders may be inside, whatever their accesses.
-    fn several(self) -> Self::Out;
-}
-
 /// A target of a measurement, which contenders enter and leave.
 ///
 /// # Safety
 ///
-/// If [`Lockable::choose`] calls [`ByAdmission::one`], no contender is let in while another is inside; and what a
-/// contender did inside happens before what the next contender does there.
+/// The target lets in at most as many contenders at a time as [`Lockable::Section`] is for. If that is one contender, what
+/// a contender did inside happens before what the next contender does there.
 pub unsafe trait Lockable: Sized + Send + Sync + 'static {
     /// The value that an `enter` hands to its `leave`.
     type Guard;
 
-    /// The value that the target is made from, besides numbers.
-    type Setup: ?Sized;
+    /// The critical section that suits the contenders that may be inside together. The loop is compiled for this section
+    /// only.
+    type Section: CriticalSection;
 
     /// True if a thread that is not a contender may enter, too: with the number that follows the contenders' numbers.
     /// False if the target passes a turn among the contenders' numbers, so that another thread never has the turn.
     const TAKES_OTHERS: bool = true;
-
-    /// Calls the method of `choice` for the contenders that may be inside together.
-    fn choose<C: ByAdmission>(choice: C) -> C::Out;
-
-    /// Makes a target for this number of contenders.
-    fn new(setup: &Self::Setup, contenders: usize) -> Self;
 
     /// Goes in, waiting if necessary. `me` is the number of the contender.
     fn enter(&self, me: usize, access: Access) -> Self::Guard;
@@ -87,32 +68,14 @@ pub unsafe trait Lockable: Sized + Send + Sync + 'static {
     unsafe fn leave(&self, me: usize, guard: Self::Guard);
 }
 
-/// A job on a target of any type.
-pub trait LockableJob {
-    /// The result of the job.
-    type Out;
-
-    /// Does the job on a type of target, which is made from `setup`.
-    fn run<E: Lockable>(self, setup: &E::Setup) -> Self::Out;
-}
-
-pub struct Locked<L>(L);
+/// A lock.
+pub struct Locked<L>(pub L);
 
 // SAFETY: a lock lets in one owner at a time, and what an owner did happens before what the next owner does: `RawLock`
 // promises both.
 unsafe impl<L: RawLock + 'static> Lockable for Locked<L> {
     type Guard = L::Guard;
-
-    /// The function that makes the lock.
-    type Setup = dyn Fn() -> L;
-
-    fn choose<C: ByAdmission>(choice: C) -> C::Out {
-        choice.one()
-    }
-
-    fn new(make: &(dyn Fn() -> L + 'static), _: usize) -> Self {
-        Self(make())
-    }
+    type Section = Exclusive;
 
     #[inline]
     fn enter(&self, _: usize, _: Access) -> L::Guard {
@@ -128,7 +91,7 @@ unsafe impl<L: RawLock + 'static> Lockable for Locked<L> {
 }
 
 /// A readers-writer lock.
-pub struct ReadWrite<L>(L);
+pub struct ReadWrite<L>(pub L);
 
 /// The guard of a contender that is inside a readers-writer lock.
 #[derive(Debug)]
@@ -139,18 +102,10 @@ pub enum RwGuard<R, W> {
     Write(W),
 }
 
-// SAFETY: `choose` never calls `one`, so there is nothing to promise.
+// SAFETY: a readers-writer lock lets in one writer, or readers, as the section is for: `RawRwLock` promises this.
 unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
     type Guard = RwGuard<L::SharedGuard, L::ExclusiveGuard>;
-    type Setup = ();
-
-    fn choose<C: ByAdmission>(choice: C) -> C::Out {
-        choice.readers()
-    }
-
-    fn new((): &(), _: usize) -> Self {
-        Self(L::new())
-    }
+    type Section = ReadersWriter;
 
     #[inline(always)] // otherwise `enter` of the sharded lock, the longest, is a call
     fn enter(&self, _: usize, access: Access) -> Self::Guard {
@@ -176,19 +131,17 @@ unsafe impl<L: RawRwLock + 'static> Lockable for ReadWrite<L> {
 /// A semaphore of one permit.
 pub struct Permitted<S>(S);
 
-// SAFETY: `new` gives the semaphore one permit, so the semaphore lets in one contender at a time, as permits are
+impl<S: Semaphore> Default for Permitted<S> {
+    fn default() -> Self {
+        Self(S::new(1))
+    }
+}
+
+// SAFETY: `default` gives the semaphore one permit, so the semaphore lets in one contender at a time, as permits are
 // conserved. All that precedes the release of a permit happens before all that follows the acquire of that permit.
 unsafe impl<S: Semaphore + 'static> Lockable for Permitted<S> {
     type Guard = ();
-    type Setup = ();
-
-    fn choose<C: ByAdmission>(choice: C) -> C::Out {
-        choice.one()
-    }
-
-    fn new((): &(), _: usize) -> Self {
-        Self(S::new(1))
-    }
+    type Section = Exclusive;
 
     #[inline]
     fn enter(&self, _: usize, _: Access) {
