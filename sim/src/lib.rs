@@ -27,7 +27,7 @@ pub use crate::local::LocalKey;
 use crate::machine::Mode;
 pub use crate::machine::cache::Traffic;
 pub use crate::machine::explored::{Choice, Decision};
-pub use crate::machine::preset::{Memory, PRESETS, Preset, System};
+pub use crate::machine::preset::{Details, Memory, PRESETS, Preset, System};
 use crate::machine::timed::Timed;
 pub use crate::machine::{Stopped, ThreadReport, Why, is_simulated, live_threads, random, socket, traffic, work};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sudog_sim::atomic::{AtomicU32, AtomicU64};
 use sudog_sim::sync::{Mutex, OnceLock};
-use sudog_sim::{Machine, Preset, Traffic, Why, futex, pause, thread, time, traffic, work};
+use sudog_sim::{Details, Machine, Preset, Traffic, Why, futex, pause, thread, time, traffic, work};
 
 #[global_allocator]
 static ARENA: sudog_sim::Arena = sudog_sim::Arena;
@@ -281,4 +281,69 @@ fn each_thread_has_its_own_locals_and_all_share_a_cell() {
     });
     assert_eq!(seen.expect("it ends"), (1, vec![(7, 5); 3]));
     assert_eq!(OWN.get(), 7, "outside a simulation it is the system's thread's");
+}
+
+/// Runs `main` on a machine with these details. Returns the traffic.
+fn traffic_with(details: Details, main: fn()) -> Traffic {
+    let mut machine = machine(16);
+    machine.preset.details = details;
+    let run = move || {
+        main();
+        traffic()
+    };
+    machine.run(run).expect("it ends")
+}
+
+/// Walks twice over 128 lines, which lie in two pages or three.
+fn walk() {
+    let lines: Vec<_> = (0..64).map(|_| OwnLine((AtomicU64::new(0), [0_u64; 7], AtomicU64::new(0)))).collect();
+    for _ in 0..2 {
+        for line in &lines {
+            line.0.0.fetch_add(1, Relaxed);
+            line.0.2.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_cache_or_a_tlb_that_is_too_small_misses() {
+    let [all, fits, small] = [0, 1024, 64].map(|cache| traffic_with(Details { cache, ..Details::NONE }, walk).misses);
+    assert_eq!(all, fits, "the lines fit");
+    assert!(small >= all + 128, "{small} {all}");
+    let [none, large, small] = [0, 64, 1].map(|tlb| traffic_with(Details { tlb, ..Details::NONE }, walk).tlb_misses);
+    assert!(none == 0 && (2..8).contains(&large) && small > large, "{none} {large} {small}");
+}
+
+/// Lets two threads count, each in its own line of a pair of lines.
+fn neighbours() {
+    let pair = Arc::new(OwnLine((AtomicU64::new(0), [0_u64; 7], AtomicU64::new(0))));
+    let theirs = pair.clone();
+    let count = |word: &AtomicU64| (0..10_000).for_each(|_| _ = word.fetch_add(1, Relaxed));
+    let other = thread::spawn(move || count(&theirs.0.2));
+    count(&pair.0.0);
+    other.join().expect("it does not panic");
+}
+
+#[test]
+fn a_miss_that_fetches_a_pair_takes_the_other_line_from_its_owner() {
+    let [alone, pairs] = [false, true].map(|pairs| traffic_with(Details { pairs, ..Details::NONE }, neighbours).misses);
+    assert!(pairs > alone, "{alone} {pairs}");
+}
+
+/// Lets sixteen threads call the system for a word of each.
+fn wakers() {
+    let wake = || {
+        let word = OwnLine(AtomicU32::new(0));
+        (0..100).for_each(|_| futex::wake(&raw const word.0, 1));
+        assert!(futex::wait(&word.0, 1, None), "the word has another value");
+    };
+    let wakers: Vec<_> = (0..16).map(|_| thread::spawn(wake)).collect();
+    wakers.into_iter().for_each(|waker| waker.join().expect("it does not panic"));
+}
+
+#[test]
+fn calls_for_words_of_one_bucket_wait_for_each_other() {
+    let [none, one, many] =
+        [0, 1, 1 << 20].map(|futex| traffic_with(Details { futex, ..Details::NONE }, wakers).futex_waits);
+    assert!(none == 0 && one > 100 && many < one / 10, "{none} {one} {many}");
 }

@@ -103,6 +103,12 @@ pub struct RunRecord {
     /// Caches that lost a line, for each acquisition. Simulated machines only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalidations: Option<f64>,
+    /// Accesses to a page that a TLB did not hold, for each acquisition. Simulated machines only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tlb_misses: Option<f64>,
+    /// Futex calls that found their bucket locked, for each acquisition. Simulated machines only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    futex_waits: Option<f64>,
 }
 
 impl Deref for RunRecord {
@@ -247,6 +253,7 @@ impl Plan {
         metrics: Option<Metrics>,
     ) -> RunRecord {
         let acquisitions = outcome.admissions.iter().sum();
+        let an_acquisition = |n: u64| n as f64 / acquisitions as f64;
         let traffic = outcome.usage.traffic;
         let [wait_p50_ns, wait_p99_ns, wait_p999_ns, wait_max_ns] = self.quantiles(&outcome.waits.write);
         RunRecord {
@@ -260,8 +267,10 @@ impl Plan {
             // can hold the floor shut.
             gathered: self.workload.gathered && !matches!(target, Target::Floor(_)),
             order: outcome.order,
-            misses: traffic.map(|traffic| traffic.misses as f64 / acquisitions as f64),
-            invalidations: traffic.map(|traffic| traffic.invalidations as f64 / acquisitions as f64),
+            misses: traffic.map(|traffic| an_acquisition(traffic.misses)),
+            invalidations: traffic.map(|traffic| an_acquisition(traffic.invalidations)),
+            tlb_misses: traffic.map(|traffic| an_acquisition(traffic.tlb_misses)),
+            futex_waits: traffic.map(|traffic| an_acquisition(traffic.futex_waits)),
         }
     }
 

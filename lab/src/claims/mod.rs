@@ -330,7 +330,7 @@ mod tests {
                 else {
                     continue;
                 };
-                let machine = ["--machine", "--processors", "--idle-exit", "--far"];
+                let machine = ["--machine", "--processors", "--idle-exit", "--far", "--details"];
                 let mut line = words(rest);
                 while let Some(at) = line.iter().position(|word| machine.contains(&word.as_str())) {
                     line.drain(at..at + 2);

@@ -15,7 +15,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use super::preset::Preset;
+use super::limited::Limited;
+use super::preset::{Details, Preset};
 
 /// A kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ impl Access {
 }
 
 const LINE_BITS: u32 = 6;
+/// The time to find the address of a page that the TLB does not hold, in cycles.
+const WALK: u64 = 30;
 const NO_CORE: u8 = u8::MAX;
 
 #[derive(Debug)]
@@ -61,8 +64,12 @@ pub struct Traffic {
     pub misses: u64,
     /// The number of misses that a cache of another socket served.
     pub far_misses: u64,
-    /// The number of times that a cache lost a line.
+    /// The number of times that a cache lost a line to a writer.
     pub invalidations: u64,
+    /// The number of accesses to a page that the core's TLB did not hold. 0 without [`Details::tlb`].
+    pub tlb_misses: u64,
+    /// The number of futex calls that found their bucket of the system's table locked. 0 without [`Details::futex`].
+    pub futex_waits: u64,
 }
 
 /// All lines, numbered in the order of first touch.
@@ -75,6 +82,10 @@ pub(crate) struct Caches {
     /// The state of the random numbers that vary the latencies of misses.
     random: u64,
     pub(crate) traffic: Traffic,
+    /// The caches and the TLBs that hold a limited number of lines and pages.
+    limited: Limited,
+    /// See [`Details::pairs`].
+    pairs: bool,
 }
 
 const RECENT: usize = 1024;
@@ -118,10 +129,16 @@ pub(crate) struct Served {
 }
 
 impl Caches {
-    pub(crate) fn new(seed: u64) -> Self {
-        let recent = Box::new([(u64::MAX, 0); RECENT]);
-        let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Self { numbers: HashMap::default(), lines: Vec::new(), recent, random, traffic: Traffic::default() }
+    pub(crate) fn new(seed: u64, details: Details) -> Self {
+        Self {
+            numbers: HashMap::default(),
+            lines: Vec::new(),
+            recent: Box::new([(u64::MAX, 0); RECENT]),
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            traffic: Traffic::default(),
+            limited: Limited::new(details),
+            pairs: details.pairs,
+        }
     }
 
     /// Returns the latency plus a random part of up to an eighth of the latency. If misses took the same time, threads
@@ -161,10 +178,13 @@ impl Caches {
         core: usize,
         address: usize,
         kind: Access,
-        now: u64,
+        mut now: u64,
         store_done: &mut u64,
     ) -> Request {
         let number = self.line_of(address);
+        if self.limited.is_limited() && self.meets_limits(core, address, number) {
+            now += WALK;
+        }
         let stores = match self.store_under_way(number, core, now) {
             // Another hyperthread of the core may have stored.
             Store::Own { until } if kind == Access::Rmw => return Request::Later { at: until.max(*store_done) },
@@ -213,6 +233,9 @@ impl Caches {
         let latency = self.varied(latency);
         self.traffic.misses += 1;
         self.traffic.far_misses += u64::from(far);
+        if self.pairs {
+            self.fetch_other_of_pair(machine, core, address, now);
+        }
         let line = &mut self.lines[number as usize];
         let begin = now.max(line.busy);
         if kind == Access::Load {
@@ -231,6 +254,35 @@ impl Caches {
         // The core fetches the line while its stores are under way; the instruction waits for both.
         let done = arrives.max(*store_done) + memory.rmw;
         Request::Miss { line: number, reaches: reaches.max(*store_done), done }
+    }
+
+    /// Puts an access of `core` into its cache and its TLB, which may displace a line. Returns whether the TLB missed.
+    fn meets_limits(&mut self, core: usize, address: usize, number: u32) -> bool {
+        let lines = &self.lines;
+        let holds = |number: u32| lines[number as usize].is_held_by(core);
+        if let Some(displaced) = self.limited.hold_line(core, address >> LINE_BITS, number, holds) {
+            let line = &mut self.lines[displaced as usize];
+            if line.store.is_none() {
+                line.sharers &= !(1 << core);
+                if line.owner as usize == core {
+                    line.owner = NO_CORE;
+                }
+            }
+        }
+        let missed = self.limited.hold_page(core, address);
+        self.traffic.tlb_misses += u64::from(missed);
+        missed
+    }
+
+    /// Lets `core` read the other line of the pair, in the background: an owner of that line shares the line afterwards.
+    fn fetch_other_of_pair(&mut self, machine: &Preset, core: usize, address: usize, now: u64) {
+        let other = self.line_of(address ^ 1 << LINE_BITS);
+        let line = &mut self.lines[other as usize];
+        if line.store.is_none() && !line.is_held_by(core) {
+            line.sharers = 1 << core | line.others(core);
+            line.owner = NO_CORE;
+            line.busy = now.max(line.busy) + machine.memory.read_occupancy;
+        }
     }
 
     /// Lets a load or a read-modify-write of `core` that has missed take effect. Until now the other caches kept the
@@ -283,6 +335,11 @@ enum Store {
 }
 
 impl Line {
+    /// Returns whether a core has the line in its cache.
+    fn is_held_by(&self, core: usize) -> bool {
+        self.owner as usize == core || self.owner == NO_CORE && self.sharers & 1 << core != 0
+    }
+
     /// Returns the set of other cores that have the line.
     fn others(&self, core: usize) -> u128 {
         let all = if self.owner == NO_CORE { self.sharers } else { 1 << self.owner };
@@ -314,7 +371,7 @@ mod tests {
     impl Cores {
         fn new() -> Self {
             let preset = Preset::named("two").expect("a machine of this name");
-            Self { caches: Caches::new(1), preset, stores_done: [0; 2] }
+            Self { caches: Caches::new(1, Details::NONE), preset, stores_done: [0; 2] }
         }
 
         fn request(&mut self, core: usize, line: usize, kind: Access, now: u64) -> Request {

@@ -17,6 +17,7 @@
 pub(crate) mod cache;
 pub(crate) mod explored;
 pub(crate) mod freed;
+mod limited;
 pub(crate) mod preset;
 pub(crate) mod region;
 mod stack;
@@ -25,7 +26,7 @@ pub(crate) mod timed;
 use std::any::Any;
 use std::backtrace::Backtrace;
 use std::cell::Cell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 use std::ptr;
@@ -224,6 +225,8 @@ pub(crate) struct Machine {
     pub(crate) sleepers: HashMap<usize, VecDeque<ThreadId>>,
     /// The number of each address that a report or a trace mentions: addresses themselves differ between processes.
     words: HashMap<usize, usize>,
+    /// The buckets of the system's futex table that are locked: see [`preset::Details::futex`].
+    locked_buckets: HashSet<usize>,
     region: Region,
     limit: u64,
     random: u64,
@@ -422,6 +425,7 @@ pub(crate) fn wait(
     let frame = frame();
     access_simulated(address, Access::Load, place);
     with(|machine| machine.clock += machine.system(machine.preset.system.syscall));
+    pass_bucket(address);
     order(address, Access::Load, frame);
     let explored = |machine: &Machine| matches!(machine.mode, Mode::Explored(_));
     if with(|machine| explored(machine) && machine.meets_freed_memory(address, "futex wait", frame)) {
@@ -446,14 +450,50 @@ pub(crate) fn wait(
 /// store and free the word before the wake-up.
 pub(crate) fn wake(address: usize, n: u32) {
     order(address, Access::Rmw, frame());
+    with(|machine| machine.clock += machine.system(machine.preset.system.syscall));
+    pass_bucket(address);
     with(|machine| {
-        machine.clock += machine.system(machine.preset.system.syscall);
         for _ in 0..n {
             let Some(sleeper) = machine.sleepers.get_mut(&address).and_then(VecDeque::pop_front) else { break };
             machine.clock += machine.system(machine.preset.system.wake);
             machine.end_sleep(sleeper, Ended::Woken);
         }
     });
+}
+
+/// Locks and unlocks the address's bucket of the system's futex table, if the machine has such a table. The caller then
+/// does its work on the queue of the address at once, as the system does inside the lock.
+fn pass_bucket(address: usize) {
+    /// The time for which a call holds the lock, in nanoseconds: a search and a change of the bucket's list.
+    const HOLD: u64 = 50;
+    /// The place of the table, where there is no memory of the program.
+    const TABLE: usize = 1 << 50;
+    let bucket = with(|machine| {
+        let buckets = machine.preset.details.futex;
+        let is_timed = matches!(machine.mode, Mode::Timed(_));
+        let word = (is_timed && buckets > 0).then(|| machine.word(address))?;
+        Some((word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % buckets)
+    });
+    let Some(bucket) = bucket else { return };
+    let lock = TABLE + bucket * 64;
+    let mut waits = false;
+    loop {
+        access_timed(lock, Access::Rmw);
+        if with(|machine| machine.locked_buckets.insert(bucket)) {
+            break;
+        }
+        if !std::mem::replace(&mut waits, true) {
+            with(|machine| {
+                if let Mode::Timed(timed) = &mut machine.mode {
+                    timed.count_futex_wait()
+                }
+            });
+        }
+        pause();
+    }
+    work(with(|machine| machine.system(HOLD)));
+    access_timed(lock, Access::Store);
+    with(|machine| machine.locked_buckets.remove(&bucket));
 }
 
 /// Sleeps until this number of nanoseconds after the machine began.
@@ -584,6 +624,7 @@ impl Machine {
             clock: 0,
             sleepers: HashMap::new(),
             words: HashMap::new(),
+            locked_buckets: HashSet::new(),
             region,
             limit,
             random: seed ^ 0x5851_f42d_4c95_7f2d,

@@ -23,6 +23,8 @@ pub struct Preset {
     pub memory: Memory,
     /// The costs of the operating system.
     pub system: System,
+    /// Parts that usual runs leave out.
+    pub details: Details,
 }
 
 /// Costs of accesses, in cycles.
@@ -69,6 +71,24 @@ pub struct System {
     pub granule: u64,
 }
 
+/// Parts of a machine that usual runs leave out, as few claims are about these parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Details {
+    /// Number of lines of a core's cache, which has eight lines in each set. 0: the cache holds all lines.
+    pub cache: usize,
+    /// Number of pages that a core's TLB holds. 0: there is no TLB.
+    pub tlb: usize,
+    /// True if a miss fetches both lines of an aligned 128 bytes, as Intel's prefetcher of adjacent lines does.
+    pub pairs: bool,
+    /// Number of buckets of the system's futex table, each with a spinlock. 0: there is no such table.
+    pub futex: usize,
+}
+
+impl Details {
+    /// The details of a usual run.
+    pub const NONE: Self = Self { cache: 0, tlb: 0, pairs: false, futex: 0 };
+}
+
 const LINUX: System =
     System { syscall: 150, switch: 1_500, wake: 2_000, idle_exit: 8_000, quantum: 3_000_000, granule: 750_000 };
 
@@ -103,6 +123,7 @@ pub const PRESETS: &[Preset] = &[
             quantum: 3_970_000,
             granule: 750_000,
         },
+        details: Details::NONE,
     },
     Preset {
         name: "x5-2",
@@ -125,6 +146,7 @@ pub const PRESETS: &[Preset] = &[
             invalidation: 3,
         },
         system: LINUX,
+        details: Details::NONE,
     },
     Preset {
         name: "altra",
@@ -147,6 +169,7 @@ pub const PRESETS: &[Preset] = &[
             invalidation: 3,
         },
         system: LINUX,
+        details: Details::NONE,
     },
     Preset {
         name: "forty",
@@ -169,6 +192,7 @@ pub const PRESETS: &[Preset] = &[
             invalidation: 3,
         },
         system: LINUX,
+        details: Details::NONE,
     },
     Preset {
         name: "core128",
@@ -191,6 +215,7 @@ pub const PRESETS: &[Preset] = &[
             invalidation: 3,
         },
         system: LINUX,
+        details: Details::NONE,
     },
 ];
 

@@ -102,7 +102,7 @@ impl Timed {
             turns: Turns::new(processors),
             events: BinaryHeap::new(),
             horizon: (0, 0),
-            caches: Caches::new(seed),
+            caches: Caches::new(seed, preset.details),
             spinners: HashMap::new(),
             home: Vec::new(),
             first: (seed % processors as u64 * FIRST) as usize % processors,
@@ -147,6 +147,11 @@ impl Timed {
     /// Lets the running thread's access, which has missed, take effect now.
     pub(crate) fn reach(&mut self, preset: &Preset, line: u32, kind: Access, clock: u64, done: u64) -> Request {
         self.caches.reach(preset.core(self.cpu), line, kind, clock, done)
+    }
+
+    /// Counts a futex call that found its bucket locked.
+    pub(crate) fn count_futex_wait(&mut self) {
+        self.caches.traffic.futex_waits += 1;
     }
 
     /// Returns the number of writes to a line so far.

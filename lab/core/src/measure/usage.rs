@@ -49,13 +49,17 @@ pub struct Traffic {
     pub misses: u64,
     /// Caches that lost a line to a writer.
     pub invalidations: u64,
+    /// Accesses to a page that the core's TLB did not hold; 0 on a machine without TLBs.
+    pub tlb_misses: u64,
+    /// Futex calls that found their bucket locked; 0 on a machine without a futex table.
+    pub futex_waits: u64,
 }
 
 impl Traffic {
     #[cfg(sudog_sim)]
     fn now() -> Option<Self> {
-        let sudog_sim::Traffic { misses, invalidations, .. } = sudog_sim::traffic();
-        Some(Self { misses, invalidations })
+        let sudog_sim::Traffic { misses, invalidations, tlb_misses, futex_waits, .. } = sudog_sim::traffic();
+        Some(Self { misses, invalidations, tlb_misses, futex_waits })
     }
 
     #[cfg(not(sudog_sim))]
@@ -64,7 +68,12 @@ impl Traffic {
     }
 
     fn since(self, before: Self) -> Self {
-        Self { misses: self.misses - before.misses, invalidations: self.invalidations - before.invalidations }
+        Self {
+            misses: self.misses - before.misses,
+            invalidations: self.invalidations - before.invalidations,
+            tlb_misses: self.tlb_misses - before.tlb_misses,
+            futex_waits: self.futex_waits - before.futex_waits,
+        }
     }
 }
 

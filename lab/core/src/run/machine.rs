@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use sudog_sim::{Machine, PRESETS, Preset};
+use sudog_sim::{Details, Machine, PRESETS, Preset};
 
 use crate::options::duration;
 use crate::output::Output;
@@ -32,6 +32,11 @@ pub struct MachineArgs {
     /// Latency of a line in a cache of another socket, in cycles [default: the machine's]
     #[arg(long, global = true, value_name = "N")]
     pub far: Option<u64>,
+
+    /// Parts that the machine has otherwise not, as in 'cache=512,tlb=64,pairs,futex=32768': lines of a core's cache,
+    /// pages of its TLB, misses that fetch pairs of lines, buckets of the system's futex table
+    #[arg(long, global = true, value_name = "PART,PART", value_parser = details)]
+    pub details: Option<Details>,
 
     /// Seed of the machine's random numbers: where threads start, how long an access takes
     #[arg(long, global = true, value_name = "N", default_value_t = 0)]
@@ -83,6 +88,22 @@ fn machine(name: &str) -> Result<&'static Preset, String> {
     Ok(Box::leak(Box::new(calibration.preset(name.to_owned().leak(), base))))
 }
 
+fn details(text: &str) -> Result<Details, String> {
+    let mut details = Details::NONE;
+    for part in text.split(',') {
+        let (name, number) = part.split_once('=').unwrap_or((part, "1"));
+        let number = number.parse().ok().filter(|&n| n > 0).ok_or_else(|| format!("no number: '{part}'"))?;
+        match name {
+            "cache" => details.cache = number,
+            "tlb" => details.tlb = number,
+            "pairs" => details.pairs = true,
+            "futex" => details.futex = number,
+            _ => return Err(format!("unknown part '{name}'; known: cache, tlb, pairs, futex")),
+        }
+    }
+    Ok(details)
+}
+
 /// Returns the name of the processors on which everything runs, as in "72 simulated processors of 'x5-2'".
 pub fn name() -> String {
     SIMULATED.get().map_or_else(|| "a simulated machine".to_owned(), Simulated::to_string)
@@ -99,11 +120,11 @@ pub fn work(time: Duration) {
 impl MachineArgs {
     /// Refuses these options, for a command that runs on no machine with costs, and says `why`.
     pub fn refused(&self, why: &str) -> Result<(), Failure> {
-        let Self { machine, processors, idle_exit, far, machine_limit, machine_seed: _ } = self;
-        let numbers = [processors.is_some(), idle_exit.is_some(), far.is_some(), machine_limit.is_some()];
-        match machine.is_some() || numbers.contains(&true) {
+        let Self { machine, processors, idle_exit, far, details, machine_limit, machine_seed: _ } = self;
+        let costs = [machine.is_some(), idle_exit.is_some(), far.is_some(), details.is_some()];
+        match costs.contains(&true) || processors.is_some() || machine_limit.is_some() {
             true => Err(Failure::Usage(format!(
-                "{why}, so no --machine, --processors, --idle-exit, --far, --machine-limit"
+                "{why}, so no --machine, --processors, --idle-exit, --far, --details, --machine-limit"
             ))),
             false => Ok(()),
         }
@@ -122,6 +143,7 @@ impl MachineArgs {
             preset.system.idle_exit = time.as_nanos() as u64;
         }
         preset.memory.far = self.far.unwrap_or(preset.memory.far);
+        preset.details = self.details.unwrap_or(preset.details);
         let processors = self.processors.unwrap_or(preset.processors);
         if !(1..=preset.processors).contains(&processors) {
             let (name, most) = (preset.name, preset.processors);
