@@ -444,6 +444,25 @@ mod channel_systolic {
     }
 }
 
+/// The models of forms for study, which leave out or add an optional step of a listing.
+macro_rules! study {
+    ($($name:ident: $Sema:ty;)*) => { $(mod $name {
+        of!($Sema);
+        models! {
+            two_turns_each(2);
+            three_threads(1);
+            a_deadline(1, 0);
+        }
+    })* };
+}
+
+study! {
+    chain_without_a_look: TwaChain<SpinThenPark, 0, MixedHash<1>, true, false>;
+    chain_without_an_undo: TwaChain<SpinThenPark, 0, MixedHash<1>, true, true, false>;
+    channel_without_an_undo: TwaChannel<SpinThenPark, 0, MixedHash<1>, true, false>;
+    location_that_guesses: TwaLocation<SpinThenPark, 0, MixedHash<1>, true, false>;
+}
+
 /// The models of chains that tell their waiters of a grant.
 macro_rules! told {
     ($($name:ident: $DELEGATED:literal;)*) => { $(mod $name {

@@ -104,7 +104,7 @@ pub(super) fn signal_and_go_on(address: usize) {
 
 /// Waits once in the chain of an address, without spinning, unless the condition is true.
 pub(super) fn wait_once(address: usize, condition: impl FnOnce() -> bool, deadline: Option<Instant>) -> Waited {
-    CHAINS[fibonacci(address, MAX_BUCKETS)].wait::<Far<SpinThenPark>, false>(condition, deadline)
+    CHAINS[fibonacci(address, MAX_BUCKETS)].wait::<Far<SpinThenPark>, false, true>(condition, deadline)
 }
 
 /// Waits for a ticket of the lock at this address, without spinning: until `condition` returns true (true), or until
@@ -139,7 +139,7 @@ pub(super) fn wait<P: WaitPolicy>(
         if condition() {
             return true;
         }
-        match chain.wait::<P, false>(&mut condition, deadline) {
+        match chain.wait::<P, false, true>(&mut condition, deadline) {
             Waited::Satisfied => return true,
             Waited::Woken => {}
             Waited::TimedOut => return condition(),
@@ -149,14 +149,23 @@ pub(super) fn wait<P: WaitPolicy>(
 
 /// The protocol of listing 3: waiters sleep in chains. See [`TwaChain`].
 #[derive(Debug)]
-pub struct ChainWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash, const SYSTOLIC: bool = false>(
-    PhantomData<(P, H)>,
-);
+pub struct ChainWait<
+    P = SpinThenPark,
+    const NEAR: u32 = 1,
+    H = MixedHash,
+    const SYSTOLIC: bool = false,
+    const LOOKS: bool = true,
+    const UNDOES: bool = true,
+>(PhantomData<(P, H)>);
 
 /// The semaphore with waiting chains, listing 3.
 ///
 /// `NEAR` is the number of waiters at the front of the queue that poll the grant before they sleep; the listing has 0.
 /// With `SYSTOLIC`, as in the listing, each woken waiter wakes the waiter below; otherwise the poster wakes all.
+///
+/// For study, two optional steps of the listing can be left out: without `LOOKS` a waiter pushes itself on its chain before
+/// a look at its turn (`NEAR` is 0 then), and without `UNDOES` a waiter whose turn has come flushes the chain instead of
+/// undoing its push.
 ///
 /// A post is two RMWs or more, all but one in the waiting array, with or without waiters. The
 /// [`Benaphore`](super::Benaphore) over the same chains needs one RMW without waiters.
@@ -170,23 +179,40 @@ pub struct ChainWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash, const
 /// static M: MutexWith<GoMutex<TwaChain>, u32> = MutexWith::new(1);
 /// assert_eq!(*M.lock(), 1);
 /// ```
-pub type TwaChain<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash, const SYSTOLIC: bool = false> =
-    TicketSema<ChainWait<P, NEAR, H, SYSTOLIC>>;
+pub type TwaChain<
+    P = SpinThenPark,
+    const NEAR: u32 = 1,
+    H = MixedHash,
+    const SYSTOLIC: bool = false,
+    const LOOKS: bool = true,
+    const UNDOES: bool = true,
+> = TicketSema<ChainWait<P, NEAR, H, SYSTOLIC, LOOKS, UNDOES>>;
 
 // SAFETY: `wait` returns true only when the turn has come. A wake flushes the ticket's chain, and `pop_stack.rs` argues
 // that a waiter which missed the turn before its push is in the chain by then. The semaphore's address is only hashed.
-unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash, const SYSTOLIC: bool> TicketWait
-    for ChainWait<P, NEAR, H, SYSTOLIC>
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash, const SYSTOLIC: bool, const LOOKS: bool, const UNDOES: bool>
+    TicketWait for ChainWait<P, NEAR, H, SYSTOLIC, LOOKS, UNDOES>
 {
     const NEAR: u32 = NEAR;
 
     const LOOKS_AT_TICKETS: Option<u64> = None;
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
+        const { assert!(LOOKS || NEAR == 0, "a waiter that does not look is never near") };
         let chain = &CHAINS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
         // If the policy never sleeps, a waiter near its turn must leave the chain, to watch the grant.
         let leaves = || turn.distance().is_none_or(|ahead| !P::PARKS && ahead < u64::from(NEAR));
-        near::wait::<P, NEAR, _>(turn, deadline, || (), |()| chain.wait::<Far<P>, SYSTOLIC>(leaves, deadline))
+        let wait = |()| chain.wait::<Far<P>, SYSTOLIC, UNDOES>(leaves, deadline);
+        if LOOKS {
+            return near::wait::<P, NEAR, _>(turn, deadline, || (), wait);
+        }
+        loop {
+            match wait(()) {
+                Waited::Satisfied => return true,
+                Waited::Woken => {}
+                Waited::TimedOut => return turn.has_come(),
+            }
+        }
     }
 
     #[inline]

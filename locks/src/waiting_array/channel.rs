@@ -80,7 +80,7 @@ pub fn key_monitor(key: usize) -> EventKey {
 ///
 /// The caller may be a thread or a goroutine. This call allocates nothing.
 pub fn key_wait(key: usize, seen: EventKey) {
-    while channel(key).wait_lazy::<SpinThenPark, false>(seen, None) != Waited::Satisfied {}
+    while channel(key).wait_lazy::<SpinThenPark, false, true>(seen, None) != Waited::Satisfied {}
 }
 
 /// Waits at most once, if the key's sequence is still `seen`. Sets `seen` to the sequence as read before the wait, so
@@ -115,7 +115,7 @@ pub fn key_wait_lazy(key: usize, seen: &mut EventKey) {
             *seen = channel.monitor();
             *seen != before
         };
-        channel.chain.wait::<SpinThenPark, false>(signalled, None);
+        channel.chain.wait::<SpinThenPark, false, true>(signalled, None);
     }
 }
 
@@ -123,7 +123,7 @@ pub fn key_wait_lazy(key: usize, seen: &mut EventKey) {
 pub fn key_wait_until(key: usize, seen: EventKey, deadline: Instant) -> bool {
     let channel = channel(key);
     loop {
-        match channel.wait_lazy::<SpinThenPark, false>(seen, Some(deadline)) {
+        match channel.wait_lazy::<SpinThenPark, false, true>(seen, Some(deadline)) {
             Waited::Satisfied => return true,
             Waited::Woken => {}
             Waited::TimedOut => return channel.monitor() != seen,
@@ -176,22 +176,31 @@ impl Channel {
     }
 
     /// Waits once, unless there has been a signal since `seen`.
-    fn wait_lazy<P: WaitPolicy, const SYSTOLIC: bool>(&self, seen: EventKey, deadline: Option<Instant>) -> Waited {
+    fn wait_lazy<P: WaitPolicy, const SYSTOLIC: bool, const UNDOES: bool>(
+        &self,
+        seen: EventKey,
+        deadline: Option<Instant>,
+    ) -> Waited {
         let signalled = || self.monitor() != seen;
-        if signalled() { Waited::Satisfied } else { self.chain.wait::<P, SYSTOLIC>(signalled, deadline) }
+        if signalled() { Waited::Satisfied } else { self.chain.wait::<P, SYSTOLIC, UNDOES>(signalled, deadline) }
     }
 }
 
 /// The protocol of listing 4: waiters sleep in chains until a sequence changes. See [`TwaChannel`].
 #[derive(Debug)]
-pub struct ChannelWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash, const SYSTOLIC: bool = false>(
-    PhantomData<(P, H)>,
-);
+pub struct ChannelWait<
+    P = SpinThenPark,
+    const NEAR: u32 = 1,
+    H = MixedHash,
+    const SYSTOLIC: bool = false,
+    const UNDOES: bool = true,
+>(PhantomData<(P, H)>);
 
 /// The semaphore with waiting channels, listing 4.
 ///
 /// `NEAR` is the number of waiters at the front of the queue that poll the grant before they sleep; the listing has 0.
-/// With `SYSTOLIC`, as in the listing, each woken waiter wakes the waiter below; otherwise the poster wakes all.
+/// With `SYSTOLIC`, as in the listing, each woken waiter wakes the waiter below; otherwise the poster wakes all. Without
+/// `UNDOES`, as in the listing, a waiter that is late flushes the chain instead of undoing its push.
 ///
 /// A post is three RMWs or more, all but one in the waiting array. The advantage of [`TwaChannel`] over
 /// [`TwaChain`](super::TwaChain) is the interface of its waits.
@@ -204,14 +213,19 @@ pub struct ChannelWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash, con
 /// static SLOTS: TwaChannel = TwaChannel::new(2);
 /// SLOTS.acquire_many(1).unwrap();
 /// ```
-pub type TwaChannel<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash, const SYSTOLIC: bool = false> =
-    TicketSema<ChannelWait<P, NEAR, H, SYSTOLIC>>;
+pub type TwaChannel<
+    P = SpinThenPark,
+    const NEAR: u32 = 1,
+    H = MixedHash,
+    const SYSTOLIC: bool = false,
+    const UNDOES: bool = true,
+> = TicketSema<ChannelWait<P, NEAR, H, SYSTOLIC, UNDOES>>;
 
 // SAFETY: `wait` returns true only when the turn has come. A wake changes the sequence of the ticket's channel after
 // the turn has come. A waiter that has not seen the turn has read the sequence before that change, so it waits for a
 // change that has happened or will happen. The semaphore's address is only hashed.
-unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash, const SYSTOLIC: bool> TicketWait
-    for ChannelWait<P, NEAR, H, SYSTOLIC>
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash, const SYSTOLIC: bool, const UNDOES: bool> TicketWait
+    for ChannelWait<P, NEAR, H, SYSTOLIC, UNDOES>
 {
     const NEAR: u32 = NEAR;
 
@@ -219,7 +233,7 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash, const SYSTOLIC: bool>
 
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let channel = &CHANNELS[H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS];
-        let wait = |seen| channel.wait_lazy::<Far<P>, SYSTOLIC>(seen, deadline);
+        let wait = |seen| channel.wait_lazy::<Far<P>, SYSTOLIC, UNDOES>(seen, deadline);
         near::wait::<P, NEAR, _>(turn, deadline, || channel.monitor(), wait)
     }
 

@@ -63,6 +63,9 @@ table!(LOCATIONS: [Location; MAX_BUCKETS]);
 
 const NOWHERE: usize = 0;
 
+/// The number of elements of the pool among which a new waiter chooses.
+const CHOICES: usize = 3;
+
 /// Wakes all waiters of this location, and removes all elements from this location, also those without a waiter.
 ///
 /// A location is an address, as a number. Different locations may share a chain, so some waiters may be woken in vain.
@@ -120,7 +123,13 @@ impl LocationWaiter {
     /// Takes an element of the pool; allocates an element if the pool is empty.
     #[must_use]
     pub fn new() -> Self {
-        Self { element: with_pool(Pool::take).unwrap_or_else(Element::leak), fresh: true }
+        Self::of_the_first(CHOICES)
+    }
+
+    /// Takes an element of the pool that is at no location, if there is one among the first `choices`.
+    fn of_the_first(choices: usize) -> Self {
+        let element = with_pool(|pool| pool.take(choices));
+        Self { element: element.unwrap_or_else(Element::leak), fresh: true }
     }
 
     /// Enlists the waiter at `location` and returns, if the waiter is not enlisted there. If the waiter is enlisted
@@ -130,16 +139,16 @@ impl LocationWaiter {
     /// A call for another location takes the waiter from the old location, enlists the waiter at the new location, and
     /// returns.
     pub fn wait(&mut self, location: usize) {
-        self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), None);
+        self.wait_at::<SpinThenPark, false>(fibonacci(location, MAX_BUCKETS), None);
     }
 
     /// Waits as [`LocationWaiter::wait`] does, with a deadline. Returns false if the deadline passed; then the waiter
     /// stays enlisted.
     pub fn wait_until(&mut self, location: usize, deadline: Instant) -> bool {
-        self.wait_at::<SpinThenPark>(fibonacci(location, MAX_BUCKETS), Some(deadline))
+        self.wait_at::<SpinThenPark, false>(fibonacci(location, MAX_BUCKETS), Some(deadline))
     }
 
-    fn wait_at<P: WaitPolicy>(&mut self, index: usize, deadline: Option<Instant>) -> bool {
+    fn wait_at<P: WaitPolicy, const GUESSES: bool>(&mut self, index: usize, deadline: Option<Instant>) -> bool {
         let e = self.element;
         let fresh = std::mem::take(&mut self.fresh);
         let place = e.place.load(Ordering::Relaxed);
@@ -162,7 +171,7 @@ impl LocationWaiter {
             }
             e.place.store(NOWHERE, Ordering::Relaxed);
         }
-        LOCATIONS[index].enlist(e);
+        LOCATIONS[index].enlist::<GUESSES>(e);
         e.place.store(index + 1, Ordering::Relaxed);
         true
     }
@@ -194,10 +203,11 @@ impl Location {
         }
     }
 
-    fn enlist(&self, e: &'static Element) {
+    /// Puts an element on top of the chain. With `GUESSES`, takes the chain to be empty at first, and does not read it.
+    fn enlist<const GUESSES: bool>(&self, e: &'static Element) {
         e.gate.shut();
         let me = (&raw const *e).cast_mut();
-        let mut top = self.top.load(Ordering::Relaxed);
+        let mut top = if GUESSES { ptr::null_mut() } else { self.top.load(Ordering::Relaxed) };
         loop {
             e.below.store(top, Ordering::Relaxed);
             // Release: the thread that detaches the chain sees this gate and `below`. Acquire: if the chain was
@@ -229,12 +239,12 @@ impl Location {
 struct Pool(Option<&'static Element>);
 
 impl Pool {
-    /// Takes an element that is at no location, if there is such an element among the first three. Otherwise takes the
+    /// Takes an element that is at no location, if there is such an element among the first `choices`. Otherwise takes the
     /// first element.
-    fn take(&mut self) -> Option<&'static Element> {
+    fn take(&mut self, choices: usize) -> Option<&'static Element> {
         let mut before: Option<&'static Element> = None;
         let mut at = self.0?;
-        for _ in 0..3 {
+        for _ in 0..choices {
             let next = at.free.get();
             if at.place.load(Ordering::Relaxed) == NOWHERE || at.gate.is_open() {
                 match before {
@@ -288,12 +298,21 @@ fn with_pool<R>(f: impl FnOnce(&mut Pool) -> R) -> R {
 
 /// The protocol of listing 5 of Dice and Kogan's paper: waiters enlist at a location. See [`TwaLocation`].
 #[derive(Debug)]
-pub struct LocationWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(PhantomData<(P, H)>);
+pub struct LocationWait<
+    P = SpinThenPark,
+    const NEAR: u32 = 1,
+    H = MixedHash,
+    const GUESSES: bool = false,
+    const CHOOSES: bool = true,
+>(PhantomData<(P, H)>);
 
 /// The semaphore whose waiters enlist at locations: listing 5 of Dice and Kogan's paper.
 ///
 /// `NEAR` is the number of waiters at the front of the queue that poll the grant before they sleep. In the listing this
 /// number is 0, or 1 if the listing's conservative post is used.
+///
+/// For study: with `GUESSES` a waiter takes its location to be empty, and enlists by a compare-exchange that reads nothing
+/// before; without `CHOOSES` a waiter uses the element that came back to the pool last, enlisted or not.
 ///
 /// The semaphore must stay alive until each post has returned: see [`TicketSema::OUTLIVES_GRANT`].
 ///
@@ -305,13 +324,21 @@ pub struct LocationWait<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash>(Ph
 /// static SLOTS: TwaLocation = TwaLocation::new(2);
 /// SLOTS.acquire_many(1).unwrap();
 /// ```
-pub type TwaLocation<P = SpinThenPark, const NEAR: u32 = 1, H = MixedHash> = TicketSema<LocationWait<P, NEAR, H>>;
+pub type TwaLocation<
+    P = SpinThenPark,
+    const NEAR: u32 = 1,
+    H = MixedHash,
+    const GUESSES: bool = false,
+    const CHOOSES: bool = true,
+> = TicketSema<LocationWait<P, NEAR, H, GUESSES, CHOOSES>>;
 
 // SAFETY: `wait` returns true only when the turn has come. A waiter checks its turn after each enlisting; a wake
 // detaches the chain of the ticket's location after the turn has come. Either the wake finds the waiter enlisted, or
 // the waiter's push comes after the wake and reads from it, so the waiter's check sees the turn. The semaphore's
 // address is only hashed.
-unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for LocationWait<P, NEAR, H> {
+unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash, const GUESSES: bool, const CHOOSES: bool> TicketWait
+    for LocationWait<P, NEAR, H, GUESSES, CHOOSES>
+{
     const NEAR: u32 = NEAR;
 
     const LOOKS_AT_TICKETS: Option<u64> = Some(near::needs_no_wake::<P, NEAR>());
@@ -319,8 +346,9 @@ unsafe impl<P: WaitPolicy, const NEAR: u32, H: TicketHash> TicketWait for Locati
     fn wait(turn: &Turn<'_>, deadline: Option<Instant>) -> bool {
         let index = H::bucket(turn.sema(), turn.ticket()) % H::BUCKETS;
         let mut waiter = None;
+        let new = || LocationWaiter::of_the_first(if CHOOSES { CHOICES } else { 1 });
         // The first call enlists, so the turn is checked once more before the second call.
-        let wait = |()| match waiter.get_or_insert_with(LocationWaiter::new).wait_at::<Far<P>>(index, deadline) {
+        let wait = |()| match waiter.get_or_insert_with(new).wait_at::<Far<P>, GUESSES>(index, deadline) {
             true => Waited::Woken,
             false => Waited::TimedOut,
         };

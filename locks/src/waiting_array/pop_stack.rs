@@ -33,6 +33,8 @@
 //! then fails, so the opener of the element has stopped there, and the waiter opens the elements below. Both kinds may
 //! be in one chain. The opener still swaps `below`, which the paper has not.
 //!
+//! **Waiters that undo no push**, for study, leave the chain by a flush, although they are on top.
+//!
 //! Source: `AddressWaitUntil`, `AddressSignal` and `Poke` of listing 3.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -98,9 +100,10 @@ impl PopStack {
         }
     }
 
-    /// Waits in the chain once, unless `satisfied` returns true after the push. With `SYSTOLIC`, as a systolic waiter.
+    /// Waits in the chain once, unless `satisfied` returns true after the push. With `SYSTOLIC`, as a systolic waiter;
+    /// without `UNDOES`, as a waiter that undoes no push.
     #[cold]
-    pub(super) fn wait<P: WaitPolicy, const SYSTOLIC: bool>(
+    pub(super) fn wait<P: WaitPolicy, const SYSTOLIC: bool, const UNDOES: bool>(
         &self,
         satisfied: impl FnOnce() -> bool,
         deadline: Option<Instant>,
@@ -110,7 +113,7 @@ impl PopStack {
         // sees the flusher's earlier writes.
         let prv = self.top.swap((&raw const e).cast_mut(), Ordering::Release);
         // The drop of `pushed` aborts the wait on every way out of this function.
-        let pushed = PushedElement::<SYSTOLIC> { stack: self, e: &e, prv };
+        let pushed = PushedElement::<SYSTOLIC, UNDOES> { stack: self, e: &e, prv };
         if !SYSTOLIC {
             pushed.link();
         }
@@ -159,13 +162,13 @@ fn open_all(mut e: *mut Element) {
 }
 
 /// An element that may be in the chain. The drop takes the element out.
-struct PushedElement<'a, const SYSTOLIC: bool> {
+struct PushedElement<'a, const SYSTOLIC: bool, const UNDOES: bool> {
     stack: &'a PopStack,
     e: &'a Element,
     prv: *mut Element,
 }
 
-impl<const SYSTOLIC: bool> PushedElement<'_, SYSTOLIC> {
+impl<const SYSTOLIC: bool, const UNDOES: bool> PushedElement<'_, SYSTOLIC, UNDOES> {
     /// Links the element, once. If an opener has been here, opens the elements below instead.
     #[inline]
     fn link(&self) {
@@ -189,7 +192,8 @@ impl<const SYSTOLIC: bool> PushedElement<'_, SYSTOLIC> {
         let me = (&raw const *self.e).cast_mut();
         // Release: `prv` becomes the top again. Acquire: this thread sees the writes of the thread that put `prv`
         // there.
-        let top = match self.stack.top.compare_exchange(me, self.prv, Ordering::AcqRel, Ordering::Acquire) {
+        let undone = || self.stack.top.compare_exchange(me, self.prv, Ordering::AcqRel, Ordering::Acquire);
+        let top = match if UNDOES { undone() } else { Err(self.stack.top.load(Ordering::Relaxed)) } {
             Ok(_) => return,
             Err(top) => top,
         };
@@ -204,7 +208,7 @@ impl<const SYSTOLIC: bool> PushedElement<'_, SYSTOLIC> {
     }
 }
 
-impl<const SYSTOLIC: bool> Drop for PushedElement<'_, SYSTOLIC> {
+impl<const SYSTOLIC: bool, const UNDOES: bool> Drop for PushedElement<'_, SYSTOLIC, UNDOES> {
     fn drop(&mut self) {
         self.abort();
     }

@@ -29,3 +29,18 @@ impl<T> std::ops::Deref for Pages<T> {
         &self.0
     }
 }
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use super::Pages;
+
+    const PAGE: usize = 4096;
+
+    #[test]
+    fn a_table_touches_no_more_pages_than_its_size_asks_for() {
+        static TABLE: Pages<[u64; 2048]> = Pages([0; 2048]);
+        let begin = (&raw const TABLE).addr();
+        let pages = (begin + size_of_val(&TABLE) - 1) / PAGE - begin / PAGE + 1;
+        assert_eq!(pages, size_of::<[u64; 2048]>() / PAGE);
+    }
+}

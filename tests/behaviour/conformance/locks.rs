@@ -80,6 +80,7 @@ over_every_lock! {
         twa_lock_model = TwaLockModel;
         twa_lock_chain = TwaLockChain;
         ticket_lines = TicketLines;
+        ticket_pair = TicketPair;
         hapax = Hapax;
         fissile = Fissile;
         bar_david_tts = BarDavidTts;

@@ -66,6 +66,13 @@ crate::conformance::over_every_backend! {
         event_count = EventCount;
         event_count_polite = EventCountPolite;
         event_count_one_key = EventCountOneKey;
+        twa_far_1 = TwaFar1;
+        twa_chain_no_look_spin = TwaChainNoLookSpin;
+        twa_chain_no_undo_spin = TwaChainNoUndoSpin;
+        twa_channel_undo_spin = TwaChannelUndoSpin;
+        twa_location_guess = TwaLocationGuess;
+        twa_location_one = TwaLocationOne;
+        ticket_lfence = TicketLfence;
     }
     checks {
         permits_are_counted

@@ -28,7 +28,7 @@ use sudog_sync::{Order, Semaphore, Wake};
 use super::{Check, eventually, far, real_or_simulated, scope};
 #[cfg(target_os = "linux")]
 use crate::targets::semaphores::SemT;
-use crate::targets::semaphores::{EventCountSema, RuntimeLifo, StrideOneHash};
+use crate::targets::semaphores::{EventCountSema, Lfence, RuntimeLifo, StrideOneHash};
 
 /// Returns all checks of semaphores.
 pub fn checks<S: Semaphore + 'static>() -> Vec<Check> {
@@ -181,7 +181,12 @@ fn queued(any: &dyn Any) -> Option<usize> {
     of_the_waiting_arrays!(Twa<Spin, 8, PlainHash>, Twa<SpinThenPark, 2>, Twa<SpinThenPark, 4>, Twa<SpinThenPark, 8>);
     of_the_waiting_arrays!(Twa<Spin, 1, PairedHash>, Twa<Spin, 1, MixedHash>, Twa<SpinThenPark, 1, PairedHash>);
     of_the_waiting_arrays!(TwaChain<SpinThenPark, 0, PlainHash<4096>, true>, TwaChain<Spin, 0, PlainHash<4096>, true>);
-    of_the_waiting_arrays!(TwaChannel<SpinThenPark, 0, PlainHash<4096>, true>);
+    of_the_waiting_arrays!(TwaChannel<SpinThenPark, 0, PlainHash<4096>, true, false>);
+    of_the_waiting_arrays!(TwaChannel<Spin, 0, PlainHash<4096>, true, false>, Twa<SpinThenPark, 0, MixedHash<1>>);
+    of_the_waiting_arrays!(TwaChain<Spin, 0, PlainHash<4096>, true, false>, Ticket<Lfence>);
+    of_the_waiting_arrays!(TwaChain<Spin, 0, PlainHash<4096>, true, true, false>);
+    of_the_waiting_arrays!(TwaLocation<Spin, 0, PlainHash<4096>, true>);
+    of_the_waiting_arrays!(TwaLocation<Spin, 0, PlainHash<4096>, false, false>);
     of_the_waiting_arrays!(TwaChannel<Spin, 0, PlainHash<4096>, true>, TwaLocation<Spin, 0, PlainHash<4096>>);
     of_the_waiting_arrays!(TicketSema<ToldWait<Spin, PlainHash<4096>>>);
     of_the_waiting_arrays!(TicketSema<ToldWait<Spin, PlainHash<4096>, true>>, TicketSema<Conservative<BucketWait>>);

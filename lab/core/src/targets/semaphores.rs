@@ -1,12 +1,14 @@
 //! The semaphores that locks are built on, by name.
 
 mod event_count;
+mod lfence;
 mod lifo;
 #[cfg(target_os = "linux")]
 mod sem_t;
 mod stride_one;
 
 pub use event_count::EventCountSema;
+pub use lfence::Lfence;
 pub use lifo::RuntimeLifo;
 #[cfg(target_os = "linux")]
 pub use sem_t::SemT;
@@ -117,9 +119,9 @@ registry! {
         "listing 3 as printed: all sleep, and each wakes the next in its chain";
     TwaChainPrintedSpin = "twa-chain-printed-spin": TwaChain<Spin, 0, PlainHash<4096>, true>,
         "the same, spinning";
-    TwaChannelPrinted = "twa-channel-printed": TwaChannel<SpinThenPark, 0, PlainHash<4096>, true>,
+    TwaChannelPrinted = "twa-channel-printed": TwaChannel<SpinThenPark, 0, PlainHash<4096>, true, false>,
         "listing 4 as printed: all sleep, and each wakes the next in its chain";
-    TwaChannelPrintedSpin = "twa-channel-printed-spin": TwaChannel<Spin, 0, PlainHash<4096>, true>,
+    TwaChannelPrintedSpin = "twa-channel-printed-spin": TwaChannel<Spin, 0, PlainHash<4096>, true, false>,
         "the same, spinning";
     TwaLocationPrinted = "twa-location-printed": TwaLocation<Spin, 0, PlainHash<4096>>,
         "listing 5 as printed: all spin at their locations";
@@ -147,6 +149,20 @@ registry! {
         "the same, whose releases only read chains without waiters";
     EventCountOneKey = "event-count-one-key": EventCountSema<false, true>,
         "the same, with one chain for all waiters, all of which each release wakes";
+    TwaFar1 = "twa-far-1": Twa<SpinThenPark, 0, MixedHash<1>>,
+        "listing 2 with a threshold of 0 and one bucket: all sleep on one word";
+    TwaChainNoLookSpin = "twa-chain-no-look-spin": TwaChain<Spin, 0, PlainHash<4096>, true, false>,
+        "listing 3, spinning, without a look at the grant before a push";
+    TwaChainNoUndoSpin = "twa-chain-no-undo-spin": TwaChain<Spin, 0, PlainHash<4096>, true, true, false>,
+        "listing 3, spinning, without the undoing of pushes";
+    TwaChannelUndoSpin = "twa-channel-undo-spin": TwaChannel<Spin, 0, PlainHash<4096>, true>,
+        "listing 4, spinning, with the undoing of pushes";
+    TwaLocationGuess = "twa-location-guess": TwaLocation<Spin, 0, PlainHash<4096>, true>,
+        "listing 5, spinning, with exchanges that take a location to be empty";
+    TwaLocationOne = "twa-location-one": TwaLocation<Spin, 0, PlainHash<4096>, false, false>,
+        "listing 5, spinning, with the element that was used last";
+    TicketLfence = "ticket-lfence": Ticket<Lfence>,
+        "listing 1, spinning by LFENCE instead of PAUSE";
 }
 
 impl SemaphoreName {

@@ -131,6 +131,8 @@ registry! {
         "a model: the same over waiting chains; spins, then parks or, if the next, yields";
     TicketLines = "ticket-lines": models::TicketLines,
         "a model: the ticket lock on two cache lines; spins";
+    TicketPair = "ticket-pair": models::TicketLines<7>,
+        "the same on the two lines of 128 bytes, which some processors fetch together";
     Hapax = "hapax": models::Hapax,
         "a model: the Hapax lock; spins";
     Fissile = "fissile": models::Fissile,

@@ -5,29 +5,33 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crossbeam_utils::CachePadded;
 use sudog_runtime::shim::AtomicU64;
 use sudog_runtime::spin;
 use sudog_sync::RawLock;
 
-/// The ticket lock on two lines.
+/// The words between the two words of a lock whose lines are no pair. Processors may fetch pairs of 128 bytes.
+const APART: usize = 15;
+
+/// The ticket lock on two lines: `BETWEEN` words are between the two. With 7 the lines are a pair of 128 bytes.
 #[derive(Debug)]
-pub struct TicketLines {
-    next: CachePadded<AtomicU64>,
-    grant: CachePadded<AtomicU64>,
+#[repr(C, align(128))]
+pub struct TicketLines<const BETWEEN: usize = APART> {
+    next: AtomicU64,
+    _between: [u64; BETWEEN],
+    grant: AtomicU64,
 }
 
 // SAFETY:
 // - A contender has the lock if `grant` is its ticket, and a ticket is drawn once. Only the owner changes `grant`.
 // - Release of the store and Acquire of the load of `grant` order the actions of owners.
 // - A forgotten guard leaves the lock locked.
-unsafe impl RawLock for TicketLines {
+unsafe impl<const BETWEEN: usize> RawLock for TicketLines<BETWEEN> {
     type Guard = ();
 
     const DEADLINES: bool = false;
 
     fn new() -> Self {
-        Self { next: CachePadded::new(AtomicU64::new(0)), grant: CachePadded::new(AtomicU64::new(0)) }
+        Self { next: AtomicU64::new(0), _between: [0; BETWEEN], grant: AtomicU64::new(0) }
     }
 
     #[inline]
