@@ -283,9 +283,9 @@ fn figures_are_a_page_that_stands_alone() {
     assert!(text.contains("not measured: as threads are added"), "{text}");
     let page = fs::read_to_string(&path).unwrap();
     assert_balanced(&page);
-    // A figure of semaphores, one for each of five locks, three for each of three locks; and beside each figure its
-    // claims.
-    assert_eq!(page.matches("<figure>").count(), 1 + 5 + 9 + 3);
+    // A figure of semaphores, one of listings, one for each of five locks, three for each of three locks; and beside each
+    // figure its claims.
+    assert_eq!(page.matches("<figure>").count(), 1 + 1 + 5 + 9 + 4);
     assert!(!page.contains("<script") && !page.contains("src=") && !page.contains("href="));
     assert!(page.contains(" real processors</h1>"));
     for target in
@@ -745,7 +745,7 @@ fn nonsense_is_refused() {
     refused(&["collide", "--on", "threads", "--workers", "2"], "only goroutines have workers");
     refused(&["collide", "--on", "threads", "--ns", "4090"], "4100 threads, with the hogs: there can be 4096");
     refused(&["figures", "--threads", "0"], "from 1 to 4096");
-    refused(&["figures", "--only", "locks"], "semaphores, capacitors, window");
+    refused(&["figures", "--only", "locks"], "semaphores, listings, capacitors, window");
     refused(&["figures", "--report", "none/such/page.html"], "cannot write the report");
     refused(&["juggle"], "juggle");
     refused(&["rwbench", "--report", "x"], "--report");

@@ -3,6 +3,7 @@
 //! | figure | of | bench |
 //! |---|---|---|
 //! | semaphores | figure 1 of Dice and Kogan, *Semaphores Augmented with a Waiting Array* | semabench |
+//! | listings | listings 1 to 5 of the same paper, as printed | semabench |
 //! | capacitors | figure 1 of Dice, *Capacitors*: five locks, B = 10, the TWA semaphore as printed | mutexbench |
 //! | window | locks behind the sliding window, over B | mutexbench, each run followed by a logged one |
 //!
@@ -69,6 +70,7 @@ names! {
     enum Figure;
     unknown "figure";
     Semaphores = "semaphores", "Figure 1 of the paper on waiting arrays.";
+    Listings = "listings", "The listings of the paper on waiting arrays, as printed.";
     Capacitors = "capacitors", "Figure 1 of the paper on capacitors.";
     Window = "window", "The sliding window, over B.";
 }
@@ -77,6 +79,15 @@ names! {
 /// waiters sleep, for comparison.
 const SEMAPHORES: [SemaphoreName; 4] =
     [SemaphoreName::TicketSpin, SemaphoreName::TwaSpin, SemaphoreName::TwaChainSpin, SemaphoreName::Benaphore];
+
+/// The paper's listings as printed, in its order.
+const LISTINGS: [SemaphoreName; 5] = [
+    SemaphoreName::TicketSpin,
+    SemaphoreName::TwaSpin,
+    SemaphoreName::TwaChainPrintedSpin,
+    SemaphoreName::TwaChannelPrintedSpin,
+    SemaphoreName::TwaLocationPrinted,
+];
 
 /// The locks of the paper's figure, in its order.
 const CAPACITOR_LOCKS: [LockName; 5] =
@@ -114,6 +125,7 @@ impl Figure {
     const fn title(self) -> &'static str {
         match self {
             Self::Semaphores => "Semaphores: figure 1 of \"Semaphores Augmented with a Waiting Array\"",
+            Self::Listings => "Semaphores: the five listings of the same paper, as printed",
             Self::Capacitors => "Capacitors: figure 1 of \"Capacitors\", B = 10, with the TWA semaphore as printed",
             Self::Window => "The sliding window, over B",
         }
@@ -125,6 +137,10 @@ impl Figure {
                 "The paper: an X5-2 of 2 sockets, 36 cores and 72 threads; a step of a shared generator while a contender \
                  has the permit, a step of its own while it has not. Its third curve, sem_t of the system, cannot run on a \
                  simulated machine."
+            }
+            Self::Listings => {
+                "All waiters spin. In listings 3 to 5 no waiter watches the grant, and there are 4096 buckets; in 3 and 4 each \
+                 woken waiter wakes the next of its chain. Misses: accesses that another cache or memory served."
             }
             Self::Capacitors => {
                 "The paper: an Altra of 128 cores on one socket; a step of a shared generator in the critical section, \
@@ -142,6 +158,7 @@ impl Figure {
     fn targets(self) -> Vec<Target> {
         match self {
             Self::Semaphores => SEMAPHORES.map(Target::Semaphore).to_vec(),
+            Self::Listings => LISTINGS.map(Target::Semaphore).to_vec(),
             Self::Capacitors => {
                 CAPACITOR_LOCKS.iter().flat_map(|&lock| [lock.into(), platoon(lock), fractional(lock)]).collect()
             }
@@ -157,7 +174,7 @@ impl Figure {
     /// Returns powers of two, as many as there are processors for. The window has twice as many runs, so fewer numbers.
     fn usual_threads(self, processors: usize) -> Vec<usize> {
         let all: &[usize] = match self {
-            Self::Semaphores | Self::Capacitors => &[1, 2, 4, 8, 16, 32, 64],
+            Self::Semaphores | Self::Listings | Self::Capacitors => &[1, 2, 4, 8, 16, 32, 64],
             Self::Window => &[1, 8, 16, 64],
         };
         all.iter().copied().filter(|&threads| threads <= processors.max(1)).collect()
@@ -175,7 +192,7 @@ impl Figure {
             logged: self == Self::Window,
             workload: Workload {
                 duration: args.seconds,
-                ncs: u32::from(self == Self::Semaphores),
+                ncs: u32::from(matches!(self, Self::Semaphores | Self::Listings)),
                 sample: 0,
                 ..Workload::USUAL
             },
@@ -288,6 +305,13 @@ fn list(claims: &[Beside]) -> String {
     html + "</ul>\n"
 }
 
+const MISSES: Quantity = Quantity {
+    axis: "misses an acquisition",
+    of: |s| s.misses,
+    label: |misses| format!("{misses:.0}"),
+    logarithmic: true,
+};
+
 const OF_THE_WINDOW: [(&str, Quantity); 3] = [
     ("throughput", THROUGHPUT),
     ("min/max", FAIRNESS),
@@ -301,12 +325,15 @@ const OF_THE_WINDOW: [(&str, Quantity); 3] = [
 fn plots(figure: Figure, summaries: &Summaries) -> (String, Vec<(String, String)>) {
     let legend = |names: &[&str]| html_legend(names.iter().enumerate().map(|(n, &name)| (name, "", Style::nth(n))));
     match figure {
-        Figure::Semaphores => {
+        Figure::Semaphores | Figure::Listings => {
             let items = || (0..).map(Style::nth).zip(&summaries.targets);
-            let named = items().map(|(style, &target)| (target, target.name(), style));
-            let plot = page::plot(summaries, named, THROUGHPUT);
+            let named = || items().map(|(style, &target)| (target, target.name(), style));
             let legend = html_legend(items().map(|(style, target)| (target.name(), target.about(), style)));
-            (legend, vec![("Throughput".to_owned(), plot)])
+            let mut plots = vec![("Throughput".to_owned(), page::plot(summaries, named(), THROUGHPUT))];
+            if figure == Figure::Listings && summaries.all.iter().any(|s| s.misses.is_finite()) {
+                plots.push(("Misses".to_owned(), page::plot(summaries, named(), MISSES)));
+            }
+            (legend, plots)
         }
         Figure::Capacitors => {
             let plot = |lock: LockName| {
@@ -364,6 +391,8 @@ mod tests {
             assert!(page.contains(&Escaped(figure.title()).to_string()) && page.contains("<p>a &lt; b</p>"));
             let (plots, curves) = match figure {
                 Figure::Semaphores => (1, SEMAPHORES.len()),
+                // No misses were measured in this test.
+                Figure::Listings => (1, LISTINGS.len()),
                 Figure::Capacitors => (CAPACITOR_LOCKS.len(), 3 * CAPACITOR_LOCKS.len()),
                 // The longest bypass was not measured in this test.
                 Figure::Window => (2 * SWEPT_LOCKS.len(), 2 * SWEPT_LOCKS.len() * (2 + BYPASS_LIMITS.len())),
