@@ -1,5 +1,4 @@
-//! Caches and TLBs that hold a limited number of lines and pages, for the claims about these: see
-//! [`Details`](super::preset::Details).
+//! Caches and TLBs that hold a limited number of lines and pages, for the claims about these: see [`Details`].
 //!
 //! A core's cache has sets of eight lines; the TLB is a single set. A new line, or a new page, displaces the one that was
 //! used longest ago. A displaced line is in no cache of the core any more, and a later access is served as if by memory.
