@@ -360,14 +360,9 @@ fn goroutines_that_wait_for_each_other_are_reported() {
     fn program() {
         thread::spawn(|| thread::sleep(Duration::from_secs(60)));
         run(|| {
-            let (a, b) = (Arc::new(Mutex::new(())), Arc::new(Mutex::new(())));
-            for (name, first, second) in [("ab", a.clone(), b.clone()), ("ba", b, a)] {
-                Builder::new().name(name).go(move || {
-                    let _first = first.lock();
-                    sleep(Duration::from_millis(50));
-                    let _second = second.lock();
-                });
-            }
+            let [one, other] = pairs();
+            goroutine("ab", one);
+            goroutine("ba", other);
             Builder::new().name("twice").go(|| {
                 let mutex = Mutex::new(());
                 let _first = mutex.lock();
@@ -393,17 +388,25 @@ fn goroutines_that_wait_for_each_other_are_reported() {
     }
 }
 
-type Pair = [Arc<Mutex<()>>; 2];
+type Pair = ([Arc<Mutex<()>>; 2], Arc<WaitGroup>);
 
-/// Two mutexes, in two orders.
+/// Two mutexes, in two orders; and a group in which each side is done when it holds its first mutex.
 fn pairs() -> [Pair; 2] {
     let [a, b] = [(), ()].map(|()| Arc::new(Mutex::new(())));
-    [[a.clone(), b.clone()], [b, a]]
+    let held = group_of_two();
+    [([a.clone(), b.clone()], held.clone()), ([b, a], held)]
 }
 
-fn both([first, second]: Pair) {
+fn group_of_two() -> Arc<WaitGroup> {
+    let group = Arc::new(WaitGroup::new());
+    group.add(2);
+    group
+}
+
+fn both(([first, second], held): Pair) {
     let _first = first.lock();
-    sleep(Duration::from_millis(50));
+    held.done();
+    held.wait();
     let _second = second.lock();
 }
 
@@ -434,16 +437,19 @@ fn threads_that_wait_for_each_other_are_reported() {
             goroutine("beside-task", other);
             // A thread reads, and wants the lock of a goroutine that wants to write.
             let (rw, mutex) = (Arc::new(RwMutex::new(())), Arc::new(Mutex::new(())));
-            let theirs = (rw.clone(), mutex.clone());
+            let held = group_of_two();
+            let theirs = (rw.clone(), mutex.clone(), held.clone());
             let reads = move || {
                 let _read = theirs.0.read();
-                sleep(Duration::from_millis(50));
+                theirs.2.done();
+                theirs.2.wait();
                 drop(theirs.1.lock());
             };
             thread::Builder::new().name("reads".into()).spawn(reads).unwrap();
             Builder::new().name("writes").go(move || {
                 let _guard = mutex.lock();
-                sleep(Duration::from_millis(50));
+                held.done();
+                held.wait();
                 drop(rw.write());
             });
             // The runtime looks for cycles a second after a wait has begun, and again if a worker has not answered.

@@ -44,9 +44,14 @@ fn read(path: &str) -> Option<String> {
 fn exists(counterpart: &str) -> bool {
     let Some((suite, name)) = counterpart.split_once(' ') else { return false };
     let is_in = |path: &str, text: &str| read(path).is_some_and(|source| source.contains(text));
+    // Both commands have all of these.
+    let is_mix = |name: &str| {
+        let mix = name.strip_prefix("Map");
+        mix.is_some_and(|mix| is_in("lab/src/peers/syncbench/map/mixes.rs", &format!("\n            \"{mix}\", ")))
+    };
     match suite {
-        "bench" => is_in("lab/src/peers/syncbench/benches.rs", &format!("\"{name}\"")),
-        "versus-go" => is_in("lab/src/peers/versus_go/benches.rs", &format!("\"{name}\"")),
+        "bench" => is_in("lab/src/peers/syncbench/benches.rs", &format!("\"{name}\"")) || is_mix(name),
+        "versus-go" => is_in("lab/src/peers/versus_go/benches.rs", &format!("\"{name}\"")) || is_mix(name),
         "criterion" => name.split_once(": ").is_some_and(|(file, bench)| is_in(&format!("benches/{file}.rs"), bench)),
         _ => SUITES.iter().find(|(known, _)| *known == suite).is_some_and(|(_, folder)| {
             let (file, test) = match name.rsplit_once("::") {
