@@ -8,12 +8,10 @@ mod common;
 use common::{lab, refused, stdout};
 use sudog_sim::PRESETS;
 
-/// A field of the preset that `calibrate` prints, as in "near: 100".
+/// Returns a number of the calibration that `calibrate` prints.
 fn field(text: &str, name: &str) -> Option<f64> {
-    let (_, preset) = text.split_once("\nmhz:")?;
-    let preset = format!(" mhz:{preset}");
-    let (_, value) = preset.split_once(&format!(" {name}: "))?;
-    value.split([',', ' ']).next()?.parse().ok()
+    let (_, value) = text.split_once(&format!("\"{name}\": "))?;
+    value.split([',', '\n']).next()?.parse().ok()
 }
 
 /// Checks that a machine's measurements of itself give its preset. On a single processor the machine finds the properties
