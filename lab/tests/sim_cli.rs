@@ -1,6 +1,6 @@
 //! The command line on the simulated machine: exact, and the same each time.
 //!
-//! `RUSTFLAGS="--cfg sudog_sim" cargo test --profile stress -p sudog-lab --test sim_cli`
+//! `RUSTFLAGS="--cfg sudog_sim" cargo stress -p sudog-lab --test sim_cli`
 #![cfg(sudog_sim)]
 
 mod common;

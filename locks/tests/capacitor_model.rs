@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! cargo test -p sudog-locks --test capacitor_model
-//! cargo test --profile stress -p sudog-locks --test capacitor_model -- --ignored --nocapture --test-threads 1
+//! cargo stress -p sudog-locks --test capacitor_model -- --ignored --nocapture --test-threads 1
 //! ```
 //!
 //! The second command runs the large sizes, and takes a few minutes. With `--nocapture` each line is a result for

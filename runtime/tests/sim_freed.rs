@@ -1,7 +1,7 @@
 //! Wakers touch nothing of a waiter after waking it. Under explored schedules, the simulated machine finds accesses to
 //! freed frames, of threads and of goroutines.
 //!
-//! `RUSTFLAGS="--cfg sudog_sim" cargo test --profile stress -p sudog-runtime --test sim_freed`
+//! `RUSTFLAGS="--cfg sudog_sim" cargo stress -p sudog-runtime --test sim_freed`
 
 #[cfg(not(sudog_sim))]
 fn main() {}

@@ -1,6 +1,6 @@
 //! The mutex on the simulated machine, with as many processors as contenders and nothing that disturbs them.
 //!
-//! `RUSTFLAGS="--cfg sudog_sim" cargo test --profile stress -p sudog-sync --test sim_mutex`
+//! `RUSTFLAGS="--cfg sudog_sim" cargo stress -p sudog-sync --test sim_mutex`
 #![cfg(sudog_sim)]
 
 use std::sync::Arc;
