@@ -7,7 +7,6 @@
 )]
 
 mod auto_traits;
-mod conformance;
 mod context;
 mod go;
 mod kinds_in_line;

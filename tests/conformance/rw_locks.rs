@@ -7,11 +7,11 @@ use sudog_lab_core::rw_locks::{RwJob, RwLockName, with_rw_lock};
 impl RwJob for super::Named {
     type Out = ();
     fn run<L: RawRwLock + 'static>(self) {
-        self.check(&checks::checks::<L>());
+        self.check::<L>(&checks::checks::<L>());
     }
 }
 
-crate::conformance::over_every_backend! {
+crate::over_every_backend! {
     with_rw_lock of RwLockName;
     backends {
         sudog_rw_mutex = Sudog;

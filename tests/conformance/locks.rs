@@ -8,14 +8,14 @@ use sudog_lab_core::locks::{Job, LockName, with_lock};
 impl Job for super::Named {
     type Out = ();
     fn run<L: RawLock + 'static>(self) {
-        self.check(&checks::checks::<L>());
+        self.check::<L>(&checks::checks::<L>());
     }
 }
 
 /// Makes the tests of all checks, for each lock of a registry.
 macro_rules! over_every_lock {
     ($($registry:tt)*) => {
-        crate::conformance::over_every_backend! {
+        crate::over_every_backend! {
             $($registry)*
             checks {
                 one_at_a_time

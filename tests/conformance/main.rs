@@ -7,7 +7,10 @@ mod locks;
 mod rw_locks;
 mod semaphores;
 
+use std::sync::{Mutex, PoisonError};
+
 use sudog_lab_core::conformance::Check;
+use sudog_lab_core::conformance::semaphores::waiters_spin;
 
 /// The check that a test runs.
 struct Named {
@@ -17,8 +20,13 @@ struct Named {
 }
 
 impl Named {
-    /// Runs the check of this name from the suite of a backend.
-    fn check(&self, suite: &[Check]) {
+    /// Runs the check of this name from the suite of the backend `B`.
+    ///
+    /// Checks whose waiters spin run after each other: two of them have more spinning threads than two processors run, so each
+    /// would wait for time slices of the other.
+    fn check<B>(&self, suite: &[Check]) {
+        static SPINS: Mutex<()> = Mutex::new(());
+        let _turn = waiters_spin::<B>().then(|| SPINS.lock().unwrap_or_else(PoisonError::into_inner));
         assert_eq!(suite.len(), self.of, "each check of the suite has a test");
         let _watchdog = support::Watchdog::new();
         let (_, check) = suite.iter().find(|(name, _)| *name == self.check).expect("a check of the suite");
@@ -38,7 +46,7 @@ macro_rules! over_every_backend {
         checks $checks:tt
     ) => {
         $($(#[$cfg])* mod $module {
-            $crate::conformance::over_every_backend!(@checks $with, $Name::$Variant, $checks);
+            crate::over_every_backend!(@checks $with, $Name::$Variant, $checks);
         })+
 
         const _: fn($Name) = |name| match name { $($(#[$cfg])* $Name::$Variant => (),)+ };
@@ -47,7 +55,7 @@ macro_rules! over_every_backend {
         use super::*;
         const OF: usize = [$(stringify!($check)),+].len();
         $(#[test] fn $check() {
-            $with($name, $crate::conformance::Named { check: stringify!($check), of: OF });
+            $with($name, crate::Named { check: stringify!($check), of: OF });
         })+
     };
 }

@@ -7,11 +7,11 @@ use sudog_lab_core::semaphores::{SemaphoreJob, SemaphoreName, with_semaphore};
 impl SemaphoreJob for super::Named {
     type Out = ();
     fn run<S: Semaphore + 'static>(self) {
-        self.check(&checks::checks::<S>());
+        self.check::<S>(&checks::checks::<S>());
     }
 }
 
-crate::conformance::over_every_backend! {
+crate::over_every_backend! {
     with_semaphore of SemaphoreName;
     backends {
         runtime = Runtime;
