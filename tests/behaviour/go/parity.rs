@@ -22,6 +22,7 @@ use std::path::Path;
 const SUITES: &[(&str, &str)] = &[
     ("behaviour", "tests/behaviour"),
     ("goroutine", "tests/goroutine"),
+    ("channel", "tests/channel"),
     ("go_atomic", "tests/process/go_atomic"),
     ("signal", "tests/process/signal"),
     ("no_alloc", "tests/process/no_alloc"),
