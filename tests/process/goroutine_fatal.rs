@@ -905,12 +905,12 @@ fn locks_that_are_taken_in_one_order_are_not() {
 /// A task that has begun to wait for a lock, and then waits for something else, is reported when the lock is free. A
 /// future that is polled, or dropped, is not.
 fn a_future_that_has_a_lock_and_is_not_polled() {
-    const QUEUED: u32 = line!() + 11;
+    const QUEUED: u32 = line!() + 12;
     fn program() {
         run(|| {
             static NEVER: AtomicU32 = AtomicU32::new(0);
-            let mutex = Arc::new(Mutex::new(()));
             for what_then in ["is polled", "is dropped", "is kept"] {
+                let mutex = Arc::new(Mutex::new(()));
                 let held = mutex.lock();
                 let (theirs, queued) = (mutex.clone(), Arc::new(AtomicUsize::new(0)));
                 let is_queued = queued.clone();
@@ -931,9 +931,9 @@ fn a_future_that_has_a_lock_and_is_not_polled() {
                     gosched();
                 }
                 drop(held);
-                // Longer than the check waits.
-                sleep(Duration::from_millis(2500));
             }
+            // Longer than the check waits.
+            sleep(Duration::from_millis(2500));
             eprintln!("main goes on");
         });
     }

@@ -16,9 +16,9 @@ use support::counting::bytes;
 use support::{Watchdog, eventually};
 
 const HOUR: Duration = Duration::from_secs(3600);
-const N: usize = 100_000;
+const N: usize = 30_000;
 /// The bytes that are allowed for one-time allocations: room of tables, threads.
-const ONCE: isize = 64 << 10;
+const ONCE: isize = 20 << 10;
 
 /// Asserts that each of `N` results of `make` uses at most `limit` bytes while pending, and that all bytes are freed
 /// after the drops.
