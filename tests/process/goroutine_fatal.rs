@@ -905,7 +905,7 @@ fn locks_that_are_taken_in_one_order_are_not() {
 /// A task that has begun to wait for a lock, and then waits for something else, is reported when the lock is free. A
 /// future that is polled, or dropped, is not.
 fn a_future_that_has_a_lock_and_is_not_polled() {
-    const QUEUED: u32 = line!() + 12;
+    const QUEUED: u32 = line!() + 11;
     fn program() {
         run(|| {
             static NEVER: AtomicU32 = AtomicU32::new(0);
