@@ -333,12 +333,22 @@ impl Drop for Blocks {
     }
 }
 
-/// A destructor blocks the thread of an alarm, and meanwhile the other alarms go off.
+/// A waker of another executor, which blocks the thread that wakes.
+struct WakesAndBlocks(std::sync::Mutex<Option<Blocks>>);
+
+impl WakeTask for WakesAndBlocks {
+    fn wake(self: Arc<Self>) {
+        let blocks = self.0.lock().unwrap().take();
+        drop(blocks);
+    }
+}
+
+/// A destructor or a waker blocks its thread, and meanwhile the other alarms go off.
 #[test]
 fn a_destructor_that_blocks_its_thread_holds_up_no_other_alarm() {
     let watchdog = Watchdog::new();
-    // The destructor belongs to a task that sleeps, or to a function of a context.
-    let ways: [fn(Blocks) -> Box<dyn Send>; 2] = [
+    // The destructor belongs to a task that sleeps, or to a function of a context, or to a waker, which an alarm's own thread calls.
+    let ways: [fn(Blocks) -> Box<dyn Send>; 3] = [
         |blocks| {
             let polled = Arc::new(AtomicBool::new(false));
             let is_polled = polled.clone();
@@ -354,6 +364,12 @@ fn a_destructor_that_blocks_its_thread_holds_up_no_other_alarm() {
             let (ctx, cancel) = context::with_timeout(&context::background(), Duration::from_millis(20));
             let called = context::after_func(&ctx, move || drop(blocks));
             Box::new((ctx, cancel, called))
+        },
+        |blocks| {
+            let mut sleep = Box::pin(sleep_async(Duration::from_millis(20)));
+            let waker = Waker::from(Arc::new(WakesAndBlocks(std::sync::Mutex::new(Some(blocks)))));
+            assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            Box::new(sleep)
         },
     ];
     for way in ways {
