@@ -103,7 +103,6 @@ struct Subject {
     fifo: bool,
     handoff: bool,
     deadlines: bool,
-    spins: bool,
 }
 
 /// Returns whether threads that wait for a semaphore, or a lock, of type `T` only spin, as far as a name of a type says.
@@ -114,14 +113,7 @@ pub fn waiters_spin<T>() -> bool {
 impl Subject {
     fn of<S: Semaphore + 'static>() -> Self {
         let make = |permits| -> Box<dyn AnySemaphore> { Box::new(S::new(permits)) };
-        Self {
-            make,
-            lifo: S::LIFO,
-            fifo: S::FIFO,
-            handoff: S::HANDOFF,
-            deadlines: S::DEADLINES,
-            spins: waiters_spin::<S>(),
-        }
+        Self { make, lifo: S::LIFO, fifo: S::FIFO, handoff: S::HANDOFF, deadlines: S::DEADLINES }
     }
 
     fn with(self, permits: u32) -> Box<dyn AnySemaphore> {
@@ -452,31 +444,23 @@ fn a_handed_off_permit_cannot_be_stolen(subject: Subject, progress: fn()) {
 /// Checks [`Semaphore::grant_many`] for all waiters, which may be more than are woken at a time.
 fn nor_those_that_are_granted(subject: Subject, progress: fn()) {
     cannot_be_stolen(subject, progress, real_or_simulated(300, 2), 2, |sema| sema.grant_many(2));
-    // On the simulated machine, use fewer: seventy waiters would need more steps than a schedule has. Of those that spin, use
-    // fewer too: no post wakes them, and each round takes a time slice of each.
+    // On the simulated machine, use fewer: seventy waiters would need more steps than a schedule has.
     const MANY: u32 = real_or_simulated(70, 3);
-    const FEWER: u32 = real_or_simulated(8, 3);
-    let many = if subject.spins && !makes_all() { FEWER } else { MANY };
-    cannot_be_stolen(subject, progress, real_or_simulated(3, 1), many, move |sema| sema.grant_many(many));
-}
-
-/// Returns whether to make all rounds, with all waiters: `.ci/nightly conformance`.
-fn makes_all() -> bool {
-    cfg!(sudog_sim) || std::env::var_os("SUDOG_ALL_ROUNDS").is_some()
+    cannot_be_stolen(subject, progress, real_or_simulated(3, 1), MANY, |sema| sema.grant_many(MANY));
 }
 
 /// Checks that no newcomer takes a permit of `give`, which gives as many permits as there are waiters. Makes `rounds`
 /// checks; fewer, but a fiftieth at least, if these take longer than half a second: where waiters that spin share a
 /// processor with the releaser, each round takes a time slice of the system. Makes all with `SUDOG_ALL_ROUNDS` in the
 /// environment (`.ci/nightly conformance`).
-fn cannot_be_stolen(subject: Subject, progress: fn(), rounds: u32, waiters: u32, give: impl Fn(&dyn AnySemaphore)) {
+fn cannot_be_stolen(subject: Subject, progress: fn(), rounds: u32, waiters: u32, give: fn(&dyn AnySemaphore)) {
     if !subject.handoff {
         return;
     }
     let (sema, granted, over) = (subject.with(0), AtomicU32::new(0), AtomicBool::new(false));
     // The last round, once the releaser has begun that round.
     let last = AtomicU32::new(u32::MAX);
-    let (begun, makes_all) = (now(), makes_all());
+    let (begun, makes_all) = (now(), cfg!(sudog_sim) || std::env::var_os("SUDOG_ALL_ROUNDS").is_some());
     let is_last = |round| {
         round == rounds || !makes_all && round >= rounds.div_ceil(50) && begun.elapsed() > Duration::from_millis(500)
     };
