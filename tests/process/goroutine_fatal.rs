@@ -514,7 +514,15 @@ fn wait_for_the_parent() {
 fn threads_beside_no_goroutine_are_reported() {
     let text = with_reports("threads_beside_no_goroutine_are_reported", 1, || {
         run(|| ());
-        thread::sleep(Duration::from_millis(300)); // the watcher falls asleep; the report must come if it has not, too
+        // The first wait hands the watcher the search, and rouses the watcher by that. Let the search end, a second later.
+        let mutex = Arc::new(Mutex::new(()));
+        let held = mutex.lock();
+        let theirs = mutex.clone();
+        let waiter = thread::spawn(move || drop(theirs.lock()));
+        thread::sleep(Duration::from_millis(50));
+        drop(held);
+        waiter.join().unwrap();
+        thread::sleep(Duration::from_millis(2000)); // the watcher falls asleep; the report must come if it has not, too
         let [one, other] = pairs();
         thread("a-thread", one);
         thread("other-thread", other);
