@@ -67,7 +67,7 @@ pub(super) struct Record {
 
 impl Record {
     fn new(next: *const Self) -> Self {
-        Self { hazards: [const { () }; HAZARDS].map(|()| Hazard::new()), owned: AtomicBool::new(true), next }
+        Self { hazards: [(); HAZARDS].map(|()| Hazard::new()), owned: AtomicBool::new(true), next }
     }
 
     /// Returns a hazard pointer that names no value. Only the record's owner may call this.
@@ -108,8 +108,8 @@ impl Domain {
         }
         let mut first = self.first.load(Relaxed);
         let record = Box::into_raw(Box::new(Record::new(first)));
-        // Release: those that walk the list see the record.
-        while let Err(now) = self.first.compare_exchange(first, record, Release, Relaxed) {
+        // SeqCst: before the record's first name, so that who would see the name sees the record.
+        while let Err(now) = self.first.compare_exchange(first, record, SeqCst, Relaxed) {
             first = now;
             // SAFETY: `record` comes from a box, and is not on the list yet.
             unsafe { (*record).next = first };
@@ -119,9 +119,10 @@ impl Domain {
     }
 
     fn records(&self) -> impl Iterator<Item = &Record> {
-        // SAFETY: `first` is null or comes from a box, and no record is freed before the domain. Acquire pairs with the
-        // step that put the record on the list; older records were put there before.
-        let mut next = unsafe { self.first.load(Acquire).cast_const().as_ref() };
+        // SeqCst: after a write's exchange of the word.
+        // SAFETY: `first` is null or comes from a box, and no record is freed before the domain. The load pairs with the step
+        // that put the record on the list; older records were put there before.
+        let mut next = unsafe { self.first.load(SeqCst).cast_const().as_ref() };
         std::iter::from_fn(move || {
             let record = next?;
             // SAFETY: `record.next` is null or an older record of the list, and no record is freed before the domain.

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
+use sudog_runtime::model::each_site;
 use sudog_runtime::reached::must_reach;
 
 use super::*;
@@ -107,6 +108,26 @@ fn a_read_and_a_write() {
         let read = spawn(world, |world| world.read(1));
         world.write();
         read.join().unwrap();
+    });
+}
+
+#[test]
+fn a_read_and_a_write_see_each_other() {
+    let test = concat!(module_path!(), "::a_read_and_a_write_see_each_other");
+    let needed = ["domain.rs, name_sc: swap", "domain.rs, records: load", "mod.rs, replace: swap", "mod.rs, word: load"];
+    // The first two have a needed site beside them, whose fence is enough in a model: `docs/orderings.md`, section 10.
+    let spare = [
+        "domain.rs, acquire: compare_exchange",
+        "domain.rs, names: load",
+        "mod.rs, bias: compare_exchange",
+        "asymmetric.rs, fence_others: fence",
+    ];
+    each_site(test, &needed, &spare, || {
+        explore(3, &[ANEW, RETIRED, SWEEPS, GIVEN_UP], 1, |world| {
+            let read = spawn(world, |world| world.read(1));
+            world.write();
+            read.join().unwrap();
+        });
     });
 }
 
