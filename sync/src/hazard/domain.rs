@@ -3,7 +3,7 @@
 use std::ptr;
 
 use sudog_runtime::const_unless_model;
-use sudog_runtime::shim::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
+use sudog_runtime::shim::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*, mark};
 
 #[cfg(not(sudog_loom))]
 pub(super) use threads::{of_this_process, with_hazard};
@@ -101,12 +101,15 @@ impl Domain {
     /// Returns a record that the caller owns from now on.
     #[cold]
     pub(super) fn acquire(&self) -> &Record {
+        let mut first = self.first.load(Acquire);
+        // SAFETY: `first` comes from the list of this domain.
+        let mut records = unsafe { Self::records_from(first) };
         if let Some(record) =
-            self.records().find(|record| record.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok())
+            records.find(|record| record.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok())
         {
+            mark("a record is used again");
             return record;
         }
-        let mut first = self.first.load(Relaxed);
         let record = Box::into_raw(Box::new(Record::new(first)));
         // SeqCst: before the record's first name, so that who would see the name sees the record.
         while let Err(now) = self.first.compare_exchange(first, record, SeqCst, Relaxed) {
@@ -118,11 +121,21 @@ impl Domain {
         unsafe { &*record }
     }
 
-    fn records(&self) -> impl Iterator<Item = &Record> {
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
         // SeqCst: after a write's exchange of the word.
+        // SAFETY: the pointer comes from the list of this domain.
+        unsafe { Self::records_from(self.first.load(SeqCst)) }
+    }
+
+    /// Returns the record `first`, and those that were made before.
+    ///
+    /// # Safety
+    ///
+    /// `first` is null or comes from a SeqCst or Acquire load of the field of that name, and the domain outlives `'a`.
+    unsafe fn records_from<'a>(first: *const Record) -> impl Iterator<Item = &'a Record> {
         // SAFETY: `first` is null or comes from a box, and no record is freed before the domain. The load pairs with the step
         // that put the record on the list; older records were put there before.
-        let mut next = unsafe { self.first.load(SeqCst).cast_const().as_ref() };
+        let mut next = unsafe { first.as_ref() };
         std::iter::from_fn(move || {
             let record = next?;
             // SAFETY: `record.next` is null or an older record of the list, and no record is freed before the domain.
@@ -134,8 +147,8 @@ impl Domain {
     /// Returns whether a hazard pointer names the address.
     pub(super) fn names<T>(&self, address: *const T) -> bool {
         let address = address.cast_mut().cast();
-        // SeqCst: after the write's exchange of the word. Acquire: the reads under an earlier name are over.
-        self.records().flat_map(|record| &record.hazards).any(|hazard| hazard.address.load(SeqCst) == address)
+        // SeqCst: after a write's exchange of the word. Acquire: the reads under an earlier name are over.
+        self.records().any(|record| record.hazards.iter().any(|hazard| hazard.address.load(SeqCst) == address))
     }
 }
 

@@ -114,7 +114,8 @@ fn a_read_and_a_write() {
 #[test]
 fn a_read_and_a_write_see_each_other() {
     let test = concat!(module_path!(), "::a_read_and_a_write_see_each_other");
-    let needed = ["domain.rs, name_sc: swap", "domain.rs, records: load", "mod.rs, replace: swap", "mod.rs, word: load"];
+    let needed =
+        ["domain.rs, name_sc: swap", "domain.rs, records: load", "mod.rs, replace: swap", "mod.rs, word: load"];
     // The first two have a needed site beside them, whose fence is enough in a model: `docs/orderings.md`, section 10.
     let spare = [
         "domain.rs, acquire: compare_exchange",
@@ -220,5 +221,26 @@ fn a_write_inside_of_a_read() {
         let write = spawn(world, World::write);
         world.read_with(1, || world.write());
         write.join().unwrap();
+    });
+}
+
+#[test]
+fn the_next_owner_of_a_record_sees_the_end_of_the_last_read() {
+    must_reach(&["a record is used again"], || {
+        loom::model(|| {
+            let domain = Arc::new(Domain::new());
+            // The two owners meet at the record: of the two accesses of the list in `acquire`, loom explores the last only.
+            domain.acquire();
+            let first = domain.clone();
+            let first = thread::spawn(move || {
+                let record = first.records().next().unwrap();
+                let hazard = record.free_hazard().unwrap();
+                hazard.name(&raw const *hazard);
+                hazard.name::<()>(ptr::null());
+                record.give_back();
+            });
+            assert!(domain.acquire().free_hazard().is_some());
+            first.join().unwrap();
+        });
     });
 }
