@@ -1,7 +1,5 @@
 //! Go's `atomic.Pointer[T]`. Go's garbage collector keeps the pointee alive; here the reference count of an `Arc`
-//! does.
-//!
-//! The implementation is `hazard`, whose loads never wait.
+//! does, and during a load a hazard pointer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +11,8 @@ use crate::hazard::HazardArc;
 ///
 /// Pointers are compared by identity ([`Arc::ptr_eq`]), as Go's are. The `old` pointer that `compare_and_swap` gets
 /// keeps its object alive, so no other object can have the same address.
+///
+/// Loads and stores cost what those of a [`Value`](super::Value) do, and a load also counts a reference.
 ///
 /// # Examples
 ///

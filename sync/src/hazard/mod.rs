@@ -177,13 +177,14 @@ impl<T> Read<'_, T> {
         }
     }
 
-    /// Step 4, if the value is not biased.
+    /// Step 4, if the value is not biased. Returns whether the value has been replaced.
     #[inline(never)]
-    fn end_unbiased(&self) {
+    fn end_unbiased(&self) -> bool {
         if self.hazard.counts_for_a_bias() {
             self.bias();
         }
         self.hazard.name_sc::<T>(ptr::null());
+        !ptr::eq(self.pointer.word().address(), self.word.address()) // a bias changes the word only
     }
 
     /// Biases the value, if it is still the current value. The read keeps the value, so no other value has the address.
@@ -200,13 +201,14 @@ impl<T> Drop for Read<'_, T> {
     /// Steps 4 and 5.
     #[inline(always)]
     fn drop(&mut self) {
-        if self.word.is_biased() {
+        let is_replaced = if self.word.is_biased() {
             self.hazard.name::<T>(ptr::null());
             asymmetric::light();
+            self.pointer.word() != self.word
         } else {
-            self.end_unbiased();
-        }
-        if self.pointer.word().address() != self.word.address() {
+            self.end_unbiased()
+        };
+        if is_replaced {
             mark("a read sweeps");
             self.pointer.sweep(self.domain);
         }
