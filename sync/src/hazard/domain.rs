@@ -3,7 +3,7 @@
 use std::ptr;
 
 use sudog_runtime::const_unless_model;
-use sudog_runtime::shim::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*, mark};
+use sudog_runtime::shim::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*, mark, system};
 
 #[cfg(not(sudog_loom))]
 pub(super) use threads::{of_this_process, with_hazard};
@@ -12,26 +12,35 @@ pub(super) use threads::{of_this_process, with_hazard};
 /// needed only if the user's code in a read reads again, or switches to another goroutine.
 pub(super) const HAZARDS: usize = if cfg!(sudog_loom) { 1 } else { 4 };
 
-/// The number of reads of values that are not biased for which one value is biased. Such a read takes 3 to 16 ns more than
-/// a read of a value that is biased, and a heavy fence 0.4 to 50 us.
-pub(super) const READS_FOR_A_BIAS: u32 = if cfg!(sudog_loom) { 1 } else { 10_000 };
+/// The number of reads by a hazard pointer, of values that are not biased, for which one value is biased. Such a read takes
+/// 3 to 16 ns more than a read of a value that is biased, and a heavy fence 0.4 to 50 us. A prime, so that a loop over a
+/// few pointers does not bias the same pointer each time.
+pub(super) const READS_FOR_A_BIAS: u32 = match (cfg!(sudog_loom), cfg!(test)) {
+    (true, _) => 1,
+    (false, true) => 17,
+    (false, false) => 10_007,
+};
 
-/// A hazard pointer: the address of the value that a read looks at.
+/// A hazard pointer: the address of the value that a read looks at. Only the record's owner writes here.
 pub(super) struct Hazard {
-    /// The address, or null. Only the record's owner writes here.
+    /// The address, or null.
     address: AtomicPtr<()>,
+    /// The address of the pointer from which the value was read: another pointer may have a reference of the same value.
+    from: AtomicPtr<()>,
     /// The number of reads by this hazard pointer, of values that were not biased, since such a value was biased.
     unbiased_reads: AtomicU32,
 }
 
 impl Hazard {
     fn new() -> Self {
-        Self { address: AtomicPtr::new(ptr::null_mut()), unbiased_reads: AtomicU32::new(0) }
+        let null = || AtomicPtr::new(ptr::null_mut());
+        Self { address: null(), from: null(), unbiased_reads: AtomicU32::new(0) }
     }
 
+    /// Acquire: a read that has ended on another thread, in a coroutine, is over for those who see this thread's next name.
     #[inline(always)]
     fn is_free(&self) -> bool {
-        self.address.load(Relaxed).is_null()
+        self.address.load(Acquire).is_null()
     }
 
     /// Names a value, or none. Release: reads of the value that was named before are over.
@@ -44,6 +53,21 @@ impl Hazard {
     #[inline(always)]
     pub(super) fn name_sc<T>(&self, address: *const T) {
         self.address.swap(address.cast_mut().cast(), SeqCst);
+    }
+
+    /// Says from which pointer the values are read that this hazard pointer names from now on. Release, as in `name`.
+    #[inline(always)]
+    pub(super) fn name_from<P>(&self, pointer: *const P) {
+        self.from.store(pointer.cast_mut().cast(), Release);
+    }
+
+    /// Returns whether the hazard pointer names a value that was read from a pointer.
+    ///
+    /// A name is written after the pointer's address. So if the pointer is another one than that of the name, the read with
+    /// that name has ended.
+    fn names(&self, address: *mut (), from: *mut ()) -> bool {
+        // SeqCst: after a write's exchange of the word. Acquire: the reads under an earlier name are over.
+        self.address.load(SeqCst) == address && self.from.load(Acquire) == from
     }
 
     /// Counts a read of a value that is not biased. Returns whether the value is to be biased.
@@ -62,12 +86,16 @@ pub(super) struct Record {
     /// True while a thread, or a read, owns the record.
     owned: AtomicBool,
     /// The record that was made before this record.
-    next: *const Record,
+    next: system::atomic::AtomicPtr<Record>,
 }
 
 impl Record {
-    fn new(next: *const Self) -> Self {
-        Self { hazards: [(); HAZARDS].map(|()| Hazard::new()), owned: AtomicBool::new(true), next }
+    fn new() -> Self {
+        Self {
+            hazards: [(); HAZARDS].map(|()| Hazard::new()),
+            owned: AtomicBool::new(true),
+            next: system::atomic::AtomicPtr::default(),
+        }
     }
 
     /// Returns a hazard pointer that names no value. Only the record's owner may call this.
@@ -87,7 +115,7 @@ impl Record {
 
 /// All records.
 pub(super) struct Domain {
-    /// The record that was made last. No record is freed before the domain is.
+    /// The record that was made last. No record is ever freed.
     first: AtomicPtr<Record>,
 }
 
@@ -100,66 +128,48 @@ impl Domain {
 
     /// Returns a record that the caller owns from now on.
     #[cold]
-    pub(super) fn acquire(&self) -> &Record {
+    pub(super) fn acquire(&self) -> &'static Record {
         let mut first = self.first.load(Acquire);
-        // SAFETY: `first` comes from the list of this domain.
-        let mut records = unsafe { Self::records_from(first) };
-        if let Some(record) =
-            records.find(|record| record.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok())
-        {
+        // Look before: a locked instruction would take the line from the owner.
+        let take = |record: &&Record| {
+            !record.owned.load(Relaxed) && record.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok()
+        };
+        if let Some(record) = records_from(first).find(take) {
             mark("a record is used again");
             return record;
         }
-        let record = Box::into_raw(Box::new(Record::new(first)));
-        // SeqCst: before the record's first name, so that who would see the name sees the record.
-        while let Err(now) = self.first.compare_exchange(first, record, SeqCst, Relaxed) {
-            first = now;
-            // SAFETY: `record` comes from a box, and is not on the list yet.
-            unsafe { (*record).next = first };
+        let record: &'static Record = Box::leak(Box::new(Record::new()));
+        loop {
+            record.next.store(first, Relaxed);
+            // SeqCst: before the record's first name, so that who would see the name sees the record.
+            match self.first.compare_exchange(first, ptr::from_ref(record).cast_mut(), SeqCst, Relaxed) {
+                Ok(_) => return record,
+                Err(now) => first = now,
+            }
         }
-        // SAFETY: `record` comes from a box, and no record is freed before the domain.
-        unsafe { &*record }
     }
 
-    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
-        // SeqCst: after a write's exchange of the word.
-        // SAFETY: the pointer comes from the list of this domain.
-        unsafe { Self::records_from(self.first.load(SeqCst)) }
+    pub(super) fn records(&self) -> impl Iterator<Item = &'static Record> {
+        records_from(self.first.load(SeqCst)) // SeqCst: after a write's exchange of the word
     }
 
-    /// Returns the record `first`, and those that were made before.
-    ///
-    /// # Safety
-    ///
-    /// `first` is null or comes from a SeqCst or Acquire load of the field of that name, and the domain outlives `'a`.
-    unsafe fn records_from<'a>(first: *const Record) -> impl Iterator<Item = &'a Record> {
-        // SAFETY: `first` is null or comes from a box, and no record is freed before the domain. The load pairs with the step
-        // that put the record on the list; older records were put there before.
-        let mut next = unsafe { first.as_ref() };
-        std::iter::from_fn(move || {
-            let record = next?;
-            // SAFETY: `record.next` is null or an older record of the list, and no record is freed before the domain.
-            next = unsafe { record.next.as_ref() };
-            Some(record)
-        })
-    }
-
-    /// Returns whether a hazard pointer names the address.
-    pub(super) fn names<T>(&self, address: *const T) -> bool {
-        let address = address.cast_mut().cast();
-        // SeqCst: after a write's exchange of the word. Acquire: the reads under an earlier name are over.
-        self.records().any(|record| record.hazards.iter().any(|hazard| hazard.address.load(SeqCst) == address))
+    /// Returns whether a hazard pointer names a value that was read from a pointer.
+    pub(super) fn names<T, P>(&self, address: *const T, from: *const P) -> bool {
+        let (address, from) = (address.cast_mut().cast(), from.cast_mut().cast());
+        self.records().any(|record| record.hazards.iter().any(|hazard| hazard.names(address, from)))
     }
 }
 
-impl Drop for Domain {
-    fn drop(&mut self) {
-        let mut next = self.first.load(Relaxed).cast_const();
-        while !next.is_null() {
-            // SAFETY: `next` comes from a box, and is on the list once; no thread uses the domain any more.
-            next = unsafe { Box::from_raw(next.cast_mut()) }.next;
-        }
-    }
+/// Returns the record `first` of a list, and those that were made before.
+fn records_from(first: *mut Record) -> impl Iterator<Item = &'static Record> {
+    let mut next = first;
+    std::iter::from_fn(move || {
+        // SAFETY: `next` is null or was a `&'static Record`, as only `acquire` stores pointers of records. A thread that reads the
+        // pointer sees the record, as `first` is read with Acquire or SeqCst, and older records were put on the list before.
+        let record = unsafe { next.as_ref() }?;
+        next = record.next.load(Relaxed);
+        Some(record)
+    })
 }
 
 /// The records of this process's threads.

@@ -7,14 +7,14 @@
 //!
 //! | step | a read | a write |
 //! |---|---|---|
-//! | 1 | names the value that the [`Word`] has; fence | takes the old value out of the word; fence |
+//! | 1 | names the value that the [`Word`] has, and the pointer; fence | takes the old value out of the word; fence |
 //! | 2 | looks at the word again, and starts anew if the word has changed | looks at all hazard pointers, and gives the value to its caller if none names it |
 //! | 3 | looks at the value | otherwise also puts the value on the list of retired values |
 //! | 4 | names no value any more; fence | |
 //! | 5 | sweeps the list, if the word has another value now, or if the read has started anew | sweeps the list, if it is not empty |
 //!
-//! To *sweep* the list is to take the whole list, to free the values that no hazard pointer names, to put the others back,
-//! and to start anew if one of these is not named any more.
+//! To *sweep* the list is to free the values on the list that no hazard pointer names. The list has a lock. A write puts its
+//! value on the list, and sweeps the list, without unlocking in between.
 //!
 //! # The bias
 //!
@@ -26,15 +26,16 @@
 //! | is not biased | the name is written by a locked instruction | the word is exchanged by a locked instruction |
 //! | is biased | light, which costs nothing | heavy, a system call |
 //!
-//! Each thread biases a value once in [`READS_FOR_A_BIAS`](domain) reads of values that are not biased. So for each system
-//! call there have been so many reads with locked instructions, however reads and writes alternate. Where there are no
+//! Each hazard pointer biases a value once in [`READS_FOR_A_BIAS`](domain) reads of values that are not biased. So for
+//! each heavy fence there have been so many reads with locked instructions, however reads and writes alternate. Where there are no
 //! heavy fences, no value is ever biased.
 //!
 //! # Why it is correct
 //!
 //! *Both fences are of one kind.* If a read has light fences, then the word was biased in step 2 of that read. The write that takes
 //! that value out exchanges that word, or a later word of the same value, which is biased too; so the write executes the
-//! heavy fence. If a read has locked instructions, these are fences against both kinds of writes.
+//! heavy fence. If a read has locked instructions, these are SeqCst, and fence the read against both kinds of
+//! writes: all accesses of steps 1 and 2 are SeqCst, and the heavy fence is a full fence.
 //!
 //! *A value that is read is not freed.* Of the steps 1 of a read and of a write, at least one is seen in the other's step
 //! 2, as a fence is between the steps: either the read sees that the word has changed, or the write sees the name. Later
@@ -43,16 +44,16 @@
 //! *A value that is not read any more is freed.* The fence of the write that has replaced the value comes after the fence
 //! of step 4 of a read that has named the value, or before it. If after, no look at the hazard pointers that follows the write's
 //! fence sees that name. If before, the read finds another value in step 5, or has started anew; so the read sweeps.
-//! Either this sweep finds the value on the list; or the value is put there later, and who puts it there sees step 4, as
-//! the list is changed by RMWs only. There are two exceptions, in which the value stays on the list until the next write,
-//! or until the end of the pointer: the value has been stored again meanwhile; or the name was that of a read of another
-//! pointer, before its step 2, and the value has the address of an older value of that pointer.
+//! Either this sweep finds the value on the list; or the write puts the value there later, and sees step 4, because of the
+//! lock. There is one exception: a value that has been stored again meanwhile stays on the list until the next
+//! write, or until the end of the pointer.
 //!
 //! *Reads end before the value is freed:* step 4 is a Release store, and each look at a hazard pointer an Acquire load.
 //! For the single order of Go's atomics, the loads of step 2 and all changes of the word's value are SeqCst.
 //!
-//! Destructors run after the last step. What stays in memory: each value that is read, until that read ends; and the
-//! records of hazard pointers, of which there are as many as there were threads at a time. The child of a `fork` inherits
+//! Destructors run after the last step, under no lock. What stays in memory: each value that is read, until that read ends; and the
+//! records of hazard pointers, of which there are as many as there were threads at a time, and one more for each read that
+//! began while its thread had four reads under way. The child of a `fork` inherits
 //! the names of threads that it does not have, and never frees the values that these were reading.
 
 mod domain;
@@ -61,15 +62,15 @@ mod models;
 #[cfg(all(test, not(sudog_loom)))]
 mod tests;
 
-use std::marker::PhantomData;
+use std::mem::{self, ManuallyDrop};
+use std::ptr;
 #[cfg(not(sudog_loom))]
 use std::sync::Arc;
-use std::{mem, ptr};
 
 #[cfg(sudog_loom)]
 use loom::sync::Arc;
 use sudog_runtime::const_unless_model;
-use sudog_runtime::shim::{AtomicPtr, Ordering::*, asymmetric, mark};
+use sudog_runtime::shim::{AtomicBool, AtomicPtr, Mutex, Ordering::*, asymmetric, mark};
 
 use domain::{Domain, Hazard};
 
@@ -94,12 +95,12 @@ impl<T> PartialEq for Word<T> {
 }
 
 impl<T> Word<T> {
-    /// Returns a word that is not biased, and that owns what the `Arc` owned.
-    fn new(value: Option<Arc<T>>) -> Self {
-        let Some(value) = value else { return Self(ptr::null_mut()) };
+    /// Returns the word of a value that is not biased.
+    fn new(value: Option<&Arc<T>>) -> Self {
+        let address = value.map_or(ptr::null(), Arc::as_ptr);
         // An `Arc` has two words before its value, so that the address of a byte is even as well.
-        assert!(Arc::as_ptr(&value).addr() & BIASED == 0, "the address of an `Arc`'s value is odd");
-        Self(Arc::into_raw(value).cast_mut())
+        assert!(address.addr() & BIASED == 0, "the address of an `Arc`'s value is odd");
+        Self(address.cast_mut())
     }
 
     #[inline(always)]
@@ -133,20 +134,18 @@ impl<T> Word<T> {
     }
 }
 
-/// A value that a hazard pointer named when the value was replaced.
-struct Retired<T> {
-    value: Arc<T>,
-    next: *mut Retired<T>,
-}
-
 /// An `Option<Arc<T>>` that is loaded, stored and exchanged atomically. See the top of this file.
 pub(super) struct HazardArc<T> {
     /// The current value, as a [`Word`].
     word: AtomicPtr<T>,
-    /// The list of retired values.
-    retired: AtomicPtr<Retired<T>>,
-    owns: PhantomData<Arc<T>>,
+    /// The values that hazard pointers named when the values were replaced.
+    retired: Mutex<Vec<Arc<T>>>,
+    /// Whether `retired` has values. Written under the lock of `retired`.
+    has_retired: AtomicBool,
 }
+
+/// A word that a write has taken out of its pointer, with what an `Arc` owned.
+struct Taken<T>(Word<T>);
 
 /// A read that has named the current value. Dropping the `Read` ends the read.
 struct Read<'a, T> {
@@ -158,23 +157,13 @@ struct Read<'a, T> {
 }
 
 impl<T> Read<'_, T> {
-    /// Returns the value that the read looks at.
+    /// Returns the `Arc` that the word was made of, without counting a reference.
     #[inline(always)]
-    fn value(&self) -> &T {
-        // SAFETY: the address comes from an `Arc`. The pointer had the word after the hazard pointer named the address, so
-        // whoever takes the `Arc` out of the pointer and drops it sees the name, until this `Read` is dropped.
-        unsafe { &*self.word.address() }
-    }
-
-    /// Returns an `Arc` of the value that the read looks at.
-    #[inline(always)]
-    fn value_arc(&self) -> Arc<T> {
-        let address = self.word.address();
-        // SAFETY: the address comes from `Arc::into_raw`. The `Arc` is alive as long as this `Read` is: see `value`.
-        unsafe {
-            Arc::increment_strong_count(address);
-            Arc::from_raw(address)
-        }
+    fn value(&self) -> ManuallyDrop<Arc<T>> {
+        // SAFETY: the address comes from an `Arc` that its owner has forgotten. The pointer had the word after the hazard
+        // pointer named the address, so whoever takes the `Arc` out of the pointer and drops it sees the name, until this
+        // `Read` is dropped. The result is not dropped.
+        ManuallyDrop::new(unsafe { Arc::from_raw(self.word.address()) })
     }
 
     /// Step 4, if the value is not biased. Returns whether the value has been replaced.
@@ -210,7 +199,7 @@ impl<T> Drop for Read<'_, T> {
         };
         if is_replaced {
             mark("a read sweeps");
-            self.pointer.sweep(self.domain);
+            self.pointer.sweep(self.domain, None);
         }
     }
 }
@@ -220,13 +209,13 @@ impl<T> HazardArc<T> {
     /// Calls `f` with the value, if there is a value, and returns the result of `f`.
     #[inline]
     pub(super) fn load_with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
-        domain::with_hazard(|domain, hazard| self.read(domain, hazard, |read| f(read.value())))
+        domain::with_hazard(|domain, hazard| self.read(domain, hazard, |read| f(&read.value())))
     }
 
     /// Returns the `Arc`.
     #[inline]
     pub(super) fn load(&self) -> Option<Arc<T>> {
-        domain::with_hazard(|domain, hazard| self.read(domain, hazard, |read| read.value_arc()))
+        domain::with_hazard(|domain, hazard| self.read(domain, hazard, |read| Arc::clone(&read.value())))
     }
 
     /// Sets the `Arc`, and returns the previous one.
@@ -243,7 +232,11 @@ impl<T> HazardArc<T> {
 impl<T> HazardArc<T> {
     const_unless_model! {
         pub(super) const fn new() -> Self {
-            Self { word: AtomicPtr::new(ptr::null_mut()), retired: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
+            Self {
+                word: AtomicPtr::new(ptr::null_mut()),
+                retired: Mutex::new(Vec::new()),
+                has_retired: AtomicBool::new(false),
+            }
         }
     }
 
@@ -257,48 +250,53 @@ impl<T> HazardArc<T> {
     fn read<R>(&self, domain: &Domain, hazard: &Hazard, f: impl FnOnce(&Read<'_, T>) -> R) -> Option<R> {
         let word = self.word();
         if word.is_none() {
-            None
-        } else if self.keeps_named(hazard, word) {
-            Some(f(&Read { pointer: self, domain, hazard, word }))
-        } else {
-            self.read_anew(domain, hazard, f)
+            return None;
+        }
+        hazard.name_from(self);
+        match self.named(hazard, word) {
+            Some(word) => Some(f(&Read { pointer: self, domain, hazard, word })),
+            None => self.read_anew(domain, hazard, f),
         }
     }
 
-    /// Steps 1 and 2: names the value of the word, and returns whether this still is the current word.
+    /// Steps 1 and 2: names the value of the word, and returns the word if this still is the current word.
     #[inline(always)]
-    fn keeps_named(&self, hazard: &Hazard, word: Word<T>) -> bool {
+    fn named(&self, hazard: &Hazard, word: Word<T>) -> Option<Word<T>> {
         if word.is_biased() {
             hazard.name(word.address());
             asymmetric::light();
         } else {
             hazard.name_sc(word.address());
         }
-        self.word() == word
+        // Of two equal words, the later one is that of the value that is alive.
+        let now = self.word();
+        (now == word).then_some(now)
     }
 
     /// A read whose hazard pointer names a value that is not current any more.
     #[cold]
     #[inline(never)]
     fn read_anew<R>(&self, domain: &Domain, hazard: &Hazard, f: impl FnOnce(&Read<'_, T>) -> R) -> Option<R> {
-        let _sweep = Sweep(self, domain);
-        loop {
+        let read = loop {
             mark("a read starts anew");
             let word = self.word();
             if word.is_none() {
                 hazard.name::<T>(ptr::null());
-                return None;
+                break None;
             }
-            if self.keeps_named(hazard, word) {
-                return Some(f(&Read { pointer: self, domain, hazard, word }));
+            if let Some(word) = self.named(hazard, word) {
+                break Some(Read { pointer: self, domain, hazard, word });
             }
-        }
+        };
+        self.sweep(domain, None); // a write may have seen one of the earlier names
+        read.map(|read| f(&read))
     }
 
     /// Sets the value, and returns the previous value.
     fn replace(&self, domain: &Domain, new: Option<Arc<T>>) -> Option<Arc<T>> {
-        let old = Word(self.word.swap(Word::new(new).0, SeqCst));
-        self.take_over(domain, old)
+        let old = self.word.swap(Word::new(new.as_ref()).0, SeqCst);
+        mem::forget(new); // the word owns the reference
+        self.take_over(domain, Taken(Word(old)))
     }
 
     /// Sets the value, if the current value is at the address `old`. Returns the previous value, or `new`.
@@ -311,109 +309,66 @@ impl<T> HazardArc<T> {
         new: Option<Arc<T>>,
     ) -> Result<Option<Arc<T>>, Option<Arc<T>>> {
         let mut word = self.word();
-        if !ptr::eq(word.address(), old) {
-            return Err(new);
-        }
-        let new = Word::new(new);
-        while let Err(now) = self.word.compare_exchange(word.0, new.0, SeqCst, SeqCst) {
-            word = Word(now);
-            if !ptr::eq(word.address(), old) {
-                // SAFETY: `new` owns what an `Arc` owned, and is in no pointer.
-                return Err((!new.is_none()).then(|| unsafe { Arc::from_raw(new.address()) }));
+        while ptr::eq(word.address(), old) {
+            match self.word.compare_exchange(word.0, Word::new(new.as_ref()).0, SeqCst, SeqCst) {
+                Ok(_) => {
+                    mem::forget(new); // the word owns the reference
+                    return Ok(self.take_over(domain, Taken(word)));
+                }
+                Err(now) => {
+                    mark("another word is current");
+                    word = Word(now); // of another value; or of `old`, which has been biased
+                }
             }
-            mark("a value becomes biased while it is exchanged");
         }
-        Ok(self.take_over(domain, word))
+        Err(new)
     }
 
-    /// The rest of step 1, and steps 2 to 5, of a write that has taken the value `old` out of the word. Returns the value.
-    fn take_over(&self, domain: &Domain, old: Word<T>) -> Option<Arc<T>> {
+    /// The rest of step 1, and steps 2 to 5, of a write. Returns the value of the word.
+    fn take_over(&self, domain: &Domain, Taken(old): Taken<T>) -> Option<Arc<T>> {
         if old.is_none() {
+            self.sweep_if_any(domain);
             return None;
         }
-        // SAFETY: the word owned what an `Arc` owned, and this write has taken the word.
+        // SAFETY: the address comes from an `Arc` that its owner has forgotten, and only the writer that has taken the word
+        // has a `Taken`.
         let value = unsafe { Arc::from_raw(old.address()) };
         if !old.write_fence() {
-            // Reads may look at the value that no look at their hazard pointers shows: this `Arc` is never dropped.
+            // Reads may look at the value that no look at their hazard pointers shows: a reference stays for ever.
             mem::forget(value.clone());
-        } else if domain.names(old.address()) {
+        } else if domain.names(old.address(), self) {
             mark("a value is retired");
-            self.put(Box::new(Retired { value: value.clone(), next: ptr::null_mut() }));
-        }
-        if !self.retired.load(Relaxed).is_null() {
-            self.sweep(domain);
+            self.sweep(domain, Some(value.clone()));
+        } else {
+            self.sweep_if_any(domain);
         }
         Some(value)
     }
 
-    /// Puts a value on the list.
-    fn put(&self, mut retired: Box<Retired<T>>) {
-        let mut first = self.retired.load(Relaxed);
-        loop {
-            retired.next = first;
-            let new = Box::into_raw(retired);
-            // Release: who takes the list sees the value. Acquire: if a read has taken the list before, this thread sees
-            // that the read names no value any more.
-            match self.retired.compare_exchange(first, new, AcqRel, Relaxed) {
-                Ok(_) => return,
-                Err(now) => first = now,
-            }
-            // SAFETY: `new` comes from a box, and is not on the list.
-            retired = unsafe { Box::from_raw(new) };
+    fn sweep_if_any(&self, domain: &Domain) {
+        if self.has_retired.load(Relaxed) {
+            self.sweep(domain, None);
         }
     }
 
-    /// Frees the retired values that no hazard pointer names.
+    /// Frees the retired values that no hazard pointer names. Before, `also` is retired.
     #[cold]
     #[inline(never)]
-    fn sweep(&self, domain: &Domain) {
-        let mut free = Vec::new();
-        loop {
-            // AcqRel: who changes the list later sees what this thread's hazard pointers name now.
-            let mut list = self.retired.swap(ptr::null_mut(), AcqRel);
-            let mut named = Vec::new();
-            while !list.is_null() {
-                // SAFETY: `list` comes from a box, and is on no list any more.
-                let mut retired = unsafe { Box::from_raw(list) };
-                list = mem::replace(&mut retired.next, ptr::null_mut());
-                let address = Arc::as_ptr(&retired.value);
-                if domain.names(address) {
-                    named.push(address);
-                    self.put(retired);
-                } else {
-                    free.push(retired);
-                }
-            }
-            if named.iter().all(|&address| domain.names(address)) {
-                break; // the reads that look at these values will sweep
-            }
-            mark("a name is given up before the value is on the list");
-        }
+    fn sweep(&self, domain: &Domain, also: Option<Arc<T>>) {
+        let mut retired = self.retired.lock();
+        retired.extend(also);
+        let free: Vec<_> = retired.extract_if(.., |value| !domain.names(Arc::as_ptr(value), self)).collect();
+        self.has_retired.store(!retired.is_empty(), Relaxed);
+        drop(retired);
         drop(free); // the user's destructors
-    }
-}
-
-/// Sweeps the list when dropped.
-struct Sweep<'a, T>(&'a HazardArc<T>, &'a Domain);
-
-impl<T> Drop for Sweep<'_, T> {
-    fn drop(&mut self) {
-        self.0.sweep(self.1);
     }
 }
 
 impl<T> Drop for HazardArc<T> {
     fn drop(&mut self) {
-        let current = self.word();
-        // No thread uses the pointer, so no read looks at a value.
-        if !current.is_none() {
-            // SAFETY: the word owns what an `Arc` owned.
-            drop(unsafe { Arc::from_raw(current.address()) });
-        }
-        let mut list = self.retired.load(Relaxed);
-        while !list.is_null() {
-            // SAFETY: `list` comes from a box, and is on the list once.
-            list = unsafe { Box::from_raw(list) }.next;
-        }
+        // No thread uses the pointer: the value needs no fence, and no hazard pointer names the value. The fields' destructors
+        // free the retired values.
+        let current = Word::<T>(self.word().address().cast_mut());
+        drop(self.take_over(&Domain::new(), Taken(current)));
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicUsize;
 
 use loom::cell::UnsafeCell;
 use loom::thread;
-use sudog_runtime::model::each_site;
+use sudog_runtime::model::{each_site, under_both};
 use sudog_runtime::reached::must_reach;
 
 use super::*;
@@ -16,9 +16,8 @@ const ANEW: &str = "a read starts anew";
 const BIASED: &str = "a biased value is replaced";
 const RETIRED: &str = "a value is retired";
 const SWEEPS: &str = "a read sweeps";
-const EXCHANGED_BIASED: &str = "a value becomes biased while it is exchanged";
+const ANOTHER: &str = "another word is current";
 const NOT_EXCHANGED: &str = "another value is current";
-const GIVEN_UP: &str = "a name is given up before the value is on the list";
 
 /// A value whose memory loom watches.
 struct Item {
@@ -54,6 +53,10 @@ impl World {
         drop(self.pointer.replace(&self.domain, self.item()));
     }
 
+    fn write_none(&self) {
+        drop(self.pointer.replace(&self.domain, None));
+    }
+
     /// Replaces the value if the value is still the one at `current`.
     fn exchange(&self, current: *const Item) -> bool {
         self.pointer.replace_if(&self.domain, current, self.item()).is_ok()
@@ -61,7 +64,8 @@ impl World {
 
     fn load(&self) -> Arc<Item> {
         let record = self.domain.acquire();
-        let item = self.pointer.read(&self.domain, record.free_hazard().unwrap(), |read| read.value_arc()).unwrap();
+        let item =
+            self.pointer.read(&self.domain, record.free_hazard().unwrap(), |read| Arc::clone(&read.value())).unwrap();
         record.give_back();
         item
     }
@@ -78,7 +82,7 @@ impl World {
                 f();
                 read.value().memory.with(|_| ());
             };
-            self.pointer.read(&self.domain, record.free_hazard().unwrap(), look).unwrap();
+            self.pointer.read(&self.domain, record.free_hazard().unwrap(), look);
         }
         record.give_back();
     }
@@ -97,6 +101,11 @@ fn explore(preemptions: usize, states: &[&'static str], writes: usize, model: fn
     });
 }
 
+/// Explores under both conventions of sequential consistency.
+fn explore_both(preemptions: usize, states: &[&'static str], writes: usize, model: fn(&Arc<World>)) {
+    under_both(|| explore(preemptions, states, writes, model));
+}
+
 fn spawn(world: &Arc<World>, f: impl FnOnce(&World) + 'static) -> thread::JoinHandle<()> {
     let world = world.clone();
     thread::spawn(move || f(&world))
@@ -104,7 +113,7 @@ fn spawn(world: &Arc<World>, f: impl FnOnce(&World) + 'static) -> thread::JoinHa
 
 #[test]
 fn a_read_and_a_write() {
-    explore(6, &[ANEW, RETIRED, SWEEPS, GIVEN_UP], 1, |world| {
+    explore_both(6, &[ANEW, RETIRED, SWEEPS], 1, |world| {
         let read = spawn(world, |world| world.read(1));
         world.write();
         read.join().unwrap();
@@ -124,7 +133,7 @@ fn a_read_and_a_write_see_each_other() {
         "asymmetric.rs, fence_others: fence",
     ];
     each_site(test, &needed, &spare, || {
-        explore(3, &[ANEW, RETIRED, SWEEPS, GIVEN_UP], 1, |world| {
+        explore(3, &[ANEW, RETIRED, SWEEPS], 1, |world| {
             let read = spawn(world, |world| world.read(1));
             world.write();
             read.join().unwrap();
@@ -134,7 +143,7 @@ fn a_read_and_a_write_see_each_other() {
 
 #[test]
 fn two_reads_in_turn_and_a_write() {
-    explore(5, &[ANEW, RETIRED, SWEEPS, GIVEN_UP, BIASED], 1, |world| {
+    explore_both(5, &[ANEW, RETIRED, SWEEPS, BIASED], 1, |world| {
         let read = spawn(world, |world| world.read(2));
         world.write();
         read.join().unwrap();
@@ -143,7 +152,7 @@ fn two_reads_in_turn_and_a_write() {
 
 #[test]
 fn a_read_of_a_biased_value_and_a_write() {
-    explore(6, &[ANEW, RETIRED, SWEEPS, GIVEN_UP, BIASED], 1, |world| {
+    explore_both(6, &[ANEW, RETIRED, SWEEPS, BIASED], 1, |world| {
         world.read(1);
         let read = spawn(world, |world| world.read(1));
         world.write();
@@ -153,7 +162,7 @@ fn a_read_of_a_biased_value_and_a_write() {
 
 #[test]
 fn an_arc_is_loaded_beside_a_write() {
-    explore(6, &[ANEW, RETIRED, SWEEPS, GIVEN_UP], 1, |world| {
+    explore_both(6, &[ANEW, RETIRED, SWEEPS], 1, |world| {
         let load = spawn(world, |world| {
             let item = world.load();
             item.memory.with(|_| ());
@@ -165,7 +174,7 @@ fn an_arc_is_loaded_beside_a_write() {
 
 #[test]
 fn an_exchange_of_a_value_that_becomes_biased() {
-    explore(4, &[RETIRED, SWEEPS, GIVEN_UP, BIASED, EXCHANGED_BIASED], 1, |world| {
+    explore_both(4, &[RETIRED, SWEEPS, BIASED, ANOTHER], 1, |world| {
         let current = world.pointer.word().address(); // no other thread writes
         let read = spawn(world, |world| world.read(1));
         assert!(world.exchange(current));
@@ -175,7 +184,7 @@ fn an_exchange_of_a_value_that_becomes_biased() {
 
 #[test]
 fn an_exchange_and_a_write() {
-    explore(4, &[RETIRED, SWEEPS, NOT_EXCHANGED], 2, |world| {
+    explore_both(4, &[RETIRED, SWEEPS, NOT_EXCHANGED], 2, |world| {
         let exchange = spawn(world, |world| {
             let current = world.load();
             if !world.exchange(Arc::as_ptr(&current)) {
@@ -188,8 +197,26 @@ fn an_exchange_and_a_write() {
 }
 
 #[test]
+fn a_read_and_a_write_of_none() {
+    explore_both(6, &[ANEW, RETIRED, SWEEPS], 1, |world| {
+        let read = spawn(world, |world| world.read(1));
+        world.write_none();
+        read.join().unwrap();
+    });
+}
+
+#[test]
+fn two_reads_and_a_write_of_none() {
+    explore_both(2, &[ANEW, RETIRED, SWEEPS], 1, |world| {
+        let reads = [spawn(world, |world| world.read(1)), spawn(world, |world| world.read(1))];
+        world.write_none();
+        reads.into_iter().for_each(|read| read.join().unwrap());
+    });
+}
+
+#[test]
 fn a_read_and_two_writes_in_turn() {
-    explore(4, &[ANEW, RETIRED, SWEEPS, GIVEN_UP, BIASED], 2, |world| {
+    explore_both(4, &[ANEW, RETIRED, SWEEPS, BIASED], 2, |world| {
         let read = spawn(world, |world| world.read(1));
         world.write();
         world.write();
@@ -199,7 +226,7 @@ fn a_read_and_two_writes_in_turn() {
 
 #[test]
 fn two_reads_and_a_write() {
-    explore(2, &[ANEW, RETIRED, SWEEPS], 1, |world| {
+    explore_both(2, &[ANEW, RETIRED, SWEEPS], 1, |world| {
         let reads = [spawn(world, |world| world.read(1)), spawn(world, |world| world.read(1))];
         world.write();
         reads.into_iter().for_each(|read| read.join().unwrap());
@@ -208,7 +235,7 @@ fn two_reads_and_a_write() {
 
 #[test]
 fn a_read_and_two_writes() {
-    explore(3, &[ANEW, RETIRED, SWEEPS, GIVEN_UP], 2, |world| {
+    explore_both(3, &[ANEW, RETIRED, SWEEPS], 2, |world| {
         let others = [spawn(world, |world| world.read(1)), spawn(world, World::write)];
         world.write();
         others.into_iter().for_each(|other| other.join().unwrap());
@@ -217,7 +244,7 @@ fn a_read_and_two_writes() {
 
 #[test]
 fn a_write_inside_of_a_read() {
-    explore(3, &[RETIRED, SWEEPS], 2, |world| {
+    explore_both(3, &[RETIRED, SWEEPS], 2, |world| {
         let write = spawn(world, World::write);
         world.read_with(1, || world.write());
         write.join().unwrap();
