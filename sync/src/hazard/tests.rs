@@ -283,28 +283,29 @@ fn no_read_sees_a_value_that_was_freed() {
             self.1.fetch_add(1, Relaxed);
         }
     }
-    const WRITES: usize = 30_000;
+    const WRITES: usize = 150_000;
     let (pointer, drops) = (HazardArc::new(), Arc::new(AtomicUsize::new(0)));
     let new = || Some(Arc::new(Canary(7.into(), drops.clone())));
     pointer.swap(new());
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
-        for _ in 0..2 {
-            s.spawn(|| {
-                while !stop.load(Relaxed) {
-                    pointer.load_with(|canary: &Canary| {
-                        for _ in 0..20 {
-                            assert_eq!(canary.0.load(Relaxed), 7);
-                        }
-                    });
-                }
-            });
-        }
-        for n in 0..WRITES {
-            drop(pointer.swap(new()));
-            if n % 8 == 0 {
-                std::thread::yield_now();
+        let read = || {
+            while !stop.load(Relaxed) {
+                pointer.load_with(|canary: &Canary| {
+                    for _ in 0..20 {
+                        assert_eq!(canary.0.load(Relaxed), 7);
+                    }
+                });
             }
+        };
+        let readers = [s.spawn(read), s.spawn(read)];
+        for n in 0..WRITES {
+            // Of each two values, the second one is biased when it is replaced.
+            while n % 2 == 1 && asymmetric::is_available() && !pointer.word().is_biased() {
+                assert!(!readers.iter().all(|reader| reader.is_finished()), "no reader is left");
+                std::hint::spin_loop();
+            }
+            drop(pointer.swap(new()));
         }
         stop.store(true, Relaxed);
     });
