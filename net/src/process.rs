@@ -18,6 +18,7 @@
 
 use std::fmt;
 use std::io::{self, Read};
+use std::mem::MaybeUninit;
 #[cfg(target_os = "linux")]
 use std::os::fd::FromRawFd;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -329,10 +330,9 @@ impl Exit {
 /// Waits until a child of this process has ended, and leaves its status for [`Child::wait`].
 fn until_ended(id: u32) {
     loop {
-        // SAFETY: all bytes of a `siginfo_t` may be zero.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: `info` outlives the call.
-        let result = unsafe { libc::waitid(libc::P_PID, id, &mut info, libc::WEXITED | libc::WNOWAIT) };
+        let mut info = MaybeUninit::uninit(); // not read
+        // SAFETY: the call writes to `info`, which outlives the call.
+        let result = unsafe { libc::waitid(libc::P_PID, id, info.as_mut_ptr(), libc::WEXITED | libc::WNOWAIT) };
         if result == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             return;
         }

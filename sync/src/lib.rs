@@ -44,6 +44,8 @@ mod cond;
 #[cfg(all(unix, not(sudog_loom)))]
 pub mod context;
 mod deadlock_owner;
+#[cfg(any(not(sudog_loom), test))]
+mod hazard;
 #[cfg(not(sudog_loom))]
 #[cfg(feature = "lock_api_0_4")]
 mod lock_api_0_4;

@@ -10,7 +10,7 @@ use crate::paths::{COUNTED, NOTHING, PATHS};
 use crate::tracer::{self, Count};
 
 const USAGE: &str = "usage: cargo instructions [--check | --write]";
-/// The figures of [`compiler`]: lines of `path TAB instructions TAB calls of libraries`.
+/// The figures of [`compiler`]: lines of `path TAB instructions TAB locked ones TAB calls of libraries`.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/counts.tsv");
 
 pub fn main() -> ExitCode {
@@ -81,9 +81,9 @@ fn counts() -> io::Result<Vec<Row>> {
 }
 
 fn print(rows: &[Row]) {
-    println!("instructions  calls out");
+    println!("instructions  of these locked  calls out");
     for (name, count) in rows {
-        println!("{:12}  {:9}  {name}", count.own, count.foreign);
+        println!("{:12}  {:15}  {:9}  {name}", count.own, count.locked, count.foreign);
     }
 }
 
@@ -117,8 +117,8 @@ fn differences(written: &[Row], rows: &[Row]) -> Vec<String> {
         match written.iter().find(|row| row.0 == *name) {
             None => lines.push(format!("{name}: not in counts.tsv")),
             Some((_, then)) if then != now => lines.push(format!(
-                "{name}: {} instructions and {} calls out, and were {} and {}",
-                now.own, now.foreign, then.own, then.foreign
+                "{name}: {} instructions, {} of them locked, and {} calls out; were {}, {} and {}",
+                now.own, now.locked, now.foreign, then.own, then.locked, then.foreign
             )),
             Some(_) => {}
         }
@@ -138,7 +138,11 @@ fn parse(text: &str) -> Option<(&str, Vec<Row>)> {
         let mut cells = line.split('\t');
         let row = (
             cells.next()?.to_owned(),
-            Count { own: cells.next()?.parse().ok()?, foreign: cells.next()?.parse().ok()? },
+            Count {
+                own: cells.next()?.parse().ok()?,
+                locked: cells.next()?.parse().ok()?,
+                foreign: cells.next()?.parse().ok()?,
+            },
         );
         cells.next().is_none().then_some(row)
     });
@@ -149,7 +153,7 @@ fn write(rows: &[Row]) -> io::Result<()> {
     print(rows);
     let mut text = format!("# {}\n", compiler());
     for (name, count) in rows {
-        text += &format!("{name}\t{}\t{}\n", count.own, count.foreign);
+        text += &format!("{name}\t{}\t{}\t{}\n", count.own, count.locked, count.foreign);
     }
     fs::write(Path::new(FILE), text)
 }
@@ -158,19 +162,19 @@ fn write(rows: &[Row]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn row(name: &str, own: u64, foreign: u64) -> Row {
-        (name.to_owned(), Count { own, foreign })
+    fn row(name: &str, own: u64, locked: u64, foreign: u64) -> Row {
+        (name.to_owned(), Count { own, locked, foreign })
     }
 
     #[test]
     fn each_difference_is_named() {
-        let (of, written) = parse("# rustc 1\nlock\t15\t0\nspawn\t900\t2\ngone\t1\t0\n").expect("a good file");
+        let (of, written) = parse("# rustc 1\nlock\t15\t1\t0\nspawn\t900\t9\t2\ngone\t1\t0\t0\n").expect("a good file");
         assert_eq!(of, "rustc 1");
-        let now = [row("lock", 16, 0), row("spawn", 900, 2), row("new", 5, 0)];
+        let now = [row("lock", 15, 2, 0), row("spawn", 900, 9, 2), row("new", 5, 0, 0)];
         assert_eq!(
             differences(&written, &now),
             [
-                "lock: 16 instructions and 0 calls out, and were 15 and 0",
+                "lock: 15 instructions, 2 of them locked, and 0 calls out; were 15, 1 and 0",
                 "new: not in counts.tsv",
                 "gone: in counts.tsv, and not a path"
             ]
@@ -180,9 +184,13 @@ mod tests {
 
     #[test]
     fn a_damaged_file_is_refused() {
-        for text in
-            ["", "lock\t15\t0\n", "# rustc 1\nlock\t15\n", "# rustc 1\nlock\tx\t0\n", "# rustc 1\nlock\t1\t0\t0\n"]
-        {
+        for text in [
+            "",
+            "lock\t15\t1\t0\n",
+            "# rustc 1\nlock\t15\t1\n",
+            "# rustc 1\nlock\tx\t1\t0\n",
+            "# rustc 1\nlock\t1\t0\t0\t0\n",
+        ] {
             assert!(parse(text).is_none(), "{text:?}");
         }
     }

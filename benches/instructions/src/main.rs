@@ -6,7 +6,8 @@
 //!
 //! A count is that of the fourth of [`paths::COUNTED`] rounds in ascending order, after [`paths::WARM_UP`] other
 //! rounds: most paths take the same number in each round, but a `select` tosses a coin for its order. The count
-//! includes all instructions of the program itself, std included. Each call into the C library or the kernel's clock is
+//! includes all instructions of the program itself, std included; those that lock a cache line are counted apart, too, as
+//! these take 2 ns on one machine and 8 on another. Each call into the C library or the kernel's clock is
 //! counted as one, in a separate count, as the number of instructions inside differs between machines.
 
 #[cfg(all(feature = "move", target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]

@@ -56,7 +56,7 @@ fn rounds_of_futures(mut round: impl AsyncFnMut()) {
 pub const NOTHING: &str = "nothing";
 
 /// Name and code of each path. Names are the keys of `counts.tsv`.
-pub const PATHS: [(&str, fn()); 33] = [
+pub const PATHS: [(&str, fn()); 34] = [
     (NOTHING, || rounds(|| ())),
     ("GoMutex, default policy: lock, unlock", || {
         let mutex = GoMutex::new();
@@ -153,8 +153,17 @@ pub const PATHS: [(&str, fn()); 33] = [
         });
     }),
     ("Value<u64>: load", || {
-        let value = Value::new();
-        value.store(7_u64);
+        let value = Value::from(7_u64);
+        // Biases the value: see `sudog_sync::hazard`.
+        (0..100_000).for_each(|_| {
+            black_box(black_box(&value).load());
+        });
+        rounds(|| {
+            black_box(black_box(&value).load());
+        });
+    }),
+    ("Value<u64>, just stored: load", || {
+        let value = Value::from(7_u64);
         rounds(|| {
             black_box(black_box(&value).load());
         });

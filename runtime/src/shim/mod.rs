@@ -4,6 +4,7 @@
 //! The cfgs are this project's own, so a user's `--cfg loom`, for models of the user's code, does not affect this
 //! project.
 
+pub mod asymmetric;
 #[cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 pub mod futex;
 #[cfg(sudog_loom)]

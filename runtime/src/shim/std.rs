@@ -144,18 +144,16 @@ impl ThreadClock {
 #[cfg(target_os = "linux")]
 #[cold]
 fn ask_num_cpus() -> u32 {
-    // SAFETY: an all-zero cpu_set_t is a valid, empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let mut set = [0_u64; 16]; // a bit for each processor
     // Do not pass 0, which means the calling thread: the first caller may be pinned to fewer processors than the
     // others.
     let main_thread = std::process::id() as libc::pid_t;
-    // SAFETY: `set` is a cpu_set_t of the given size.
-    let got = unsafe { libc::sched_getaffinity(main_thread, size_of::<libc::cpu_set_t>(), &raw mut set) };
+    // SAFETY: the call writes to `set`, at most as many bytes as `set` has.
+    let got = unsafe { libc::sched_getaffinity(main_thread, size_of_val(&set), (&raw mut set).cast()) };
     if got != 0 {
         return 1; // more than 1024 processors, or forbidden: never spinning is always correct
     }
-    // SAFETY: `sched_getaffinity` has filled `set`.
-    unsafe { libc::CPU_COUNT(&set) as u32 }
+    set.iter().map(|bits| bits.count_ones()).sum()
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -10,8 +10,8 @@
 //! | `atomic.Int32`, `atomic.Int64` | [`Int32`], [`Int64`] | `AtomicI32`, `AtomicI64` |
 //! | `atomic.Uint32`, `atomic.Uint64` | [`Uint32`], [`Uint64`] | `AtomicU32`, `AtomicU64` |
 //! | `atomic.Uintptr` | [`Uintptr`] | `AtomicUsize` |
-//! | `atomic.Pointer[T]` | [`Pointer<T>`](Pointer), of `Arc<T>` | (`arc_swap`) |
-//! | `atomic.Value` | [`Value<T>`](Value), of one type | (`arc_swap`) |
+//! | `atomic.Pointer[T]` | [`Pointer<T>`](Pointer), of `Arc<T>` | (hazard pointers) |
+//! | `atomic.Value` | [`Value<T>`](Value), of one type | (hazard pointers) |
 //! | `x.Load()` | `x.load()` | `load(SeqCst)` |
 //! | `x.Store(v)` | `x.store(v)` | `store(v, SeqCst)` |
 //! | `old := x.Swap(v)` | `x.swap(v)` | `swap(v, SeqCst)` |

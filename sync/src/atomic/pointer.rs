@@ -1,26 +1,18 @@
 //! Go's `atomic.Pointer[T]`. Go's garbage collector keeps the pointee alive; here the reference count of an `Arc`
-//! does.
-//!
-//! The implementation is [`arc_swap`], whose loads never wait. Its orderings suffice: in `arc_swap`, every load, swap
-//! and compare-exchange of the pointer that decides an operation is SeqCst, and each operation takes effect at such a
-//! step.
-//!
-//! If a swap runs while a load is under way, the swapping thread may provide the result of that load: before the load
-//! ends, the swapping thread loads the pointer, with SeqCst, on behalf of the loading thread. A goroutine that is
-//! inside of a load does not leave its thread before the load is decided. Destructors of items may run inside of
-//! `arc_swap`, but only while `arc_swap` holds nothing.
+//! does, and during a load a hazard pointer.
 
 use std::fmt;
-use std::ptr;
 use std::sync::Arc;
 
-use arc_swap::ArcSwapOption;
+use crate::hazard::HazardArc;
 
 /// An `Option<Arc<T>>` that is loaded, stored and exchanged atomically. All these operations have a single sequentially
 /// consistent order.
 ///
 /// Pointers are compared by identity ([`Arc::ptr_eq`]), as Go's are. The `old` pointer that `compare_and_swap` gets
 /// keeps its object alive, so no other object can have the same address.
+///
+/// Loads and stores cost what those of a [`Value`](super::Value) do, and a load also counts a reference.
 ///
 /// # Examples
 ///
@@ -36,34 +28,33 @@ use arc_swap::ArcSwapOption;
 /// assert!(CONFIG.compare_and_swap(old.as_ref(), Some(Arc::new("two".into()))));
 /// assert_eq!(*CONFIG.load().unwrap(), "two");
 /// ```
-pub struct Pointer<T>(ArcSwapOption<T>);
+pub struct Pointer<T>(HazardArc<T>);
 
 impl<T> Pointer<T> {
     /// Creates a pointer that is `None`, Go's nil.
     #[must_use]
     pub const fn new() -> Self {
-        Self(ArcSwapOption::const_empty())
+        Self(HazardArc::new())
     }
 
     /// Returns the pointer.
     #[inline]
     #[must_use]
     pub fn load(&self) -> Option<Arc<T>> {
-        self.0.load_full()
+        self.0.load()
     }
 
     /// Calls `f` with the pointee, and returns the result of `f`. Does not change the reference count of the pointee,
-    /// so readers on several processors do not write to a shared cache line. A thread can be in a few such calls at the
-    /// same time; further calls of that thread change the count.
+    /// so readers on several processors do not write to a shared cache line.
     #[inline]
     pub(super) fn load_with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
-        self.0.load().as_deref().map(f)
+        self.0.load_with(f)
     }
 
     /// Sets the pointer.
     #[inline]
     pub fn store(&self, new: Option<Arc<T>>) {
-        self.0.store(new);
+        drop(self.0.swap(new));
     }
 
     /// Sets the pointer, and returns the previous pointer.
@@ -75,9 +66,7 @@ impl<T> Pointer<T> {
     /// Sets the pointer to `new` if the current pointer is identical to `old`. Returns whether the two were identical.
     #[inline]
     pub fn compare_and_swap(&self, old: Option<&Arc<T>>, new: Option<Arc<T>>) -> bool {
-        let address = |arc: Option<&Arc<T>>| arc.map_or(ptr::null(), Arc::as_ptr);
-        let found = self.0.compare_and_swap(address(old), new);
-        address(found.as_ref()) == address(old)
+        self.0.compare_and_swap(old, new)
     }
 }
 
@@ -89,7 +78,9 @@ impl<T> Default for Pointer<T> {
 
 impl<T> From<Option<Arc<T>>> for Pointer<T> {
     fn from(pointer: Option<Arc<T>>) -> Self {
-        Self(ArcSwapOption::new(pointer))
+        let this = Self::new();
+        this.store(pointer);
+        this
     }
 }
 

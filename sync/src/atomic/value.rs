@@ -11,7 +11,11 @@ use super::Pointer;
 /// value, as Go copies it. If clones are expensive, use a `Value<Arc<T>>`, a [`Pointer<T>`](Pointer), or
 /// [`load_with`](Value::load_with).
 ///
-/// Once a value has been stored, there always is a value.
+/// Once a value has been stored, there always is a value. A value that was replaced is dropped by the store, or at the end
+/// of the last load that reads the value.
+///
+/// Loads are cheap if there are few stores: on Linux, a value that was loaded ten thousand times is loaded without locked
+/// instructions from then on. The store that replaces such a value executes a system call of 0.4 to 50 us.
 ///
 /// # Examples
 ///

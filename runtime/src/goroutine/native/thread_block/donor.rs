@@ -154,8 +154,8 @@ pub(super) fn adopt(block: Block) {
 }
 
 fn start_donor(birth: &Birth, room: &Range<NonZeroUsize>) -> io::Result<()> {
-    // SAFETY: all zeros are valid bytes for the attributes, which `pthread_attr_init` sets.
-    let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+    let mut attributes = std::mem::MaybeUninit::uninit();
+    let attributes = attributes.as_mut_ptr();
     let mut thread = 0;
     let low = ptr::with_exposed_provenance_mut(room.start.get());
     let birth = ptr::from_ref(birth).cast_mut().cast();
@@ -164,9 +164,9 @@ fn start_donor(birth: &Birth, room: &Range<NonZeroUsize>) -> io::Result<()> {
     // - `room` is memory of the caller's, for the stack of this thread alone;
     // - `donate` gets `birth`, which lives until the thread has ended: `make` waits for each donor that has started.
     let error = unsafe {
-        libc::pthread_attr_init(&raw mut attributes);
-        match libc::pthread_attr_setstack(&raw mut attributes, low, room.end.get() - room.start.get()) {
-            0 => libc::pthread_create(&raw mut thread, &raw const attributes, donate, birth),
+        libc::pthread_attr_init(attributes);
+        match libc::pthread_attr_setstack(attributes, low, room.end.get() - room.start.get()) {
+            0 => libc::pthread_create(&raw mut thread, attributes, donate, birth),
             error => error,
         }
     };
