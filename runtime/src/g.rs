@@ -340,14 +340,14 @@ impl G {
             Kind::Thread(parker) => unsafe { Parker::unpark(parker) },
             Kind::Goroutine(fibre) => ready(*fibre),
             Kind::Task(wait) => {
-                // Declared before the lock, so that the alarm, if there is one, is set after the unlock.
-                let _alarm;
-                let mut state = wait.0.lock();
-                state.ready = true;
-                _alarm = state.watch.wakes();
-                // Let the unlock be the last access: the task may be freed once another thread has had the lock after
-                // this thread.
-                return state.waker.take();
+                // The alarm, if there is one, is set when `_alarm` is dropped, after the unlock. Let the unlock be the last
+                // access: the task may be freed once another thread has had the lock after this thread.
+                let (_alarm, waker) = {
+                    let mut state = wait.0.lock();
+                    state.ready = true;
+                    (state.watch.wakes(), state.waker.take())
+                };
+                return waker;
             }
         }
         None
