@@ -3,12 +3,11 @@
 //!
 //! Both fences of a pair are full fences here. Each read biases its value.
 
-use std::sync::atomic::AtomicUsize;
-
 use loom::cell::UnsafeCell;
 use loom::thread;
 use sudog_runtime::model::{each_site, under_both};
 use sudog_runtime::reached::must_reach;
+use sudog_runtime::shim::system::atomic::{AtomicUsize, Ordering::Relaxed as StdRelaxed};
 
 use super::*;
 
@@ -28,7 +27,7 @@ struct Item {
 impl Drop for Item {
     fn drop(&mut self) {
         self.memory.with_mut(|_| ());
-        self.drops.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.drops.fetch_add(1, StdRelaxed);
     }
 }
 
@@ -95,7 +94,7 @@ fn explore(preemptions: usize, states: &[&'static str], writes: usize, model: fn
         builder.check(move || {
             let world = World::new();
             model(&world);
-            let drops = world.drops.load(std::sync::atomic::Ordering::Relaxed);
+            let drops = world.drops.load(StdRelaxed);
             assert_eq!(drops, writes, "a value that no read looks at is there");
         });
     });
