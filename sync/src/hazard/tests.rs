@@ -1,6 +1,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
 use super::domain::{HAZARDS, READS_FOR_A_BIAS};
 use super::*;
@@ -272,8 +273,8 @@ fn a_thread_that_ends_reads() {
     assert_eq!(world.load(), 1, "the destructor has run");
 }
 
-/// Threads read while one thread writes as fast as it can, and while values become biased. A read that comes too late
-/// sees a number that a destructor has overwritten.
+/// For a second, threads read while one thread writes as fast as it can, and while values become biased. A read that comes
+/// too late sees a number that a destructor has overwritten.
 #[test]
 fn no_read_sees_a_value_that_was_freed() {
     struct Canary(std::sync::atomic::AtomicU32, Arc<AtomicUsize>);
@@ -283,7 +284,7 @@ fn no_read_sees_a_value_that_was_freed() {
             self.1.fetch_add(1, Relaxed);
         }
     }
-    const WRITES: usize = 150_000;
+    let (begun, mut writes) = (Instant::now(), 0);
     let (pointer, drops) = (HazardArc::new(), Arc::new(AtomicUsize::new(0)));
     let new = || Some(Arc::new(Canary(7.into(), drops.clone())));
     pointer.swap(new());
@@ -299,17 +300,19 @@ fn no_read_sees_a_value_that_was_freed() {
             }
         };
         let readers = [s.spawn(read), s.spawn(read)];
-        for n in 0..WRITES {
+        let goes_on = || begun.elapsed() < Duration::from_secs(1);
+        while goes_on() {
             // Of each two values, the second one is biased when it is replaced.
-            while n % 2 == 1 && asymmetric::is_available() && !pointer.word().is_biased() {
+            while writes % 2 == 1 && asymmetric::is_available() && !pointer.word().is_biased() && goes_on() {
                 assert!(!readers.iter().all(|reader| reader.is_finished()), "no reader is left");
-                std::hint::spin_loop();
+                std::thread::yield_now();
             }
             drop(pointer.swap(new()));
+            writes += 1;
         }
         stop.store(true, Relaxed);
     });
-    assert_eq!(drops.load(Relaxed), WRITES);
+    assert_eq!(drops.load(Relaxed), writes);
 }
 
 #[test]
