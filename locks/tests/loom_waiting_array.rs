@@ -518,6 +518,7 @@ fn a_delegated_post_meets_a_waiter_that_gives_up() {
 mod event_count_sema {
     use super::*;
 
+    #[expect(clippy::arc_with_non_send_sync, reason = "loom's threads are one thread of the system")]
     fn turns<const POLITE: bool>() {
         explore(3, &[AT_ONCE, SLEEPS], || {
             let w = Arc::new((event_count::EventCountSema::<POLITE>::new(1), loom::cell::UnsafeCell::new(0)));

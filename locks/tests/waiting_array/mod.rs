@@ -104,6 +104,7 @@ unsafe impl Sync for World {}
 impl World {
     /// Returns an `Arc` of `std`, not of `loom`: the counting of loom's `Arc` would order the threads, and add steps to
     /// explore.
+    #[expect(clippy::arc_with_non_send_sync, reason = "loom's threads are one thread of the system")]
     pub fn new(sema: NewSema, permits: u32) -> Arc<Self> {
         let world = Arc::new(Self { sema: sema(), data: UnsafeCell::new(0) });
         world.touch_tables();

@@ -69,6 +69,7 @@ fn number() -> u64 {
 }
 
 /// Returns the slot of a number: successive numbers of a thread are on different lines.
+#[cfg_attr(sudog_loom, expect(clippy::modulo_one, reason = "a model has a single slot"))]
 fn slot(number: u64) -> &'static AtomicU64 {
     // The low bits number the acquisitions of a thread, the others the blocks.
     let mixed = number.wrapping_mul(17) ^ (number / BLOCK).wrapping_mul(0x9E37_79B9);

@@ -64,6 +64,7 @@ pub struct Slots;
 pub struct Chains;
 
 /// Returns the slot of a ticket, by the paper's hash: slots of successive tickets are on different lines.
+#[cfg_attr(sudog_loom, expect(clippy::modulo_one, reason = "a model has a single slot"))]
 fn slot(lock: usize, ticket: u32) -> &'static AtomicU32 {
     &ARRAY[((ticket as usize).wrapping_mul(127) ^ (lock >> 6)) % SLOTS]
 }
@@ -124,6 +125,7 @@ impl<F: FarWait> TwaLock<F> {
     }
 
     #[cold]
+    #[cfg_attr(sudog_loom, expect(clippy::absurd_extreme_comparisons, reason = "no waiter is near in a model"))]
     fn wait(&self, ticket: u32) {
         let distance = || ticket.wrapping_sub(self.serving.load(Acquire));
         if distance() > NEAR {
