@@ -3,8 +3,8 @@
 //! thread the heavy fence. At least one of the two threads sees the other's write, as after two [`full_fence`]s.
 //!
 //! On Linux the heavy fence is `membarrier`, which executes a full fence on each processor that runs a thread of this
-//! process (0.4 to 50 us). So the light fence need only keep the compiler from moving accesses. In models, both fences are
-//! full fences.
+//! process (0.4 us; 15 us and more beside running threads, on a virtual machine). So the light fence need only keep the
+//! compiler from moving accesses. In models, both fences are full fences.
 
 use super::full_fence;
 

@@ -15,7 +15,8 @@ use super::Pointer;
 /// of the last load that reads the value.
 ///
 /// Loads are cheap if there are few stores: on Linux, a value that was loaded ten thousand times is loaded without locked
-/// instructions from then on. The store that replaces such a value executes a system call of 0.4 to 50 us.
+/// instructions from then on. The store that replaces such a value executes a system call, `membarrier`: 0.4 us, or 15 us
+/// and more while other threads of the process run.
 ///
 /// # Examples
 ///

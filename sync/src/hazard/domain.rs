@@ -13,8 +13,8 @@ pub(super) use threads::{of_this_process, with_hazard};
 pub(super) const HAZARDS: usize = if cfg!(sudog_loom) { 1 } else { 4 };
 
 /// The number of reads by a hazard pointer, of values that are not biased, for which one value is biased. Such a read takes
-/// 3 to 16 ns more than a read of a value that is biased, and a heavy fence 0.4 to 50 us. A prime, so that a loop over a
-/// few pointers does not bias the same pointer each time.
+/// 3 to 16 ns more than a read of a value that is biased, and a heavy fence 0.4 us, or 15 us and more beside other
+/// threads. A prime, so that a loop over a few pointers does not bias the same pointer each time.
 pub(super) const READS_FOR_A_BIAS: u32 = match (cfg!(sudog_loom), cfg!(test)) {
     (true, _) => 1,
     (false, true) => 17,

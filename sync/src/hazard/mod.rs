@@ -13,8 +13,9 @@
 //! | 4 | names no value any more; fence | |
 //! | 5 | sweeps the list, if the word has another value now, or if the read has started anew | sweeps the list, if it is not empty |
 //!
-//! To *sweep* the list is to free the values on the list that no hazard pointer names. The list has a lock. A write puts its
-//! value on the list, and sweeps the list, without unlocking in between.
+//! To *sweep* the list is to free the values on the list that no hazard pointer names. The list has a lock,
+//! under which no user code runs but the allocator. A write puts its value on the list, and sweeps the list, without
+//! unlocking in between.
 //!
 //! # The bias
 //!

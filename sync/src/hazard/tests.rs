@@ -41,6 +41,12 @@ impl World {
         drop(self.pointer.swap(Some(Arc::new(Counted(number, self.drops.clone())))));
     }
 
+    /// Takes the value out, and stores the same value again.
+    fn store_again(&self) {
+        let again = self.pointer.swap(None);
+        self.pointer.swap(again);
+    }
+
     fn load(&self) -> u32 {
         self.pointer.load_with(|value| value.0).unwrap()
     }
@@ -146,10 +152,7 @@ fn a_value_that_is_swapped_out_of_a_read_is_shared_with_the_read() {
 #[test]
 fn a_value_that_is_stored_again_in_a_read_is_freed_by_the_next_write() {
     each(|world| {
-        world.pointer.load_with(|_| {
-            let again = world.pointer.swap(None);
-            world.pointer.swap(again);
-        });
+        world.pointer.load_with(|_| world.store_again());
         assert_eq!((world.load(), world.drops()), (0, 0));
         world.store(1);
         assert_eq!(world.drops(), 1);
@@ -159,10 +162,7 @@ fn a_value_that_is_stored_again_in_a_read_is_freed_by_the_next_write() {
 #[test]
 fn a_value_that_is_stored_again_in_a_read_is_freed_with_the_pointer() {
     each(|world| {
-        world.pointer.load_with(|_| {
-            let again = world.pointer.swap(None);
-            world.pointer.swap(again);
-        });
+        world.pointer.load_with(|_| world.store_again());
         let World { pointer, drops } = world;
         drop(pointer);
         assert_eq!(drops.load(Relaxed), 1);
@@ -173,8 +173,7 @@ fn a_value_that_is_stored_again_in_a_read_is_freed_with_the_pointer() {
 fn a_write_in_the_place_of_no_value_frees_what_is_left() {
     each(|world| {
         world.pointer.load_with(|_| {
-            let again = world.pointer.swap(None);
-            world.pointer.swap(again);
+            world.store_again();
             drop(world.pointer.swap(None));
             assert_eq!(world.drops(), 0);
         });
