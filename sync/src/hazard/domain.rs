@@ -6,14 +6,16 @@ use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*, mark, system};
 
 #[cfg(not(sudog_loom))]
-pub(super) use threads::{of_this_process, with_hazard};
+pub(super) use threads::of_this_process;
+#[cfg(not(sudog_loom))]
+pub(crate) use threads::{with_hazard, with_own_hazard};
 
-/// The number of values that goroutines of a thread can look at before the thread needs another record. More than one is
+/// The number of hazard pointers that a thread's goroutines can use before the thread needs another record. More than one is
 /// needed only if the user's code in a read reads again, or switches to another goroutine.
-pub(super) const HAZARDS: usize = if cfg!(sudog_loom) { 1 } else { 4 };
+pub(super) const HAZARDS: usize = if cfg!(sudog_loom) { 1 } else { 3 };
 
-/// The number of reads by a hazard pointer, of values that are not biased, for which one value is biased. Such a read takes
-/// 3 to 16 ns more than a read of a value that is biased, and a heavy fence 0.4 us, or 15 us and more beside other
+/// The number of reads by a hazard pointer, of values and maps that are not biased, for which one value or map is biased. Such a
+/// read takes 3 to 16 ns more than a read that is biased, and a heavy fence 0.4 us, or 15 us and more beside other
 /// threads. A prime, so that a loop over a few pointers does not bias the same pointer each time.
 pub(super) const READS_FOR_A_BIAS: u32 = match (cfg!(sudog_loom), cfg!(test)) {
     (true, _) => 1,
@@ -21,20 +23,41 @@ pub(super) const READS_FOR_A_BIAS: u32 = match (cfg!(sudog_loom), cfg!(test)) {
     (false, false) => 10_007,
 };
 
-/// A hazard pointer: the address of the value that a read looks at. Only the record's owner writes here.
-pub(super) struct Hazard {
-    /// The address, or null.
+/// The address that a guard names: no value has this address.
+const GUARD: *const () = ptr::without_provenance(1);
+
+/// A hazard pointer: the address of the value that a read looks at; or a *guard*, which keeps all memory that its map had when
+/// the guard began. Only the record's owner writes here, but for `is_awaited`.
+pub(crate) struct Hazard {
+    /// The address, [`GUARD`], or null.
     address: AtomicPtr<()>,
-    /// The address of the pointer from which the value was read: another pointer may have a reference of the same value.
+    /// The address of the pointer from which the value was read: another pointer may have a reference of the same value. Or
+    /// the address of the guard's map.
     from: AtomicPtr<()>,
-    /// The number of reads by this hazard pointer, of values that were not biased, since such a value was biased.
+    /// The number of guards that there have been here, modulo 2 to the 32.
+    guards: AtomicU32,
+    /// The number of reads by this hazard pointer, of values and maps that were not biased, since one was biased.
     unbiased_reads: AtomicU32,
+    /// Whether memory may wait for the end of the guard. Others set this.
+    is_awaited: AtomicBool,
+}
+
+/// A guard that is, or was, in a hazard pointer.
+pub(crate) struct GuardId {
+    hazard: &'static Hazard,
+    number: u32,
 }
 
 impl Hazard {
     fn new() -> Self {
         let null = || AtomicPtr::new(ptr::null_mut());
-        Self { address: null(), from: null(), unbiased_reads: AtomicU32::new(0) }
+        Self {
+            address: null(),
+            from: null(),
+            guards: AtomicU32::new(0),
+            unbiased_reads: AtomicU32::new(0),
+            is_awaited: AtomicBool::new(false),
+        }
     }
 
     /// Acquire: a read that has ended on another thread, in a coroutine, is over for those who see this thread's next name.
@@ -43,7 +66,7 @@ impl Hazard {
         self.address.load(Acquire).is_null()
     }
 
-    /// Names a value, or none. Release: reads of the value that was named before are over.
+    /// Names a value, or none. Release: reads of the value, or of the map, that was named before are over.
     #[inline(always)]
     pub(super) fn name<T>(&self, address: *const T) {
         self.address.store(address.cast_mut().cast(), Release);
@@ -70,9 +93,46 @@ impl Hazard {
         self.address.load(SeqCst) == address && self.from.load(Acquire) == from
     }
 
-    /// Counts a read of a value that is not biased. Returns whether the value is to be biased.
+    /// Says that the next guard is one of a map.
+    #[inline(always)]
+    pub(crate) fn announce_guard<P>(&self, map: *const P) {
+        self.guards.store(self.guards.load(Relaxed).wrapping_add(1), Release);
+        self.name_from(map);
+    }
+
+    /// Begins the guard that was announced.
+    #[inline(always)]
+    pub(crate) fn begin_guard(&self) {
+        self.name(GUARD);
+    }
+
+    /// Begins the guard that was announced, by a locked instruction: before the next SeqCst load of this thread.
+    #[inline(always)]
+    pub(crate) fn begin_guard_sc(&self) {
+        self.name_sc(GUARD);
+    }
+
+    /// Ends the guard. Returns whether memory may wait for that.
+    #[inline(always)]
+    pub(crate) fn end_guard(&self) -> bool {
+        self.name::<()>(ptr::null());
+        self.is_awaited.load(Relaxed) && {
+            self.is_awaited.store(false, Relaxed);
+            true
+        }
+    }
+
+    /// Returns the number of the guard that a map has here.
+    ///
+    /// The number and the map's address are written before the guard begins. So if the number or the address is that of another
+    /// guard, the guard that began has ended.
+    fn guard_of(&self, map: *mut ()) -> Option<u32> {
+        self.names(GUARD.cast_mut(), map).then(|| self.guards.load(Acquire))
+    }
+
+    /// Counts a read that is not biased. Returns whether the value, or map, is to be biased.
     #[inline]
-    pub(super) fn counts_for_a_bias(&self) -> bool {
+    pub(crate) fn counts_for_a_bias(&self) -> bool {
         let reads = self.unbiased_reads.load(Relaxed) + 1;
         self.unbiased_reads.store(reads % READS_FOR_A_BIAS, Relaxed);
         reads == READS_FOR_A_BIAS
@@ -81,8 +141,10 @@ impl Hazard {
 
 /// The hazard pointers of a thread, in cache lines that no other thread writes to.
 #[repr(align(128))]
-pub(super) struct Record {
+pub(crate) struct Record {
     hazards: [Hazard; HAZARDS],
+    /// The number of records that were made before this record.
+    index: system::atomic::AtomicUsize,
     /// True while a thread, or a read, owns the record.
     owned: AtomicBool,
     /// The record that was made before this record.
@@ -93,6 +155,7 @@ impl Record {
     fn new() -> Self {
         Self {
             hazards: [(); HAZARDS].map(|()| Hazard::new()),
+            index: system::atomic::AtomicUsize::new(0),
             owned: AtomicBool::new(true),
             next: system::atomic::AtomicPtr::default(),
         }
@@ -104,6 +167,12 @@ impl Record {
         self.hazards.iter().find(|hazard| hazard.is_free())
     }
 
+    /// Returns the number of records that were made before this record.
+    #[inline(always)]
+    pub(crate) fn index(&self) -> usize {
+        self.index.load(Relaxed) // written before the record is on the list
+    }
+
     /// Gives the record back, unless a read still uses a hazard pointer: a coroutine of another library may be suspended
     /// inside of a read when its thread ends. Then the record is never used again.
     pub(super) fn give_back(&self) {
@@ -113,15 +182,24 @@ impl Record {
     }
 }
 
+/// Owns a record for a single read, or operation.
+struct Extra(&'static Record);
+
+impl Drop for Extra {
+    fn drop(&mut self) {
+        self.0.give_back();
+    }
+}
+
 /// All records.
-pub(super) struct Domain {
+pub(crate) struct Domain {
     /// The record that was made last. No record is ever freed.
     first: AtomicPtr<Record>,
 }
 
 impl Domain {
     const_unless_model! {
-        pub(super) const fn new() -> Domain {
+        pub(crate) const fn new() -> Domain {
             Domain { first: AtomicPtr::new(ptr::null_mut()) }
         }
     }
@@ -141,12 +219,36 @@ impl Domain {
         let record: &'static Record = Box::leak(Box::new(Record::new()));
         loop {
             record.next.store(first, Relaxed);
+            record.index.store(number_of(first), Relaxed);
             // SeqCst: before the record's first name, so that who would see the name sees the record.
             match self.first.compare_exchange(first, ptr::from_ref(record).cast_mut(), SeqCst, Relaxed) {
                 Ok(_) => return record,
                 Err(now) => first = now,
             }
         }
+    }
+
+    /// Returns the number of records.
+    #[cold]
+    pub(crate) fn len(&self) -> usize {
+        number_of(self.first.load(Acquire))
+    }
+
+    /// Calls `f`, which must not run the user's code, with a record that only the caller owns.
+    #[inline(always)]
+    pub(crate) fn with_record<R>(&self, f: impl FnOnce(&'static Record) -> R) -> R {
+        #[cfg(not(sudog_loom))]
+        if let Some(record) = threads::record_of_this_thread() {
+            return f(record);
+        }
+        self.with_extra_record(f)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn with_extra_record<R>(&self, f: impl FnOnce(&'static Record) -> R) -> R {
+        let extra = Extra(self.acquire());
+        f(extra.0)
     }
 
     pub(super) fn records(&self) -> impl Iterator<Item = &'static Record> {
@@ -158,6 +260,30 @@ impl Domain {
         let (address, from) = (address.cast_mut().cast(), from.cast_mut().cast());
         self.records().any(|record| record.hazards.iter().any(|hazard| hazard.names(address, from)))
     }
+
+    /// Returns the guards that a map has.
+    pub(crate) fn guards_of<P>(&self, map: *const P) -> Vec<GuardId> {
+        let map = map.cast_mut().cast();
+        let guard = |hazard: &'static Hazard| Some(GuardId { hazard, number: hazard.guard_of(map)? });
+        self.records().flat_map(|record| record.hazards.iter().filter_map(guard)).collect()
+    }
+}
+
+impl GuardId {
+    /// Asks the guard to look for memory that waits, at its end. In vain if the guard ends at this very moment.
+    pub(crate) fn ask(&self) {
+        self.hazard.is_awaited.store(true, Relaxed);
+    }
+
+    /// Returns whether the guard has ended. Acquire: then what its thread has read under the guard was read before.
+    pub(crate) fn has_ended<P>(&self, map: *const P) -> bool {
+        self.hazard.guard_of(map.cast_mut().cast()) != Some(self.number)
+    }
+}
+
+/// Returns the number of records of a list.
+fn number_of(first: *mut Record) -> usize {
+    records_from(first).next().map_or(0, |record| record.index() + 1)
 }
 
 /// Returns the record `first` of a list, and those that were made before.
@@ -179,7 +305,7 @@ mod threads {
 
     use sudog_runtime::shim::system;
 
-    use super::{Domain, Hazard, Record};
+    use super::{Domain, Extra, Hazard, Record};
 
     static DOMAIN: Domain = Domain::new();
 
@@ -208,23 +334,25 @@ mod threads {
         }
     }
 
-    /// Owns a record for a single read.
-    struct Extra(&'static Record);
-
-    impl Drop for Extra {
-        fn drop(&mut self) {
-            self.0.give_back();
-        }
-    }
-
     /// Returns the records of this process.
     pub(in super::super) fn of_this_process() -> &'static Domain {
         &DOMAIN
     }
 
+    /// Returns the thread's record. None if the thread ends.
+    #[inline(always)]
+    pub(super) fn record_of_this_thread() -> Option<&'static Record> {
+        RECORD.with(Cell::get).or_else(first_record)
+    }
+
+    #[cold]
+    fn first_record() -> Option<&'static Record> {
+        OWNER.try_with(|owner| owner.0).ok()
+    }
+
     /// Calls `f` with a hazard pointer that names no value, and with the records to which the hazard pointer belongs.
     #[inline(always)]
-    pub(in super::super) fn with_hazard<R>(f: impl FnOnce(&'static Domain, &Hazard) -> R) -> R {
+    pub(crate) fn with_hazard<R>(f: impl FnOnce(&'static Domain, &Hazard) -> R) -> R {
         match RECORD.with(Cell::get).and_then(Record::free_hazard) {
             Some(hazard) => f(&DOMAIN, hazard),
             None => with_another(f),
@@ -236,9 +364,14 @@ mod threads {
     #[cold]
     #[inline(never)]
     fn with_another<R>(f: impl FnOnce(&'static Domain, &Hazard) -> R) -> R {
-        if let Some(hazard) = OWNER.try_with(|owner| owner.0.free_hazard()).ok().flatten() {
-            return f(&DOMAIN, hazard);
+        match first_record().and_then(Record::free_hazard) {
+            Some(hazard) => f(&DOMAIN, hazard),
+            None => with_own_hazard(f),
         }
+    }
+
+    /// Takes a record for this call only, so that the thread's hazard pointers are left to others.
+    pub(crate) fn with_own_hazard<R>(f: impl FnOnce(&'static Domain, &Hazard) -> R) -> R {
         let extra = Extra(DOMAIN.acquire());
         f(&DOMAIN, extra.0.free_hazard().expect("a record that nobody owned names a value"))
     }

@@ -54,10 +54,10 @@
 //!
 //! Destructors run after the last step, under no lock. What stays in memory: each value that is read, until that read ends; and the
 //! records of hazard pointers, of which there are as many as there were threads at a time, and one more for each read that
-//! began while its thread had four reads under way. The child of a `fork` inherits
+//! began while its thread had three reads under way. The child of a `fork` inherits
 //! the names of threads that it does not have, and never frees the values that these were reading.
 
-mod domain;
+pub(crate) mod domain;
 #[cfg(all(test, sudog_loom))]
 mod models;
 #[cfg(all(test, not(sudog_loom)))]

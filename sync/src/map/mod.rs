@@ -31,11 +31,9 @@
 //!
 //! # Goroutines
 //!
-//! Goroutines of one thread share the thread's guard, a count of readers. They may begin and end their reads in any
-//! order; memory is freed when the count is 0.
-//!
-//! A goroutine that waits for ever in `==` or `clone` keeps the count of its thread above 0: entries that are removed
-//! from this map from then on stay in memory until the map is freed.
+//! Each operation has a guard of its own, so goroutines of one thread may begin and end their operations in any order. A goroutine
+//! that waits for ever in `==` or `clone` keeps its guard: entries that are removed from this map from then on stay in
+//! memory until the map is freed.
 //!
 //! Source: Go's `sync/map.go` and `internal/sync/hashtriemap.go`, in 1.27.3. That trie has a mutex for each node.
 
@@ -48,19 +46,8 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash};
 use sudog_runtime::shim::system::OnceLock;
 
-use reclaim::{Collector, Shield};
-use trie::{Entry, New, Share, Trie};
-
-/// Calls a method. The first argument of the method is the function that makes the method's guard.
-macro_rules! under_a_guard {
-    ($this:ident.$method:ident($($argument:expr),*)) => {
-        if reclaim::is_registered() {
-            $this.$method(Collector::enter, $($argument),*)
-        } else {
-            reclaim::slowly(|| $this.$method(Collector::enter_owned, $($argument),*))
-        }
-    };
-}
+use reclaim::Guard;
+use trie::{Entry, New, Trie};
 
 /// The part of a map that exists from the first write on.
 struct Table<K, V, S> {
@@ -140,7 +127,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
         V: Clone,
     {
-        under_a_guard!(self.load_under(key))
+        let table = self.table.get()?;
+        let hash = table.hash(key);
+        table.under_guard(|guard| Some(table.trie.find(hash, guard, |there| there.borrow() == key)?.value.clone()))
     }
 
     /// Calls `f` with the key's value, if the key is in the map, and returns the result of `f`. `f` may do anything,
@@ -157,15 +146,17 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     where
         K: Borrow<Q>,
     {
+        let table = self.table.get()?;
+        let hash = table.hash(key);
         // Use the guard for this step only: `f` then keeps alive the value that it reads, and no more.
-        let share = under_a_guard!(self.share_under(key))?;
+        let share = table.under_guard(|guard| table.trie.share(hash, guard, |there| there.borrow() == key))?;
         Some(f(share.value()))
     }
 
     /// Sets the key's value.
     #[inline]
     pub fn store(&self, key: K, value: V) {
-        under_a_guard!(self.put_under(key, value, |_| ()));
+        self.put(key, value, |_| ());
     }
 
     /// Sets the key's value, and returns the previous value, if there was a value.
@@ -174,7 +165,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     where
         V: Clone,
     {
-        under_a_guard!(self.put_under(key, value, |old| old.value.clone()))
+        self.put(key, value, |old| old.value.clone())
     }
 
     /// Returns the key's value and `true`, if the key is in the map. Otherwise stores `value`, and returns `value` and
@@ -184,7 +175,18 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     where
         V: Clone,
     {
-        under_a_guard!(self.load_or_store_under(key, value))
+        let table = self.table();
+        let hash = table.hash(&key);
+        table.under_guard(|guard| {
+            let mut new = New::Parts(key, value);
+            match table.trie.put(hash, guard, &mut new, |there| there.is_none()) {
+                Ok((stored, _)) => (stored.value.clone(), false),
+                Err(there) => {
+                    drop(new); // before the clone: a destructor that panics would leak the result
+                    (there.expect("else it would have been stored").value.clone(), true)
+                }
+            }
+        })
     }
 
     /// Removes the key, and returns its value, if the key was in the map.
@@ -194,7 +196,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
         V: Clone,
     {
-        under_a_guard!(self.remove_under(key, |_| true, |entry| entry.value.clone()))
+        self.remove(key, |_| true, |entry| entry.value.clone())
     }
 
     /// Removes the key.
@@ -203,7 +205,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     where
         K: Borrow<Q>,
     {
-        under_a_guard!(self.remove_under(key, |_| true, |_| ()));
+        self.remove(key, |_| true, |_| ());
     }
 
     /// Sets the key's value to `new` if the value is `old`. Returns whether the value was `old`; false if the key is
@@ -213,7 +215,12 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     where
         V: PartialEq,
     {
-        under_a_guard!(self.compare_and_swap_under(key, old, new))
+        let Some(table) = self.table.get() else { return false };
+        let hash = table.hash(&key);
+        table.under_guard(|guard| {
+            let mut new = New::Parts(key, new);
+            table.trie.put(hash, guard, &mut new, |there| there.is_some_and(|there| there.value == *old)).is_ok()
+        })
     }
 
     /// Removes the key if its value is `old`. Returns whether the value was `old`; false if the key is not in the map.
@@ -223,7 +230,7 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
         K: Borrow<Q>,
         V: PartialEq,
     {
-        under_a_guard!(self.remove_under(key, |entry| entry.value == *old, |_| ())).is_some()
+        self.remove(key, |entry| entry.value == *old, |_| ()).is_some()
     }
 
     /// Calls `f` for each key and its value, in any order, until `f` returns `false`.
@@ -251,15 +258,41 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     /// ```
     pub fn range(&self, mut f: impl FnMut(&K, &V) -> bool) {
         let Some(table) = self.table.get() else { return };
-        let guard = table.trie.collector().enter_owned();
-        table.trie.walk(&guard, &mut |entry| f(&entry.key, &entry.value));
+        table.trie.collector().with_own_guard(|guard| table.trie.walk(guard, &mut |entry| f(&entry.key, &entry.value)));
     }
 
     /// Removes all keys, at one instant.
     pub fn clear(&self) {
         if let Some(table) = self.table.get() {
-            under_a_guard!(table.clear_under());
+            table.under_guard(|guard| table.trie.clear(guard));
         }
+    }
+
+    /// Stores the value. Calls `old` with the entry that the key had before.
+    #[inline]
+    fn put<R>(&self, key: K, value: V, old: impl FnOnce(&Entry<K, V>) -> R) -> Option<R> {
+        let table = self.table();
+        let hash = table.hash(&key);
+        table.under_guard(|guard| {
+            let mut new = New::Parts(key, value);
+            table.trie.put(hash, guard, &mut new, |_| true).ok()?.1.map(old)
+        })
+    }
+
+    /// Removes the key's entry if `wants` returns true for the entry. Calls `old` with the entry.
+    #[inline]
+    fn remove<Q: Hash + Eq + ?Sized, R>(
+        &self,
+        key: &Q,
+        wants: impl FnMut(&Entry<K, V>) -> bool,
+        old: impl FnOnce(&Entry<K, V>) -> R,
+    ) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        let table = self.table.get()?;
+        let hash = table.hash(key);
+        table.under_guard(|guard| table.trie.remove(hash, guard, |there| there.borrow() == key, wants).map(old))
     }
 
     #[inline]
@@ -274,118 +307,10 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     }
 }
 
-/// The operations, each under a guard that `enter` makes.
-impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
-    #[inline]
-    fn load_under<'a, G: Shield, Q: Hash + Eq + ?Sized>(
-        &'a self,
-        enter: impl FnOnce(&'a Collector) -> G,
-        key: &Q,
-    ) -> Option<V>
-    where
-        K: Borrow<Q>,
-        V: Clone,
-    {
-        let table = self.table.get()?;
-        let hash = table.hash(key);
-        let guard = enter(table.trie.collector());
-        let found = table.trie.find(hash, &guard, |there| there.borrow() == key)?;
-        Some(found.value.clone())
-    }
-
-    #[inline]
-    fn share_under<'a, G: Shield, Q: Hash + Eq + ?Sized>(
-        &'a self,
-        enter: impl FnOnce(&'a Collector) -> G,
-        key: &Q,
-    ) -> Option<Share<K, V>>
-    where
-        K: Borrow<Q>,
-    {
-        let table = self.table.get()?;
-        let hash = table.hash(key);
-        let guard = enter(table.trie.collector());
-        table.trie.share(hash, &guard, |there| there.borrow() == key)
-    }
-
-    #[inline]
-    fn load_or_store_under<'a, G: Shield>(
-        &'a self,
-        enter: impl FnOnce(&'a Collector) -> G,
-        key: K,
-        value: V,
-    ) -> (V, bool)
-    where
-        V: Clone,
-    {
-        let table = self.table();
-        let hash = table.hash(&key);
-        let guard = enter(table.trie.collector());
-        let mut new = New::Parts(key, value);
-        match table.trie.put(hash, &guard, &mut new, |there| there.is_none()) {
-            Ok((stored, _)) => (stored.value.clone(), false),
-            Err(there) => {
-                drop(new); // before the clone: a destructor that panics would leak the result
-                (there.expect("else it would have been stored").value.clone(), true)
-            }
-        }
-    }
-
-    #[inline]
-    fn compare_and_swap_under<'a, G: Shield>(
-        &'a self,
-        enter: impl FnOnce(&'a Collector) -> G,
-        key: K,
-        old: &V,
-        new: V,
-    ) -> bool
-    where
-        V: PartialEq,
-    {
-        let Some(table) = self.table.get() else { return false };
-        let hash = table.hash(&key);
-        let guard = enter(table.trie.collector());
-        let mut new = New::Parts(key, new);
-        table.trie.put(hash, &guard, &mut new, |there| there.is_some_and(|there| there.value == *old)).is_ok()
-    }
-
-    #[inline]
-    fn put_under<'a, G: Shield, R>(
-        &'a self,
-        enter: impl FnOnce(&'a Collector) -> G,
-        key: K,
-        value: V,
-        old: impl FnOnce(&Entry<K, V>) -> R,
-    ) -> Option<R> {
-        let table = self.table();
-        let hash = table.hash(&key);
-        let guard = enter(table.trie.collector());
-        let mut new = New::Parts(key, value);
-        table.trie.put(hash, &guard, &mut new, |_| true).ok()?.1.map(old)
-    }
-
-    #[inline]
-    fn remove_under<'a, G: Shield, Q, R>(
-        &'a self,
-        enter: impl FnOnce(&'a Collector) -> G,
-        key: &Q,
-        wants: impl FnMut(&Entry<K, V>) -> bool,
-        old: impl FnOnce(&Entry<K, V>) -> R,
-    ) -> Option<R>
-    where
-        Q: Hash + Eq + ?Sized,
-        K: Borrow<Q>,
-    {
-        let table = self.table.get()?;
-        let hash = table.hash(key);
-        let guard = enter(table.trie.collector());
-        table.trie.remove(hash, &guard, |there| there.borrow() == key, wants).map(old)
-    }
-}
-
 impl<K, V, S> Table<K, V, S> {
-    fn clear_under<'a, G: Shield>(&'a self, enter: impl FnOnce(&'a Collector) -> G) {
-        self.trie.clear(&enter(self.trie.collector()));
+    #[inline(always)]
+    fn under_guard<R>(&self, operation: impl FnOnce(&Guard<'_>) -> R) -> R {
+        self.trie.collector().with_guard(operation)
     }
 }
 

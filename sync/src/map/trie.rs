@@ -73,7 +73,7 @@ use std::sync::Arc;
 use sudog_runtime::shim::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use sudog_runtime::shim::{AtomicPtr, AtomicU32, AtomicUsize, fence, mark};
 
-use super::reclaim::{Collector, Free, Shield};
+use super::reclaim::{Collector, Free, Guard};
 
 /// The number of bits of the hash that choose a slot.
 const BITS: u32 = 4;
@@ -301,13 +301,13 @@ impl<K, V> Trie<K, V> {
     }
 
     #[inline]
-    fn root<'g>(&self, _guard: &'g impl Shield) -> &'g Node<K, V> {
+    fn root<'g>(&self, _guard: &'g Guard<'_>) -> &'g Node<K, V> {
         // SAFETY: the node is this map's root until the root is swapped, and the guard keeps the node after that.
         unsafe { &*self.root.load(SeqCst) }
     }
 
     #[inline]
-    fn seek<'g>(&self, hash: u32, guard: &'g impl Shield) -> Place<'g, K, V> {
+    fn seek<'g>(&self, hash: u32, guard: &'g Guard<'_>) -> Place<'g, K, V> {
         let mut node = self.root(guard);
         let mut shift = TOP;
         loop {
@@ -329,7 +329,7 @@ impl<K, V> Trie<K, V> {
     pub fn find<'g>(
         &self,
         hash: u32,
-        guard: &'g impl Shield,
+        guard: &'g Guard<'_>,
         mut is: impl FnMut(&K) -> bool,
     ) -> Option<&'g Entry<K, V>> {
         Some(self.seek(hash, guard).find(&mut is)?.entry())
@@ -337,7 +337,7 @@ impl<K, V> Trie<K, V> {
 
     /// Returns a share in the entry that `find` would return.
     #[inline]
-    pub fn share(&self, hash: u32, guard: &impl Shield, mut is: impl FnMut(&K) -> bool) -> Option<Share<K, V>> {
+    pub fn share(&self, hash: u32, guard: &Guard<'_>, mut is: impl FnMut(&K) -> bool) -> Option<Share<K, V>> {
         let found = self.seek(hash, guard).find(&mut is)?;
         // Relaxed: the guard keeps the entry meanwhile.
         let shares = found.entry().shares.fetch_add(1, Relaxed);
@@ -353,7 +353,7 @@ impl<K, V> Trie<K, V> {
     pub fn put<'g>(
         &self,
         hash: u32,
-        guard: &'g impl Shield,
+        guard: &'g Guard<'_>,
         new: &mut New<K, V>,
         mut wants: impl FnMut(Option<&'g Entry<K, V>>) -> bool,
     ) -> Stored<'g, K, V>
@@ -382,7 +382,7 @@ impl<K, V> Trie<K, V> {
     pub fn remove<'g>(
         &self,
         hash: u32,
-        guard: &'g impl Shield,
+        guard: &'g Guard<'_>,
         mut is: impl FnMut(&K) -> bool,
         mut wants: impl FnMut(&'g Entry<K, V>) -> bool,
     ) -> Option<&'g Entry<K, V>> {
@@ -400,7 +400,7 @@ impl<K, V> Trie<K, V> {
     }
 
     /// Removes all entries, at one instant.
-    pub fn clear(&self, guard: &impl Shield) {
+    pub fn clear(&self, guard: &Guard<'_>) {
         let old = self.root.swap(Node::boxed(ptr::null(), 0), SeqCst);
         // SAFETY: `old` was the root until this swap, so the guard keeps the node.
         let is_big = unsafe { &*old }.slots.iter().any(|slot| slot.load(Relaxed).addr() & TAG != 0);
@@ -413,7 +413,7 @@ impl<K, V> Trie<K, V> {
     }
 
     /// Calls `f` for all entries, in the order of their hashes, until `f` returns false.
-    pub fn walk(&self, guard: &impl Shield, f: &mut impl FnMut(&Entry<K, V>) -> bool) {
+    pub fn walk(&self, guard: &Guard<'_>, f: &mut impl FnMut(&Entry<K, V>) -> bool) {
         self.root(guard).walk(f);
     }
 }
@@ -452,7 +452,7 @@ impl<'g, K, V> Place<'g, K, V> {
 
     /// Stores `new` in this place. Returns false if another caller has changed the slot.
     #[inline]
-    fn put(&self, there: Option<Found<'g, K, V>>, new: *mut Entry<K, V>, guard: &impl Shield) -> bool {
+    fn put(&self, there: Option<Found<'g, K, V>>, new: *mut Entry<K, V>, guard: &Guard<'_>) -> bool {
         let word = tagged(new, 0);
         match self.child() {
             Child::Empty => self.node.take(self, guard) && (self.exchange(word) || self.give_back(guard)),
@@ -471,14 +471,14 @@ impl<'g, K, V> Place<'g, K, V> {
 
     /// Gives back a slot that was counted as taken, but not filled. Returns false, as the result of `put`.
     #[cold]
-    fn give_back(&self, guard: &impl Shield) -> bool {
+    fn give_back(&self, guard: &Guard<'_>) -> bool {
         self.node.release(self.hash, self.shift, guard);
         false
     }
 
     /// Adds `new` to a list, or beside an entry or a list of another key.
     #[inline(never)]
-    fn put_beside(&self, there: Option<Found<'g, K, V>>, new: *mut Entry<K, V>, guard: &impl Shield) -> bool {
+    fn put_beside(&self, there: Option<Found<'g, K, V>>, new: *mut Entry<K, V>, guard: &Guard<'_>) -> bool {
         let (hash, word) = match self.child() {
             Child::Entry(entry) if entry.hash == self.hash => {
                 mark(COLLIDED);
@@ -515,7 +515,7 @@ impl<'g, K, V> Place<'g, K, V> {
         list: &'g List<K, V>,
         gone: Option<Found<'g, K, V>>,
         new: Option<*mut Entry<K, V>>,
-        guard: &impl Shield,
+        guard: &Guard<'_>,
     ) -> bool {
         let mut entries = Vec::with_capacity(list.entries.len() + 1);
         let stay = |entry: &*mut Entry<K, V>| gone.is_none_or(|gone| gone.memory != *entry);
@@ -539,7 +539,7 @@ impl<'g, K, V> Place<'g, K, V> {
 
     /// Removes `there` from this place. Returns false if another caller has changed the slot.
     #[inline]
-    fn remove(&self, there: Found<'g, K, V>, guard: &impl Shield) -> bool {
+    fn remove(&self, there: Found<'g, K, V>, guard: &Guard<'_>) -> bool {
         if let Child::List(list) = self.child() {
             return self.exchange_list(list, Some(there), None, guard);
         }
@@ -616,7 +616,7 @@ impl<K, V> Node<K, V> {
 
     /// Counts a slot as taken. If the node is dead, prunes it, and returns false.
     #[inline]
-    fn take(&self, place: &Place<'_, K, V>, guard: &impl Shield) -> bool {
+    fn take(&self, place: &Place<'_, K, V>, guard: &Guard<'_>) -> bool {
         if self.parent.is_null() {
             return true;
         }
@@ -633,7 +633,7 @@ impl<K, V> Node<K, V> {
 
     /// Counts a slot as empty. If no slot is taken any more, prunes the node, and then does the same for the parent.
     #[inline]
-    fn release(&self, hash: u32, shift: u32, guard: &impl Shield) {
+    fn release(&self, hash: u32, shift: u32, guard: &Guard<'_>) {
         if !self.parent.is_null() && self.taken.release().is_one() && self.taken.die() {
             self.prune(hash, shift, guard);
         }
@@ -642,7 +642,7 @@ impl<K, V> Node<K, V> {
     /// Takes this node, which is dead, out of its parent, unless another caller has done so. `shift` is the position of
     /// this node's bits in the hash.
     #[inline(never)]
-    fn prune(&self, hash: u32, shift: u32, guard: &impl Shield) {
+    fn prune(&self, hash: u32, shift: u32, guard: &Guard<'_>) {
         // SAFETY: a node is taken out of its parent before the parent is taken out of the map. This node was in its
         // parent under the caller's guard, so that guard keeps both nodes.
         let parent = unsafe { &*self.parent };
@@ -884,44 +884,48 @@ mod model {
 
     impl World {
         fn store(&self, key: u32, value: u32) -> Option<u32> {
-            let guard = self.trie.collector().enter();
-            let mut new = New::Parts(Key(key, self.alive.clone()), value);
-            let stored = self.trie.put(hash(key), &guard, &mut new, |_| true);
-            stored.unwrap_or_else(|_| unreachable!()).1.map(|old| old.value)
+            self.trie.collector().with_guard(|guard| {
+                let mut new = New::Parts(Key(key, self.alive.clone()), value);
+                let stored = self.trie.put(hash(key), guard, &mut new, |_| true);
+                stored.unwrap_or_else(|_| unreachable!()).1.map(|old| old.value)
+            })
         }
 
         fn insert(&self, key: u32, value: u32) -> bool {
-            let guard = self.trie.collector().enter();
-            let mut new = New::Parts(Key(key, self.alive.clone()), value);
-            self.trie.put(hash(key), &guard, &mut new, |there| there.is_none()).is_ok()
+            self.trie.collector().with_guard(|guard| {
+                let mut new = New::Parts(Key(key, self.alive.clone()), value);
+                self.trie.put(hash(key), guard, &mut new, |there| there.is_none()).is_ok()
+            })
         }
 
         fn load(&self, key: u32) -> Option<u32> {
-            let guard = self.trie.collector().enter();
-            Some(self.trie.find(hash(key), &guard, |there| there.0 == key)?.value)
+            let find = |guard: &Guard<'_>| Some(self.trie.find(hash(key), guard, |there| there.0 == key)?.value);
+            self.trie.collector().with_guard(find)
         }
 
         fn delete(&self, key: u32) -> Option<u32> {
-            let guard = self.trie.collector().enter();
-            Some(self.trie.remove(hash(key), &guard, |there| there.0 == key, |_| true)?.value)
+            let remove = |guard: &Guard<'_>| Some(self.trie.remove(hash(key), guard, |there| there.0 == key, |_| true)?.value);
+            self.trie.collector().with_guard(remove)
         }
 
         fn assert_is_without_nodes(&self) {
-            let guard = self.trie.collector().enter();
-            let root = self.trie.root(&guard);
-            assert!(root.slots.iter().all(|slot| slot.load(SeqCst).is_null()), "an empty node is left");
+            self.trie.collector().with_guard(|guard| {
+                let root = self.trie.root(guard);
+                assert!(root.slots.iter().all(|slot| slot.load(SeqCst).is_null()), "an empty node is left");
+            });
         }
 
         fn clear(&self) {
-            self.trie.clear(&self.trie.collector().enter());
+            self.trie.collector().with_guard(|guard| self.trie.clear(guard));
         }
 
         fn keys(&self) -> Vec<u32> {
             let mut keys = Vec::new();
-            self.trie.walk(&self.trie.collector().enter_owned(), &mut |entry| {
+            let mut visit = |entry: &Entry<Key, u32>| {
                 keys.push(entry.key.0);
                 true
-            });
+            };
+            self.trie.collector().with_own_guard(|guard| self.trie.walk(guard, &mut visit));
             keys
         }
     }

@@ -1,0 +1,337 @@
+//! The collector of a map: the bags of retired memory, and the batches that wait for guards.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::mem;
+
+use sudog_runtime::shim::{AtomicUsize, Mutex, Ordering::*, asymmetric, mark, pause, system::OnceLock};
+
+use super::Free;
+#[cfg(not(sudog_loom))]
+use crate::hazard::domain::{with_hazard, with_own_hazard};
+use crate::hazard::domain::{Domain, GuardId, Hazard};
+
+/// The number of objects in a bag that make a batch, unless there are more records than that. A multiple of this number, if the
+/// system has refused a heavy fence.
+pub(super) const BATCH: usize = if cfg!(sudog_loom) { 1 } else { 32 };
+
+/// How often a thread looks at guards before it leaves its batch to the others. Most guards end within 50 ns; and memory that is freed
+/// by the thread that has retired it is often that thread's own, and costs allocators no lock.
+const LOOKS: usize = if cfg!(sudog_loom) { 1 } else { 8 };
+
+/// The state of a map: the number of changes of the state, and one more for each time that the map became unbiased.
+#[derive(Clone, Copy)]
+pub(super) struct State(usize);
+
+impl State {
+    #[inline(always)]
+    const fn is_unbiased(self) -> bool {
+        self.0 % 4 == 0
+    }
+
+    #[inline(always)]
+    pub(super) const fn is_biased(self) -> bool {
+        self.0 % 4 == 1
+    }
+
+    const fn is_revoking(self) -> bool {
+        self.0 % 4 == 2
+    }
+
+    /// Returns the state after this one: from unbiased to biased, to revoking, to unbiased.
+    const fn next(self) -> Self {
+        Self(self.0.wrapping_add(if self.is_revoking() { 2 } else { 1 }))
+    }
+}
+
+struct AtomicState(AtomicUsize);
+
+impl AtomicState {
+    #[inline(always)]
+    #[track_caller]
+    fn load(&self) -> State {
+        State(self.0.load(SeqCst))
+    }
+
+    /// Changes `state` to the state after it. Returns the new state, or the state that another thread has set.
+    #[track_caller]
+    fn advance(&self, state: State) -> State {
+        State(self.0.compare_exchange(state.0, state.next().0, SeqCst, SeqCst).map_or_else(|now| now, |_| state.next().0))
+    }
+}
+
+/// An object that has been retired. Dropping the `Retired` frees the object.
+struct Retired {
+    address: *mut (),
+    free: unsafe fn(*mut ()),
+}
+
+// SAFETY: the object is a part of a map, and a map is `Send` and `Sync` only if its keys and values are.
+unsafe impl Send for Retired {}
+
+impl Retired {
+    /// # Safety
+    /// From the drop of the result on, no operation reaches `gone`, which came from a box. No other code frees `gone`.
+    unsafe fn new<T: Free>(gone: *mut T) -> Self {
+        /// # Safety
+        /// As of [`Free::free`].
+        unsafe fn free<T: Free>(address: *mut ()) {
+            // SAFETY: the contract of this function is that of `Free::free`, and `new` has stored the address with its type.
+            unsafe { T::free(address.cast()) };
+        }
+        Self { address: gone.cast(), free: free::<T> }
+    }
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        // SAFETY: by the contract of `new`, no operation reaches the object any more, and only this `Retired` frees it.
+        unsafe { (self.free)(self.address) };
+    }
+}
+
+/// The objects that the owner of a record has retired since its last batch. Only the owner of the record uses the bag.
+#[repr(align(64))]
+#[derive(Default)]
+struct Bag(RefCell<Vec<Retired>>);
+
+// SAFETY: only the owner of a record uses the bag of that record, and a record has one owner at a time.
+unsafe impl Sync for Bag {}
+
+impl Bag {
+    /// Puts an object into the bag. Returns the number of objects in the bag.
+    #[inline]
+    fn put(&self, retired: Retired) -> usize {
+        let Ok(mut objects) = self.0.try_borrow_mut() else {
+            // The bag grows, and the program's allocator uses the map as well: the object stays in memory.
+            mem::forget(retired);
+            return 0;
+        };
+        objects.push(retired);
+        objects.len()
+    }
+
+    fn take(&self) -> Vec<Retired> {
+        self.0.take()
+    }
+
+    /// Puts back the `Vec` that `take` has returned, with the objects that are left in it.
+    fn put_back(&self, mut objects: Vec<Retired>) {
+        let Ok(mut bag) = self.0.try_borrow_mut() else { return mem::forget(objects) }; // as in `put`
+        if bag.is_empty() {
+            mem::swap(&mut *bag, &mut objects);
+        } else {
+            bag.append(&mut objects);
+        }
+    }
+}
+
+/// The bags of a map, by the indices of records.
+struct Bags {
+    bags: Box<[Bag]>,
+    more: OnceLock<Box<Self>>,
+}
+
+impl Bags {
+    fn new(len: usize) -> Box<Self> {
+        Box::new(Self { bags: (0..len).map(|_| Bag::default()).collect(), more: OnceLock::new() })
+    }
+
+    #[inline]
+    fn of(&self, record: usize) -> &Bag {
+        self.bags.get(record).unwrap_or_else(|| self.of_more(record - self.bags.len()))
+    }
+
+    #[inline(never)]
+    fn of_more(&self, record: usize) -> &Bag {
+        self.more.get_or_init(|| Self::new(2 * self.bags.len())).of(record)
+    }
+}
+
+/// Objects that are freed once the guards have ended.
+struct Batch {
+    guards: Vec<GuardId>,
+    #[expect(dead_code, reason = "the drop frees the objects")]
+    objects: Vec<Retired>,
+}
+
+/// The collector of a map. Dropping the collector frees all objects that were retired.
+pub(in crate::map) struct Collector {
+    state: AtomicState,
+    bags: OnceLock<Box<Bags>>,
+    /// The batches that wait, in the order in which their guards were listed. A batch waits at least as long as the batches
+    /// before it.
+    waiting: Mutex<VecDeque<Batch>>,
+}
+
+/// A guard: keeps all objects that the map had when the guard began. Dropping the guard ends it.
+pub(in crate::map) struct Guard<'a> {
+    collector: &'a Collector,
+    domain: &'a Domain,
+    hazard: &'a Hazard,
+    /// Whether the objects that were retired do not wait for more.
+    is_due: Cell<bool>,
+}
+
+impl Guard<'_> {
+    /// Frees `gone` once no guard can reach it.
+    ///
+    /// # Safety
+    /// - `gone` comes from a box.
+    /// - No operation that begins from now on can reach `gone`.
+    /// - `gone` is retired once, and no other code frees `gone`.
+    #[inline]
+    pub unsafe fn retire<T: Free>(&self, gone: *mut T) {
+        // SAFETY: by the contract of `retire`, only guards that have begun can reach `gone`. The batch that has the `Retired` waits
+        // for these.
+        let retired = unsafe { Retired::new(gone) };
+        let len = self.collector.with_bag(self.domain, |bag| bag.put(retired));
+        if len % BATCH == 0 && len >= self.domain.len() {
+            self.is_due.set(true);
+        }
+    }
+
+    /// Lets the objects that this thread has retired wait for no more objects. Called if the objects use so much memory
+    /// that they must not wait.
+    pub fn hasten(&self) {
+        self.is_due.set(true);
+    }
+}
+
+impl Drop for Guard<'_> {
+    /// Steps 3 to 5.
+    #[inline(always)]
+    fn drop(&mut self) {
+        let is_awaited = self.hazard.end_guard();
+        if self.is_due.get() {
+            self.collector.collect(self.domain);
+        } else if is_awaited {
+            mark("a guard frees a batch");
+            self.collector.free_batches(None);
+        }
+    }
+}
+
+#[cfg(not(sudog_loom))]
+impl Collector {
+    /// Calls `f` under a guard.
+    #[inline(always)]
+    pub fn with_guard<R>(&self, f: impl FnOnce(&Guard<'_>) -> R) -> R {
+        with_hazard(|domain, hazard| f(&self.guard(domain, hazard)))
+    }
+
+    /// Calls `f`, which may take long, under a guard that leaves the thread's hazard pointers to others.
+    pub fn with_own_guard<R>(&self, f: impl FnOnce(&Guard<'_>) -> R) -> R {
+        with_own_hazard(|domain, hazard| f(&self.guard(domain, hazard)))
+    }
+}
+
+impl Collector {
+    pub fn new() -> Self {
+        let waiting = Mutex::new(VecDeque::new());
+        Self { state: AtomicState(AtomicUsize::new(0)), bags: OnceLock::new(), waiting }
+    }
+
+    /// Step 1.
+    #[inline(always)]
+    pub(super) fn guard<'a>(&'a self, domain: &'a Domain, hazard: &'a Hazard) -> Guard<'a> {
+        hazard.announce_guard(self);
+        if !self.begin_biased(hazard) {
+            self.begin_unbiased(hazard);
+        }
+        Guard { collector: self, domain, hazard, is_due: Cell::new(false) }
+    }
+
+    /// Begins a guard with a light fence. Returns false if the map is not biased.
+    #[inline(always)]
+    fn begin_biased(&self, hazard: &Hazard) -> bool {
+        self.state.load().is_biased() && {
+            hazard.begin_guard();
+            asymmetric::light();
+            self.state.load().is_biased()
+        }
+    }
+
+    #[inline(never)]
+    fn begin_unbiased(&self, hazard: &Hazard) {
+        hazard.begin_guard_sc();
+        if hazard.counts_for_a_bias() {
+            self.bias();
+        }
+    }
+
+    #[cold]
+    fn bias(&self) {
+        let state = self.state.load();
+        if state.is_unbiased() && asymmetric::is_available() {
+            mark("a map is biased");
+            self.state.advance(state);
+        }
+    }
+
+    /// Executes the fence of a batch. Returns false if the system has refused.
+    fn fence(&self) -> bool {
+        let mut state = self.state.load();
+        while state.is_biased() {
+            state = self.state.advance(state);
+        }
+        state.is_unbiased() || {
+            mark("a bias ends");
+            let fenced = asymmetric::heavy();
+            if fenced {
+                self.state.advance(state);
+            }
+            fenced
+        }
+    }
+
+    /// Calls `f`, which must not run the user's code, with the bag of the thread's record.
+    #[inline(always)]
+    fn with_bag<R>(&self, domain: &Domain, f: impl FnOnce(&Bag) -> R) -> R {
+        domain.with_record(|record| f(self.bags.get_or_init(|| Bags::new(4)).of(record.index())))
+    }
+
+    /// Step 4.
+    #[cold]
+    #[inline(never)]
+    fn collect(&self, domain: &Domain) {
+        let mut objects = self.with_bag(domain, Bag::take);
+        if !self.fence() {
+            // No guard can be excluded: try again after as many objects more.
+            return self.with_bag(domain, |bag| bag.put_back(objects));
+        }
+        let mut guards = domain.guards_of(self);
+        for _ in 0..LOOKS {
+            self.forget_ended(&mut guards);
+            if guards.is_empty() {
+                objects.clear(); // runs the user's destructors
+                return self.with_bag(domain, |bag| bag.put_back(objects));
+            }
+            pause();
+        }
+        guards.iter().for_each(GuardId::ask);
+        self.forget_ended(&mut guards);
+        self.free_batches(Some(Batch { guards, objects }));
+    }
+
+    fn forget_ended(&self, guards: &mut Vec<GuardId>) {
+        guards.retain(|guard| !guard.has_ended(self));
+    }
+
+    /// Step 5. Before, `also` begins to wait.
+    #[cold]
+    #[inline(never)]
+    fn free_batches(&self, also: Option<Batch>) {
+        let mut free = Vec::new();
+        let mut waiting = self.waiting.lock();
+        waiting.extend(also);
+        while waiting.front().is_some_and(|batch| batch.guards.iter().all(|guard| guard.has_ended(self))) {
+            free.extend(waiting.pop_front());
+        }
+        if !waiting.is_empty() {
+            mark("a batch waits");
+        }
+        drop(waiting);
+        drop(free); // the user's destructors
+    }
+}
