@@ -5,8 +5,14 @@ use std::ptr;
 use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*, mark, system};
 
+#[cfg(all(test, sudog_loom))]
+pub(crate) use model_threads::own_record;
+#[cfg(sudog_loom)]
+use model_threads::record_of_this_thread;
 #[cfg(not(sudog_loom))]
 pub(super) use threads::of_this_process;
+#[cfg(not(sudog_loom))]
+use threads::record_of_this_thread;
 #[cfg(not(sudog_loom))]
 pub(crate) use threads::{with_hazard, with_own_hazard};
 
@@ -17,7 +23,7 @@ pub(super) const HAZARDS: usize = if cfg!(sudog_loom) { 1 } else { 3 };
 /// The number of reads by a hazard pointer, of values and maps that are not biased, for which one value or map is biased. Such a
 /// read takes 3 to 16 ns more than a read that is biased, and a heavy fence 0.4 us, or 15 us and more beside other
 /// threads. A prime, so that a loop over a few pointers does not bias the same pointer each time.
-pub(super) const READS_FOR_A_BIAS: u32 = match (cfg!(sudog_loom), cfg!(test)) {
+pub(crate) const READS_FOR_A_BIAS: u32 = match (cfg!(sudog_loom), cfg!(test)) {
     (true, _) => 1,
     (false, true) => 17,
     (false, false) => 10_007,
@@ -163,7 +169,7 @@ impl Record {
 
     /// Returns a hazard pointer that names no value. Only the record's owner may call this.
     #[inline(always)]
-    pub(super) fn free_hazard(&self) -> Option<&Hazard> {
+    pub(crate) fn free_hazard(&self) -> Option<&Hazard> {
         self.hazards.iter().find(|hazard| hazard.is_free())
     }
 
@@ -206,7 +212,7 @@ impl Domain {
 
     /// Returns a record that the caller owns from now on.
     #[cold]
-    pub(super) fn acquire(&self) -> &'static Record {
+    pub(crate) fn acquire(&self) -> &'static Record {
         let mut first = self.first.load(Acquire);
         // Look before: a locked instruction would take the line from the owner.
         let take = |record: &&Record| {
@@ -237,11 +243,10 @@ impl Domain {
     /// Calls `f`, which must not run the user's code, with a record that only the caller owns.
     #[inline(always)]
     pub(crate) fn with_record<R>(&self, f: impl FnOnce(&'static Record) -> R) -> R {
-        #[cfg(not(sudog_loom))]
-        if let Some(record) = threads::record_of_this_thread() {
-            return f(record);
+        match record_of_this_thread() {
+            Some(record) => f(record),
+            None => self.with_extra_record(f),
         }
-        self.with_extra_record(f)
     }
 
     #[cold]
@@ -374,5 +379,31 @@ mod threads {
     pub(crate) fn with_own_hazard<R>(f: impl FnOnce(&'static Domain, &Hazard) -> R) -> R {
         let extra = Extra(DOMAIN.acquire());
         f(&DOMAIN, extra.0.free_hazard().expect("a record that nobody owned names a value"))
+    }
+}
+
+/// The records of a model's threads.
+#[cfg(sudog_loom)]
+mod model_threads {
+    use std::cell::Cell;
+
+    use super::{Domain, Record};
+
+    loom::thread_local! {
+        static RECORD: Cell<Option<&'static Record>> = Cell::new(None);
+    }
+
+    pub(super) fn record_of_this_thread() -> Option<&'static Record> {
+        RECORD.with(Cell::get)
+    }
+
+    /// Returns the thread's record. Takes one for the rest of the model at the first call.
+    #[cfg(test)]
+    pub(crate) fn own_record(domain: &Domain) -> &'static Record {
+        record_of_this_thread().unwrap_or_else(|| {
+            let record = domain.acquire();
+            RECORD.with(|place| place.set(Some(record)));
+            record
+        })
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct State(usize);
 
 impl State {
     #[inline(always)]
-    const fn is_unbiased(self) -> bool {
+    pub(super) const fn is_unbiased(self) -> bool {
         self.0 % 4 == 0
     }
 
@@ -34,7 +34,7 @@ impl State {
         self.0 % 4 == 1
     }
 
-    const fn is_revoking(self) -> bool {
+    pub(super) const fn is_revoking(self) -> bool {
         self.0 % 4 == 2
     }
 
@@ -44,18 +44,18 @@ impl State {
     }
 }
 
-struct AtomicState(AtomicUsize);
+pub(super) struct AtomicState(AtomicUsize);
 
 impl AtomicState {
     #[inline(always)]
     #[track_caller]
-    fn load(&self) -> State {
+    pub(super) fn load(&self) -> State {
         State(self.0.load(SeqCst))
     }
 
     /// Changes `state` to the state after it. Returns the new state, or the state that another thread has set.
     #[track_caller]
-    fn advance(&self, state: State) -> State {
+    pub(super) fn advance(&self, state: State) -> State {
         State(self.0.compare_exchange(state.0, state.next().0, SeqCst, SeqCst).map_or_else(|now| now, |_| state.next().0))
     }
 }
@@ -232,6 +232,11 @@ impl Collector {
         Self { state: AtomicState(AtomicUsize::new(0)), bags: OnceLock::new(), waiting }
     }
 
+    #[cfg(all(test, not(sudog_loom)))]
+    pub(super) fn state(&self) -> &AtomicState {
+        &self.state
+    }
+
     /// Step 1.
     #[inline(always)]
     pub(super) fn guard<'a>(&'a self, domain: &'a Domain, hazard: &'a Hazard) -> Guard<'a> {
@@ -272,6 +277,9 @@ impl Collector {
     /// Executes the fence of a batch. Returns false if the system has refused.
     fn fence(&self) -> bool {
         let mut state = self.state.load();
+        if state.is_revoking() {
+            mark("another batch ends the bias");
+        }
         while state.is_biased() {
             state = self.state.advance(state);
         }
@@ -304,7 +312,7 @@ impl Collector {
         for _ in 0..LOOKS {
             self.forget_ended(&mut guards);
             if guards.is_empty() {
-                objects.clear(); // runs the user's destructors
+                while objects.pop().is_some() {} // runs the user's destructors
                 return self.with_bag(domain, |bag| bag.put_back(objects));
             }
             pause();

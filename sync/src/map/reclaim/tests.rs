@@ -1,0 +1,238 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use sudog_runtime::shim::asymmetric;
+
+use super::Free;
+use super::collector::{BATCH, Collector, Guard, State};
+use crate::hazard::domain::READS_FOR_A_BIAS;
+
+/// An object that counts how many objects were freed.
+struct Counted(Arc<AtomicUsize>);
+
+impl Free for Counted {
+    unsafe fn free(this: *mut Self) {
+        // SAFETY: by the contract of `free`, `this` came from a box, and is freed once.
+        let this = unsafe { Box::from_raw(this) };
+        this.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[derive(Default)]
+struct World {
+    collector: Collector,
+    freed: Arc<AtomicUsize>,
+}
+
+impl Default for Collector {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl World {
+    fn retire(&self, guard: &Guard<'_>, objects: usize) {
+        for _ in 0..objects {
+            let object = Box::into_raw(Box::new(Counted(self.freed.clone())));
+            // SAFETY: the object came from a box, and no operation reaches it.
+            unsafe { guard.retire(object) };
+        }
+    }
+
+    fn freed(&self) -> usize {
+        self.freed.load(Relaxed)
+    }
+}
+
+/// A batch has at least as many objects as there are records, of which other tests may make some.
+const MANY: usize = 32 * BATCH;
+
+#[test]
+fn a_batch_is_freed_at_the_end_of_its_guard() {
+    let world = World::default();
+    world.collector.with_guard(|guard| {
+        world.retire(guard, MANY);
+        assert_eq!(world.freed(), 0);
+    });
+    assert_eq!(world.freed(), MANY);
+}
+
+#[test]
+fn fewer_objects_wait_for_a_batch_unless_they_are_hastened() {
+    let world = World::default();
+    world.collector.with_guard(|guard| world.retire(guard, BATCH - 1));
+    assert_eq!(world.freed(), 0);
+    world.collector.with_guard(|guard| {
+        world.retire(guard, 2);
+        guard.hasten();
+    });
+    assert_eq!(world.freed(), BATCH + 1);
+}
+
+#[test]
+fn all_objects_are_freed_with_the_map() {
+    let world = World::default();
+    world.collector.with_guard(|guard| world.retire(guard, BATCH - 1));
+    let World { collector, freed } = world;
+    drop(collector);
+    assert_eq!(freed.load(Relaxed), BATCH - 1);
+}
+
+/// The guard that a batch waits for frees the batch at its end; until then, nothing frees the batch.
+#[test]
+fn the_last_guard_frees_a_batch() {
+    let world = World::default();
+    world.collector.with_guard(|_| {
+        world.collector.with_own_guard(|_| {
+            world.collector.with_guard(|guard| world.retire(guard, MANY));
+            world.collector.with_guard(|guard| world.retire(guard, MANY));
+        });
+        assert_eq!(world.freed(), 0);
+    });
+    assert_eq!(world.freed(), 2 * MANY);
+}
+
+#[test]
+fn a_guard_of_another_map_keeps_nothing() {
+    let (world, other) = (World::default(), World::default());
+    other.collector.with_guard(|_| {
+        world.collector.with_guard(|guard| world.retire(guard, MANY));
+        assert_eq!(world.freed(), MANY);
+    });
+}
+
+#[test]
+fn a_guard_that_began_after_the_batch_keeps_nothing() {
+    let world = World::default();
+    let (begin, begun) = mpsc::channel();
+    let (end, ends) = mpsc::channel::<()>();
+    std::thread::scope(|s| {
+        let collector = &world.collector;
+        s.spawn(move || {
+            collector.with_guard(|_| {
+                begin.send(()).unwrap();
+                ends.recv().unwrap();
+            });
+            collector.with_guard(|_| {
+                begin.send(()).unwrap();
+                ends.recv().unwrap();
+            });
+        });
+        begun.recv().unwrap();
+        world.collector.with_guard(|guard| world.retire(guard, MANY));
+        assert_eq!(world.freed(), 0);
+        end.send(()).unwrap();
+        begun.recv().unwrap();
+        assert_eq!(world.freed(), MANY, "freed at the end of the first guard");
+        end.send(()).unwrap();
+    });
+}
+
+#[test]
+fn threads_have_bags_of_their_own() {
+    let world = World::default();
+    std::thread::scope(|s| {
+        for _ in 0..20 {
+            s.spawn(|| world.collector.with_guard(|guard| world.retire(guard, 1)));
+        }
+    });
+    let World { collector, freed } = world;
+    drop(collector);
+    assert_eq!(freed.load(Relaxed), 20);
+}
+
+#[test]
+fn a_late_batch_does_not_end_the_revoking_of_another_batch() {
+    let collector = Collector::new();
+    let state = collector.state();
+    let next = |expected: fn(State) -> bool| {
+        let state = state.advance(state.load());
+        assert!(expected(state));
+        state
+    };
+    assert!(state.load().is_unbiased());
+    next(State::is_biased);
+    let late = next(State::is_revoking);
+    next(State::is_unbiased);
+    next(State::is_biased);
+    next(State::is_revoking);
+    assert!(state.advance(late).is_revoking(), "the late batch ends a bias that it has not fenced");
+}
+
+/// Makes the map biased, if there are heavy fences.
+fn bias(collector: &Collector) {
+    for _ in 0..READS_FOR_A_BIAS {
+        collector.with_guard(|_| ());
+    }
+    assert_eq!(collector.state().load().is_biased(), asymmetric::is_available());
+}
+
+#[test]
+fn a_batch_ends_the_bias() {
+    let world = World::default();
+    assert!(world.collector.state().load().is_unbiased());
+    bias(&world.collector);
+    world.collector.with_guard(|guard| world.retire(guard, MANY));
+    assert!(world.collector.state().load().is_unbiased());
+    assert_eq!(world.freed(), MANY);
+}
+
+/// For a second, threads look at an object under guards, while a thread replaces and retires the object, and while the map becomes
+/// biased and unbiased. A look that comes too late sees a number that `free` has overwritten.
+#[test]
+fn no_guard_sees_an_object_that_was_freed() {
+    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::SeqCst};
+
+    struct Canary(AtomicU32, Arc<AtomicUsize>);
+    impl Free for Canary {
+        unsafe fn free(this: *mut Self) {
+            // SAFETY: by the contract of `free`, `this` came from a box, and is freed once.
+            let this = unsafe { Box::from_raw(this) };
+            this.0.store(0xdead, Relaxed);
+            this.1.fetch_add(1, Relaxed);
+        }
+    }
+    let (world, begun, stop) = (World::default(), Instant::now(), AtomicBool::new(false));
+    let new = || Box::into_raw(Box::new(Canary(7.into(), world.freed.clone())));
+    let slot = AtomicPtr::new(new());
+    let mut replaced = 0;
+    std::thread::scope(|s| {
+        let read = || {
+            while !stop.load(Relaxed) {
+                world.collector.with_guard(|_| {
+                    // SAFETY: the slot has an object, which the guard keeps.
+                    let canary = unsafe { &*slot.load(SeqCst) };
+                    for _ in 0..20 {
+                        assert_eq!(canary.0.load(Relaxed), 7);
+                    }
+                });
+            }
+        };
+        let readers = [s.spawn(read), s.spawn(read)];
+        let goes_on = || begun.elapsed() < Duration::from_secs(1);
+        while goes_on() {
+            // Of each two batches, the second one ends a bias.
+            let is_biased = || world.collector.state().load().is_biased();
+            while replaced / BATCH % 2 == 1 && asymmetric::is_available() && !is_biased() && goes_on() {
+                assert!(!readers.iter().all(|reader| reader.is_finished()), "no reader is left");
+                std::thread::yield_now();
+            }
+            for _ in 0..BATCH {
+                world.collector.with_guard(|guard| {
+                    let gone = slot.swap(new(), SeqCst);
+                    // SAFETY: the object came from a box, and the swap has taken it out of the slot.
+                    unsafe { guard.retire(gone) };
+                });
+                replaced += 1;
+            }
+        }
+        stop.store(true, Relaxed);
+    });
+    let World { collector, freed } = world;
+    drop(collector);
+    assert_eq!(freed.load(Relaxed), replaced);
+    // SAFETY: the slot has the last object, and no thread uses the slot any more.
+    unsafe { Free::free(slot.into_inner()) };
+}
