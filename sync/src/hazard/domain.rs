@@ -10,11 +10,9 @@ pub(crate) use model_threads::own_record;
 #[cfg(sudog_loom)]
 use model_threads::record_of_this_thread;
 #[cfg(not(sudog_loom))]
-pub(super) use threads::of_this_process;
-#[cfg(not(sudog_loom))]
 use threads::record_of_this_thread;
 #[cfg(not(sudog_loom))]
-pub(crate) use threads::{with_hazard, with_own_hazard};
+pub(crate) use threads::{of_this_process, with_hazard, with_own_hazard};
 
 /// The number of hazard pointers that a thread's goroutines can use before the thread needs another record. More than one is
 /// needed only if the user's code in a read reads again, or switches to another goroutine.
@@ -340,7 +338,7 @@ mod threads {
     }
 
     /// Returns the records of this process.
-    pub(in super::super) fn of_this_process() -> &'static Domain {
+    pub(crate) fn of_this_process() -> &'static Domain {
         &DOMAIN
     }
 

@@ -326,12 +326,7 @@ impl<K, V> Trie<K, V> {
     /// Returns the entry with this hash whose key satisfies `is`. Calls `is` without a lock, and only with keys of this
     /// hash.
     #[inline]
-    pub fn find<'g>(
-        &self,
-        hash: u32,
-        guard: &'g Guard<'_>,
-        mut is: impl FnMut(&K) -> bool,
-    ) -> Option<&'g Entry<K, V>> {
+    pub fn find<'g>(&self, hash: u32, guard: &'g Guard<'_>, mut is: impl FnMut(&K) -> bool) -> Option<&'g Entry<K, V>> {
         Some(self.seek(hash, guard).find(&mut is)?.entry())
     }
 
@@ -904,7 +899,8 @@ mod model {
         }
 
         fn delete(&self, key: u32) -> Option<u32> {
-            let remove = |guard: &Guard<'_>| Some(self.trie.remove(hash(key), guard, |there| there.0 == key, |_| true)?.value);
+            let remove =
+                |guard: &Guard<'_>| Some(self.trie.remove(hash(key), guard, |there| there.0 == key, |_| true)?.value);
             self.trie.collector().with_guard(remove)
         }
 

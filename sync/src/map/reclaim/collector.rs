@@ -7,16 +7,16 @@ use std::mem;
 use sudog_runtime::shim::{AtomicUsize, Mutex, Ordering::*, asymmetric, mark, pause, system::OnceLock};
 
 use super::Free;
+use crate::hazard::domain::{Domain, GuardId, Hazard};
 #[cfg(not(sudog_loom))]
 use crate::hazard::domain::{with_hazard, with_own_hazard};
-use crate::hazard::domain::{Domain, GuardId, Hazard};
 
 /// The number of objects in a bag that make a batch, unless there are more records than that. A multiple of this number, if the
 /// system has refused a heavy fence.
 pub(super) const BATCH: usize = if cfg!(sudog_loom) { 1 } else { 32 };
 
-/// How often a thread looks at guards before it leaves its batch to the others. Most guards end within 50 ns; and memory that is freed
-/// by the thread that has retired it is often that thread's own, and costs allocators no lock.
+/// How often a thread looks at guards before it leaves its batch to the others. Most guards end within 50 ns. And a thread that frees
+/// the memory which another thread has allocated may wait for that thread at a lock of the allocator.
 const LOOKS: usize = if cfg!(sudog_loom) { 1 } else { 8 };
 
 /// The state of a map: the number of changes of the state, and one more for each time that the map became unbiased.
@@ -56,7 +56,9 @@ impl AtomicState {
     /// Changes `state` to the state after it. Returns the new state, or the state that another thread has set.
     #[track_caller]
     pub(super) fn advance(&self, state: State) -> State {
-        State(self.0.compare_exchange(state.0, state.next().0, SeqCst, SeqCst).map_or_else(|now| now, |_| state.next().0))
+        State(
+            self.0.compare_exchange(state.0, state.next().0, SeqCst, SeqCst).map_or_else(|now| now, |_| state.next().0),
+        )
     }
 }
 
@@ -312,7 +314,7 @@ impl Collector {
         for _ in 0..LOOKS {
             self.forget_ended(&mut guards);
             if guards.is_empty() {
-                while objects.pop().is_some() {} // runs the user's destructors
+                objects.clear(); // runs the user's destructors
                 return self.with_bag(domain, |bag| bag.put_back(objects));
             }
             pause();

@@ -7,12 +7,12 @@
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
+use std::ptr;
 use sudog_runtime::model::{each_site, under_both};
 use sudog_runtime::reached::must_reach;
 use sudog_runtime::shim::AtomicPtr;
 use sudog_runtime::shim::Ordering::SeqCst;
 use sudog_runtime::shim::system::atomic::{AtomicUsize, Ordering::Relaxed as StdRelaxed};
-use std::ptr;
 
 use super::Free;
 use super::collector::{Collector, Guard};

@@ -7,7 +7,7 @@ use sudog_runtime::shim::asymmetric;
 
 use super::Free;
 use super::collector::{BATCH, Collector, Guard, State};
-use crate::hazard::domain::READS_FOR_A_BIAS;
+use crate::hazard::domain::{READS_FOR_A_BIAS, of_this_process};
 
 /// An object that counts how many objects were freed.
 struct Counted(Arc<AtomicUsize>);
@@ -127,6 +127,17 @@ fn a_guard_that_began_after_the_batch_keeps_nothing() {
         begun.recv().unwrap();
         assert_eq!(world.freed(), MANY, "freed at the end of the first guard");
         end.send(()).unwrap();
+    });
+}
+
+#[test]
+fn a_guard_that_has_ended_is_told_from_the_next_guard() {
+    let collector = Collector::new();
+    let guards = || of_this_process().guards_of(&collector);
+    let first = collector.with_guard(|_| guards());
+    collector.with_guard(|_| {
+        assert_eq!((first.len(), guards().len()), (1, 1));
+        assert!(first[0].has_ended(&collector) && !guards()[0].has_ended(&collector));
     });
 }
 
