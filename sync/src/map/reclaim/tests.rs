@@ -224,20 +224,19 @@ fn no_guard_sees_an_object_that_was_freed() {
         let readers = [s.spawn(read), s.spawn(read)];
         let goes_on = || begun.elapsed() < Duration::from_secs(1);
         while goes_on() {
-            // Of each two batches, the second one ends a bias.
+            // Of each two batches, which have one object each, the second one ends a bias.
             let is_biased = || world.collector.state().load().is_biased();
-            while replaced / BATCH % 2 == 1 && asymmetric::is_available() && !is_biased() && goes_on() {
+            while replaced % 2 == 1 && asymmetric::is_available() && !is_biased() && goes_on() {
                 assert!(!readers.iter().all(|reader| reader.is_finished()), "no reader is left");
                 std::thread::yield_now();
             }
-            for _ in 0..BATCH {
-                world.collector.with_guard(|guard| {
-                    let gone = slot.swap(new(), SeqCst);
-                    // SAFETY: the object came from a box, and the swap has taken it out of the slot.
-                    unsafe { guard.retire(gone) };
-                });
-                replaced += 1;
-            }
+            world.collector.with_guard(|guard| {
+                let gone = slot.swap(new(), SeqCst);
+                // SAFETY: the object came from a box, and the swap has taken it out of the slot.
+                unsafe { guard.retire(gone) };
+                guard.hasten();
+            });
+            replaced += 1;
         }
         stop.store(true, Relaxed);
     });
