@@ -6,7 +6,7 @@
 //! process (0.4 us; 15 us and more beside running threads, on a virtual machine). So the light fence need only keep the
 //! compiler from moving accesses. In models, both fences are full fences.
 
-use super::full_fence;
+use super::{full_fence, mark};
 
 /// Executes the fence of the thread that does so often. Only if [`is_available`] has returned true.
 #[inline(always)]
@@ -23,6 +23,7 @@ pub fn light() {
 /// Returns false if the system has refused: then the other threads have executed no fence, and the caller must assume
 /// that writes of other threads are still to come.
 pub fn heavy() -> bool {
+    mark("a heavy fence is executed");
     // The first call of a process fails if the process is the child of a fork, and its kernel asks for a new registration.
     system::fence_others() || (system::register() && system::fence_others())
 }

@@ -286,7 +286,6 @@ impl Collector {
             state = self.state.advance(state);
         }
         state.is_unbiased() || {
-            mark("a bias ends");
             let fenced = asymmetric::heavy();
             if fenced {
                 self.state.advance(state);

@@ -20,7 +20,7 @@ use crate::hazard::domain::{Domain, own_record};
 
 const WAITS: &str = "a batch waits";
 const FREES: &str = "a guard frees a batch";
-const ENDS: &str = "a bias ends";
+const ENDS: &str = "a heavy fence is executed";
 const ANOTHER: &str = "another batch ends the bias";
 
 /// An object whose memory loom watches.
