@@ -76,7 +76,7 @@
 //! | `full` | all of these but `event`, `futures-io`, `http` and those that begin so, `hyper`, `lock_api_0_4` and `move` |
 //!
 //! No feature is on by default. Without features a program depends on `crossbeam-utils`, `lock_api`,
-//! `seize` and, on Unix, `async-task`, `corosensei` and `libc`.
+//! on Unix, `async-task`, `corosensei` and `libc`.
 
 // docs.rs shows which features and systems an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(sudog_loom, sudog_sim))))]

@@ -89,7 +89,7 @@ fn a_map() {
 }
 
 /// Lets the thread's first call find an empty map, so that the call needs no guard. A thread-local that is used before
-/// the first guard is destroyed after the thread-local of seize.
+/// the first guard is destroyed after the thread's hazard pointers.
 #[test]
 fn a_map_that_was_empty_at_first() {
     let _watchdog = Watchdog::new();

@@ -56,7 +56,7 @@ fn rounds_of_futures(mut round: impl AsyncFnMut()) {
 pub const NOTHING: &str = "nothing";
 
 /// Name and code of each path. Names are the keys of `counts.tsv`.
-pub const PATHS: [(&str, fn()); 34] = [
+pub const PATHS: [(&str, fn()); 35] = [
     (NOTHING, || rounds(|| ())),
     ("GoMutex, default policy: lock, unlock", || {
         let mutex = GoMutex::new();
@@ -147,6 +147,17 @@ pub const PATHS: [(&str, fn()); 34] = [
     }),
     ("Map<u64, u64>: load of a key that is there", || {
         let map = Map::with_hasher(BuildHasherDefault::<DefaultHasher>::default()); // random hashers: varied depth
+        (0..100_u64).for_each(|key| map.store(key, key));
+        // Biases the map: see `sudog_sync::map::reclaim`.
+        (0..100_000).for_each(|_| {
+            black_box(black_box(&map).load(black_box(&7)));
+        });
+        rounds(|| {
+            black_box(black_box(&map).load(black_box(&7)));
+        });
+    }),
+    ("Map<u64, u64>, just made: load of a key that is there", || {
+        let map = Map::with_hasher(BuildHasherDefault::<DefaultHasher>::default());
         (0..100_u64).for_each(|key| map.store(key, key));
         rounds(|| {
             black_box(black_box(&map).load(black_box(&7)));

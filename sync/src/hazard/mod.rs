@@ -2,6 +2,8 @@
 //! 2004) with [asymmetric fences](sudog_runtime::shim::asymmetric), and a bias towards reads as in BRAVO (Dice and Kogan,
 //! 2019).
 //!
+//! A [`Map`](crate::Map) uses the same hazard pointers for its guards: see `map/reclaim`.
+//!
 //! Each thread has a few *hazard pointers*. A hazard pointer *names* the value that a read of that thread looks at, and no
 //! value that is named is freed.
 //!

@@ -397,12 +397,13 @@ impl<K, V> Trie<K, V> {
     /// Removes all entries, at one instant.
     pub fn clear(&self, guard: &Guard<'_>) {
         let old = self.root.swap(Node::boxed(ptr::null(), 0), SeqCst);
-        // SAFETY: `old` was the root until this swap, so the guard keeps the node.
-        let is_big = unsafe { &*old }.slots.iter().any(|slot| slot.load(Relaxed).addr() & TAG != 0);
-        // SAFETY: later operations find the new root. Each swap returns a different old root, so `old` is retired
-        // once.
-        unsafe { guard.retire(old) };
-        if is_big {
+        // SAFETY: `old` was the root until this swap, so the guard keeps the node. Later operations find the new root. Each swap
+        // returns a different old root, so `old` is retired once.
+        let slots = unsafe {
+            guard.retire(old);
+            &(*old).slots
+        };
+        if slots.iter().any(|slot| slot.load(Relaxed).addr() & TAG != 0) {
             guard.hasten();
         }
     }
@@ -423,10 +424,12 @@ impl<K, V> Drop for Trie<K, V> {
 impl<'g, K, V> Place<'g, K, V> {
     #[inline(always)]
     fn child(&self) -> Child<'g, K, V> {
-        // SAFETY: `seek` continues below each node that it finds, so the word of a place is not a node.
-        unsafe { std::hint::assert_unchecked(self.word.addr() & NODE == 0) };
-        // SAFETY: `seek` has loaded the word, under a guard that lasts for `'g`.
-        unsafe { Child::of(self.word) }
+        // SAFETY: `seek` continues below each node that it finds, so the word of a place is not a node. `seek` has loaded the word
+        // under a guard that lasts for `'g`.
+        unsafe {
+            std::hint::assert_unchecked(self.word.addr() & NODE == 0);
+            Child::of(self.word)
+        }
     }
 
     #[inline(always)]

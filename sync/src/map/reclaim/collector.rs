@@ -6,7 +6,7 @@ use std::mem;
 
 use sudog_runtime::shim::{AtomicUsize, Mutex, Ordering::*, asymmetric, mark, pause, system::OnceLock};
 
-use super::Free;
+use super::{Free, Retired};
 use crate::hazard::domain::{Domain, GuardId, Hazard};
 #[cfg(not(sudog_loom))]
 use crate::hazard::domain::{with_hazard, with_own_hazard};
@@ -26,7 +26,7 @@ pub(super) struct State(usize);
 impl State {
     #[inline(always)]
     pub(super) const fn is_unbiased(self) -> bool {
-        self.0 % 4 == 0
+        self.0.is_multiple_of(4)
     }
 
     #[inline(always)]
@@ -59,36 +59,6 @@ impl AtomicState {
         State(
             self.0.compare_exchange(state.0, state.next().0, SeqCst, SeqCst).map_or_else(|now| now, |_| state.next().0),
         )
-    }
-}
-
-/// An object that has been retired. Dropping the `Retired` frees the object.
-struct Retired {
-    address: *mut (),
-    free: unsafe fn(*mut ()),
-}
-
-// SAFETY: the object is a part of a map, and a map is `Send` and `Sync` only if its keys and values are.
-unsafe impl Send for Retired {}
-
-impl Retired {
-    /// # Safety
-    /// From the drop of the result on, no operation reaches `gone`, which came from a box. No other code frees `gone`.
-    unsafe fn new<T: Free>(gone: *mut T) -> Self {
-        /// # Safety
-        /// As of [`Free::free`].
-        unsafe fn free<T: Free>(address: *mut ()) {
-            // SAFETY: the contract of this function is that of `Free::free`, and `new` has stored the address with its type.
-            unsafe { T::free(address.cast()) };
-        }
-        Self { address: gone.cast(), free: free::<T> }
-    }
-}
-
-impl Drop for Retired {
-    fn drop(&mut self) {
-        // SAFETY: by the contract of `new`, no operation reaches the object any more, and only this `Retired` frees it.
-        unsafe { (self.free)(self.address) };
     }
 }
 
@@ -184,11 +154,9 @@ impl Guard<'_> {
     /// - `gone` is retired once, and no other code frees `gone`.
     #[inline]
     pub unsafe fn retire<T: Free>(&self, gone: *mut T) {
-        // SAFETY: by the contract of `retire`, only guards that have begun can reach `gone`. The batch that has the `Retired` waits
-        // for these.
-        let retired = unsafe { Retired::new(gone) };
-        let len = self.collector.with_bag(self.domain, |bag| bag.put(retired));
-        if len % BATCH == 0 && len >= self.domain.len() {
+        // By the contract of `retire`, only guards that have begun can reach `gone`. The batch that has the `Retired` waits for these.
+        let len = self.collector.with_bag(self.domain, |bag| bag.put(Retired::new(gone)));
+        if len.is_multiple_of(BATCH) && len >= self.domain.len() {
             self.is_due.set(true);
         }
     }

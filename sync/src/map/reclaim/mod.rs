@@ -59,6 +59,8 @@ mod collector;
 mod models;
 #[cfg(sudog_loom)]
 mod stub;
+#[cfg(test)]
+mod test_slot;
 #[cfg(all(test, not(sudog_loom)))]
 mod tests;
 
@@ -74,4 +76,35 @@ pub trait Free {
     /// # Safety
     /// `this` came from a box. No operation can reach the object any more. The object is freed once.
     unsafe fn free(this: *mut Self);
+}
+
+/// An object that has been retired. Dropping the `Retired` frees the object: so only [`Guard::retire`] makes one, and the collector drops it
+/// once no operation can reach the object.
+struct Retired {
+    address: *mut (),
+    free: unsafe fn(*mut ()),
+}
+
+// SAFETY: the object is a part of a map, and a map is `Send` and `Sync` only if its keys and values are.
+unsafe impl Send for Retired {}
+
+impl Retired {
+    #[inline]
+    fn new<T: Free>(gone: *mut T) -> Self {
+        /// # Safety
+        /// As of [`Free::free`].
+        unsafe fn free<T: Free>(address: *mut ()) {
+            // SAFETY: the contract of this function is that of `Free::free`, and `new` has stored the address with its type.
+            unsafe { T::free(address.cast()) };
+        }
+        Self { address: gone.cast(), free: free::<T> }
+    }
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        // SAFETY: by the contract of `retire`, the object came from a box, and only this `Retired` frees it. The collector waits until no
+        // operation can reach the object.
+        unsafe { (self.free)(self.address) };
+    }
 }

@@ -7,15 +7,12 @@
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use std::ptr;
 use sudog_runtime::model::{each_site, under_both};
 use sudog_runtime::reached::must_reach;
-use sudog_runtime::shim::AtomicPtr;
-use sudog_runtime::shim::Ordering::SeqCst;
 use sudog_runtime::shim::system::atomic::{AtomicUsize, Ordering::Relaxed as StdRelaxed};
 
-use super::Free;
 use super::collector::{Collector, Guard};
+use super::test_slot::Slot;
 use crate::hazard::domain::{Domain, own_record};
 
 const WAITS: &str = "a batch waits";
@@ -29,18 +26,16 @@ struct Item {
     drops: std::sync::Arc<AtomicUsize>,
 }
 
-impl Free for Item {
-    unsafe fn free(this: *mut Self) {
-        // SAFETY: by the contract of `free`, `this` came from a box, and is freed once.
-        let item = unsafe { Box::from_raw(this) };
-        item.memory.with_mut(|_| ());
-        item.drops.fetch_add(1, StdRelaxed);
+impl Drop for Item {
+    fn drop(&mut self) {
+        self.memory.with_mut(|_| ());
+        self.drops.fetch_add(1, StdRelaxed);
     }
 }
 
 /// A map of two slots.
 struct World {
-    slots: [AtomicPtr<Item>; 2],
+    slots: [Slot<Item>; 2],
     collector: Collector,
     domain: Domain,
 }
@@ -52,9 +47,8 @@ impl World {
     }
 
     fn load(&self, slot: usize) {
-        self.under_guard(|_| {
-            // SAFETY: the slot has a pointer to a boxed item, or null, and the guard keeps the item.
-            if let Some(item) = unsafe { self.slots[slot].load(SeqCst).as_ref() } {
+        self.under_guard(|guard| {
+            if let Some(item) = self.slots[slot].load(guard) {
                 item.memory.with(|_| ());
             }
         });
@@ -62,9 +56,7 @@ impl World {
 
     fn remove(&self, slot: usize) {
         self.under_guard(|guard| {
-            let gone = self.slots[slot].swap(ptr::null_mut(), SeqCst);
-            // SAFETY: the item came from a box, and the swap has taken the item out of its only slot.
-            unsafe { guard.retire(gone) };
+            self.slots[slot].replace(guard, None);
             guard.hasten();
         });
     }
@@ -76,8 +68,8 @@ fn explore(preemptions: usize, states: &[&'static str], model: fn(&Arc<World>)) 
     must_reach(states, || {
         builder.check(move || {
             let drops = std::sync::Arc::<AtomicUsize>::default();
-            let item = || Box::into_raw(Box::new(Item { memory: UnsafeCell::new(()), drops: drops.clone() }));
-            let slots = [AtomicPtr::new(item()), AtomicPtr::new(item())];
+            let slot = || Slot::new(Item { memory: UnsafeCell::new(()), drops: drops.clone() });
+            let slots = [slot(), slot()];
             let world = Arc::new(World { slots, collector: Collector::new(), domain: Domain::new() });
             model(&world);
             drop(world);
@@ -120,8 +112,8 @@ fn a_load_and_a_removal_see_each_other() {
         "domain.rs, acquire: compare_exchange",
         "domain.rs, names: load",
         "domain.rs, records: load",
-        "models.rs, load: load",
-        "models.rs, remove: swap",
+        "test_slot.rs, load: load",
+        "test_slot.rs, replace: swap",
     ];
     each_site(test, &needed, &spare, || {
         explore(3, &[WAITS, FREES], |world| {

@@ -5,18 +5,16 @@ use std::time::{Duration, Instant};
 
 use sudog_runtime::shim::asymmetric;
 
-use super::Free;
 use super::collector::{BATCH, Collector, Guard, State};
+use super::test_slot::Slot;
 use crate::hazard::domain::{READS_FOR_A_BIAS, of_this_process};
 
 /// An object that counts how many objects were freed.
 struct Counted(Arc<AtomicUsize>);
 
-impl Free for Counted {
-    unsafe fn free(this: *mut Self) {
-        // SAFETY: by the contract of `free`, `this` came from a box, and is freed once.
-        let this = unsafe { Box::from_raw(this) };
-        this.0.fetch_add(1, Relaxed);
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Relaxed);
     }
 }
 
@@ -35,9 +33,7 @@ impl Default for Collector {
 impl World {
     fn retire(&self, guard: &Guard<'_>, objects: usize) {
         for _ in 0..objects {
-            let object = Box::into_raw(Box::new(Counted(self.freed.clone())));
-            // SAFETY: the object came from a box, and no operation reaches it.
-            unsafe { guard.retire(object) };
+            Slot::new(Counted(self.freed.clone())).replace(guard, None);
         }
     }
 
@@ -194,27 +190,24 @@ fn a_batch_ends_the_bias() {
 /// biased and unbiased. A look that comes too late sees a number that `free` has overwritten.
 #[test]
 fn no_guard_sees_an_object_that_was_freed() {
-    use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::SeqCst};
+    use std::sync::atomic::{AtomicBool, AtomicU32};
 
     struct Canary(AtomicU32, Arc<AtomicUsize>);
-    impl Free for Canary {
-        unsafe fn free(this: *mut Self) {
-            // SAFETY: by the contract of `free`, `this` came from a box, and is freed once.
-            let this = unsafe { Box::from_raw(this) };
-            this.0.store(0xdead, Relaxed);
-            this.1.fetch_add(1, Relaxed);
+    impl Drop for Canary {
+        fn drop(&mut self) {
+            self.0.store(0xdead, Relaxed);
+            self.1.fetch_add(1, Relaxed);
         }
     }
     let (world, begun, stop) = (World::default(), Instant::now(), AtomicBool::new(false));
-    let new = || Box::into_raw(Box::new(Canary(7.into(), world.freed.clone())));
-    let slot = AtomicPtr::new(new());
+    let new = || Canary(7.into(), world.freed.clone());
+    let slot = Slot::new(new());
     let mut replaced = 0;
     std::thread::scope(|s| {
         let read = || {
             while !stop.load(Relaxed) {
-                world.collector.with_guard(|_| {
-                    // SAFETY: the slot has an object, which the guard keeps.
-                    let canary = unsafe { &*slot.load(SeqCst) };
+                world.collector.with_guard(|guard| {
+                    let canary = slot.load(guard).unwrap();
                     for _ in 0..20 {
                         assert_eq!(canary.0.load(Relaxed), 7);
                     }
@@ -231,18 +224,15 @@ fn no_guard_sees_an_object_that_was_freed() {
                 std::thread::yield_now();
             }
             world.collector.with_guard(|guard| {
-                let gone = slot.swap(new(), SeqCst);
-                // SAFETY: the object came from a box, and the swap has taken it out of the slot.
-                unsafe { guard.retire(gone) };
+                slot.replace(guard, Some(new()));
                 guard.hasten();
             });
             replaced += 1;
         }
         stop.store(true, Relaxed);
     });
+    world.collector.with_guard(|guard| slot.replace(guard, None));
     let World { collector, freed } = world;
     drop(collector);
-    assert_eq!(freed.load(Relaxed), replaced);
-    // SAFETY: the slot has the last object, and no thread uses the slot any more.
-    unsafe { Free::free(slot.into_inner()) };
+    assert_eq!(freed.load(Relaxed), replaced + 1);
 }
