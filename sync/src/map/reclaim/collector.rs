@@ -282,7 +282,8 @@ impl Collector {
             self.forget_ended(&mut guards);
             if guards.is_empty() {
                 objects.clear(); // runs the user's destructors
-                return self.with_bag(domain, |bag| bag.put_back(objects));
+                self.with_bag(domain, |bag| bag.put_back(objects));
+                return self.free_batches(None);
             }
             pause();
         }

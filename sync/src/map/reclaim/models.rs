@@ -38,6 +38,7 @@ struct World {
     slots: [Slot<Item>; 2],
     collector: Collector,
     domain: Domain,
+    drops: std::sync::Arc<AtomicUsize>,
 }
 
 impl World {
@@ -52,6 +53,11 @@ impl World {
                 item.memory.with(|_| ());
             }
         });
+    }
+
+    /// Checks that no memory waits. Called after a batch that began when all other operations had ended.
+    fn assert_is_empty(&self) {
+        assert_eq!(self.drops.load(StdRelaxed), 2, "memory waits for no guard");
     }
 
     fn remove(&self, slot: usize) {
@@ -70,7 +76,8 @@ fn explore(preemptions: usize, states: &[&'static str], model: fn(&Arc<World>)) 
             let drops = std::sync::Arc::<AtomicUsize>::default();
             let slot = || Slot::new(Item { memory: UnsafeCell::new(()), drops: drops.clone() });
             let slots = [slot(), slot()];
-            let world = Arc::new(World { slots, collector: Collector::new(), domain: Domain::new() });
+            let (collector, domain) = (Collector::new(), Domain::new());
+            let world = Arc::new(World { slots, collector, domain, drops: drops.clone() });
             model(&world);
             drop(world);
             assert_eq!(drops.load(StdRelaxed), 2, "each item is freed once");
@@ -91,6 +98,7 @@ fn a_load_and_a_removal() {
             world.remove(0);
             load.join().unwrap();
             world.remove(1);
+            world.assert_is_empty();
         });
     });
 }
@@ -121,6 +129,7 @@ fn a_load_and_a_removal_see_each_other() {
             world.remove(0);
             load.join().unwrap();
             world.remove(1);
+            world.assert_is_empty();
         });
     });
 }
@@ -134,6 +143,7 @@ fn a_load_of_a_biased_map_and_a_removal() {
             world.remove(0);
             load.join().unwrap();
             world.remove(1);
+            world.assert_is_empty();
         });
     });
 }
@@ -149,6 +159,7 @@ fn two_loads_in_turn_and_a_removal() {
             world.remove(0);
             loads.join().unwrap();
             world.remove(1);
+            world.assert_is_empty();
         });
     });
 }
@@ -189,6 +200,7 @@ fn a_removal_inside_of_a_guard() {
             drop(guard);
             other.join().unwrap();
             world.remove(1);
+            world.assert_is_empty();
         });
     });
 }
