@@ -1,6 +1,6 @@
 //! The mutex of the operating system.
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 
 use super::system;
 
@@ -20,5 +20,14 @@ impl<T> Mutex<T> {
         // User code does not run under these locks, so nothing panics under them; and a queue is consistent between any
         // two of its steps.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()), // as in `lock`
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }

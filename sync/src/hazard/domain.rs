@@ -3,7 +3,7 @@
 use std::ptr;
 
 use sudog_runtime::const_unless_model;
-use sudog_runtime::shim::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*, mark, system};
+use sudog_runtime::shim::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*, mark, system};
 
 #[cfg(all(test, sudog_loom))]
 pub(crate) use model_threads::own_record;
@@ -148,7 +148,7 @@ impl Hazard {
 pub(crate) struct Record {
     hazards: [Hazard; HAZARDS],
     /// The number of records that were made before this record.
-    index: system::atomic::AtomicUsize,
+    index: AtomicUsize,
     /// True while a thread, or a read, owns the record.
     owned: AtomicBool,
     /// The record that was made before this record.
@@ -159,7 +159,7 @@ impl Record {
     fn new() -> Self {
         Self {
             hazards: [(); HAZARDS].map(|()| Hazard::new()),
-            index: system::atomic::AtomicUsize::new(0),
+            index: AtomicUsize::new(0),
             owned: AtomicBool::new(true),
             next: system::atomic::AtomicPtr::default(),
         }
@@ -225,7 +225,7 @@ impl Domain {
             record.next.store(first, Relaxed);
             record.index.store(number_of(first), Relaxed);
             // SeqCst: before the record's first name, so that who would see the name sees the record.
-            match self.first.compare_exchange(first, ptr::from_ref(record).cast_mut(), SeqCst, Relaxed) {
+            match self.first.compare_exchange(first, ptr::from_ref(record).cast_mut(), SeqCst, Acquire) {
                 Ok(_) => return record,
                 Err(now) => first = now,
             }

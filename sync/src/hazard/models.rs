@@ -270,3 +270,13 @@ fn the_next_owner_of_a_record_sees_the_end_of_the_last_read() {
         });
     });
 }
+
+#[test]
+fn two_records_have_two_indices() {
+    loom::model(|| {
+        let domain = Arc::new(Domain::new());
+        let other = domain.clone();
+        let other = thread::spawn(move || other.acquire().index());
+        assert_ne!(domain.acquire().index(), other.join().unwrap());
+    });
+}

@@ -8,7 +8,7 @@
 //! | the old entry is retired, and its value is cloned if the caller wants the value | [`reclaim`] | `clone` |
 //! | the guard ends; memory that no guard keeps any more is freed | `reclaim` | destructors |
 //!
-//! So user code runs under no lock, and in no half-published state. The trie has no lock: a thread that stops in the
+//! So user code runs under no lock, but for the allocator, and in no half-published state. The trie has no lock: a thread that stops in the
 //! trie holds up no other thread. A write allocates once, for its entry. If other keys have the same hash, the write
 //! also allocates the list of these keys.
 //!
@@ -81,7 +81,7 @@ struct Table<K, V, S> {
 /// Different from Go:
 ///
 /// * Keys and values that were removed or replaced are dropped a little later, by any user of the map that happens to
-///   reclaim memory; at the latest with the map. Entries that are removed while a [`range`](Map::range) runs are
+///   reclaim memory: mostly after 32 further writes of the same thread, at the latest with the map. Entries that are removed while a [`range`](Map::range) runs are
 ///   dropped after the `range`. A panic of such a destructor is reported, and goes no further.
 /// * There is no panic about values that cannot be compared: the compiler asks for `PartialEq`.
 ///

@@ -2,9 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::mem;
 
-use sudog_runtime::shim::{AtomicUsize, Mutex, Ordering::*, asymmetric, mark, pause, system::OnceLock};
+use sudog_runtime::shim::{AtomicUsize, Mutex, MutexGuard, Ordering::*, asymmetric, mark, pause, system::OnceLock};
 
 use super::{Free, Retired};
 use crate::hazard::domain::{Domain, GuardId, Hazard};
@@ -72,13 +71,8 @@ unsafe impl Sync for Bag {}
 
 impl Bag {
     /// Puts an object into the bag. Returns the number of objects in the bag.
-    #[inline]
     fn put(&self, retired: Retired) -> usize {
-        let Ok(mut objects) = self.0.try_borrow_mut() else {
-            // The bag grows, and the program's allocator uses the map as well: the object stays in memory.
-            mem::forget(retired);
-            return 0;
-        };
+        let mut objects = self.0.borrow_mut();
         objects.push(retired);
         objects.len()
     }
@@ -89,9 +83,9 @@ impl Bag {
 
     /// Puts back the `Vec` that `take` has returned, with the objects that are left in it.
     fn put_back(&self, mut objects: Vec<Retired>) {
-        let Ok(mut bag) = self.0.try_borrow_mut() else { return mem::forget(objects) }; // as in `put`
+        let mut bag = self.0.borrow_mut();
         if bag.is_empty() {
-            mem::swap(&mut *bag, &mut objects);
+            *bag = objects;
         } else {
             bag.append(&mut objects);
         }
@@ -131,8 +125,7 @@ struct Batch {
 pub(in crate::map) struct Collector {
     state: AtomicState,
     bags: OnceLock<Box<Bags>>,
-    /// The batches that wait, in the order in which their guards were listed. A batch waits at least as long as the batches
-    /// before it.
+    /// The batches that wait, in the order in which they came. A batch waits at least as long as the batches before it.
     waiting: Mutex<VecDeque<Batch>>,
 }
 
@@ -155,7 +148,7 @@ impl Guard<'_> {
     #[inline]
     pub unsafe fn retire<T: Free>(&self, gone: *mut T) {
         // By the contract of `retire`, only guards that have begun can reach `gone`. The batch that has the `Retired` waits for these.
-        let len = self.collector.with_bag(self.domain, |bag| bag.put(Retired::new(gone)));
+        let len = self.collector.put(self.domain, Retired::new(gone));
         if len.is_multiple_of(BATCH) && len >= self.domain.len() {
             self.is_due.set(true);
         }
@@ -176,8 +169,7 @@ impl Drop for Guard<'_> {
         if self.is_due.get() {
             self.collector.collect(self.domain);
         } else if is_awaited {
-            mark("a guard frees a batch");
-            self.collector.free_batches(None);
+            self.collector.free_batches_of_guard();
         }
     }
 }
@@ -262,6 +254,14 @@ impl Collector {
         }
     }
 
+    /// Puts an object into the bag of the thread's record. Returns the number of objects in the bag.
+    ///
+    /// Never inlined: a coroutine may have come from another thread since an address of the thread's record was computed.
+    #[inline(never)]
+    fn put(&self, domain: &Domain, retired: Retired) -> usize {
+        self.with_bag(domain, |bag| bag.put(retired))
+    }
+
     /// Calls `f`, which must not run the user's code, with the bag of the thread's record.
     #[inline(always)]
     fn with_bag<R>(&self, domain: &Domain, f: impl FnOnce(&Bag) -> R) -> R {
@@ -274,7 +274,7 @@ impl Collector {
     fn collect(&self, domain: &Domain) {
         let mut objects = self.with_bag(domain, Bag::take);
         if !self.fence() {
-            // No guard can be excluded: try again after as many objects more.
+            // No guard can be excluded: try again after `BATCH` objects more.
             return self.with_bag(domain, |bag| bag.put_back(objects));
         }
         let mut guards = domain.guards_of(self);
@@ -296,13 +296,27 @@ impl Collector {
         guards.retain(|guard| !guard.has_ended(self));
     }
 
-    /// Step 5. Before, `also` begins to wait.
+    /// Step 5, of a batch. Before, `also` begins to wait.
     #[cold]
     #[inline(never)]
     fn free_batches(&self, also: Option<Batch>) {
-        let mut free = Vec::new();
         let mut waiting = self.waiting.lock();
         waiting.extend(also);
+        self.free_front(waiting);
+    }
+
+    /// Step 5, of a guard, which waits for no lock: another thread that has the lock frees batches, too.
+    #[cold]
+    #[inline(never)]
+    fn free_batches_of_guard(&self) {
+        if let Some(waiting) = self.waiting.try_lock() {
+            mark("a guard looks at the batches");
+            self.free_front(waiting);
+        }
+    }
+
+    fn free_front(&self, mut waiting: MutexGuard<'_, VecDeque<Batch>>) {
+        let mut free = Vec::new();
         while waiting.front().is_some_and(|batch| batch.guards.iter().all(|guard| guard.has_ended(self))) {
             free.extend(waiting.pop_front());
         }

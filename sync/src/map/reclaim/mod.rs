@@ -12,7 +12,9 @@
 //! | 4 | if the bag has [`BATCH`](collector) objects: takes them as a *batch*; fence; lists the guards that the map has now; lets the batch wait for the ends of these |
 //! | 5 | after step 4, or if memory may wait for this guard: frees the batches whose guards have all ended |
 //!
-//! The batches that wait have a lock, under which no user code runs but the allocator. Destructors run after the last step.
+//! The batches that wait have a lock, for which a guard does not wait: an operation that frees nothing never waits. Destructors run after
+//! the last step. No other user code runs under the lock, or while a bag is in use, but the allocator. So the program's allocator must not use
+//! maps: it might wait for itself, or panic.
 //!
 //! # The bias
 //!
@@ -37,14 +39,17 @@
 //!   fence; or a later state, and so what the heavy fence of another batch has seen. The batch cannot see an earlier unbiased state, as
 //!   the object is taken out after the map was biased.
 //!
-//! The state counts its changes, so that a batch which is late does not end the revoking of another batch.
+//! The state counts its changes, so that a batch which is late does not end the revoking of another batch. An entry that was found in a
+//! list leaves the map no earlier than that list.
 //!
-//! *Memory is freed*, by the next batch of the map at the latest, or with the map. Each guard that a batch waits for is asked to
-//! look at the batches at its end. A guard that ends at this very moment may not see this; so no step may rely on it.
+//! *Memory is freed* when the guards that its batch waits for have ended, and those of the batches before: each of these guards is asked to
+//! look at the batches at its end. A guard that ends at this very moment may not see this, in a few of a thousand cases. Then the next
+//! batch of the map frees the memory, or the end of the map. If the system refuses the heavy fence of a biased map, only the end of
+//! the map frees memory. What a bag has before there is a batch stays, too: less than [`BATCH`](collector) objects, or less than there are
+//! records.
 //!
 //! *Who owns a bag.* Step 2 takes the record of the thread that executes it, only after the user's code has run: a
-//! coroutine may have come from another thread while it compared keys. No user code runs while a bag is in use, so a bag has
-//! one user at a time.
+//! coroutine may have come from another thread while it compared keys. So a bag has one user at a time.
 //!
 //! *Guards that wait.* `range` calls the user's function under its guard, and that function may wait. So `range`
 //! takes a record of its own, and leaves the thread's hazard pointers to others. A guard in which a goroutine waits for

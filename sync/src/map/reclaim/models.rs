@@ -16,7 +16,7 @@ use super::test_slot::Slot;
 use crate::hazard::domain::{Domain, own_record};
 
 const WAITS: &str = "a batch waits";
-const FREES: &str = "a guard frees a batch";
+const FREES: &str = "a guard looks at the batches";
 const ENDS: &str = "a heavy fence is executed";
 const ANOTHER: &str = "another batch ends the bias";
 
