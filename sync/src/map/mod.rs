@@ -273,10 +273,9 @@ impl<K: Hash + Eq, V, S: BuildHasher> Map<K, V, S> {
     fn put<R>(&self, key: K, value: V, old: impl FnOnce(&Entry<K, V>) -> R) -> Option<R> {
         let table = self.table();
         let hash = table.hash(&key);
-        table.under_guard(|guard| {
-            let mut new = New::Parts(key, value);
-            table.trie.put(hash, guard, &mut new, |_| true).ok()?.1.map(old)
-        })
+        let mut new = New::Parts(key, value);
+        new.entry(hash); // allocates before the guard begins, as an allocator may wait
+        table.under_guard(|guard| table.trie.put(hash, guard, &mut new, |_| true).ok()?.1.map(old))
     }
 
     /// Removes the key's entry if `wants` returns true for the entry. Calls `old` with the entry.

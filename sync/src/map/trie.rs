@@ -781,7 +781,7 @@ impl<K, V> New<K, V> {
 
     /// Returns the entry, which is allocated at the first call.
     #[inline(always)]
-    fn entry(&mut self, hash: u32) -> *mut Entry<K, V> {
+    pub(super) fn entry(&mut self, hash: u32) -> *mut Entry<K, V> {
         if let Self::Parts(..) = self
             && let Self::Parts(key, value) = mem::replace(self, Self::Stored)
         {
