@@ -143,7 +143,7 @@ impl Hazard {
     }
 }
 
-/// The hazard pointers of a thread, in cache lines that no other thread writes to.
+/// The hazard pointers of a thread, in cache lines that no other thread writes to, but for `is_awaited`.
 #[repr(align(128))]
 pub(crate) struct Record {
     hazards: [Hazard; HAZARDS],
