@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::panic::resume_unwind;
+use std::process::Command;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -278,34 +279,53 @@ fn finds(name: &str, program: fn(), schedule: Schedule, words: &str) {
     println!("{name}: seed {}, {} of {} decisions", failure.seed, failure.schedule.len(), failure.first);
 }
 
+/// The kinds of schedules. Each is explored by a process of its own, which gets the number of its kind in [`KIND`].
+const SCHEDULES: [Schedule; 3] = [Schedule::Random(3), Schedule::Priorities(2), Schedule::Mixed];
+const KIND: &str = "SUDOG_TEST_SCHEDULES";
+
 fn main() {
-    for schedule in [Schedule::Random(3), Schedule::Priorities(2), Schedule::Mixed] {
-        finds("lost update", lost_update, schedule, "an update is lost");
-        finds("two orders", two_orders, schedule, "deadlock: no thread can run");
-        finds("believes its futex", believes_its_futex, schedule, "it was woken for nothing");
-        finds("gives up too late", gives_up_too_late, schedule, "the waiter has given up");
-        let block = "load of freed memory by thread 1";
-        finds("a freed block", || wakes_a_word_on_the_heap(true), schedule, block);
-        finds("a frame", || wakes_a_word_in_a_frame(true), schedule, "a frame of thread 0 (main) that is no more");
-        finds("a cell", || reads_a_cell_on_the_heap(true), schedule, "plain load of freed memory by thread 1");
-        let stack = "the stack of thread 1";
-        finds("the stack of a thread", || wakes_a_word_of_a_thread_that_ends(true), schedule, stack);
-        finds("spins for ever", spins_for_ever, schedule, "no end after 20000 decisions");
-        let explored = explore(schedule).check(0..300, &a_right_program);
-        assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(300));
-        for right in [
-            || wakes_a_word_on_the_heap(false),
-            || reads_a_cell_on_the_heap(false),
-            || wakes_a_word_in_a_frame(false),
-            || wakes_a_word_of_a_thread_that_ends(false),
-        ] {
-            let explored = explore(schedule).check(SEEDS, &right);
-            assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(SEEDS.end));
-        }
-        finds("the scope of a panic", scope_of_a_panic, schedule, "a scoped thread panicked");
-        let explored = explore(schedule).check(SEEDS, &waits_for_an_hour);
+    if let Ok(kind) = std::env::var(KIND) {
+        return explore_all(SCHEDULES[kind.parse::<usize>().expect("a number")]);
+    }
+    let program = std::env::current_exe().expect("this program has a path");
+    let kind = |kind: usize| Command::new(&program).env(KIND, kind.to_string()).spawn().expect("the program starts");
+    let children: Vec<_> = (0..SCHEDULES.len()).map(kind).collect();
+    explore_one();
+    for mut child in children {
+        assert!(child.wait().expect("the child ends").success());
+    }
+    println!("all good");
+}
+
+fn explore_all(schedule: Schedule) {
+    finds("lost update", lost_update, schedule, "an update is lost");
+    finds("two orders", two_orders, schedule, "deadlock: no thread can run");
+    finds("believes its futex", believes_its_futex, schedule, "it was woken for nothing");
+    finds("gives up too late", gives_up_too_late, schedule, "the waiter has given up");
+    let block = "load of freed memory by thread 1";
+    finds("a freed block", || wakes_a_word_on_the_heap(true), schedule, block);
+    finds("a frame", || wakes_a_word_in_a_frame(true), schedule, "a frame of thread 0 (main) that is no more");
+    finds("a cell", || reads_a_cell_on_the_heap(true), schedule, "plain load of freed memory by thread 1");
+    let stack = "the stack of thread 1";
+    finds("the stack of a thread", || wakes_a_word_of_a_thread_that_ends(true), schedule, stack);
+    finds("spins for ever", spins_for_ever, schedule, "no end after 20000 decisions");
+    let explored = explore(schedule).check(0..300, &a_right_program);
+    assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(300));
+    for right in [
+        || wakes_a_word_on_the_heap(false),
+        || reads_a_cell_on_the_heap(false),
+        || wakes_a_word_in_a_frame(false),
+        || wakes_a_word_of_a_thread_that_ends(false),
+    ] {
+        let explored = explore(schedule).check(SEEDS, &right);
         assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(SEEDS.end));
     }
+    finds("the scope of a panic", scope_of_a_panic, schedule, "a scoped thread panicked");
+    let explored = explore(schedule).check(SEEDS, &waits_for_an_hour);
+    assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(SEEDS.end));
+}
+
+fn explore_one() {
     let explored = Explore::default().check(0..1, &frees_much);
     assert_eq!(explored.map_err(|failure| failure.to_string()), Ok(1));
     // A schedule may name an absent thread: a schedule that has lost some of its decisions spawns fewer threads in the
@@ -318,5 +338,4 @@ fn main() {
     for bad in ["x", "1:run", "1:jump-1", "1:wakex", ":timer", ",", "1:run2,", "5:run1,3:run2", "5:run1,5:timer"] {
         assert!(read_schedule(bad).is_none(), "{bad}");
     }
-    println!("all good");
 }
