@@ -736,20 +736,25 @@ fn blocks_are_freed(_: Kind) {
 }
 
 /// Memory that a goroutine has freed is the next that another goroutine of the worker gets: goroutines have no caches of their own.
+/// Of a few sizes one suffices, as the runtime may allocate in between.
 fn memory_of_the_workers(_: Kind) {
-    static FREED: AtomicUsize = AtomicUsize::new(0);
-    fn address() -> usize {
-        let value = Box::new([0_u8; 1000]);
-        std::hint::black_box(ptr::from_ref(&*value).addr())
+    const SIZES: [usize; 5] = [200, 400, 600, 800, 1000];
+    static FREED: Mutex<Option<[usize; 5]>> = Mutex::new(None);
+    fn addresses() -> [usize; 5] {
+        SIZES.map(|size| {
+            let memory = std::hint::black_box(Vec::<u8>::with_capacity(size));
+            memory.as_ptr().addr()
+        })
     }
     run(|| {
         let gets = spawn(|| {
-            address();
-            until(|| FREED.load(SeqCst) != 0);
-            address() == FREED.load(SeqCst)
+            addresses();
+            until(|| FREED.lock().unwrap().is_some());
+            let freed = FREED.lock().unwrap().unwrap();
+            addresses().into_iter().zip(freed).any(|(got, freed)| got == freed)
         });
         gosched();
-        let frees = spawn(|| FREED.store(address(), SeqCst));
+        let frees = spawn(|| *FREED.lock().unwrap() = Some(addresses()));
         assert!(gets.join().unwrap());
         frees.join().unwrap();
     });
