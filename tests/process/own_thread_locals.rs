@@ -736,7 +736,7 @@ fn blocks_are_freed(_: Kind) {
 }
 
 /// Memory that a goroutine has freed is the next that another goroutine of the worker gets: goroutines have no caches of their own.
-/// Of a few sizes one suffices, as the runtime may allocate in between.
+/// The runtime may allocate in between, so memory of a single size suffices.
 fn memory_of_the_workers(_: Kind) {
     const SIZES: [usize; 5] = [200, 400, 600, 800, 1000];
     static FREED: Mutex<Option<[usize; 5]>> = Mutex::new(None);

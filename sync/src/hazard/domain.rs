@@ -42,7 +42,7 @@ pub(crate) struct Hazard {
     guards: AtomicU32,
     /// The number of reads by this hazard pointer, of values and maps that were not biased, since one was biased.
     unbiased_reads: AtomicU32,
-    /// Whether memory may wait for the end of the guard. Others set this.
+    /// A flag that other threads set: memory may wait for the end of the guard.
     is_awaited: AtomicBool,
 }
 

@@ -272,7 +272,7 @@ fn a_thread_that_ends_reads() {
     assert_eq!(world.load(), 1, "the destructor has run");
 }
 
-/// For a second, threads read while one thread writes as fast as it can, and while values become biased. A read that comes
+/// Lets threads read for a second, while a thread writes as fast as it can, and while values become biased. A read that comes
 /// too late sees a number that a destructor has overwritten.
 #[test]
 fn no_read_sees_a_value_that_was_freed() {

@@ -14,7 +14,7 @@ use crate::hazard::domain::{with_hazard, with_own_hazard};
 /// system has refused a heavy fence.
 pub(super) const BATCH: usize = if cfg!(sudog_loom) { 1 } else { 32 };
 
-/// How often a thread looks at guards before it leaves its batch to the others. Most guards end within 50 ns. And a thread that frees
+/// The number of looks at guards before a thread leaves its batch to other threads. Most guards end within 50 ns. And a thread that frees
 /// the memory which another thread has allocated may wait for that thread at a lock of the allocator.
 const LOOKS: usize = if cfg!(sudog_loom) { 1 } else { 8 };
 
@@ -134,7 +134,7 @@ pub(in crate::map) struct Guard<'a> {
     collector: &'a Collector,
     domain: &'a Domain,
     hazard: &'a Hazard,
-    /// Whether the objects that were retired do not wait for more.
+    /// A flag: the objects that were retired do not wait for more objects.
     is_due: Cell<bool>,
 }
 

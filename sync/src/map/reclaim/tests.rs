@@ -186,7 +186,7 @@ fn a_batch_ends_the_bias() {
     assert_eq!(world.freed(), MANY);
 }
 
-/// For a second, threads look at an object under guards, while a thread replaces and retires the object, and while the map becomes
+/// Lets threads look at an object under guards for a second, while a thread replaces and retires the object, and while the map becomes
 /// biased and unbiased. A look that comes too late sees a number that `free` has overwritten.
 #[test]
 fn no_guard_sees_an_object_that_was_freed() {
