@@ -736,25 +736,21 @@ fn blocks_are_freed(_: Kind) {
 }
 
 /// Memory that a goroutine has freed is the next that another goroutine of the worker gets: goroutines have no caches of their own.
-/// The runtime may allocate in between, so memory of a single size suffices.
 fn memory_of_the_workers(_: Kind) {
-    const SIZES: [usize; 5] = [200, 400, 600, 800, 1000];
-    static FREED: Mutex<Option<[usize; 5]>> = Mutex::new(None);
-    fn addresses() -> [usize; 5] {
-        SIZES.map(|size| {
-            let memory = std::hint::black_box(Vec::<u8>::with_capacity(size));
-            memory.as_ptr().addr()
-        })
+    static FREED: AtomicUsize = AtomicUsize::new(0);
+    fn address() -> usize {
+        // Not zeroed: an optimised program would call `calloc`, which does not look into glibc's cache.
+        let memory = std::hint::black_box(Vec::<u8>::with_capacity(1000));
+        memory.as_ptr().addr()
     }
     run(|| {
         let gets = spawn(|| {
-            addresses();
-            until(|| FREED.lock().unwrap().is_some());
-            let freed = FREED.lock().unwrap().unwrap();
-            addresses().into_iter().zip(freed).any(|(got, freed)| got == freed)
+            address();
+            until(|| FREED.load(SeqCst) != 0);
+            address() == FREED.load(SeqCst)
         });
         gosched();
-        let frees = spawn(|| *FREED.lock().unwrap() = Some(addresses()));
+        let frees = spawn(|| FREED.store(address(), SeqCst));
         assert!(gets.join().unwrap());
         frees.join().unwrap();
     });
