@@ -72,7 +72,7 @@ struct Timespec {
 
 unsafe extern "C" {
     fn getenv(name: *const u8) -> *const u8;
-    fn nanosleep(time: *const Timespec, left: *mut Timespec) -> i32;
+    fn syscall(number: i64, ...) -> i64;
     fn sched_yield() -> i32;
     fn __errno_location() -> *mut i32;
 }
@@ -98,7 +98,10 @@ fn seed() -> Option<u64> {
     Some(SEED.load(Relaxed)).filter(|&seed| seed != u64::MAX).map(|seed| seed - 1)
 }
 
+/// Sleeps by the system call itself: the C library's `nanosleep` is a cancellation point, and an edge is none.
 fn sleep(us: u64) {
+    /// The number of the call, on x86-64.
+    const NANOSLEEP: i64 = 35;
     let time = Timespec { seconds: 0, nanoseconds: us as i64 * 1000 };
     // SAFETY: the time is below a second, and no caller asks for the rest; the error number is the thread's own, and the
     // code around the edge may be about to read it.
@@ -107,7 +110,7 @@ fn sleep(us: u64) {
         if us < 8 {
             sched_yield();
         } else {
-            nanosleep(&time, std::ptr::null_mut());
+            syscall(NANOSLEEP, &raw const time, std::ptr::null_mut::<Timespec>());
         }
         *__errno_location() = error;
     }
