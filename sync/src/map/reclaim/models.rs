@@ -90,16 +90,18 @@ fn spawn(world: &Arc<World>, f: impl FnOnce(&World) + 'static) -> thread::JoinHa
     thread::spawn(move || f(&world))
 }
 
+fn load_beside_a_removal(world: &Arc<World>) {
+    let load = spawn(world, |world| world.load(0));
+    world.remove(0);
+    load.join().unwrap();
+    world.remove(1);
+    world.assert_is_empty();
+}
+
 #[test]
 fn a_load_and_a_removal() {
     under_both(|| {
-        explore(5, &[WAITS, FREES], |world| {
-            let load = spawn(world, |world| world.load(0));
-            world.remove(0);
-            load.join().unwrap();
-            world.remove(1);
-            world.assert_is_empty();
-        });
+        explore(5, &[WAITS, FREES], load_beside_a_removal);
     });
 }
 
@@ -124,13 +126,7 @@ fn a_load_and_a_removal_see_each_other() {
         "test_slot.rs, replace: swap",
     ];
     each_site(test, &needed, &spare, || {
-        explore(3, &[WAITS, FREES], |world| {
-            let load = spawn(world, |world| world.load(0));
-            world.remove(0);
-            load.join().unwrap();
-            world.remove(1);
-            world.assert_is_empty();
-        });
+        explore(3, &[WAITS, FREES], load_beside_a_removal);
     });
 }
 
@@ -139,11 +135,7 @@ fn a_load_of_a_biased_map_and_a_removal() {
     under_both(|| {
         explore(5, &[WAITS, FREES, ENDS], |world| {
             world.load(0);
-            let load = spawn(world, |world| world.load(0));
-            world.remove(0);
-            load.join().unwrap();
-            world.remove(1);
-            world.assert_is_empty();
+            load_beside_a_removal(world);
         });
     });
 }
