@@ -28,7 +28,7 @@ impl Recorder {
     ///
     /// # Examples
     ///
-    /// ```
+    /// ```standalone_crate
     /// use std::time::Duration;
     /// use sudog::low_level::event::Recorder;
     ///
@@ -62,7 +62,7 @@ impl Recorder {
     ///
     /// # Examples
     ///
-    /// ```
+    /// ```standalone_crate
     /// use std::time::Duration;
     /// use sudog::low_level::event::Recorder;
     ///

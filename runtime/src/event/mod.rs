@@ -27,7 +27,7 @@
 //!
 //! # Examples
 //!
-//! ```
+//! ```standalone_crate
 //! use sudog::low_level::event;
 //! use sudog::low_level::event::Kind;
 //!
@@ -206,7 +206,7 @@ impl fmt::Display for Who {
 ///
 /// Go's `trace.FlightRecorder`: the program records always, and writes the last five seconds when asked to.
 ///
-/// ```
+/// ```standalone_crate
 /// use std::time::Duration;
 /// use sudog::low_level::event::{self, Recorder};
 /// use sudog::{run, spawn};

@@ -60,7 +60,7 @@ impl Recording {
     ///
     /// # Examples
     ///
-    /// ```
+    /// ```standalone_crate
     /// use sudog::low_level::event::{self, Kind};
     ///
     /// event::start();

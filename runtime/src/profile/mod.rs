@@ -30,7 +30,7 @@
 //!
 //! # Examples
 //!
-//! ```
+//! ```standalone_crate
 //! use std::time::Duration;
 //! use sudog::runtime::profile;
 //! use sudog::sync::Mutex;

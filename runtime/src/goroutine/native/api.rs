@@ -247,7 +247,7 @@ pub fn max_procs() -> usize {
 ///
 /// # Examples
 ///
-/// ```
+/// ```standalone_crate
 /// use sudog::run;
 /// use sudog::runtime::{max_procs, set_max_procs};
 ///

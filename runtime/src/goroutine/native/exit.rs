@@ -6,7 +6,7 @@
 ///
 /// A server that outlives the panics of its handlers.
 ///
-/// ```
+/// ```standalone_crate
 /// use sudog::{Builder, OnPanic, run};
 /// use sudog::runtime::{gosched, num_goroutine};
 ///
