@@ -240,7 +240,7 @@ pub fn be(args: &ChildArgs) -> Result<(), Failure> {
 /// Returns the nanoseconds of a wait for a mutex, with the lock, the unlock and the switches around the wait: two
 /// goroutines of one worker take turns, and each lock of either finds the mutex locked.
 fn time_of_wait() -> f64 {
-    const WAITS: u32 = 1_000_000;
+    const WAITS: u32 = 100_000;
     let mutex = Arc::new(Mutex::new(()));
     let take_turns = |mutex: Arc<Mutex<()>>| {
         move || {
