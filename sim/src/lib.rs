@@ -29,7 +29,10 @@ pub use crate::machine::cache::Traffic;
 pub use crate::machine::explored::{Choice, Decision};
 pub use crate::machine::preset::{Details, Memory, PRESETS, Preset, System};
 use crate::machine::timed::Timed;
-pub use crate::machine::{Stopped, ThreadReport, Why, is_simulated, live_threads, random, socket, traffic, work};
+pub use crate::machine::{
+    Stopped, ThreadReport, Why, end_slice_extension, is_simulated, live_threads, random, request_slice_extension,
+    socket, traffic, work,
+};
 
 /// Pauses once in a spin loop.
 #[inline]

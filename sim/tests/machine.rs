@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use sudog_sim::atomic::{AtomicU32, AtomicU64};
 use sudog_sim::sync::{Mutex, OnceLock};
-use sudog_sim::{Details, Machine, Preset, Traffic, Why, futex, pause, thread, time, traffic, work};
+use sudog_sim::{
+    Details, Machine, Preset, Traffic, Why, end_slice_extension, futex, pause, request_slice_extension, thread, time,
+    traffic, work,
+};
 
 #[global_allocator]
 static ARENA: sudog_sim::Arena = sudog_sim::Arena;
@@ -123,6 +126,52 @@ fn threads_of_one_processor_take_turns() {
         Arc::into_inner(order).expect("both have ended").into_inner().expect("nothing is poisoned")
     });
     assert_eq!(finished.expect("it ends"), ["short", "long"]);
+}
+
+/// Holds a word for `cycles` again and again, on one processor beside a thread that looks at the word once in each of its
+/// slices. Returns how often that thread has found the word held, of 20 looks.
+fn times_found_held(cycles: u64, asks: bool, calls: bool) -> u32 {
+    let run = machine(1).run(move || {
+        let (held, stop) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let holder = {
+            let (held, stop) = (held.clone(), stop.clone());
+            thread::spawn(move || {
+                while stop.load(Relaxed) == 0 {
+                    if asks {
+                        request_slice_extension();
+                    }
+                    held.store(1, Relaxed);
+                    work(cycles);
+                    if calls {
+                        futex::wake(&raw const *stop, 1); // nobody sleeps there
+                    }
+                    work(cycles);
+                    held.store(0, Relaxed);
+                    end_slice_extension();
+                }
+            })
+        };
+        let mut found = 0;
+        for _ in 0..20 {
+            found += held.load(Relaxed);
+            thread::yield_now();
+        }
+        stop.store(1, Relaxed);
+        holder.join().expect("it does not panic");
+        found
+    });
+    run.expect("it ends")
+}
+
+/// Checks that a thread which asks for an extension is not preempted inside a section of 2 us, but at its end; and that
+/// a system call ends the extension, and so does its limit of 5 us.
+#[test]
+fn an_extended_slice_ends_with_its_section() {
+    const MICROSECOND: u64 = 3_000;
+    assert!(times_found_held(MICROSECOND, false, false) > 15, "preempted in the section, without a request");
+    assert_eq!(times_found_held(MICROSECOND, true, false), 0);
+    assert!(times_found_held(MICROSECOND, true, true) > 5, "a system call ends the extension");
+    assert!(times_found_held(13 * MICROSECOND, true, false) > 10, "the section is longer than an extension");
 }
 
 /// Checks that a spinning thread keeps its processor until its slice ends, and that then other threads run: so the

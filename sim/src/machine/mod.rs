@@ -91,6 +91,8 @@ pub(crate) struct Thread {
     /// The access of this thread that has not taken effect yet. Used only if the machine has costs.
     request: Option<Requested>,
     spin: Spin,
+    /// True if the thread asks for an extension of its slice: see [`request_slice_extension`].
+    pub(super) requests_extension: bool,
     locals: Vec<(usize, Box<dyn Any>)>,
     yielder: *const Yielder<(), ()>,
     coroutine: Option<Coroutine<(), (), (), Stack>>,
@@ -400,6 +402,47 @@ pub fn yield_now() {
     }
 }
 
+/// Asks the system to extend the calling thread's slice of time once, by 5 us at most, if the slice ends before the thread
+/// calls [`end_slice_extension`]. Costs a store. The rseq area of Linux 7.0 has such a request.
+pub fn request_slice_extension() {
+    if is_simulated() {
+        with(|machine| {
+            machine.here().requests_extension = true;
+            machine.clock += machine.preset.memory.store;
+        });
+    }
+}
+
+/// Withdraws the request of [`request_slice_extension`]. If the slice has been extended, gives way to another thread.
+/// Costs a store and a load.
+pub fn end_slice_extension() {
+    if is_simulated() {
+        with(|machine| {
+            machine.here().requests_extension = false;
+            machine.clock += machine.preset.memory.store + machine.preset.memory.load;
+        });
+        enter_system(frame());
+    }
+}
+
+/// Gives way to another thread, if this thread's slice has been extended: Linux ends an extension at the entry of each
+/// system call.
+fn enter_system(frame: usize) {
+    let gives_way = with(|machine| {
+        let is_extended = match &mut machine.mode {
+            Mode::Timed(timed) => timed.end_extension(),
+            Mode::Explored(_) => false,
+        };
+        if is_extended {
+            machine.clock += machine.system(machine.preset.system.syscall);
+        }
+        is_extended && machine.gives_way()
+    });
+    if gives_way {
+        suspend(frame);
+    }
+}
+
 /// Returns the simulated time since the machine began, in nanoseconds.
 pub(crate) fn now_ns() -> u64 {
     with(|machine| {
@@ -450,6 +493,7 @@ pub(crate) fn wait(
 /// store and free the word before the wake-up.
 pub(crate) fn wake(address: usize, n: u32) {
     order(address, Access::Rmw, frame());
+    enter_system(frame());
     with(|machine| machine.clock += machine.system(machine.preset.system.syscall));
     pass_bucket(address);
     with(|machine| {
@@ -754,6 +798,7 @@ impl Machine {
             frame: 0,
             request: None,
             spin: Spin::default(),
+            requests_extension: false,
             locals: Vec::new(),
             yielder: ptr::null(),
             coroutine: Some(coroutine),

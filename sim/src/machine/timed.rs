@@ -4,12 +4,13 @@
 //! |---|---|---|
 //! | `Continue` | the clock of a processor | the processor's thread goes on, until the processor is not the earliest any more |
 //! | `Timer` | the deadline of a sleeper | the sleeper can run again |
-//! | `Slice` | the end of a slice of time | a thread that spins, while others of its processor wait, goes to the end of their queue |
+//! | `Slice` | the end of a slice of time | a thread that spins, while others of its processor wait, goes to the end of their queue, unless its slice is extended |
 //!
 //! The system: a thread that can run again goes to the processor on which it ran, if that is idle; else to an idle
 //! processor, near before far; else into the queue of its own processor, or into the shortest queue. A processor
 //! without threads takes a thread from the longest queue. A thread runs for a quantum, if others wait; a thread that
-//! was woken takes the processor from a thread that has had a granule of time.
+//! was woken takes the processor from a thread that has had a granule of time. A thread that has asked for an extension of
+//! its slice keeps the processor for 5 us more, once: see [`super::request_slice_extension`].
 //!
 //! A thread that spins for ever on a line of its cache causes no events: its processor waits until the line changes,
 //! and then reads the line at the time of the next read of the spin loop.
@@ -24,6 +25,9 @@ use super::{Machine, Mode, State, ThreadId};
 /// The size of the pieces into which work is cut, in nanoseconds, so that the processor sees a queue that fills in the
 /// meantime.
 const PIECE: u64 = 5_000;
+
+/// The longest extension of a slice, in nanoseconds: the default of Linux 7.0.
+const EXTENSION: u64 = 5_000;
 
 /// Places between the first threads of two consecutive seeds. Seven seeds put a few threads on one socket of `x5-2`, or
 /// on both.
@@ -53,6 +57,8 @@ struct Cpu {
     queue: VecDeque<ThreadId>,
     slice_begin: u64,
     slice_end: u64,
+    /// True if this slice has been extended, and the thread has not made a system call since.
+    extended: bool,
     /// The time at which all stores of the processor are done.
     store_done: u64,
     /// The number of turns so far. Events of earlier turns are ignored.
@@ -197,6 +203,7 @@ impl Timed {
         at.current = Some(thread);
         at.slice_begin = clock;
         at.slice_end = clock + self.quantum;
+        at.extended = false;
         self.continue_at(cpu, clock);
     }
 
@@ -286,6 +293,19 @@ impl Timed {
             .collect()
     }
 
+    /// Ends the extension of the running thread's slice. Returns whether there was an extension.
+    pub(crate) fn end_extension(&mut self) -> bool {
+        std::mem::take(&mut self.cpus[self.cpu].extended)
+    }
+
+    /// Extends the slice of this processor's thread, from now on. Returns the new end.
+    fn extend_slice(&mut self, cpu: usize, now: u64) -> u64 {
+        let at = &mut self.cpus[cpu];
+        at.extended = true;
+        at.slice_end = now + self.preset.cycles(EXTENSION);
+        at.slice_end
+    }
+
     pub(crate) fn give_way(&mut self) -> bool {
         self.gives_way = !self.cpus[self.cpu].queue.is_empty();
         self.gives_way
@@ -354,8 +374,15 @@ pub(crate) fn next(machine: &mut Machine) -> Option<ThreadId> {
             What::Slice if timed.cpus[cpu].turn == number => {
                 // A thread that is not suspended by spinning checks the end of its slice itself.
                 let Some(thread) = timed.cpus[cpu].current else { continue };
-                if machine.threads[thread].state == State::Spins && !timed.cpus[cpu].queue.is_empty() {
-                    machine.threads[thread].state = State::Ready;
+                let spinner = &mut machine.threads[thread];
+                if spinner.state != State::Spins || timed.cpus[cpu].queue.is_empty() {
+                    continue;
+                }
+                if std::mem::take(&mut spinner.requests_extension) {
+                    let end = timed.extend_slice(cpu, time);
+                    timed.push(end, cpu, What::Slice, number);
+                } else {
+                    spinner.state = State::Ready;
                     timed.cpus[cpu].queue.push_back(thread);
                     timed.dispatch(cpu, time);
                 }
@@ -385,12 +412,16 @@ pub(crate) fn suspended(machine: &mut Machine) {
     let gives_way = std::mem::take(&mut timed.gives_way);
     match state {
         State::Ready => {
-            let waiting = !timed.cpus[cpu].queue.is_empty();
-            if waiting && (gives_way || clock >= timed.cpus[cpu].slice_end) {
+            let at = &timed.cpus[cpu];
+            let (waiting, is_over) = (!at.queue.is_empty(), clock >= at.slice_end);
+            if waiting && is_over && !gives_way && std::mem::take(&mut machine.threads[id].requests_extension) {
+                timed.extend_slice(cpu, clock);
+                timed.continue_at(cpu, clock);
+            } else if waiting && (gives_way || is_over) {
                 timed.cpus[cpu].queue.push_back(id);
                 timed.dispatch(cpu, clock);
             } else {
-                if clock >= timed.cpus[cpu].slice_end {
+                if is_over {
                     timed.cpus[cpu].slice_begin = clock;
                     timed.cpus[cpu].slice_end = clock + timed.quantum;
                 }
