@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{lab, refused, stdout};
+use common::{lab, records, refused, stdout};
 use sudog_sim::PRESETS;
 
 /// Returns a number of the calibration that `calibrate` prints.
@@ -133,4 +133,16 @@ fn what_outlasts_its_limit_is_stopped_with_the_place_of_each_thread() {
     assert!(lines[0].starts_with("error: the simulated time is up"), "{text}");
     assert_eq!(lines.len(), 4, "the first thread and two contenders: {text}");
     assert!(lines[1..].iter().all(|line| line.contains(", at ") && line.contains(".rs:")), "{text}");
+}
+
+/// Checks that extensions of slices keep a spinning lock from collapsing, where its owner is preempted in the section
+/// otherwise.
+#[test]
+fn an_extended_slice_helps_a_lock_that_spins() {
+    let locks = ["--locks", "tts-spin,extended(tts-spin)"];
+    let run = ["mutexbench", "--machine", "two", "--threads", "8", "--seconds", "0.1", "--runs", "1", "--json"];
+    let sections = ["--cs", "200", "--ncs", "1000"];
+    let records = records(&[&run[..], &locks, &sections].concat());
+    let [bare, extended] = [0, 1].map(|lock: usize| records[lock]["throughput"].as_f64().unwrap());
+    assert!(extended > 1.5 * bare, "{extended} and {bare} acquisitions a second");
 }

@@ -74,6 +74,7 @@ impl Target {
         const FOREIGN: [&str; 5] = ["std", "parking_lot", "pthread", "sem_t", "crossbeam"];
         !cfg!(sudog_sim)
             || matches!(self, Self::Lock(lock) if lock.is_model())
+            || matches!(self, Self::Composed(composed) if composed.recipe().inner.is_model())
             || !FOREIGN.iter().any(|foreign| self.name().contains(foreign))
     }
 
@@ -157,6 +158,8 @@ mod tests {
     fn models_run_wherever_the_laboratory_does() {
         let mut models = LockName::ALL.iter().filter(|lock| lock.is_model());
         assert!(models.all(|&model| Target::Lock(model).runs_here() && !model.is_peer()));
+        let composed: Composition = "sliding(std-model)".parse().unwrap();
+        assert!(Target::from(composed).runs_here());
         assert_eq!(Target::Lock(LockName::Std).runs_here(), !cfg!(sudog_sim));
         assert_eq!(Target::Lock(LockName::ParkingLot012).runs_here(), !cfg!(sudog_sim));
     }

@@ -13,6 +13,7 @@ use sudog_locks::capacitor::{
 use sudog_locks::waiting_array::{Spin, SpinThenYield};
 use sudog_sync::{Order, Semaphore, Wake};
 
+use super::extended::SliceExtension;
 use super::name::{Admit, Front, Wait};
 use crate::targets::semaphores::{SemaphoreFacts, SemaphoreJob, SemaphoreName, with_semaphore};
 
@@ -212,6 +213,7 @@ impl AnyCapacitor {
             Front::Window { wait: Wait::Park } => Self::of(<SlidingWindow>::with_limit(limit), false),
             Front::Window { wait: Wait::Yield } => Self::of(SlidingWindow::<SpinThenYield>::with_limit(limit), false),
             Front::Window { wait: Wait::Spin } => Self::of(SlidingWindow::<Spin>::with_limit(limit), false),
+            Front::Extended => Self::of(SliceExtension, false),
             Front::Together { lanes } => Self::of(Multilane::with_lanes(lanes, limit), false),
             Front::Platoon { sema } | Front::Separate { sema, .. } => with_semaphore(sema, Over(front, limit, admit)),
         }

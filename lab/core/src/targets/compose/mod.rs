@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `capacitor(INNER)` | INNER behind a [`Platoon`](sudog_locks::capacitor::Platoon) |
 //! | `sliding(INNER)` | INNER behind a [`SlidingWindow`](sudog_locks::capacitor::SlidingWindow) |
+//! | `extended(INNER)` | INNER, whose owners ask the system for longer slices of time: see [`extended`] |
 //! | `multilane(INNER)` | INNER behind [`Multilane`](sudog_locks::capacitor::Multilane), or [`SeparateLanes`](sudog_locks::capacitor::SeparateLanes) |
 //!
 //! Options follow INNER, and are in [`name`]. The measured lock is a
@@ -19,6 +20,7 @@
 //! exact types.
 
 mod any;
+pub mod extended;
 mod inner;
 pub mod name;
 mod study;
@@ -70,6 +72,8 @@ impl Composition {
         let before = match self.recipe.front {
             // In all three ways of waiting a goroutine yields to others now and then.
             Front::Window { .. } | Front::Together { .. } => false,
+            // The request is the thread's: the goroutine must not go to another thread.
+            Front::Extended => true,
             Front::Platoon { sema } | Front::Separate { sema, .. } => sema.blocks_threads(),
         };
         before || self.recipe.inner.blocks_threads()
@@ -147,6 +151,7 @@ mod tests {
             .concat();
         names.extend(LockName::INNER.iter().map(|inner| format!("capacitor({},b=2,admit=gated)", inner.name())));
         names.push("multilane(mcs,b=2)".to_owned());
+        names.extend(extended::SliceExtension::is_here().then(|| "extended(sudog)".to_owned()));
         names.extend(["yield", "spin"].map(|wait| format!("sliding(sudog,b=2,wait={wait})")));
         for sema in serving_in_order() {
             let sema = sema.name();
@@ -228,6 +233,8 @@ mod tests {
             ("capacitor(sudog,sema=ticket-spin)", false),
             ("sliding(sudog,wait=spin)", false),
             ("sliding(sudog,wait=yield)", false),
+            #[cfg(sudog_sim)]
+            ("extended(sudog)", true),
         ] {
             assert_eq!(composition(name).blocks_threads(), blocks, "{name}");
         }

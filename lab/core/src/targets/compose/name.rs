@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `capacitor(INNER...)` | `b=N`, `sema=NAME`, `admit=HOW` | 4, `benaphore`, `always` |
 //! | `sliding(INNER...)` | `b=N`, `admit=HOW`, `wait=park\|yield\|spin` | 4, `gated`, `park` |
+//! | `extended(INNER)` | | |
 //! | `multilane(INNER...)` | `lanes=N`, `b=N`, `sema=NAME`, `deal=HOW`, `count=HOW`; `sema` and `deal` only with `count=separate` | 2, 4, `benaphore`, `in-turn`, `together` |
 //!
 //! Options may be given in any order. A canonical name has the options that are not the default, each once, in the
@@ -15,6 +16,7 @@ use std::str::FromStr;
 use sudog_locks::capacitor::{DEFAULT_LIMIT, LaneChoice};
 
 use super::any::AnyCapacitor;
+use super::extended::SliceExtension;
 use super::serving_in_order;
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
@@ -44,6 +46,8 @@ pub enum Front {
         /// The way in which contenders wait that are not yet let through.
         wait: Wait,
     },
+    /// Requests for longer slices of time.
+    Extended,
     /// Lanes that are counted together.
     Together { lanes: u32 },
     /// Lanes that are counted separately.
@@ -98,8 +102,9 @@ const MULTILANE: Kind = Kind {
     most: MAX_LIMIT,
     admit: Admit::Always,
 };
+const EXTENDED: Kind = Kind { name: "extended", options: &[], most: MAX_LIMIT, admit: Admit::Always };
 
-pub const KINDS: [Kind; 3] = [CAPACITOR, SLIDING, MULTILANE];
+pub const KINDS: [Kind; 4] = [CAPACITOR, SLIDING, MULTILANE, EXTENDED];
 
 /// The grammar, for the help text.
 pub const GRAMMAR: &str = "\
@@ -110,6 +115,7 @@ A lock can also be composed: an inner lock, any of those above, in a capacitor.
   multilane(INNER[,lanes=N][,b=N])                 lanes of N that are counted together: 2, 4
   multilane(INNER,count=separate[,lanes=N][,b=N][,sema=NAME][,deal=in-turn|by-thread|at-random])
                                                    each for itself: 2, 4, benaphore, in-turn
+  extended(INNER)                                  asks for longer slices of time: simulated, or Linux 7.0
 HOW: always, gated, or fractional:P, for a part P of the acquisitions. NAME: a semaphore that is FIFO with handoff.
 Composed locks are called through jumps, and inner locks are in a box, so their times without contention are too
 long; 'capacitor --tax' measures the price of a capacitor alone.
@@ -224,6 +230,7 @@ impl Recipe {
             Front::Window { wait: Wait::Park } => format!("a window of {b}"),
             Front::Window { wait: Wait::Yield } => format!("a window of {b}, waiting awake"),
             Front::Window { wait: Wait::Spin } => format!("a window of {b}, spinning"),
+            Front::Extended => return format!("{}, whose owners ask for longer slices of time", self.inner.name()),
             Front::Together { lanes } => format!("{lanes} lanes of {b}, dealt in turn, counted together"),
             Front::Separate { sema, lanes, dealing } => format!(
                 "{lanes} lanes of {b}, dealt {}, counted each for itself, over the semaphore {}",
@@ -255,6 +262,7 @@ impl fmt::Display for Recipe {
                 let wait = option("wait", wait, Wait::Park, |wait| name_of(&WAITS, wait).to_owned());
                 (SLIDING, String::new(), wait)
             }
+            Front::Extended => (EXTENDED, String::new(), String::new()),
             Front::Together { lanes: n } => (MULTILANE, lanes(n), String::new()),
             Front::Separate { sema: of, lanes: n, dealing } => {
                 let deal = option("deal", dealing, LaneChoice::InTurn, |deal| name_of(&DEALINGS, deal).to_owned());
@@ -332,6 +340,12 @@ impl FromStr for Recipe {
         let front = match kind.name {
             "sliding" => Front::Window { wait },
             "capacitor" => Front::Platoon { sema: of },
+            "extended" if SliceExtension::is_here() => Front::Extended,
+            "extended" => {
+                return Err(format!(
+                    "no slice of time can be extended here, as in '{text}': that needs Linux 7.0, or 'cargo sim'"
+                ));
+            }
             _ if !separate && dealing != LaneChoice::InTurn => {
                 return Err(format!("lanes that are counted together are dealt in turn: '{text}'"));
             }
@@ -374,6 +388,8 @@ mod tests {
             ("sliding(sudog,wait=park)", "sliding(sudog)"),
             ("sliding(sudog,wait=spin,admit=always,b=2)", "sliding(sudog,b=2,admit=always,wait=spin)"),
             ("sliding(sudog,wait=yield)", "sliding(sudog,wait=yield)"),
+            #[cfg(sudog_sim)]
+            (" extended( sudog )", "extended(sudog)"),
             ("multilane(sudog,deal=in-turn,count=together,lanes=2)", "multilane(sudog)"),
             (
                 "multilane(sudog,count=separate,lanes=3,deal=at-random)",
@@ -419,7 +435,7 @@ mod tests {
         for (text, because) in [
             (
                 "condenser(sudog)",
-                "'condenser' is nothing that goes around a lock; known: capacitor, sliding, multilane",
+                "'condenser' is nothing that goes around a lock; known: capacitor, sliding, multilane, extended",
             ),
             ("(sudog)", "'' is nothing that goes around a lock"),
             ("sudog", "'sudog' is not composed"),
@@ -467,6 +483,10 @@ mod tests {
         ] {
             let why = text.parse::<Recipe>().unwrap_err();
             assert!(why.contains(because) && !why.contains('\n'), "{text}: {why}");
+        }
+        if !SliceExtension::is_here() {
+            let why = "extended(sudog)".parse::<Recipe>().unwrap_err();
+            assert!(why.contains("that needs Linux 7.0"), "{why}");
         }
         #[cfg(target_os = "linux")]
         for sema in ["futex", "sem_t"] {
