@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `contended`, `held_streak`, `turns_from` | `mutex/contention_hint.rs` |
 //! | `yields_to_skip`, `skipped` | `mutex/yielding.rs` |
-//! | `writes_in_turn`; reads `contended` | `rw_mutex/write_hint.rs` |
+//! | `writes_in_turn`, which `mutex/contention_hint.rs` reads; reads `contended` | `rw_mutex/write_hint.rs` |
 //!
 //! All goroutines of a worker share the hints of the worker's thread. All hints of a thread are in a single
 //! thread-local, so that a path that reads two hints computes a single address.

@@ -70,6 +70,40 @@ fn each_contender_has_its_turn_within_a_few_thresholds() {
     }
 }
 
+/// Returns the number of acquisitions in 20 ms, by eight threads on as many processors.
+fn acquisitions(inside: u64, outside: u64) -> u64 {
+    let preset = Preset::named("x5-2").expect("a machine of this name");
+    let machine = Machine { processors: 8, ..Machine::new(preset) };
+    let run = move || {
+        let mutex = Arc::new(GoMutex::<RuntimeSema>::new());
+        let contend = || {
+            let (mutex, end) = (mutex.clone(), time::now() + Duration::from_millis(20));
+            thread::spawn(move || {
+                let mut count = 0;
+                while time::now() < end {
+                    mutex.lock();
+                    work(inside);
+                    mutex.unlock();
+                    work(outside);
+                    count += 1;
+                }
+                count
+            })
+        };
+        let threads: Vec<_> = (0..8).map(|_| contend()).collect();
+        threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum::<u64>()
+    };
+    machine.run(run).expect("it ends")
+}
+
+/// Threads that are away from the mutex for five times as long as they hold it. Six of them keep the mutex busy. A mistake
+/// let only two stay awake: a thread that came back slept at once, as others slept, although the mutex was soon free.
+#[test]
+fn threads_that_are_away_for_long_stay_awake() {
+    let found = acquisitions(1_000, 5_000);
+    assert!(found > 20_000, "{found} acquisitions in 20 ms, where one thread alone makes about 10,000");
+}
+
 /// Go issue 33747: the contenders queue behind a stall, and a worker that has slept needs 50 us to begin. If the
 /// starvation mode lasts, each handoff costs that much while all other workers sleep, for ever: 17 rounds a millisecond
 /// instead of 110.

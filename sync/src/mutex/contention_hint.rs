@@ -25,6 +25,13 @@ pub(super) fn predict<T>(lock: impl FnOnce(&Cell<bool>) -> T) -> T {
 /// The least number of turns whose time tells whether the thread hogs the mutex.
 const MANY_TURNS: u32 = 64;
 
+/// The least number of turns that tells that a thread which does not hog the mutex mostly finds the mutex free.
+const SOME_TURNS: u32 = 4;
+
+/// Two threads that meet in nearly each turn hand the mutex over twice in a turn, at 50 to 200 ns each. A thread whose
+/// turns take longer than this time is mostly outside the mutex.
+const SHORT_TURN: Duration = Duration::from_nanos(500);
+
 /// Advice to a thread that must wait for a mutex, from the thread's last turns. A *turn* is an unlock that leaves a
 /// designated waker behind. Only the turns since the thread last waited are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,19 +42,27 @@ pub(super) struct TurnsHint {
     /// True if the thread has not hogged the mutex, and has had at least a few turns: the thread mostly finds the mutex
     /// free. Threads with fewer turns meet each other in nearly each turn, and are faster if one of them sleeps.
     pub(super) spins_beside_sleepers: bool,
+    /// The number of the turns, and the time at which the thread last waited before them, if the turns are too few to
+    /// tell by their number whether the thread mostly finds the mutex free.
+    few: Option<(u32, Instant)>,
 }
 
 impl TurnsHint {
-    pub(super) const NONE: Self = Self { spins_eagerly: false, spins_beside_sleepers: false };
+    pub(super) const NONE: Self = Self { spins_eagerly: false, spins_beside_sleepers: false, few: None };
 
     /// Returns the hint for a number of `turns`. `time` is the time that the turns took, if that time is known.
     fn new(turns: u32, time: Option<Duration>) -> Self {
-        const SOME_TURNS: u32 = 4;
-        // Two threads that meet in nearly each turn hand the mutex over twice in a turn, at 50 to 200 ns each. A thread
-        // whose turns take longer than that is mostly outside the mutex.
-        const SHORT_TURN: Duration = Duration::from_nanos(500);
         let hogs = turns >= MANY_TURNS && time.is_none_or(|time| time < SHORT_TURN.saturating_mul(turns));
-        Self { spins_eagerly: !hogs, spins_beside_sleepers: !hogs && turns >= SOME_TURNS }
+        Self { spins_eagerly: !hogs, spins_beside_sleepers: !hogs && turns >= SOME_TURNS, few: None }
+    }
+
+    /// Returns whether the thread's turns were few and long. Then other threads have had the mutex in between: a thread
+    /// that is away for longer than a hand-over takes is likely to get the mutex sooner than it could fall asleep. Reads
+    /// the clock, so only a contender that would sleep otherwise asks.
+    pub(super) fn has_long_turns(&self) -> bool {
+        self.few.is_some_and(|(turns, from)| {
+            system::now().saturating_duration_since(from) >= SHORT_TURN.saturating_mul(turns + 1)
+        })
     }
 }
 
@@ -62,7 +77,14 @@ pub(super) fn last_turns() -> TurnsHint {
         // If the turns are few, their time is not needed. If the turns began without a wait (the mutex was free again
         // at the second look), the measured time is too long. A thread that hogs the mutex has waited, because an awake
         // contender has taken the mutex from that thread. So the time of such a thread is right.
-        let from = hint.turns_from.get().filter(|_| turns >= MANY_TURNS);
+        let from = hint.turns_from.get();
+        if turns < SOME_TURNS {
+            // The owner of a readers-writer mutex's mutex of writers waits for readers: a writer that spins meanwhile takes
+            // a processor from them.
+            let from = from.filter(|_| hint.writes_in_turn.get() == 0);
+            return TurnsHint { few: from.map(|from| (turns, from)), ..TurnsHint::new(turns, None) };
+        }
+        let from = from.filter(|_| turns >= MANY_TURNS);
         TurnsHint::new(turns, from.map(|from| system::now().saturating_duration_since(from)))
     })
 }
@@ -95,8 +117,8 @@ mod tests {
     use super::super::yielding::yield_occasionally;
     use super::*;
 
-    const EAGER: TurnsHint = TurnsHint { spins_eagerly: true, spins_beside_sleepers: false };
-    const BESIDE_SLEEPERS: TurnsHint = TurnsHint { spins_eagerly: true, spins_beside_sleepers: true };
+    const EAGER: TurnsHint = TurnsHint { spins_eagerly: true, spins_beside_sleepers: false, few: None };
+    const BESIDE_SLEEPERS: TurnsHint = TurnsHint { spins_eagerly: true, spins_beside_sleepers: true, few: None };
 
     #[test]
     fn a_few_turns_suggest_a_mutex_that_is_mostly_free() {
@@ -117,6 +139,22 @@ mod tests {
     }
 
     #[test]
+    fn few_turns_are_long_if_the_last_wait_is_long_ago() {
+        let after = |ago: i64| {
+            last_turns();
+            let (now, us) = (system::now(), Duration::from_micros(ago.unsigned_abs()));
+            note_waiting(if ago < 0 { now + us } else { now - us });
+            last_turns()
+        };
+        assert!(after(10).has_long_turns());
+        assert!(!after(-1_000_000).has_long_turns());
+        // The writers of a readers-writer mutex do not spin beside sleepers.
+        HINTS.with(|hint| hint.writes_in_turn.set(1));
+        assert!(!after(10).has_long_turns());
+        HINTS.with(|hint| hint.writes_in_turn.set(0));
+    }
+
+    #[test]
     fn a_wait_restarts_the_count() {
         last_turns();
         let beside_a_designated_waker = State::UNLOCKED.designate_self();
@@ -124,6 +162,7 @@ mod tests {
             yield_occasionally::<Threads>(beside_a_designated_waker);
         }
         assert_eq!(last_turns(), BESIDE_SLEEPERS);
+        HINTS.with(|hint| hint.turns_from.set(None));
         assert_eq!(last_turns(), EAGER);
     }
 }

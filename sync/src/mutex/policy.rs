@@ -123,15 +123,15 @@ pub enum SpinStrategy {
     },
     /// A single contender watches the mutex: the *successor*. The successor locks the mutex when the owner has left the
     /// mutex. When the watch has lasted for [`Policy::THRESHOLD`], the successor claims the mutex, by starvation mode.
-    /// The other contenders sleep. Newcomers first spin for a few microseconds, if no contender sleeps or if the mutex
-    /// is mostly free.
+    /// The other contenders sleep. Newcomers first spin for a few microseconds, if no contender sleeps, if the mutex is
+    /// mostly free, or if the newcomer was away from mutexes for long.
     ///
     /// The successor is the designated waker: the contender that is awake and will retry, so that unlocks wake no
     /// other. The successor is the first waiter, woken by an unlock; or a newcomer, if no contender waits.
     ///
     /// So an owner that locks and unlocks in a loop keeps the mutex, and the mutex's cache lines, for about a
-    /// threshold. Then the mutex goes to the successor, which is awake already. Two contenders are awake at a time,
-    /// which is enough to keep a mutex busy. This is concurrency restriction (Dice and Kogan's GCR), where the
+    /// threshold. Then the mutex goes to the successor, which is awake already. Of such owners two are awake at a time,
+    /// which is enough to keep the mutex busy. This is concurrency restriction (Dice and Kogan's GCR), where the
     /// starvation threshold rotates the contenders.
     Successor {
         /// The time for which the successor watches after its claim. After that time the owner is held to keep the

@@ -4,7 +4,7 @@
 //! | step | the contender | until |
 //! |---|---|---|
 //! | 1 | becomes the successor (takes WOKEN), if there is neither a waiter nor a designated waker | at once |
-//! | 2 | if another contender is the successor: spins, if this contender spins eagerly, and if no contender sleeps or the mutex is mostly free. Then sleeps | the mutex is free, or a few microseconds have passed |
+//! | 2 | if another contender is the successor: spins, if this contender spins eagerly, and if no contender sleeps, or the mutex is mostly free, or the contender was away for long. Then sleeps | the mutex is free, or a few microseconds have passed |
 //! | 3 | as the successor: watches the mutex, at growing intervals | the mutex is free, and the owner seems to have left it |
 //! | 4 | after the threshold: claims the mutex (sets STARVING), and watches on | the mutex is free |
 //! | 5 | after the grace period, too: stops watching, and sleeps at the head of the queue | the unlock hands the mutex over |
@@ -42,9 +42,8 @@ pub(super) struct Successor {
     /// True if the contender has not slept in this wait, and its thread has not lately kept a mutex from waiters:
     /// nothing suggests that the owner would lock the mutex again at once.
     spins_eagerly: bool,
-    /// True if the contender's thread has lately found mutexes mostly free: the contender is likely to have this mutex
-    /// before it could fall asleep.
-    spins_beside_sleepers: bool,
+    /// The advice from the thread's last turns.
+    last_turns: TurnsHint,
     /// The time at which the contender began to watch.
     watch_start: Option<Instant>,
     /// The time at which the contender claimed the mutex.
@@ -53,8 +52,7 @@ pub(super) struct Successor {
 
 impl Successor {
     pub(super) fn new(grace: Duration, last_turns: TurnsHint) -> Self {
-        let TurnsHint { spins_eagerly, spins_beside_sleepers } = last_turns;
-        Self { grace, spins_eagerly, spins_beside_sleepers, watch_start: None, claimed_at: None }
+        Self { grace, spins_eagerly: last_turns.spins_eagerly, last_turns, watch_start: None, claimed_at: None }
     }
 
     pub(super) fn has_watched(&self) -> bool {
@@ -115,12 +113,13 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         patience: &Patience,
         mut pauses: u32,
     ) -> State {
-        let mut has_waited = false;
+        let (mut has_waited, mut beside_sleepers) = (false, successor.last_turns.spins_beside_sleepers);
         while pauses <= MAX_EAGER_PAUSES
             && !patience.is_past_deadline()
             && state.is_locked_in_normal_mode()
-            && (successor.spins_beside_sleepers || !state.has_waiters())
+            && (beside_sleepers || !state.has_waiters() || successor.last_turns.has_long_turns())
         {
+            beside_sleepers |= state.has_waiters();
             if !has_waited {
                 note_waiting(system::now());
                 has_waited = true;

@@ -112,7 +112,9 @@ mod system {
         }
         let thread: *const u8;
         // SAFETY: on x86-64 Linux the first word of a thread's control block is the block's own address.
-        unsafe { std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) thread, options(nostack, preserves_flags, readonly)) };
+        unsafe {
+            std::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) thread, options(nostack, preserves_flags, readonly))
+        };
         // SAFETY: the prctl succeeds only if this thread has registered an rseq area of full size, which lies at `offset`
         // and has both bytes. The area lives as long as the thread, and only this thread uses the reference, as `CONTROL`
         // is thread-local. The kernel writes to the bytes on this thread only.
