@@ -101,7 +101,7 @@ fn acquisitions(inside: u64, outside: u64) -> u64 {
 #[test]
 fn threads_that_are_away_for_long_stay_awake() {
     let found = acquisitions(1_000, 5_000);
-    assert!(found > 20_000, "{found} acquisitions in 20 ms, where one thread alone makes about 10,000");
+    assert!(found > 22_000, "{found} acquisitions in 20 ms, where one thread alone makes about 10,000");
 }
 
 /// Go issue 33747: the contenders queue behind a stall, and a worker that has slept needs 50 us to begin. If the
