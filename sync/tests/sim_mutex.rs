@@ -70,9 +70,9 @@ fn each_contender_has_its_turn_within_a_few_thresholds() {
     }
 }
 
-/// Returns the number of acquisitions in 20 ms, by eight threads on as many processors.
+/// Returns the number of acquisitions in 20 ms, by 32 threads on eight processors.
 fn acquisitions(inside: u64, outside: u64) -> u64 {
-    let preset = Preset::named("x5-2").expect("a machine of this name");
+    let preset = Preset::named("forty").expect("a machine of this name");
     let machine = Machine { processors: 8, ..Machine::new(preset) };
     let run = move || {
         let mutex = Arc::new(GoMutex::<RuntimeSema>::new());
@@ -90,7 +90,7 @@ fn acquisitions(inside: u64, outside: u64) -> u64 {
                 count
             })
         };
-        let threads: Vec<_> = (0..8).map(|_| contend()).collect();
+        let threads: Vec<_> = (0..32).map(|_| contend()).collect();
         threads.into_iter().map(|thread| thread.join().expect("it does not panic")).sum::<u64>()
     };
     machine.run(run).expect("it ends")
