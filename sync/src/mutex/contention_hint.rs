@@ -36,33 +36,46 @@ const SHORT_TURN: Duration = Duration::from_nanos(500);
 /// designated waker behind. Only the turns since the thread last waited are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct TurnsHint {
-    /// True if the thread has not hogged the mutex: its turns were few, or slow. Threads that hog a mutex tend to
-    /// contend with each other.
-    pub(super) spins_eagerly: bool,
-    /// True if the thread has not hogged the mutex, and has had at least a few turns: the thread mostly finds the mutex
-    /// free. Threads with fewer turns meet each other in nearly each turn, and are faster if one of them sleeps.
-    pub(super) spins_beside_sleepers: bool,
-    /// The number of the turns, and the time at which the thread last waited before them, if the turns are too few to
-    /// tell by their number whether the thread mostly finds the mutex free.
-    few: Option<(u32, Instant)>,
+    /// True if the thread hogs the mutex: its turns were many and short.
+    hogs: bool,
+    /// The number of turns, but at most [`SOME_TURNS`].
+    turns: u8,
 }
 
 impl TurnsHint {
-    pub(super) const NONE: Self = Self { spins_eagerly: false, spins_beside_sleepers: false, few: None };
+    /// The hint for a contender that has slept.
+    pub(super) const NONE: Self = Self { hogs: true, turns: 0 };
 
     /// Returns the hint for a number of `turns`. `time` is the time that the turns took, if that time is known.
     fn new(turns: u32, time: Option<Duration>) -> Self {
         let hogs = turns >= MANY_TURNS && time.is_none_or(|time| time < SHORT_TURN.saturating_mul(turns));
-        Self { spins_eagerly: !hogs, spins_beside_sleepers: !hogs && turns >= SOME_TURNS, few: None }
+        Self { hogs, turns: turns.min(SOME_TURNS) as u8 }
+    }
+
+    /// Returns whether the thread has not hogged the mutex. Threads that hog a mutex tend to contend with each other.
+    pub(super) fn spins_eagerly(self) -> bool {
+        !self.hogs
+    }
+
+    /// Returns whether the thread has not hogged the mutex, and has had at least a few turns: the thread mostly finds the
+    /// mutex free. Threads with fewer turns meet each other in nearly each turn, and are faster if one of them sleeps,
+    /// unless the turns are [long](Self::has_long_turns).
+    pub(super) fn spins_beside_sleepers(self) -> bool {
+        !self.hogs && u32::from(self.turns) >= SOME_TURNS
     }
 
     /// Returns whether the thread's turns were few and long. Then other threads have had the mutex in between: a thread
     /// that is away for longer than a hand-over takes is likely to get the mutex sooner than it could fall asleep. Reads
-    /// the clock, so only a contender that would sleep otherwise asks.
-    pub(super) fn has_long_turns(&self) -> bool {
-        self.few.is_some_and(|(turns, from)| {
-            system::now().saturating_duration_since(from) >= SHORT_TURN.saturating_mul(turns + 1)
-        })
+    /// the clock, so only a contender that would sleep otherwise asks, before it calls [`note_waiting`].
+    pub(super) fn has_long_turns(self) -> bool {
+        if self.hogs || MODEL {
+            return false;
+        }
+        // The owner of a readers-writer mutex's mutex of writers waits for readers: a writer that spins meanwhile takes a
+        // processor from them.
+        let from = HINTS.with(|hint| hint.turns_from.get().filter(|_| hint.writes_in_turn.get() == 0));
+        let time = from.map(|from| system::now().saturating_duration_since(from));
+        time.is_some_and(|time| time >= SHORT_TURN.saturating_mul(u32::from(self.turns) + 1))
     }
 }
 
@@ -77,14 +90,7 @@ pub(super) fn last_turns() -> TurnsHint {
         // If the turns are few, their time is not needed. If the turns began without a wait (the mutex was free again
         // at the second look), the measured time is too long. A thread that hogs the mutex has waited, because an awake
         // contender has taken the mutex from that thread. So the time of such a thread is right.
-        let from = hint.turns_from.get();
-        if turns < SOME_TURNS {
-            // The owner of a readers-writer mutex's mutex of writers waits for readers: a writer that spins meanwhile takes
-            // a processor from them.
-            let from = from.filter(|_| hint.writes_in_turn.get() == 0);
-            return TurnsHint { few: from.map(|from| (turns, from)), ..TurnsHint::new(turns, None) };
-        }
-        let from = from.filter(|_| turns >= MANY_TURNS);
+        let from = hint.turns_from.get().filter(|_| turns >= MANY_TURNS);
         TurnsHint::new(turns, from.map(|from| system::now().saturating_duration_since(from)))
     })
 }
@@ -117,24 +123,28 @@ mod tests {
     use super::super::yielding::yield_occasionally;
     use super::*;
 
-    const EAGER: TurnsHint = TurnsHint { spins_eagerly: true, spins_beside_sleepers: false, few: None };
-    const BESIDE_SLEEPERS: TurnsHint = TurnsHint { spins_eagerly: true, spins_beside_sleepers: true, few: None };
+    const EAGER: TurnsHint = TurnsHint { hogs: false, turns: 0 };
+    const BESIDE_SLEEPERS: TurnsHint = TurnsHint { hogs: false, turns: SOME_TURNS as u8 };
+    const A_HOG: TurnsHint = TurnsHint { hogs: true, turns: SOME_TURNS as u8 };
 
     #[test]
     fn a_few_turns_suggest_a_mutex_that_is_mostly_free() {
         let at_once = Some(Duration::ZERO);
         assert_eq!(TurnsHint::new(0, at_once), EAGER);
-        assert_eq!(TurnsHint::new(3, at_once), EAGER);
+        assert_eq!(TurnsHint::new(3, at_once), TurnsHint { turns: 3, ..EAGER });
         assert_eq!(TurnsHint::new(4, at_once), BESIDE_SLEEPERS);
+        assert!(EAGER.spins_eagerly() && !EAGER.spins_beside_sleepers());
+        assert!(BESIDE_SLEEPERS.spins_eagerly() && BESIDE_SLEEPERS.spins_beside_sleepers());
+        assert!(!A_HOG.spins_eagerly() && !A_HOG.spins_beside_sleepers() && !A_HOG.has_long_turns());
         assert_eq!(TurnsHint::new(MANY_TURNS - 1, at_once), BESIDE_SLEEPERS);
     }
 
     #[test]
     fn many_turns_are_a_hogs_if_they_were_short() {
         for turns in [MANY_TURNS, 100, 10_000, u32::MAX] {
-            assert_eq!(TurnsHint::new(turns, Some(Duration::from_nanos(499) * turns)), TurnsHint::NONE);
+            assert_eq!(TurnsHint::new(turns, Some(Duration::from_nanos(499) * turns)), A_HOG);
             assert_eq!(TurnsHint::new(turns, Some(Duration::from_nanos(500) * turns)), BESIDE_SLEEPERS);
-            assert_eq!(TurnsHint::new(turns, None), TurnsHint::NONE);
+            assert_eq!(TurnsHint::new(turns, None), A_HOG);
         }
     }
 
@@ -144,13 +154,13 @@ mod tests {
             last_turns();
             let (now, us) = (system::now(), Duration::from_micros(ago.unsigned_abs()));
             note_waiting(if ago < 0 { now + us } else { now - us });
-            last_turns()
+            last_turns().has_long_turns()
         };
-        assert!(after(10).has_long_turns());
-        assert!(!after(-1_000_000).has_long_turns());
+        assert!(after(10));
+        assert!(!after(-1_000_000));
         // The writers of a readers-writer mutex do not spin beside sleepers.
         HINTS.with(|hint| hint.writes_in_turn.set(1));
-        assert!(!after(10).has_long_turns());
+        assert!(!after(10));
         HINTS.with(|hint| hint.writes_in_turn.set(0));
     }
 
@@ -162,7 +172,6 @@ mod tests {
             yield_occasionally::<Threads>(beside_a_designated_waker);
         }
         assert_eq!(last_turns(), BESIDE_SLEEPERS);
-        HINTS.with(|hint| hint.turns_from.set(None));
         assert_eq!(last_turns(), EAGER);
     }
 }

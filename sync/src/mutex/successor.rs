@@ -39,10 +39,9 @@ const MAX_EAGER_PAUSES: u32 = 64;
 pub(super) struct Successor {
     /// The time for which the successor watches after its claim.
     grace: Duration,
-    /// True if the contender has not slept in this wait, and its thread has not lately kept a mutex from waiters:
-    /// nothing suggests that the owner would lock the mutex again at once.
-    spins_eagerly: bool,
-    /// The advice from the thread's last turns.
+    /// The advice from the thread's last turns; [`TurnsHint::NONE`] if the contender has slept in this wait. A contender
+    /// that spins eagerly takes the mutex as soon as the mutex is free: nothing suggests that the owner would lock the
+    /// mutex again at once.
     last_turns: TurnsHint,
     /// The time at which the contender began to watch.
     watch_start: Option<Instant>,
@@ -52,7 +51,7 @@ pub(super) struct Successor {
 
 impl Successor {
     pub(super) fn new(grace: Duration, last_turns: TurnsHint) -> Self {
-        Self { grace, spins_eagerly: last_turns.spins_eagerly, last_turns, watch_start: None, claimed_at: None }
+        Self { grace, last_turns, watch_start: None, claimed_at: None }
     }
 
     pub(super) fn has_watched(&self) -> bool {
@@ -66,7 +65,7 @@ impl Successor {
 
     /// Returns whether the contender locks the free mutex without first waiting whether the owner locks again.
     fn locks_at_once(&self, pauses: u32) -> bool {
-        self.claimed_at.is_some() || (self.spins_eagerly && pauses <= MAX_EAGER_PAUSES)
+        self.claimed_at.is_some() || (self.last_turns.spins_eagerly() && pauses <= MAX_EAGER_PAUSES)
     }
 }
 
@@ -80,10 +79,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         designated: &mut bool,
     ) -> State {
         let state = if *designated { state } else { self.become_successor(state, designated) };
-        let pauses = if successor.spins_eagerly { 1 } else { MIN_PAUSES };
+        let pauses = if successor.last_turns.spins_eagerly() { 1 } else { MIN_PAUSES };
         if *designated {
             self.watch(state, successor, patience, pauses)
-        } else if successor.spins_eagerly {
+        } else if successor.last_turns.spins_eagerly() {
             self.spin_beside_successor(state, successor, patience, pauses)
         } else {
             state
@@ -113,7 +112,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         patience: &Patience,
         mut pauses: u32,
     ) -> State {
-        let (mut has_waited, mut beside_sleepers) = (false, successor.last_turns.spins_beside_sleepers);
+        let (mut has_waited, mut beside_sleepers) = (false, successor.last_turns.spins_beside_sleepers());
         while pauses <= MAX_EAGER_PAUSES
             && !patience.is_past_deadline()
             && state.is_locked_in_normal_mode()

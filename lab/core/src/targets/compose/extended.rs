@@ -3,7 +3,7 @@
 //!
 //! | machine | extension |
 //! |---|---|
-//! | simulated | 5 us at most: see [`sudog_sim::request_slice_extension`] |
+//! | simulated | 5 us at most: see `sudog_sim::request_slice_extension` |
 //! | Linux 7.0 with glibc, which registers an `rseq` area of full size | as long as the system grants. *Untested*: written after the kernel's documentation (`Documentation/userspace-api/rseq.rst`), as no such kernel was at hand |
 //! | others | none: names of such locks are refused |
 //!
