@@ -450,7 +450,7 @@ fn nor_those_that_are_granted(subject: Subject, progress: fn()) {
 }
 
 /// Checks that no newcomer takes a permit of `give`, which gives as many permits as there are waiters. Makes `rounds`
-/// checks; fewer, but a fiftieth at least, if these take longer than a tenth of a second: where waiters that spin share a
+/// checks; fewer, but a fiftieth at least, if these take longer than half a second: where waiters that spin share a
 /// processor with the releaser, each round takes a time slice of the system. Makes all with `SUDOG_ALL_ROUNDS` in the
 /// environment (`.ci/nightly conformance`).
 fn cannot_be_stolen(subject: Subject, progress: fn(), rounds: u32, waiters: u32, give: fn(&dyn AnySemaphore)) {
@@ -462,7 +462,7 @@ fn cannot_be_stolen(subject: Subject, progress: fn(), rounds: u32, waiters: u32,
     let last = AtomicU32::new(u32::MAX);
     let (begun, makes_all) = (now(), cfg!(sudog_sim) || std::env::var_os("SUDOG_ALL_ROUNDS").is_some());
     let is_last = |round| {
-        round == rounds || !makes_all && round >= rounds.div_ceil(50) && begun.elapsed() > Duration::from_millis(100)
+        round == rounds || !makes_all && round >= rounds.div_ceil(50) && begun.elapsed() > Duration::from_millis(500)
     };
     scope(|s| {
         for _ in 0..waiters {
