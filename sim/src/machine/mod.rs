@@ -467,6 +467,7 @@ pub(crate) fn wait(
 ) -> bool {
     let frame = frame();
     access_simulated(address, Access::Load, place);
+    enter_system(frame);
     with(|machine| machine.clock += machine.system(machine.preset.system.syscall));
     pass_bucket(address);
     order(address, Access::Load, frame);
