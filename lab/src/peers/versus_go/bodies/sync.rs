@@ -28,6 +28,7 @@ pub fn mutex_uncontended(round: &mut Round) {
 pub fn mutex(round: &mut Round, parallelism: usize, work: u32) {
     let mu = GoMutex::new();
     round.parallel(parallelism, move |portion| {
+        let work = work; // captured, this value is in the cache line of the mutex
         let mut x = 1;
         while portion.more() {
             mu.lock();
@@ -107,6 +108,7 @@ pub fn wait_group_uncontended(round: &mut Round) {
 pub fn wait_group_add_done(round: &mut Round, work: u32) {
     let wg = WaitGroup::new();
     round.parallel(1, move |portion| {
+        let work = work; // captured, this value is in the cache line of the wait group
         let mut x = 1;
         while portion.more() {
             wg.add(1);
@@ -123,6 +125,7 @@ pub fn wait_group_add_done(round: &mut Round, work: u32) {
 pub fn wait_group_wait(round: &mut Round, work: u32) {
     let wg = WaitGroup::new();
     round.parallel(1, move |portion| {
+        let work = work; // captured, this value is in the cache line of the wait group
         let mut x = 1;
         while portion.more() {
             wg.wait();
