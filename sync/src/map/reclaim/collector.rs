@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::mem::{self, ManuallyDrop};
 
 use sudog_runtime::shim::{AtomicUsize, Mutex, MutexGuard, Ordering::*, asymmetric, mark, pause, system::OnceLock};
 
@@ -61,34 +62,50 @@ impl AtomicState {
     }
 }
 
-/// The objects that the owner of a record has retired since its last batch. Only the owner of the record uses the bag.
+/// The objects that the owner of a record has retired, and not freed yet. Only the owner of the record uses the bag.
 #[repr(align(64))]
 #[derive(Default)]
-struct Bag(RefCell<Vec<Retired>>);
+struct Bag(RefCell<Objects>);
+
+#[derive(Default)]
+struct Objects {
+    /// The objects that were retired since the last batch.
+    retired: Vec<Retired>,
+    /// The objects of earlier batches, which no guard keeps any more.
+    ready: Vec<Retired>,
+}
 
 // SAFETY: only the owner of a record uses the bag of that record, and a record has one owner at a time.
 unsafe impl Sync for Bag {}
 
 impl Bag {
-    /// Puts an object into the bag. Returns the number of objects in the bag.
-    fn put(&self, retired: Retired) -> usize {
+    /// Puts an object into the bag. Stores an object that no guard keeps in `ready`, unless `ready` has one. Returns the number
+    /// of objects that wait for a batch.
+    fn put(&self, retired: Retired, ready: &Cell<Option<Retired>>) -> usize {
         let mut objects = self.0.borrow_mut();
-        objects.push(retired);
-        objects.len()
+        objects.retired.push(retired);
+        ready.set(ready.take().or_else(|| objects.ready.pop()));
+        objects.retired.len()
     }
 
+    /// Takes the objects that make a batch.
     fn take(&self) -> Vec<Retired> {
-        self.0.take()
+        mem::take(&mut self.0.borrow_mut().retired)
     }
 
-    /// Puts back the `Vec` that `take` has returned, with the objects that are left in it.
+    /// Puts back the `Vec` that `take` has returned, or another, with the objects that are left in it.
     fn put_back(&self, mut objects: Vec<Retired>) {
-        let mut bag = self.0.borrow_mut();
-        if bag.is_empty() {
-            *bag = objects;
+        let Objects { retired, .. } = &mut *self.0.borrow_mut();
+        if retired.is_empty() {
+            *retired = objects;
         } else {
-            bag.append(&mut objects);
+            retired.append(&mut objects);
         }
+    }
+
+    /// Puts a batch into the bag that no guard keeps. Returns the objects of earlier batches.
+    fn replace_ready(&self, batch: Vec<Retired>) -> Vec<Retired> {
+        mem::replace(&mut self.0.borrow_mut().ready, batch)
     }
 }
 
@@ -134,8 +151,23 @@ pub(in crate::map) struct Guard<'a> {
     collector: &'a Collector,
     domain: &'a Domain,
     hazard: &'a Hazard,
-    /// A flag: the objects that were retired do not wait for more objects.
-    is_due: Cell<bool>,
+    due: Cell<Due>,
+    /// An object that no guard keeps. The drop of the guard leaves the object to `finish`, so a load does not look for it.
+    ready: ManuallyDrop<Cell<Option<Retired>>>,
+}
+
+/// What the end of a guard does with the objects that the thread has retired.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// Nothing.
+    Nothing,
+    /// Frees `ready`.
+    Ready,
+    /// Collects them as a batch, whose objects become ready. An allocator is faster if the objects of another thread are freed one
+    /// by one, between allocations.
+    Batch,
+    /// Collects them as a batch, whose objects are freed at once.
+    BatchAtOnce,
 }
 
 impl Guard<'_> {
@@ -148,16 +180,19 @@ impl Guard<'_> {
     #[inline]
     pub unsafe fn retire<T: Free>(&self, gone: *mut T) {
         // By the contract of `retire`, only guards that have begun can reach `gone`. The batch that has the `Retired` waits for these.
-        let len = self.collector.put(self.domain, Retired::new(gone));
-        if len.is_multiple_of(BATCH) && len >= self.domain.len() {
-            self.is_due.set(true);
-        }
+        let len = self.collector.put(self.domain, Retired::new(gone), &self.ready);
+        let is_batch = len.is_multiple_of(BATCH) && len >= self.domain.len();
+        self.raise(if is_batch { Due::Batch } else { Due::Ready });
     }
 
     /// Lets the objects that this thread has retired wait for no more objects. Called if the objects use so much memory
     /// that they must not wait.
     pub fn hasten(&self) {
-        self.is_due.set(true);
+        self.raise(Due::BatchAtOnce);
+    }
+
+    fn raise(&self, due: Due) {
+        self.due.set(self.due.get().max(due));
     }
 }
 
@@ -166,8 +201,8 @@ impl Drop for Guard<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         let is_awaited = self.hazard.end_guard();
-        if self.is_due.get() {
-            self.collector.collect(self.domain);
+        if self.due.get() > Due::Nothing {
+            self.collector.finish(self.domain, self.due.get(), is_awaited, self.ready.take());
         } else if is_awaited {
             self.collector.free_batches_of_guard();
         }
@@ -206,7 +241,13 @@ impl Collector {
         if !self.begin_biased(hazard) {
             self.begin_unbiased(hazard);
         }
-        Guard { collector: self, domain, hazard, is_due: Cell::new(false) }
+        Guard {
+            collector: self,
+            domain,
+            hazard,
+            due: Cell::new(Due::Nothing),
+            ready: ManuallyDrop::new(Cell::new(None)),
+        }
     }
 
     /// Begins a guard with a light fence. Returns false if the map is not biased.
@@ -254,12 +295,12 @@ impl Collector {
         }
     }
 
-    /// Puts an object into the bag of the thread's record. Returns the number of objects in the bag.
+    /// Puts an object into the bag of the thread's record, as [`Bag::put`] does.
     ///
     /// Never inlined: a coroutine may have come from another thread since an address of the thread's record was computed.
     #[inline(never)]
-    fn put(&self, domain: &Domain, retired: Retired) -> usize {
-        self.with_bag(domain, |bag| bag.put(retired))
+    fn put(&self, domain: &Domain, retired: Retired, ready: &Cell<Option<Retired>>) -> usize {
+        self.with_bag(domain, |bag| bag.put(retired, ready))
     }
 
     /// Calls `f`, which must not run the user's code, with the bag of the thread's record.
@@ -268,10 +309,21 @@ impl Collector {
         domain.with_record(|record| f(self.bags.get_or_init(|| Bags::new(4)).of(record.index())))
     }
 
+    /// Steps 4 and 5 of an operation that has retired objects. `ready` is an object that no guard keeps.
+    #[inline(never)]
+    fn finish(&self, domain: &Domain, due: Due, is_awaited: bool, ready: Option<Retired>) {
+        if due >= Due::Batch {
+            self.collect(domain, due);
+        } else if is_awaited {
+            self.free_batches_of_guard();
+        }
+        drop(ready); // may run the user's destructors
+    }
+
     /// Step 4.
     #[cold]
     #[inline(never)]
-    fn collect(&self, domain: &Domain) {
+    fn collect(&self, domain: &Domain, due: Due) {
         let mut objects = self.with_bag(domain, Bag::take);
         if !self.fence() {
             // No guard can be excluded: try again after `BATCH` objects more.
@@ -281,6 +333,9 @@ impl Collector {
         for _ in 0..LOOKS {
             self.forget_ended(&mut guards);
             if guards.is_empty() {
+                if due == Due::Batch {
+                    objects = self.with_bag(domain, |bag| bag.replace_ready(objects));
+                }
                 objects.clear(); // runs the user's destructors
                 self.with_bag(domain, |bag| bag.put_back(objects));
                 return self.free_batches(None);

@@ -12,6 +12,10 @@
 //! | 4 | if the bag has [`BATCH`](collector) objects: takes them as a *batch*; fence; lists the guards that the map has now; lets the batch wait for the ends of these |
 //! | 5 | after step 4, or if memory may wait for this guard: frees the batches whose guards have all ended |
 //!
+//! A batch that no guard keeps at step 4 is not freed at once: its objects are *ready*, and each later operation of the record's owner that
+//! retires memory frees one of them. The rest is freed when the next batch is ready. So a thread frees and allocates in turns, which takes
+//! two thirds of the time if another thread has allocated the objects (`docs/journal/map.md`).
+//!
 //! The batches that wait have a lock, for which a guard does not wait: an operation that frees nothing never waits. Destructors run after
 //! the last step. No other user code runs under the lock, or while a bag is in use, but the allocator. So the program's allocator must not use
 //! maps: it might wait for itself, or panic.
@@ -46,7 +50,7 @@
 //! look at the batches at its end. A guard that ends at this very moment may not see this, in a few of a thousand cases. Then the next
 //! batch of the map frees the memory, or the end of the map. If the system refuses the heavy fence of a biased map, only the end of
 //! the map frees memory. What a bag has before there is a batch stays, too: less than [`BATCH`](collector) objects, or less than there are
-//! records.
+//! records; and so do ready objects, at most one batch, until the owner of the record retires more.
 //!
 //! *Who owns a bag.* Step 2 takes the record of the thread that executes it, only after the user's code has run: a
 //! coroutine may have come from another thread while it compared keys. So a bag has one user at a time.

@@ -37,6 +37,11 @@ impl World {
         }
     }
 
+    fn retire_at_once(&self, guard: &Guard<'_>, objects: usize) {
+        self.retire(guard, objects);
+        guard.hasten();
+    }
+
     fn freed(&self) -> usize {
         self.freed.load(Relaxed)
     }
@@ -46,10 +51,10 @@ impl World {
 const MANY: usize = 32 * BATCH;
 
 #[test]
-fn a_batch_is_freed_at_the_end_of_its_guard() {
+fn a_hastened_batch_is_freed_at_the_end_of_its_guard() {
     let world = World::default();
     world.collector.with_guard(|guard| {
-        world.retire(guard, MANY);
+        world.retire_at_once(guard, MANY);
         assert_eq!(world.freed(), 0);
     });
     assert_eq!(world.freed(), MANY);
@@ -76,25 +81,46 @@ fn all_objects_are_freed_with_the_map() {
     assert_eq!(freed.load(Relaxed), BATCH - 1);
 }
 
-/// The guard that a batch waits for frees the batch at its end; until then, nothing frees the batch.
+/// The guard that a batch waits for frees the batch at its end, even if it retires an object; until then, nothing frees the batch.
 #[test]
 fn the_last_guard_frees_a_batch() {
-    let world = World::default();
-    world.collector.with_guard(|_| {
-        world.collector.with_own_guard(|_| {
-            world.collector.with_guard(|guard| world.retire(guard, MANY));
-            world.collector.with_guard(|guard| world.retire(guard, MANY));
+    for also in [0, 1] {
+        let world = World::default();
+        world.collector.with_guard(|guard| {
+            world.collector.with_own_guard(|_| {
+                world.collector.with_guard(|guard| world.retire_at_once(guard, MANY));
+                world.collector.with_guard(|guard| world.retire_at_once(guard, MANY));
+            });
+            world.retire(guard, also);
+            assert_eq!(world.freed(), 0);
         });
-        assert_eq!(world.freed(), 0);
-    });
-    assert_eq!(world.freed(), 2 * MANY);
+        assert_eq!(world.freed(), 2 * MANY);
+    }
+}
+
+/// The objects of a batch are freed one by one, when others are retired, and at the latest with the next batch.
+#[test]
+fn a_batch_is_freed_while_others_are_retired() {
+    let world = World::default();
+    let batch = || world.collector.with_guard(|guard| world.retire(guard, MANY));
+    batch();
+    assert_eq!(world.freed(), 0);
+    for freed in 1..BATCH {
+        world.collector.with_guard(|guard| world.retire(guard, 1));
+        assert_eq!(world.freed(), freed);
+    }
+    batch();
+    assert_eq!(world.freed(), MANY);
+    let World { collector, freed } = world;
+    drop(collector);
+    assert_eq!(freed.load(Relaxed), 2 * MANY + BATCH - 1);
 }
 
 #[test]
 fn a_guard_of_another_map_keeps_nothing() {
     let (world, other) = (World::default(), World::default());
     other.collector.with_guard(|_| {
-        world.collector.with_guard(|guard| world.retire(guard, MANY));
+        world.collector.with_guard(|guard| world.retire_at_once(guard, MANY));
         assert_eq!(world.freed(), MANY);
     });
 }
@@ -117,7 +143,7 @@ fn a_guard_that_began_after_the_batch_keeps_nothing() {
             });
         });
         begun.recv().unwrap();
-        world.collector.with_guard(|guard| world.retire(guard, MANY));
+        world.collector.with_guard(|guard| world.retire_at_once(guard, MANY));
         assert_eq!(world.freed(), 0);
         end.send(()).unwrap();
         begun.recv().unwrap();
@@ -181,7 +207,7 @@ fn a_batch_ends_the_bias() {
     let world = World::default();
     assert!(world.collector.state().load().is_unbiased());
     bias(&world.collector);
-    world.collector.with_guard(|guard| world.retire(guard, MANY));
+    world.collector.with_guard(|guard| world.retire_at_once(guard, MANY));
     assert!(world.collector.state().load().is_unbiased());
     assert_eq!(world.freed(), MANY);
 }
