@@ -18,7 +18,7 @@
 //! | lock something | [`Mutex`](sudog_sync::Mutex), and no lock of this module |
 //! | have a lock inside another lock, with few contenders | `Tts` |
 //! | serve in order, on processors of your own | `Clh<SpinThenYield>`, `Mcs<SpinThenYield>` |
-//! | serve in order, with more threads than processors | `Mcs`, `Clh`; each handover then wakes a sleeper |
+//! | serve in order, with more threads than processors | `Mcs`, `Clh`; each handoff then wakes a sleeper |
 //! | have throughput under contention, and no contender bypassed for ever | `Reciprocating` |
 //! | see the effect of unfairness | `Lifo` |
 //! | see the cost of one shared word | `TicketLock` |

@@ -6,7 +6,7 @@
 //! | policy that does not sleep | polls the grant until its turn comes | watches its bucket, or its gate |
 //! | the grant `g` wakes | the ticket `g`, if the policy sleeps | the ticket `g + NEAR`, which is near now |
 //!
-//! So the next waiters are awake and polling when their turn comes, and a handover costs them a cache miss, not a
+//! So the next waiters are awake and polling when their turn comes, and a handoff costs them a cache miss, not a
 //! wake-up. If a thread has been woken ahead of its turn, and there are more waiters than processors, the thread yields
 //! once before it polls: see `give_way`.
 //!

@@ -19,9 +19,9 @@
 //! # Contract
 //!
 //! * `semacquire` returns after taking one permit; `semrelease` adds a permit and wakes a waiter, if there is one.
-//! * Waiters of one address are woken first in, first out. A waiter that loses its permit to a newcomer returns to the
-//!   front of the queue. (In Go that waiter goes to the back: `semacquire1` queues it again with the `lifo` flag of the
-//!   call. If two waiters that were woken together both lose, they queue in the order in which they return.)
+//! * Waiters of one address are woken first in, first out, but for those that queue as [`Order::Lifo`], at the front. A
+//!   waiter that loses its permit to a newcomer returns to the front, too. If two waiters that were woken together both
+//!   lose, the last to return is the first. (In Go a waiter that loses queues as the `lifo` flag of its call says.)
 //! * With [`Wake::Handoff`] the permit goes to the first waiter directly, and no newcomer can take that permit. (In Go a
 //!   newcomer can steal the permit between the counter's increment and the bucket's lock. That window is closed here.)
 //! * A wait that ends by a deadline or by a [`Cancel`] takes no permit and loses none: if a permit was granted at the

@@ -1094,6 +1094,11 @@ mod model {
     #[test]
     fn of_two_that_insert_one_finds_the_other() {
         explore(&[], |world| {
+            // With a top node, the two keys have slots of their own.
+            for key in [1, 3] {
+                world.store(key, 0);
+            }
+            assert_eq!([1, 3].map(|key| world.delete(key)), [Some(0); 2]);
             let other = spawn(world, |world| (world.store(1, 1), world.load(3)).1);
             let found = (world.store(3, 3), world.load(1)).1;
             let others = other.join().unwrap();

@@ -16,9 +16,9 @@ use crate::raw::Order;
 pub(super) struct Contender {
     /// True if the contender is the designated waker, which holds WOKEN.
     pub(super) designated: bool,
-    /// True if the contender is registered as a waiter. Stays true when the contender that releases the permit
-    /// unregisters this contender.
-    pub(super) asleep: bool,
+    /// True if the contender has registered as a waiter, and has not woken since: also after the unlock that wakes the
+    /// contender has unregistered it.
+    pub(super) registered: bool,
     /// True if the contender has waited too long, and so sets STARVING as it goes to sleep. For a contender with the
     /// successor strategy, true only if there is a single processor: otherwise such a contender sets STARVING while it
     /// is awake.
@@ -79,7 +79,7 @@ impl Contender {
     fn new(strategy: SpinStrategy, threshold: Duration, deadline: Option<Instant>) -> Self {
         Self {
             designated: false,
-            asleep: false,
+            registered: false,
             starving: threshold.is_zero() && matches!(strategy, SpinStrategy::Spin { .. }),
             patience: Patience { threshold, deadline, first_slept_at: None },
             strategy: Strategy::new(strategy),
@@ -92,13 +92,13 @@ impl Contender {
         // while it watched.
         let was_first = self.patience.first_slept_at.is_some() || (self.strategy.is_successor() && self.designated);
         self.patience.first_slept_at.get_or_insert_with(system::now);
-        (self.asleep, self.designated) = (true, false);
+        (self.registered, self.designated) = (true, false);
         if P::REQUEUE_AT_HEAD && was_first { Order::Lifo } else { Order::Fifo }
     }
 
     /// Notes that a permit has woken the contender.
     pub(super) fn wake_up(&mut self) {
-        self.asleep = false;
+        self.registered = false;
         self.strategy.restart();
         self.starving = !self.strategy.is_successor() && (self.starving || self.patience.is_exhausted());
     }

@@ -65,7 +65,7 @@ impl TurnsHint {
     }
 
     /// Returns whether the thread's turns were few and long. Then other threads have had the mutex in between: a thread
-    /// that is away for longer than a hand-over takes is likely to get the mutex sooner than it could fall asleep. Reads
+    /// that is away for longer than a handoff takes is likely to get the mutex sooner than it could fall asleep. Reads
     /// the clock, so only a contender that would sleep otherwise asks, before it calls [`note_waiting`].
     pub(super) fn has_long_turns(self) -> bool {
         if self.hogs || MODEL {

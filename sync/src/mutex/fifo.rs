@@ -26,7 +26,7 @@
 //! the system's order and in the queue, and from then on each yield finds a thread whose turn has come. The journal has
 //! the figures ("Readers and writers").
 //!
-//! The number of contenders ahead is a hint: the count when the waiter came, minus the [`handovers`](FifoMutex) since
+//! The number of contenders ahead is a hint: the count when the waiter came, minus the [`handoffs`](FifoMutex) since
 //! then. If a waiter reads the hint between the two steps of an unlock, the hint is too small by 1. If a waiter ahead
 //! has given up, the hint is too large. A goroutine does not stand by: its worker has other goroutines to run, or
 //! sleeps.
@@ -69,7 +69,7 @@ pub struct FifoMutex<S = RuntimeSema> {
     /// The number of permits that unlocks have released: a hint for waiters that stand by. Only an owner that has
     /// waiters writes the number, before it releases the permit. There is a single writer at a time: until a waiter has
     /// taken that permit, the count of contenders is above 0, and no other contender becomes the owner.
-    handovers: AtomicU32,
+    handoffs: AtomicU32,
     sema: S,
 }
 
@@ -85,8 +85,8 @@ const LOOKS: u32 = 200;
 struct Place {
     /// The number of contenders at that time, the owner among them.
     ahead: u32,
-    /// [`FifoMutex::handovers`] at that time.
-    handovers: u32,
+    /// [`FifoMutex::handoffs`] at that time.
+    handoffs: u32,
 }
 
 impl<S: Semaphore> FifoMutex<S> {
@@ -108,7 +108,7 @@ impl<S: Semaphore> FifoMutex<S> {
 
     #[cold]
     fn lock_slow(&self, ahead: u32, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
-        let place = Place { ahead, handovers: self.handovers.load(Relaxed) };
+        let place = Place { ahead, handoffs: self.handoffs.load(Relaxed) };
         let stand_by = |woken: &dyn Fn() -> bool| self.stand_by(place, limit.deadline, woken);
         let over = self.sema.acquire_standing_by(Order::Fifo, limit, stand_by);
         if over.is_ok() || !self.uncount() { Ok(()) } else { over }
@@ -132,14 +132,14 @@ impl<S: Semaphore> FifoMutex<S> {
     /// Returns whether the waiter and all contenders ahead may be running at this moment, each on a processor of its
     /// own.
     fn is_near(&self, place: Place) -> bool {
-        let since = self.handovers.load(Relaxed).wrapping_sub(place.handovers);
+        let since = self.handoffs.load(Relaxed).wrapping_sub(place.handoffs);
         place.ahead.saturating_sub(since) < num_cpus()
     }
 
     /// Hands the lock over to a waiter, after the owner has unlocked.
     #[inline]
     fn hand_over(&self) {
-        self.handovers.store(self.handovers.load(Relaxed).wrapping_add(1), Relaxed);
+        self.handoffs.store(self.handoffs.load(Relaxed).wrapping_add(1), Relaxed);
         self.sema.release(Wake::Handoff);
     }
 }
@@ -154,7 +154,7 @@ unsafe impl<S: Semaphore> RawLock for FifoMutex<S> {
     const DEADLINES: bool = S::DEADLINES;
 
     fn new() -> Self {
-        Self { contenders: AtomicU32::new(0), handovers: AtomicU32::new(0), sema: S::new(0) }
+        Self { contenders: AtomicU32::new(0), handoffs: AtomicU32::new(0), sema: S::new(0) }
     }
 
     #[inline]
@@ -197,7 +197,7 @@ unsafe impl<S: Semaphore> RawLock for FifoMutex<S> {
 
 #[cfg(not(sudog_loom))]
 impl<S: crate::ConstSemaphore> crate::ConstRawLock for FifoMutex<S> {
-    const INIT: Self = Self { contenders: AtomicU32::new(0), handovers: AtomicU32::new(0), sema: S::INIT };
+    const INIT: Self = Self { contenders: AtomicU32::new(0), handoffs: AtomicU32::new(0), sema: S::INIT };
 }
 
 impl<S> fmt::Debug for FifoMutex<S> {
@@ -252,6 +252,6 @@ mod tests {
             assert!(all_sleep);
         });
         assert!(!lock.is_locked());
-        assert_eq!(lock.handovers.load(Relaxed) as usize, WAITERS);
+        assert_eq!(lock.handoffs.load(Relaxed) as usize, WAITERS);
     }
 }

@@ -25,9 +25,9 @@ use crate::semaphore::RuntimeSema;
 /// not owned by a thread: another thread may unlock. The mutex is not reentrant. For a mutex with data and guards see
 /// [`Mutex`](crate::Mutex).
 ///
-/// The mutex is fair only in the long run. In normal mode a newcomer may overtake the waiters. Once a waiter has waited
-/// longer than the policy's threshold, the mutex is in starvation mode: newcomers queue, and the mutex goes to the
-/// waiters.
+/// The mutex is fair only in the long run. In normal mode a newcomer may overtake the waiters. A contender that has
+/// waited for longer than the policy's threshold turns on starvation mode: newcomers queue, and the mutex goes to that
+/// contender or to the waiters. Under the default policy the successor, which watches the mutex for all threads, does so.
 ///
 /// # Examples
 ///

@@ -261,10 +261,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// contender has been given goes to the next contender.
     #[cold]
     pub(super) fn cancel(&self, me: &mut Contender) {
-        if me.asleep && self.unregister() {
+        if me.registered && self.unregister() {
             return;
         }
-        if me.asleep && self.after_wakeup(me) {
+        if me.registered && self.after_wakeup(me) {
             mark("a cancelled contender has the mutex");
             return self.unlock();
         }

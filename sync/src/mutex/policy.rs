@@ -12,13 +12,13 @@ use crate::raw::Wake;
 
 /// The way in which contenders for a [`GoMutex`](super::GoMutex) wait.
 ///
-/// | preset | a waiter starves after | an unlock in starvation mode | a waiter that loses the race queues | before it sleeps |
+/// | preset | a contender starves after | an unlock in starvation mode | a waiter that loses the race queues | before it sleeps |
 /// |---|---|---|---|---|
 /// | [`Go1_8`] | never | | at the end | a contender spins |
 /// | [`Go1_9`], until 1.13 | 1 ms | hands over, and goes on | at the head | a contender spins |
 /// | [`Go`], [`Go1_14`], since 1.14 | 1 ms | hands over, and gives way | at the head | a contender spins |
 /// | [`Fifo`] | 0: from the start | hands over, and gives way | at the head | nothing |
-/// | [`Threads`], the default | 100 us | hands over, and gives way | at the head | one thread watches; goroutines spin |
+/// | [`Threads`], the default | 100 us of watching | hands over, and gives way | at the head | one thread watches; goroutines spin |
 ///
 /// # Examples
 ///
@@ -41,8 +41,8 @@ use crate::raw::Wake;
 /// M.unlock();
 /// ```
 pub trait Policy: Send + Sync + 'static {
-    /// The time after which a waiter starves. A waiter that has waited longer turns on starvation mode: newcomers then
-    /// queue, whether the mutex is locked or not, and the mutex goes to the waiters.
+    /// The time after which a contender starves. A contender that has waited for longer turns on starvation mode:
+    /// newcomers then queue, whether the mutex is locked or not, and the mutex goes to that contender or to the waiters.
     ///
     /// | strategy | the time runs from | 0 | `Duration::MAX` |
     /// |---|---|---|---|

@@ -102,7 +102,7 @@ impl State {
         self.waiters() != 0
     }
 
-    /// True if so many contenders sleep that a delay of a handover delays the whole queue by milliseconds.
+    /// True if so many contenders sleep that a delay of a handoff delays the whole queue by milliseconds.
     #[inline]
     pub(super) const fn is_crowded(self) -> bool {
         const MANY: u32 = 32;

@@ -55,6 +55,7 @@ unsafe impl<H: RingIndex> BucketQueue for H {
         match self.find(s.addr) {
             Ok(head) => {
                 join(s, head);
+                // The last waiter of a ring is in front of the head, so it is the first if it becomes the head.
                 if order == Order::Lifo {
                     self.substitute(head, s);
                 }

@@ -19,7 +19,7 @@
 //! set STARVING gave WOKEN up, and no contender spins.
 //!
 //! Orderings: the step that sets LOCKED is an Acquire, and the step that clears LOCKED is a Release. All steps are RMWs
-//! of the same word. (A handover comes with a permit, too, which orders the handover by itself.) A woken waiter reads
+//! of the same word. (A handoff comes with a permit, too, which orders the handoff by itself.) A woken waiter reads
 //! STARVING with Relaxed: the unlock that woke the waiter has read STARVING before, and only the woken waiter can
 //! change STARVING.
 //!
