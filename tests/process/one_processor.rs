@@ -1,14 +1,19 @@
 //! Workers whose threads share a processor: none searches on that processor while another worker waits for the
-//! processor. A process of its own, because the test binds all threads of the process to a single processor, and counts
-//! their searches.
+//! processor, and none is left without work. A process of its own, because the tests bind all threads of the process to
+//! a single processor, and count their searches.
 #![cfg(all(target_os = "linux", not(any(sudog_loom, sudog_sim))))]
 
 use std::fs;
+use std::sync::{LazyLock, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
 
 use sudog::chan::Chan;
-use sudog::run;
 use sudog::runtime::set_max_procs;
+use sudog::sync::RwMutex;
+use sudog::{run, spawn};
 use sudog_runtime::goroutine::{Builder, Placement, Searches, searches};
+use sudog_runtime::spin;
 use support::Watchdog;
 
 /// Binds all threads of the process to the processor of the caller.
@@ -27,13 +32,20 @@ fn bind_all_here() {
     }
 }
 
+/// The number of processors before a test has bound the threads.
+static PROCESSORS: LazyLock<usize> = LazyLock::new(|| thread::available_parallelism().map_or(1, usize::from));
+
+/// The tests take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// Two goroutines on two workers exchange messages and answers. Without the rule each worker searches in vain for the
 /// answer, while the worker that is to answer waits for the processor: once or twice for each message.
 #[test]
 fn a_message_costs_no_vain_search() {
     const TRIPS: u32 = 2000;
     let _watchdog = Watchdog::new();
-    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+    let _turn = TURN.lock().unwrap();
+    if *PROCESSORS < 2 {
         return; // no worker searches at all
     }
     set_max_procs(2);
@@ -65,5 +77,35 @@ fn a_message_costs_no_vain_search() {
         // After a long yield, while another program has had the processor, the workers sleep at once: fewer yields. A
         // search that loses the processor to another program is vain, too.
         assert!(searches.vain < u64::from(TRIPS / 4), "{searches:?} for {TRIPS} messages there and back");
+    });
+}
+
+/// Of two goroutines that compute, and enter the runtime all the time, the second runs on the idle worker, although that
+/// worker's thread has no processor on which it could see the work grow old.
+#[test]
+fn an_idle_worker_gets_work_that_no_thief_takes() {
+    fn compute() -> ThreadId {
+        let (begun, calls) = (Instant::now(), RwMutex::new(0_u64));
+        while begun.elapsed() < Duration::from_millis(20) {
+            *calls.write() += 1; // the unlock is a safepoint
+        }
+        thread::current().id()
+    }
+    let _watchdog = Watchdog::new();
+    let _turn = TURN.lock().unwrap();
+    if *PROCESSORS < 2 {
+        return; // no worker waits for a thief
+    }
+    set_max_procs(2);
+    run(|| {
+        Builder::new().on(Placement::Worker(1)).spawn(|| ()).join().unwrap();
+        bind_all_here();
+        for _ in 0..10 {
+            while !spin::is_processor_idle() {
+                thread::yield_now(); // until the other worker sleeps
+            }
+            let both = [spawn(compute), spawn(compute)].map(|goroutine| goroutine.join().unwrap());
+            assert_ne!(both[0], both[1], "both on one worker");
+        }
     });
 }

@@ -263,18 +263,18 @@ fn work_is_stolen_from_a_worker_that_has_no_time_for_it() {
 }
 
 /// Two goroutines that compute, and enter the runtime all the time, do not share a worker beside an idle worker: the
-/// first goroutine does not yield to the second before a thief has come, or a millisecond is over.
+/// first goroutine does not yield to the second while another worker is idle.
 ///
 /// The thief has ended its last goroutine a moment before, at various times: the thief finds the second goroutine too
 /// young, and is about to sleep. The test needs a row of sixty, because without this rule most attempts come out right
 /// all the same.
 #[test]
 fn two_that_compute_do_not_share_a_worker() {
-    const LONG_SLICE: Duration = Duration::from_millis(1);
+    const THIEF_WAIT: Duration = Duration::from_millis(1);
     static ATTEMPTS: AtomicUsize = AtomicUsize::new(0);
     let attempt = || {
         let (done, begun) = (Arc::new(WaitGroup::new()), Arc::new(Mutex::new(Vec::new())));
-        let end = Instant::now() + LONG_SLICE / 2;
+        let end = Instant::now() + THIEF_WAIT / 2;
         let earlier = Duration::from_micros(ATTEMPTS.fetch_add(1, SeqCst) as u64 % 16 * 5);
         done.add(2);
         for _ in 0..2 {
@@ -297,6 +297,6 @@ fn two_that_compute_do_not_share_a_worker() {
     };
     // An attempt in which no thief had a processor for so long proves nothing.
     until_in_a_row(60, Duration::ZERO, 2, attempt, |(apart, between), _| {
-        (apart || between < LONG_SLICE).then_some(apart)
+        (apart || between < THIEF_WAIT).then_some(apart)
     });
 }

@@ -1,8 +1,8 @@
 //! The clock of a worker: goroutines that wait with a deadline, and the time slice of the running goroutine.
 //!
 //! A slice begins when the worker chooses a goroutine other than `next`, and is measured from the first call after that
-//! choice which reads the clock. The slice ends only if another goroutine is ready on this worker. If an idle worker
-//! may take that goroutine, the slice ends later: see `waits_for_thief`.
+//! choice which reads the clock. The slice ends only if another goroutine is ready on this worker. If all of these have
+//! not started, and another worker is idle, that worker gets them: see `waits_for_thief`.
 //!
 //! | reads the clock, and fires timers that are due | when |
 //! |---|---|
@@ -28,9 +28,9 @@ use crate::{Instant, ParkResult};
 
 /// The time after which a call into the runtime makes a goroutine give way to others.
 const SLICE: Duration = Duration::from_micros(100);
-/// The slice if only goroutines that have not started wait for the worker, while another worker is idle. The idle
-/// worker may have to be woken first, and takes only work that has waited for [`AGE`](super::worker::AGE).
-const LONG_SLICE: Duration = Duration::from_millis(1);
+/// The time for which work that has not started waits for an idle worker to take it. The idle worker may have to be
+/// woken first, and takes only work that has waited for [`AGE`](super::worker::AGE).
+const THIEF_WAIT: Duration = Duration::from_millis(1);
 
 impl Worker {
     fn timers<R>(&self, f: impl FnOnce(&mut TimerHeap<&'static Fibre>) -> R) -> R {
@@ -144,20 +144,30 @@ impl Worker {
         gives_way
     }
 
-    /// Returns whether the slice goes on for a while because another worker, a thief, may take the queued work. If so,
-    /// wakes a thief.
+    /// Returns whether the slice goes on because an idle worker takes the queued work. Wakes a thief; or, if the oldest
+    /// work has waited for [`THIEF_WAIT`], places work on the idle workers: the system may run the thief on the processor
+    /// of this worker, and there the work does not grow old enough to be stolen.
     ///
-    /// This is so if all that waits on this worker has not started, and another worker has nothing to do. If this
-    /// worker began such work, the work would stay on this worker: two goroutines that compute would share a worker,
-    /// beside a worker that sleeps, until they end.
+    /// The slice does not go on unless all that waits on this worker has not started, and another worker has nothing to
+    /// do. If this worker began such work, the work would stay on this worker: two goroutines that compute would share
+    /// a worker, beside a worker that sleeps, until they end.
     fn waits_for_thief(&'static self, now: Instant) -> bool {
         let sched = self.sched();
-        let only_unstarted = || !self.has_started_work() && self.inbox.is_empty() && !sched.has_global_work();
-        let in_time = self.own.slice.get().is_some_and(|since| now - since <= LONG_SLICE);
-        let waits = in_time && sched.has_idle_worker() && only_unstarted();
-        if waits {
-            sched.wake_for_work();
+        let only_unstarted = !self.has_started_work() && self.inbox.is_empty() && !sched.has_global_work();
+        if !only_unstarted || !sched.has_idle_worker() {
+            return false;
         }
-        waits
+        let oldest = self.ring.head();
+        match self.own.waits_for_thief.get() {
+            Some((work, since)) if work == oldest => {
+                if now.saturating_duration_since(since) > THIEF_WAIT {
+                    self.place_on_idle_workers();
+                    return !self.has_work();
+                }
+            }
+            _ => self.own.waits_for_thief.set(Some((oldest, now))),
+        }
+        sched.wake_for_work();
+        true
     }
 }

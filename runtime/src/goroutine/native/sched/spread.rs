@@ -118,14 +118,11 @@ impl Worker {
             return;
         }
         let sched = self.sched();
-        let processors = sched.procs().min(shim::num_cpus() as usize);
+        let processors = Self::processors(sched);
         let mine = self.population();
         self.await_workers(sched, processors.min(mine + queued));
 
-        let idle = || {
-            let enabled = sched.others(self, 0).take(processors.saturating_sub(1));
-            enabled.map(|(_, worker)| worker).filter(|worker| worker.looking.load(Ordering::Relaxed))
-        };
+        let idle = || self.idle_workers(processors);
         let (mut workers, mut theirs) = (0, 0);
         for worker in idle() {
             workers += 1;
@@ -144,6 +141,25 @@ impl Worker {
         if shares.left == queued {
             self.own.spread_pause.set(sched.idle.workers() as u32 / 4);
         }
+    }
+
+    /// Places one piece of work of the ring, the oldest first, on each idle worker.
+    #[cold]
+    pub(crate) fn place_on_idle_workers(&'static self) {
+        for worker in self.idle_workers(Self::processors(self.sched())) {
+            Sched::place(worker, self.own_ring().pop());
+        }
+    }
+
+    /// Returns the number of workers that have a processor each.
+    fn processors(sched: &Sched) -> usize {
+        sched.procs().min(shim::num_cpus() as usize)
+    }
+
+    /// Returns the idle workers among those that have one of `processors` processors each.
+    fn idle_workers(&'static self, processors: usize) -> impl Iterator<Item = &'static Worker> {
+        let enabled = self.sched().others(self, 0).take(processors.saturating_sub(1));
+        enabled.map(|(_, worker)| worker).filter(|worker| worker.looking.load(Ordering::Relaxed))
     }
 
     /// Places the oldest `n` goroutines of the ring, or as many as there are, on another worker.

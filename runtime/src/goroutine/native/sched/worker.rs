@@ -126,6 +126,8 @@ pub(crate) struct Own {
     pub(crate) timers: UnsafeCell<TimerHeap<&'static Fibre>>,
     /// The time when the time slice began. Set at the first call that reads the clock.
     pub(crate) slice: Cell<Option<Instant>>,
+    /// The index in the ring of the work that a running goroutine has left to a thief, and the time since when.
+    pub(crate) waits_for_thief: Cell<Option<(u16, Instant)>>,
     pub(crate) pace: Pace,
     /// The youngest fibre of this worker: the head of the list of all fibres.
     pub(crate) fibres: Cell<Option<&'static Fibre>>,
@@ -278,6 +280,7 @@ impl Worker {
                 chosen: Cell::new(None),
                 timers: UnsafeCell::new(TimerHeap::new()),
                 slice: Cell::new(None),
+                waits_for_thief: Cell::new(None),
                 pace: Pace::new(),
                 fibres: Cell::new(None),
                 spare: Cell::new(None),
