@@ -84,10 +84,13 @@ pub fn mutex_spin(round: &mut Round) {
     });
 }
 
-/// Touches every fourth word.
+/// Touches every fourth word, four of them in each turn of the loop: a shorter loop takes two thirds more time at some places
+/// in the program. The processor's stores bound either loop.
 fn touch(data: &mut [u64]) {
-    for word in black_box(data).iter_mut().step_by(4) {
-        *word += 1;
+    for part in black_box(data).chunks_exact_mut(16) {
+        for word in [0, 4, 8, 12] {
+            part[word] += 1;
+        }
     }
 }
 
