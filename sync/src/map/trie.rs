@@ -470,6 +470,18 @@ impl<'g, K, V> Place<'g, K, V> {
         self.slot.compare_exchange(self.word, new, SeqCst, SeqCst).is_ok()
     }
 
+    /// Replaces the entry `there` with `new`, and retires it. Returns false if another caller has changed the slot.
+    #[inline(always)]
+    fn exchange_entry(&self, there: Found<'g, K, V>, new: Word, guard: &Guard<'_>) -> bool {
+        let replaced = self.exchange(new);
+        if replaced {
+            // SAFETY: this caller's exchange has taken the entry out of its slot, so no later operation reaches the
+            // entry, and no other caller retires the entry.
+            unsafe { guard.retire(there.memory) };
+        }
+        replaced
+    }
+
     /// Counts the slot as taken. Returns false if the node is dead.
     #[inline(always)]
     fn take(&self, guard: &Guard<'_>) -> bool {
@@ -490,15 +502,7 @@ impl<'g, K, V> Place<'g, K, V> {
         let word = tagged(new, 0);
         match self.child() {
             Child::Empty => self.take(guard) && (self.exchange(word) || self.give_back(guard)),
-            Child::Entry(_) if let Some(there) = there => {
-                let replaced = self.exchange(word);
-                if replaced {
-                    // SAFETY: this caller's exchange has taken the entry out of its slot, so no later operation reaches the
-                    // entry, and no other caller retires the entry.
-                    unsafe { guard.retire(there.memory) };
-                }
-                replaced
-            }
+            Child::Entry(_) if let Some(there) = there => self.exchange_entry(there, word, guard),
             _ => self.put_beside(there, new, guard),
         }
     }
@@ -577,11 +581,8 @@ impl<'g, K, V> Place<'g, K, V> {
         if let Child::List(list) = self.child() {
             return self.exchange_list(list, Some(there), None, guard);
         }
-        let removed = self.exchange(ptr::null_mut());
+        let removed = self.exchange_entry(there, ptr::null_mut(), guard);
         if removed {
-            // SAFETY: this caller's exchange has taken the entry out of its slot, so no later operation reaches the
-            // entry, and no other caller retires the entry.
-            unsafe { guard.retire(there.memory) };
             self.release(guard);
         }
         removed
@@ -631,14 +632,15 @@ impl<K, V> Branch<K, V> {
     /// No other caller has seen the nodes.
     #[cold]
     unsafe fn undo(self) {
-        // SAFETY: by the contract of `undo`, only this caller has seen the nodes, so `last` exists.
-        let last = unsafe { &*self.last };
-        for slot in self.slots {
-            last.slots[slot].store(ptr::null_mut(), Relaxed);
+        // SAFETY: by the contract of `undo`, only this caller has seen the nodes, so `last` exists. The two words are taken
+        // out first, so only the nodes are freed.
+        unsafe {
+            let last = &*self.last;
+            for slot in self.slots {
+                last.slots[slot].store(ptr::null_mut(), Relaxed);
+            }
+            Node::free(self.top);
         }
-        // SAFETY: by the contract of `undo`, no other caller has seen the nodes. The two words have been taken out, so
-        // only the nodes are freed.
-        unsafe { Node::free(self.top) };
     }
 }
 
@@ -956,14 +958,11 @@ mod model {
         }
 
         fn assert_is_without_nodes(&self) {
-            self.trie.collector().with_guard(|_| {
-                // SAFETY: the root is loaded under a guard.
-                match unsafe { Child::<Key, u32>::of(self.trie.root.load(SeqCst)) } {
-                    Child::Empty => {}
-                    Child::Node(top) => {
-                        assert!(top.slots.iter().all(|slot| slot.load(SeqCst).is_null()), "an empty node is left");
-                    }
-                    Child::Entry(_) | Child::List(_) => panic_any("a key is left"),
+            self.trie.collector().with_guard(|guard| {
+                for key in 1..=5 {
+                    let place = self.trie.seek(hash(key), guard);
+                    let is_at_the_top = place.node.is_none_or(|node| node.parent.is_null());
+                    assert!(place.word.is_null() && is_at_the_top, "an empty node is left");
                 }
             });
         }
