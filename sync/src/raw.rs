@@ -198,7 +198,7 @@ pub unsafe trait Semaphore: Sized + Send + Sync {
     }
 
     /// Releases a permit, and wakes a waiter if there is a waiter. If the semaphore cannot count that many permits, the
-    /// process ends. The semaphore must stay alive until the call returns, even if an acquirer has the permit before
+    /// process ends, by [`fatal`](sudog_runtime::fatal). The semaphore must stay alive until the call returns, even if an acquirer has the permit before
     /// that.
     ///
     /// At the end of the release, a goroutine that has run for long gives way to other goroutines. A semaphore whose

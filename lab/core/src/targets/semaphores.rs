@@ -216,3 +216,56 @@ impl SemaphoreFacts {
         with_semaphore(name, Ask(name))
     }
 }
+
+#[cfg(all(test, not(any(sudog_loom, sudog_sim))))]
+mod tests {
+    use super::*;
+
+    /// A goroutine waits for a permit, and another goroutine of the same worker releases the permit.
+    #[test]
+    #[cfg(unix)]
+    fn what_blocks_threads_is_known() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::time::{Duration, Instant};
+        use sudog_runtime::goroutine::{Builder, Placement, gosched, run};
+        use sudog_sync::{Order, Wake};
+
+        /// Returns whether the waiter gets the permit, which is possible only if the releaser can run meanwhile.
+        /// Otherwise the waiter times out.
+        struct Wait(Duration);
+        impl SemaphoreJob for Wait {
+            type Out = bool;
+            fn run<S: Semaphore + 'static>(self) -> bool {
+                run(|| {
+                    let (sema, waits) = (Arc::new(S::new(0)), Arc::new(AtomicBool::new(false)));
+                    let (theirs, begun) = (Arc::clone(&sema), Arc::clone(&waits));
+                    let waiter = Builder::new().on(Placement::Here).spawn(move || {
+                        begun.store(true, Ordering::Relaxed);
+                        if S::DEADLINES {
+                            return theirs.acquire_until(Order::Fifo, Instant::now() + self.0);
+                        }
+                        theirs.acquire(Order::Fifo);
+                        true
+                    });
+                    while !waits.load(Ordering::Relaxed) {
+                        gosched();
+                    }
+                    sema.release(Wake::Normal);
+                    waiter.join().unwrap()
+                })
+            }
+        }
+        for &name in SemaphoreName::ALL {
+            let facts = SemaphoreFacts::of(name);
+            match facts.blocks_threads {
+                false => assert!(with_semaphore(name, Wait(Duration::from_secs(20))), "{} blocks threads", name.name()),
+                true if facts.deadlines => {
+                    let got = with_semaphore(name, Wait(Duration::from_millis(10)));
+                    assert!(!got, "{} blocks no thread", name.name());
+                }
+                true => {}
+            }
+        }
+    }
+}
