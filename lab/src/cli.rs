@@ -272,11 +272,24 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     #[test]
     fn the_definition_is_sound() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    /// A link of rustdoc says nothing on a terminal.
+    #[test]
+    fn no_help_has_a_link() {
+        let mut cli = Cli::command();
+        cli.build();
+        for command in cli.get_subcommands_mut() {
+            let help = command.render_long_help().to_string();
+            let link = help.lines().find(|line| line.contains("[`"));
+            assert_eq!(link, None, "in the help of {}", command.get_name());
+        }
     }
 }

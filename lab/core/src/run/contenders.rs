@@ -30,12 +30,12 @@ use crate::targets::target::Target;
 /// The kinds of contenders.
 #[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum, Debug)]
 pub enum Kind {
-    /// See [`Contenders::Threads`].
+    /// Threads, which the system runs on any processor.
     #[default]
     Threads,
-    /// See [`Contenders::PinnedThreads`].
+    /// Threads that keep their processors.
     PinnedThreads,
-    /// See [`Contenders::Goroutines`].
+    /// Goroutines of one scheduler.
     Goroutines,
 }
 
