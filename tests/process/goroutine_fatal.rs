@@ -22,7 +22,7 @@ use sudog::csp::ActiveSet;
 use sudog::low_level::event::Recorder;
 use sudog::low_level::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
 use sudog::low_level::{Leaving, SwitchHooks, add_switch_hooks};
-use sudog::runtime::{dump, goexit, gosched, set_max_blocking, set_stack_size};
+use sudog::runtime::{dump, goexit, gosched, set_max_blocking, set_max_procs, set_stack_size};
 use sudog::sync::{GoMutex, GoRwMutex, LockAsync, Mutex, Once, RwMutex, RwMutexWith, ShardedRwMutex, WaitGroup};
 use sudog::time::{Ticker, Timer, after, after_func, sleep, sleep_async};
 use sudog::x::{ErrGroup, Weighted};
@@ -1607,11 +1607,25 @@ fn what_a_forked_child_may_do() {
 }
 
 fn what_a_goroutine_that_forks_may_do() {
-    const DEEDS: &[(&str, fn())] =
-        &[("exec", || assert!(Command::new("true").status().unwrap().success())), ("gosched", gosched)];
+    const DEEDS: &[(&str, fn())] = &[
+        ("exec", || assert!(Command::new("true").status().unwrap().success())),
+        ("gosched", gosched),
+        ("a goroutine, and more than a slice", || {
+            let (begun, calls, other) = (Instant::now(), RwMutex::new(0_u64), spawn(|| 7));
+            while begun.elapsed() < Duration::from_millis(8) {
+                *calls.write() += 1; // the unlock is a safepoint
+            }
+            assert_eq!(other.join().unwrap(), 7);
+        }),
+    ];
     let program = || {
+        set_max_procs(2);
         let status = run(|| {
-            spawn(|| ()).join().unwrap();
+            // Another worker sleeps; in the child it is not there.
+            Builder::new().on(Placement::Worker(1)).spawn(|| ()).join().unwrap();
+            while !sudog_runtime::spin::is_processor_idle() {
+                thread::yield_now();
+            }
             in_a_fork(|| chosen(DEEDS)())
         });
         assert!(status.success(), "{status}");

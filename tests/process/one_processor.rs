@@ -109,3 +109,47 @@ fn an_idle_worker_gets_work_that_no_thief_takes() {
         }
     });
 }
+
+/// While one goroutine is on its way to the idle worker, another waits for the worker that is not busy: behind the first
+/// it would wait for as long as that computes.
+#[test]
+fn an_idle_worker_gets_one_goroutine_at_a_time() {
+    const COMPUTES: Duration = Duration::from_millis(60);
+    fn enter_the_runtime_until(end: Instant) {
+        let calls = RwMutex::new(0_u64);
+        while Instant::now() < end {
+            *calls.write() += 1; // the unlock is a safepoint
+        }
+    }
+    let _watchdog = Watchdog::new();
+    let _turn = TURN.lock().unwrap();
+    if *PROCESSORS < 2 {
+        return; // no worker waits for a thief
+    }
+    set_max_procs(2);
+    run(|| {
+        Builder::new().on(Placement::Worker(1)).spawn(|| ()).join().unwrap();
+        bind_all_here();
+        for _ in 0..10 {
+            while !spin::is_processor_idle() {
+                thread::yield_now(); // until the other worker sleeps
+            }
+            let begun = Instant::now();
+            let first = spawn(|| {
+                let begun = Instant::now();
+                while begun.elapsed() < COMPUTES {
+                    std::hint::spin_loop();
+                }
+                thread::current().id()
+            });
+            // The first goroutine is placed after a millisecond.
+            enter_the_runtime_until(begun + Duration::from_micros(1300));
+            let second = spawn(|| (thread::current().id(), Instant::now()));
+            enter_the_runtime_until(begun + Duration::from_millis(6));
+            let free = Instant::now();
+            let (thread, began) = second.join().unwrap();
+            let waited = began.saturating_duration_since(free);
+            assert!(thread != first.join().unwrap() || waited < COMPUTES / 3, "the second waited for {waited:?}");
+        }
+    });
+}

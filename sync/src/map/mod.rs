@@ -81,7 +81,7 @@ struct Table<K, V, S> {
 /// Different from Go:
 ///
 /// * Keys and values that were removed or replaced are dropped a little later, by any user of the map that happens to
-///   reclaim memory: mostly after 32 to 64 further writes of the same thread, at the latest with the map. Entries that are removed while a [`range`](Map::range) runs are
+///   reclaim memory: mostly after up to 63 further removals and replacements by the same thread, at the latest with the map. Entries that are removed while a [`range`](Map::range) runs are
 ///   dropped after the `range`. A panic of such a destructor is reported, and goes no further.
 /// * There is no panic about values that cannot be compared: the compiler asks for `PartialEq`.
 ///

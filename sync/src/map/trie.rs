@@ -418,6 +418,9 @@ impl<K, V> Trie<K, V> {
                 Child::List(list) => {
                     list.entries.iter().for_each(|&entry| guard.retire(entry));
                     guard.retire(untagged::<List<K, V>>(old));
+                    if list.entries.len() > LONG {
+                        guard.hasten();
+                    }
                 }
                 Child::Node(top) => {
                     guard.retire(untagged::<Node<K, V>>(old));
@@ -689,8 +692,8 @@ impl<K, V> Node<K, V> {
     /// this node's bits in the hash.
     #[inline(never)]
     fn prune(&self, hash: u32, shift: u32, guard: &Guard<'_>) {
-        // SAFETY: a node is taken out of its parent before the parent is taken out of the map. This node was in its
-        // parent under the caller's guard, so that guard keeps both nodes.
+        // SAFETY: this node was in its parent under the caller's guard. A parent is taken out of the map after its
+        // children, or together with them by a `clear` that came after the guard began, so that guard keeps both nodes.
         let parent = unsafe { &*self.parent };
         let above = shift + BITS;
         let slot = &parent.slots[nibble(hash, above)];

@@ -41,10 +41,16 @@ pub fn mark_children() {
     });
 }
 
+/// Returns whether this process is a forked child, which has none of the runtime's threads.
+#[inline(always)]
+pub fn is_child() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
 /// Ends the process if it is a forked child, as the caller needs a thread of the runtime.
 #[inline(always)]
 pub fn forbid_in_child() {
-    if FORKED.load(Ordering::Relaxed) {
+    if is_child() {
         die();
     }
 }
@@ -52,7 +58,7 @@ pub fn forbid_in_child() {
 /// Does the same as [`forbid_in_child`], unless `may_go_on` returns true.
 #[inline(always)]
 pub(super) fn forbid_in_child_unless(may_go_on: fn() -> bool) {
-    if FORKED.load(Ordering::Relaxed) {
+    if is_child() {
         die_unless(may_go_on);
     }
 }

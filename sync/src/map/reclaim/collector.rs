@@ -73,19 +73,31 @@ struct Objects {
     retired: Vec<Retired>,
     /// The objects of earlier batches, which no guard keeps any more.
     ready: Vec<Retired>,
+    /// True while an object that was ready is being freed. Its destructor may use the map: then no further object of
+    /// `ready` is freed, so that destructors do not nest for each of them.
+    frees: bool,
 }
 
 // SAFETY: only the owner of a record uses the bag of that record, and a record has one owner at a time.
 unsafe impl Sync for Bag {}
 
 impl Bag {
-    /// Puts an object into the bag. Stores an object that no guard keeps in `ready`, unless `ready` has one. Returns the number
-    /// of objects that wait for a batch.
+    /// Puts an object into the bag. Stores an object that no guard keeps in `ready`, unless another is being freed: the caller
+    /// frees the object, and then calls `has_freed`. Returns the number of objects that wait for a batch.
     fn put(&self, retired: Retired, ready: &Cell<Option<Retired>>) -> usize {
         let mut objects = self.0.borrow_mut();
         objects.retired.push(retired);
-        ready.set(ready.take().or_else(|| objects.ready.pop()));
+        if !objects.frees
+            && let Some(object) = objects.ready.pop()
+        {
+            objects.frees = true;
+            ready.set(Some(object));
+        }
         objects.retired.len()
+    }
+
+    fn has_freed(&self) {
+        self.0.borrow_mut().frees = false;
     }
 
     /// Takes the objects that make a batch.
@@ -105,7 +117,10 @@ impl Bag {
 
     /// Puts a batch into the bag that no guard keeps. Returns the objects of earlier batches.
     fn replace_ready(&self, batch: Vec<Retired>) -> Vec<Retired> {
-        mem::replace(&mut self.0.borrow_mut().ready, batch)
+        let mut objects = self.0.borrow_mut();
+        // A coroutine whose destructor has moved it to another thread has not called `has_freed` here.
+        objects.frees = false;
+        mem::replace(&mut objects.ready, batch)
     }
 }
 
@@ -317,7 +332,10 @@ impl Collector {
         } else if is_awaited {
             self.free_batches_of_guard();
         }
-        drop(ready); // may run the user's destructors
+        if let Some(ready) = ready {
+            drop(ready); // runs the user's destructors
+            self.with_bag(domain, Bag::has_freed);
+        }
     }
 
     /// Step 4.
@@ -327,7 +345,8 @@ impl Collector {
         let mut objects = self.with_bag(domain, Bag::take);
         if !self.fence() {
             // No guard can be excluded: try again after `BATCH` objects more.
-            return self.with_bag(domain, |bag| bag.put_back(objects));
+            self.with_bag(domain, |bag| bag.put_back(objects));
+            return self.free_batches_of_guard();
         }
         let mut guards = domain.guards_of(self);
         for _ in 0..LOOKS {

@@ -262,3 +262,61 @@ fn no_guard_sees_an_object_that_was_freed() {
     drop(collector);
     assert_eq!(freed.load(Relaxed), replaced + 1);
 }
+
+/// The destructor of each value removes a later key, so destructors nest. They nest once for each batch, not for each value.
+#[test]
+fn destructors_that_remove_keys_nest_by_batches() {
+    use std::cell::Cell;
+    use std::sync::LazyLock;
+
+    use crate::Map;
+
+    const KEYS: usize = 2000;
+    static MAP: LazyLock<Map<usize, Value>> = LazyLock::new(Map::default);
+    std::thread_local! {
+        /// The number of destructors that run, and the largest such number.
+        static DEPTH: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    }
+    struct Value(usize);
+    impl Drop for Value {
+        fn drop(&mut self) {
+            let (depth, most) = DEPTH.get();
+            DEPTH.set((depth + 1, most.max(depth + 1)));
+            MAP.delete(&self.0);
+            DEPTH.set((depth, DEPTH.get().1));
+        }
+    }
+    for key in 0..KEYS {
+        MAP.store(key, Value(key + 2 * BATCH));
+    }
+    for key in 0..2 * BATCH {
+        MAP.delete(&key);
+    }
+    let most = DEPTH.get().1;
+    assert!((2..=2 * KEYS / BATCH).contains(&most), "{most} destructors in each other");
+}
+
+/// The keys have the same hash, so the root of the map is a list.
+#[test]
+fn a_long_list_is_freed_when_the_map_is_cleared() {
+    use std::hash::{BuildHasherDefault, Hasher};
+
+    use crate::Map;
+
+    #[derive(Default)]
+    struct Same;
+    impl Hasher for Same {
+        fn write(&mut self, _: &[u8]) {}
+        fn finish(&self) -> u64 {
+            0
+        }
+    }
+    const KEYS: usize = 300;
+    let freed = Arc::new(AtomicUsize::new(0));
+    let map = Map::with_hasher(BuildHasherDefault::<Same>::default());
+    for key in 0..KEYS {
+        map.store(key, Arc::new(Counted(freed.clone())));
+    }
+    map.clear();
+    assert_eq!(freed.load(Relaxed), KEYS);
+}

@@ -157,6 +157,9 @@ impl Worker {
         if !only_unstarted || !sched.has_idle_worker() {
             return false;
         }
+        if self.ring.is_empty() {
+            return true; // a thief has come
+        }
         let oldest = self.ring.head();
         match self.own.waits_for_thief.get() {
             Some((work, since)) if work == oldest => {

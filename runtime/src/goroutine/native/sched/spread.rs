@@ -32,6 +32,7 @@ use crate::shim::system::thread;
 use std::time::Duration;
 
 use crate::goroutine::native::fibre::Fibre;
+use crate::goroutine::native::fork;
 use crate::goroutine::native::sched::scheduler::Sched;
 use crate::goroutine::native::sched::worker::Worker;
 use crate::shim;
@@ -143,10 +144,11 @@ impl Worker {
         }
     }
 
-    /// Places one piece of work of the ring, the oldest first, on each idle worker.
+    /// Places one piece of work of the ring, the oldest first, on each idle worker that has not been given any yet: work
+    /// behind other work that is placed could wait for as long as that computes.
     #[cold]
     pub(crate) fn place_on_idle_workers(&'static self) {
-        for worker in self.idle_workers(Self::processors(self.sched())) {
+        for worker in self.idle_workers(Self::processors(self.sched())).filter(|worker| worker.placed.len() == 0) {
             Sched::place(worker, self.own_ring().pop());
         }
     }
@@ -156,9 +158,10 @@ impl Worker {
         sched.procs().min(shim::num_cpus() as usize)
     }
 
-    /// Returns the idle workers among those that have one of `processors` processors each.
+    /// Returns the idle workers among those that have one of `processors` processors each. A forked child has none.
     fn idle_workers(&'static self, processors: usize) -> impl Iterator<Item = &'static Worker> {
-        let enabled = self.sched().others(self, 0).take(processors.saturating_sub(1));
+        let others = if fork::is_child() { 0 } else { processors.saturating_sub(1) };
+        let enabled = self.sched().others(self, 0).take(others);
         enabled.map(|(_, worker)| worker).filter(|worker| worker.looking.load(Ordering::Relaxed))
     }
 
