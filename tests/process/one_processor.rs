@@ -80,33 +80,46 @@ fn a_message_costs_no_vain_search() {
     });
 }
 
-/// Of two goroutines that compute, and enter the runtime all the time, the second runs on the idle worker, although that
-/// worker's thread has no processor on which it could see the work grow old.
-#[test]
-fn an_idle_worker_gets_work_that_no_thief_takes() {
-    fn compute() -> ThreadId {
-        let (begun, calls) = (Instant::now(), RwMutex::new(0_u64));
-        while begun.elapsed() < Duration::from_millis(20) {
-            *calls.write() += 1; // the unlock is a safepoint
-        }
-        thread::current().id()
-    }
+/// Calls `check` ten times on the first of two workers whose threads share a processor, each time when the other worker
+/// sleeps.
+fn beside_an_idle_worker(check: fn()) {
     let _watchdog = Watchdog::new();
     let _turn = TURN.lock().unwrap();
     if *PROCESSORS < 2 {
         return; // no worker waits for a thief
     }
     set_max_procs(2);
-    run(|| {
+    run(move || {
         Builder::new().on(Placement::Worker(1)).spawn(|| ()).join().unwrap();
         bind_all_here();
         for _ in 0..10 {
             while !spin::is_processor_idle() {
-                thread::yield_now(); // until the other worker sleeps
+                thread::yield_now();
             }
-            let both = [spawn(compute), spawn(compute)].map(|goroutine| goroutine.join().unwrap());
-            assert_ne!(both[0], both[1], "both on one worker");
+            check();
         }
+    });
+}
+
+/// Enters the runtime all the time.
+fn call_until(end: Instant) {
+    let calls = RwMutex::new(0_u64);
+    while Instant::now() < end {
+        *calls.write() += 1; // the unlock is a safepoint
+    }
+}
+
+/// Of two goroutines that compute, and enter the runtime all the time, the second runs on the idle worker, although that
+/// worker's thread has no processor on which it could see the work grow old.
+#[test]
+fn an_idle_worker_gets_work_that_no_thief_takes() {
+    fn compute() -> ThreadId {
+        call_until(Instant::now() + Duration::from_millis(20));
+        thread::current().id()
+    }
+    beside_an_idle_worker(|| {
+        let both = [spawn(compute), spawn(compute)].map(|goroutine| goroutine.join().unwrap());
+        assert_ne!(both[0], both[1], "both on one worker");
     });
 }
 
@@ -115,41 +128,22 @@ fn an_idle_worker_gets_work_that_no_thief_takes() {
 #[test]
 fn an_idle_worker_gets_one_goroutine_at_a_time() {
     const COMPUTES: Duration = Duration::from_millis(60);
-    fn enter_the_runtime_until(end: Instant) {
-        let calls = RwMutex::new(0_u64);
-        while Instant::now() < end {
-            *calls.write() += 1; // the unlock is a safepoint
-        }
-    }
-    let _watchdog = Watchdog::new();
-    let _turn = TURN.lock().unwrap();
-    if *PROCESSORS < 2 {
-        return; // no worker waits for a thief
-    }
-    set_max_procs(2);
-    run(|| {
-        Builder::new().on(Placement::Worker(1)).spawn(|| ()).join().unwrap();
-        bind_all_here();
-        for _ in 0..10 {
-            while !spin::is_processor_idle() {
-                thread::yield_now(); // until the other worker sleeps
-            }
+    beside_an_idle_worker(|| {
+        let begun = Instant::now();
+        let first = spawn(|| {
             let begun = Instant::now();
-            let first = spawn(|| {
-                let begun = Instant::now();
-                while begun.elapsed() < COMPUTES {
-                    std::hint::spin_loop();
-                }
-                thread::current().id()
-            });
-            // The first goroutine is placed after a millisecond.
-            enter_the_runtime_until(begun + Duration::from_micros(1300));
-            let second = spawn(|| (thread::current().id(), Instant::now()));
-            enter_the_runtime_until(begun + Duration::from_millis(6));
-            let free = Instant::now();
-            let (thread, began) = second.join().unwrap();
-            let waited = began.saturating_duration_since(free);
-            assert!(thread != first.join().unwrap() || waited < COMPUTES / 3, "the second waited for {waited:?}");
-        }
+            while begun.elapsed() < COMPUTES {
+                std::hint::spin_loop();
+            }
+            thread::current().id()
+        });
+        // The first goroutine is placed after a millisecond.
+        call_until(begun + Duration::from_micros(1300));
+        let second = spawn(|| (thread::current().id(), Instant::now()));
+        call_until(begun + Duration::from_millis(6));
+        let free = Instant::now();
+        let (thread, began) = second.join().unwrap();
+        let waited = began.saturating_duration_since(free);
+        assert!(thread != first.join().unwrap() || waited < COMPUTES / 3, "the second waited for {waited:?}");
     });
 }
