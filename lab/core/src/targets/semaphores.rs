@@ -217,13 +217,12 @@ impl SemaphoreFacts {
     }
 }
 
-#[cfg(all(test, not(any(sudog_loom, sudog_sim))))]
+#[cfg(all(test, unix, not(any(sudog_loom, sudog_sim))))]
 mod tests {
     use super::*;
 
     /// A goroutine waits for a permit, and another goroutine of the same worker releases the permit.
     #[test]
-    #[cfg(unix)]
     fn what_blocks_threads_is_known() {
         use std::sync::Arc;
         use std::sync::atomic::{AtomicBool, Ordering};
