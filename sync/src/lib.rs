@@ -44,7 +44,7 @@ mod cond;
 #[cfg(all(unix, not(sudog_loom)))]
 pub mod context;
 mod deadlock_owner;
-#[cfg(any(not(sudog_loom), test))]
+#[cfg_attr(all(sudog_loom, not(test)), expect(dead_code, reason = "only the read slots are used"))]
 mod hazard;
 #[cfg(not(sudog_loom))]
 #[cfg(feature = "lock_api_0_4")]

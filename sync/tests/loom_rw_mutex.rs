@@ -15,7 +15,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use sudog_runtime::Instant;
 use sudog_runtime::model::thread::{self, JoinHandle};
-use sudog_runtime::model::{each_site, set_clock};
+use sudog_runtime::model::{each_site, set_clock, under_both};
 use sudog_runtime::reached::{TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, mark, must_reach, waiting};
 use sudog_sync::mutex::FifoMutex;
 use sudog_sync::rw_mutex::ShardedRwMutex;
@@ -62,8 +62,8 @@ type Poor = GoRwMutex<FifoMutex<Checked<false>>, Checked<false>>;
 /// A mutex with sole owners.
 type Sole = GoRwMutex<Barging<true>, Checked<true>>;
 type SolePoor = GoRwMutex<Barging<false>, Checked<false>>;
-type SoleSharded = ShardedRwMutex<1, Barging<true>, Checked<true>>;
-type Sharded<const N: usize> = ShardedRwMutex<N, Writers, Checked<true>>;
+type SoleSharded = ShardedRwMutex<Barging<true>, Checked<true>>;
+type Sharded = ShardedRwMutex<Writers, Checked<true>>;
 
 // The outcomes of a call.
 const READER_AT_ONCE: &str = "a reader does not wait";
@@ -89,6 +89,14 @@ const SUCCESSOR_HAS_IT: &str = "a successor has the lock as it announces itself"
 const READER_NEED_NOT_SLEEP: &str = "a reader that is about to sleep sees the end of its phase";
 const READER_TAKES_ANOTHERS_PERMIT: &str = "a reader that does not sleep takes the permit of one that does";
 const READER_WOKEN_TOO_EARLY: &str = "a reader is woken by the writer of an earlier phase";
+
+// The outcomes that only a sharded lock can reach. The lock marks these states, too.
+const WITHDRAWS: &str = "a reader withdraws its name";
+const BIASED_IS_CLOSED: &str = "a biased mutex is closed";
+const LAST_WAKES: &str = "the last reader wakes the writer";
+const LEAVES_IT_TO_ANOTHER: &str = "a reader leaves the wake-up of the writer to another reader";
+const WRITER_SEES_THE_END: &str = "a writer that is about to wait sees the last reader's end";
+const WRITER_TAKES_PERMIT: &str = "a writer takes the permit of a reader that has come first";
 
 struct Rw<L> {
     lock: L,
@@ -466,20 +474,21 @@ fn a_late_sole_owner<L: RawRwLock + 'static>() {
     });
 }
 
+// The sites of `each_site` that each reader that waits for the end of a phase needs, and those in its semaphore.
+const READER_SITES: [&str; 3] =
+    ["read.rs, register: fetch_add", "read.rs, must_wait: load", "unlock.rs, wake_sleepers: load"];
+const SEMAPHORE_SITES: [&str; 4] = [
+    "model_lock.rs, lock_and_count: fetch_add",
+    "model_lock.rs, count: load",
+    "table.rs, add: fetch_add",
+    "table.rs, take: load",
+];
+const SPARE_IN_SEMAPHORE: &str = "table.rs, take: compare_exchange";
+
 /// A reader that is about to sleep, and a writer at the end of its phase, are a Dekker pair.
 fn a_reader_and_a_writer_see_each_other<L: RawRwLock + 'static>(test: &str, end_of_phase: &str, spare: &[&str]) {
-    let needed = [
-        "read.rs, register: fetch_add",
-        "read.rs, must_wait: load",
-        "unlock.rs, wake_sleepers: load",
-        end_of_phase,
-        // The sites in the semaphore.
-        "model_lock.rs, lock_and_count: fetch_add",
-        "model_lock.rs, count: load",
-        "table.rs, add: fetch_add",
-        "table.rs, take: load",
-    ];
-    let spare = [spare, &["table.rs, take: compare_exchange"]].concat();
+    let needed = [&READER_SITES[..], &SEMAPHORE_SITES, &[end_of_phase]].concat();
+    let spare = [spare, &[SPARE_IN_SEMAPHORE]].concat();
     each_site(test, &needed, &spare, || {
         explore::<L>(3, &[READER_WAITS, READER_NEED_NOT_SLEEP], |rw| {
             let reader = spawn(&rw, |rw| rw.read());
@@ -508,20 +517,8 @@ fn a_reader_and_a_sole_owner_see_each_other() {
 #[test]
 fn a_reader_and_a_writer_that_gives_up_see_each_other() {
     let test = concat!(module_path!(), "::a_reader_and_a_writer_that_gives_up_see_each_other");
-    let needed = [
-        "read.rs, register: fetch_add",
-        "read.rs, must_wait: load",
-        "unlock.rs, wake_sleepers: load",
-        "write.rs, retract: compare_exchange",
-    ];
-    let spare = [
-        "unlock.rs, end_phase: fetch_add",
-        "model_lock.rs, lock_and_count: fetch_add",
-        "model_lock.rs, count: load",
-        "table.rs, add: fetch_add",
-        "table.rs, take: load",
-        "table.rs, take: compare_exchange",
-    ];
+    let needed = [&READER_SITES[..], &["write.rs, retract: compare_exchange"]].concat();
+    let spare = [&SEMAPHORE_SITES[..], &["unlock.rs, end_phase: fetch_add", SPARE_IN_SEMAPHORE]].concat();
     each_site(test, &needed, &spare, || {
         explore::<Plain>(2, &[READER_WAITS, WRITER_GIVES_UP, READER_NEED_NOT_SLEEP], |rw| {
             assert!(rw.lock.try_rlock());
@@ -531,6 +528,118 @@ fn a_reader_and_a_writer_that_gives_up_see_each_other() {
             reader.join().unwrap();
             rw.finish(writes);
         });
+    });
+}
+
+/// Readers of slots, and a writer. The mutex is biased by the first read, and by the first read after each write.
+fn a_sharded_reader_and_a_writer(rw: &Arc<Rw<Sharded>>) {
+    rw.read();
+    let reader = spawn(rw, |rw| {
+        rw.read();
+        rw.read();
+    });
+    let writes = rw.write();
+    reader.join().unwrap();
+    rw.finish(writes);
+}
+
+#[test]
+fn a_reader_of_a_slot_and_a_writer() {
+    let states = [WITHDRAWS, BIASED_IS_CLOSED, LAST_WAKES, WRITER_SEES_THE_END, WRITER_TAKES_PERMIT];
+    under_both(|| explore(4, &states, |rw| a_sharded_reader_and_a_writer(&rw)));
+}
+
+#[test]
+fn a_reader_of_a_slot_and_a_writer_see_each_other() {
+    let test = concat!(module_path!(), "::a_reader_of_a_slot_and_a_writer_see_each_other");
+    let needed = ["asymmetric.rs, light: fence"];
+    let spare = ["sharded.rs, state: load", "sharded.rs, close: fetch_or", "read_slots.rs, write: swap"];
+    slots_need(test, &needed, &spare, || {
+        explore(3, &[WITHDRAWS, BIASED_IS_CLOSED, LAST_WAKES], |rw| a_sharded_reader_and_a_writer(&rw));
+    });
+}
+
+#[test]
+fn an_unbiased_reader_of_a_slot_and_a_writer_see_each_other() {
+    let test = concat!(module_path!(), "::an_unbiased_reader_of_a_slot_and_a_writer_see_each_other");
+    let needed = ["sharded.rs, state: load", "sharded.rs, close: fetch_or", "read_slots.rs, write: swap"];
+    slots_need(test, &needed, &[], || {
+        explore(3, &[WITHDRAWS, LAST_WAKES], |rw: Arc<Rw<Sharded>>| {
+            rw.read();
+            let writes = rw.write(); // ends the bias
+            let reader = spawn(&rw, |rw| rw.read());
+            let writes = writes + rw.write();
+            reader.join().unwrap();
+            rw.finish(writes);
+        });
+    });
+}
+
+/// The sites that readers of slots and a writer need, biased or not, and `needed`.
+fn slots_need(test: &str, needed: &[&str], spare: &[&str], explore: impl Fn()) {
+    let common = ["unlock.rs, end_phase: fetch_add", "sharded.rs, wait: store"];
+    let needed = [needed, &READER_SITES, &SEMAPHORE_SITES, &common].concat();
+    // The loads, and the fence of a reader that leaves, have a needed site beside them, whose fence is enough in a model:
+    // `docs/orderings.md`, section 10.
+    let common = [
+        "domain.rs, acquire: compare_exchange",
+        "domain.rs, records: load",
+        "read_slots.rs, name: load",
+        "sharded.rs, left_closed: fence",
+        "asymmetric.rs, fence_others: fence",
+        SPARE_IN_SEMAPHORE,
+    ];
+    each_site(test, &needed, &[spare, &common].concat(), explore);
+}
+
+#[test]
+fn two_readers_of_slots_and_a_writer() {
+    explore(2, &[WITHDRAWS, BIASED_IS_CLOSED, LAST_WAKES, LEAVES_IT_TO_ANOTHER], |rw: Arc<Rw<Sharded>>| {
+        rw.read();
+        let readers = [spawn(&rw, |rw| rw.read()), spawn(&rw, |rw| rw.read())];
+        let writes = rw.write();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        rw.finish(writes);
+    });
+}
+
+/// A reader that came before the mutex was biased leaves later.
+#[test]
+fn a_mutex_is_biased_beside_a_reader() {
+    explore(3, &["a mutex is biased", BIASED_IS_CLOSED, LAST_WAKES], |rw: Arc<Rw<Sharded>>| {
+        let readers = [spawn(&rw, |rw| rw.read()), spawn(&rw, |rw| rw.read())];
+        let writes = rw.write();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        rw.finish(writes);
+    });
+}
+
+/// A writer gives up, and leaves the mutex biased; the next writer waits for the same reader.
+#[test]
+fn a_writer_of_a_biased_mutex_gives_up() {
+    let states =
+        [WRITER_GIVES_UP, WRITER_WAITS_IN_TIME, WRITER_WAITS, LAST_WAKES, WRITER_TAKES_PERMIT, BIASED_IS_CLOSED];
+    explore(3, &states, |rw: Arc<Rw<Sharded>>| {
+        rw.read();
+        let reader = spawn(&rw, |rw| rw.read());
+        let writes = rw.hasty_write() + rw.write();
+        reader.join().unwrap();
+        rw.finish(writes);
+    });
+}
+
+/// Inside of a read the slot is in use, so the second read locks the mutex inside.
+#[test]
+fn a_reader_without_a_slot() {
+    explore(3, &[WRITER_WAITS, LAST_WAKES, TRY_READS, TRY_READS_NOT], |rw: Arc<Rw<Sharded>>| {
+        let writer = spawn(&rw, |rw| rw.write());
+        let guard = rw.lock.rlock();
+        rw.try_read();
+        rw.look();
+        // SAFETY: `guard` came from `rlock` above, and has not been released.
+        unsafe { rw.lock.runlock(guard) };
+        let writes = writer.join().unwrap();
+        rw.finish(writes);
     });
 }
 
@@ -597,11 +706,10 @@ models! {
     plain: Plain, readers_and_a_writer writers_and_a_reader attempts downgrades a_hasty_reader a_hasty_writer
         a_hasty_reader_and_a_hasty_writer two_in_haste;
     poor: Poor, readers_and_a_writer two_in_haste a_hasty_reader a_hasty_writer a_hasty_reader_and_a_hasty_writer;
-    one_shard: Sharded<1>, readers_and_a_writer attempts downgrades a_hasty_reader a_hasty_writer two_in_haste;
+    sharded: Sharded, readers_and_a_writer attempts downgrades a_hasty_reader a_hasty_writer two_in_haste;
     sole: Sole, readers_and_a_writer writers_and_a_reader attempts downgrades a_hasty_reader a_hasty_writer
         a_hasty_reader_and_a_hasty_successor two_in_haste a_sole_owner_has_a_successor a_hasty_successor
         a_sole_owner_admits_a_hasty_reader a_late_sole_owner;
     sole_poor: SolePoor, readers_and_a_writer a_hasty_reader a_hasty_writer a_sole_owner_has_a_successor a_hasty_successor;
     sole_sharded: SoleSharded, readers_and_a_writer two_in_haste;
-    two_shards: Sharded<2>, readers_and_a_writer attempts a_hasty_writer two_in_haste;
 }

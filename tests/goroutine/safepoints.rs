@@ -241,8 +241,8 @@ safepoints! {
     rw_mutex_write_by_guard: RwMutex::new(0), |m| *m.write() += 1, |m| m.try_write().is_some();
     rw_mutex_downgrade: GoRwMutex::new(), write_then_read, can_be_written;
     phase_fair_write: PhaseFairRwMutex::<RuntimeSema>::const_new(), write, can_be_written;
-    sharded_write: ShardedRwMutex::<8>::new(), write, can_be_written;
-    sharded_downgrade: ShardedRwMutex::<8>::new(), write_then_read, can_be_written;
+    sharded_write: <ShardedRwMutex>::new(), write, can_be_written;
+    sharded_downgrade: <ShardedRwMutex>::new(), write_then_read, can_be_written;
 
     // sync: the rest
     cond_signal: Cond::new(), |cond| cond.signal(), |cond| cond.waiters() == 0;
@@ -383,7 +383,7 @@ exceptions! {
     stage_eight_keeps_others_out: stages::V8::<RuntimeSema>::new(), lock_and_unlock;
     readers_keep_others_out: GoRwMutex::new(), read;
     phase_fair_readers_keep_others_out: PhaseFairRwMutex::<RuntimeSema>::const_new(), read;
-    sharded_readers_keep_others_out: ShardedRwMutex::<8>::new(), read;
+    sharded_readers_keep_others_out: <ShardedRwMutex>::new(), read;
     a_wait_group_keeps_others_out: WaitGroup::new(), |group| { group.add(1); group.done(); group.wait() };
     tts_keeps_others_out: Tts::<sudog::locks::spin_lock::SpinThenPark>::new(), lock_and_unlock;
     ticket_lock_keeps_others_out: <TicketLock>::new(), lock_and_unlock;
@@ -420,7 +420,7 @@ fn locked() -> GoMutex {
 }
 
 fn read_locked() -> (GoRwMutex, ShardedRwMutex) {
-    let (rw, sharded) = (GoRwMutex::new(), ShardedRwMutex::new());
+    let (rw, sharded) = (GoRwMutex::new(), <ShardedRwMutex>::new());
     rw.rlock();
     let _still_read = sharded.rlock();
     (rw, sharded)

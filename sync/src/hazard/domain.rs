@@ -5,14 +5,17 @@ use std::ptr;
 use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*, mark, system};
 
+use super::read_slots::{ReadSlot, ReadSlots};
 #[cfg(all(test, sudog_loom))]
 pub(crate) use model_threads::own_record;
 #[cfg(sudog_loom)]
 use model_threads::record_of_this_thread;
+#[cfg(sudog_loom)]
+pub(crate) use model_threads::{first_read_slot, free_read_slot, of_this_process};
 #[cfg(not(sudog_loom))]
 use threads::record_of_this_thread;
 #[cfg(not(sudog_loom))]
-pub(crate) use threads::{of_this_process, with_hazard, with_own_hazard};
+pub(crate) use threads::{first_read_slot, free_read_slot, of_this_process, with_hazard, with_own_hazard};
 
 /// The number of hazard pointers that a thread's goroutines can use before the thread needs another record. More than one is
 /// needed only if the user's code in a read reads again, or switches to another goroutine.
@@ -153,6 +156,7 @@ pub(crate) struct Record {
     owned: AtomicBool,
     /// The record that was made before this record.
     next: system::atomic::AtomicPtr<Record>,
+    reads: ReadSlots,
 }
 
 impl Record {
@@ -162,6 +166,7 @@ impl Record {
             index: AtomicUsize::new(0),
             owned: AtomicBool::new(true),
             next: system::atomic::AtomicPtr::default(),
+            reads: ReadSlots::new(),
         }
     }
 
@@ -178,7 +183,8 @@ impl Record {
     }
 
     /// Gives the record back, unless a read still uses a hazard pointer: a coroutine of another library may be suspended
-    /// inside of a read when its thread ends. Then the record is never used again.
+    /// inside of a read when its thread ends. Then the record is never used again. A read slot that is in use does not
+    /// matter: the next owner uses the others.
     pub(super) fn give_back(&self) {
         if self.hazards.iter().all(Hazard::is_free) {
             self.owned.store(false, Release); // the next owner sees the hazard pointers as they are
@@ -264,6 +270,11 @@ impl Domain {
         self.records().any(|record| record.hazards.iter().any(|hazard| hazard.names(address, from)))
     }
 
+    /// Returns whether a reader has written a name that `is_named` accepts.
+    pub(crate) fn has_read(&self, mut is_named: impl FnMut(u64) -> bool) -> bool {
+        self.records().any(|record| record.reads.iter().any(|slot| is_named(slot.name())))
+    }
+
     /// Returns the guards that a map has.
     pub(crate) fn guards_of<P>(&self, map: *const P) -> Vec<GuardId> {
         let map = map.cast_mut().cast();
@@ -308,7 +319,7 @@ mod threads {
 
     use sudog_runtime::shim::system;
 
-    use super::{Domain, Extra, Hazard, Record};
+    use super::{Domain, Extra, Hazard, ReadSlot, Record};
 
     static DOMAIN: Domain = Domain::new();
 
@@ -353,6 +364,17 @@ mod threads {
         OWNER.try_with(|owner| owner.0).ok()
     }
 
+    /// Returns the first slot of the calling thread, if the slot is free, and the thread has a record.
+    #[inline(always)]
+    pub(crate) fn first_read_slot() -> Option<&'static ReadSlot> {
+        RECORD.with(Cell::get)?.reads.first()
+    }
+
+    /// Returns a slot for a read of the calling thread. None if the thread ends, or has no free slot.
+    pub(crate) fn free_read_slot() -> Option<&'static ReadSlot> {
+        record_of_this_thread()?.reads.free()
+    }
+
     /// Calls `f` with a hazard pointer that names no value, and with the records to which the hazard pointer belongs.
     #[inline(always)]
     pub(crate) fn with_hazard<R>(f: impl FnOnce(&'static Domain, &Hazard) -> R) -> R {
@@ -385,10 +407,27 @@ mod threads {
 mod model_threads {
     use std::cell::Cell;
 
-    use super::{Domain, Record};
+    use super::{Domain, ReadSlot, Record};
+
+    loom::lazy_static! {
+        static ref DOMAIN: Domain = Domain::new();
+    }
 
     loom::thread_local! {
         static RECORD: Cell<Option<&'static Record>> = Cell::new(None);
+    }
+
+    /// Returns the records of a model that has no [`Domain`] of its own.
+    pub(crate) fn of_this_process() -> &'static Domain {
+        &DOMAIN
+    }
+
+    pub(crate) fn first_read_slot() -> Option<&'static ReadSlot> {
+        free_read_slot()
+    }
+
+    pub(crate) fn free_read_slot() -> Option<&'static ReadSlot> {
+        own_record(of_this_process()).reads.free()
     }
 
     pub(super) fn record_of_this_thread() -> Option<&'static Record> {
@@ -396,7 +435,6 @@ mod model_threads {
     }
 
     /// Returns the thread's record. Takes one for the rest of the model at the first call.
-    #[cfg(test)]
     pub(crate) fn own_record(domain: &Domain) -> &'static Record {
         record_of_this_thread().unwrap_or_else(|| {
             let record = domain.acquire();

@@ -62,6 +62,7 @@
 pub(crate) mod domain;
 #[cfg(all(test, sudog_loom))]
 mod models;
+pub(crate) mod read_slots;
 #[cfg(all(test, not(sudog_loom)))]
 mod tests;
 

@@ -1,65 +1,154 @@
-//! A readers-writer mutex whose readers scale: each reader counts itself in the shard of its thread.
+//! A readers-writer mutex whose readers scale: each reader writes the mutex's name in a slot of its thread.
 //!
 //! ```text
-//!   shard 0      shard 1            inner: a GoRwMutex
-//!  ┌────────┐   ┌────────┐         ┌──────────────────────────────────┐
-//!  │ readers│   │ readers│  ...    │ readers that found their shard   │
-//!  │ CLOSED │   │ CLOSED │         │ closed; and writers              │
-//!  └────────┘   └────────┘         └──────────────────────────────────┘
+//!   slots of a thread         slots of another         word            inner: a GoRwMutex
+//!  ┌──────┬──────┬─────┐     ┌──────┬──────┬─────┐    ┌──────────┐    ┌──────────────────────────────┐
+//!  │ name │ name │ ... │     │ name │ 0    │ ... │    │ name UCB │    │ writers, and the readers that│
+//!  └──────┴──────┴─────┘     └──────┴──────┴─────┘    └──────────┘    │ wrote no name                │
+//!                                                                     └──────────────────────────────┘
 //! ```
 //!
-//! | caller | its shard is open | its shard is closed |
-//! |---|---|---|
-//! | a reader that comes | adds 1 to the shard, by a compare-exchange | reads by `inner`: waits for the writer there |
-//! | a reader that leaves its shard | subtracts 1 from the shard | the same, and subtracts 1 from `pending`; if that makes `pending` 0, releases `drained` |
+//! | flag of the word | means |
+//! |---|---|
+//! | U unnamed | the mutex has no name yet |
+//! | C closed | a writer has the mutex, or waits for the readers that have written the name |
+//! | B biased | readers execute light fences, which cost nothing; the next writer executes a heavy fence, a system call |
 //!
-//! | writer | |
+//! | | a reader comes | a reader leaves |
+//! |---|---|---|
+//! | 1 | loads the word. If U is set, names the mutex. If C is set, or the thread has no free slot, reads by `inner` | writes 0 into the slot; fence |
+//! | 2 | writes the word into the slot; fence | loads the word. If C is clear, has left |
+//! | 3 | loads the word again. If the word is the same, has the mutex. Else leaves, and reads by `inner` | if `waits` is set and no slot has the name, clears `waits` and releases `drained` |
+//!
+//! | | a writer |
 //! |---|---|
 //! | 1 | locks `inner`, which excludes other writers, and readers of `inner` |
-//! | 2 | closes the shards; adds the readers that the shards contained to `pending`; waits on `drained` unless `pending` is 0 then |
-//! | 3 | writes; opens the shards, unlocks `inner` |
-//! | gives up in 2 | opens the shards, and subtracts the readers that the shards contain then from `pending`. Readers that have left their closed shards subtract, or have subtracted, themselves. If such a reader makes `pending` 0, the writer takes the permit of that reader |
+//! | 2 | sets C; fence |
+//! | 3 | looks at the slots of all threads. If no slot has the name, has the mutex |
+//! | 4 | sets `waits`, and looks again. If a slot has the name, waits on `drained`; else clears `waits`, or takes the permit of the reader that has. Goes to 3 |
+//! | 5 | writes; clears C and B, unlocks `inner` |
+//! | gives up in 4 | as if no slot had the name; then clears C only, unlocks `inner` |
 //!
-//! A shard is a single word, so the coherence of the word decides for each reader whether the reader was counted when
-//! the writer closed the shard. The order of two words does not matter anywhere. `pending` is below 0 if readers leave
-//! before the writer has added them.
+//! **The fences** of readers are light if the word of step 1 has B, and so the name in the slot. Else the reader writes its slot by a locked
+//! instruction. A writer executes the heavy fence if the word had B as the writer set C; else setting C by a locked instruction is its fence.
+//! A word that has B keeps B until it is closed, and while it is closed: so the writer that closes the word after a reader has come lightly executes the
+//! heavy fence.
 //!
-//! Orderings: a reader leaves with Release, on the shard and on `pending`. The writer closes the shards, adds to
-//! `pending` and takes its permit with Acquire, so the write comes after all reads. The writer opens the shards with
-//! Release, and a reader comes with Acquire, so the read comes after all writes.
+//! **A writer sees each reader that has the mutex.** Of the reader's slot and the writer's C, at least one is seen by the
+//! other side, as each writes, executes its fence, and then looks. A reader that sees C does not have the mutex.
 //!
-//! Source: the idea is that of Go issue 17973 and the many proposals there. A writer that closes the path of the
-//! readers, and makes them go another way meanwhile, is from Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer
-//! Locks", USENIX ATC 2019.
+//! **The last reader wakes the writer.** If a reader sees that C is clear in step 2, its slot was 0 before the writer's first look. Else the reader executes a
+//! full fence (its own may be light, and the writer executes no heavy fence after setting `waits`), and looks at `waits`:
+//! either the reader sees `waits`, or the writer's second look sees 0. Of the readers that see `waits`, the last to write 0 sees no
+//! other name.
+//!
+//! **Names are never used again**, so a name in a slot whose reader was forgotten closes no other mutex. The slot is lost.
+//!
+//! **The bias.** A word gets B from a reader that has the mutex. Each slot gives a bias once in [`READS_FOR_A_BIAS`](crate::hazard::domain) reads that execute
+//! locked instructions, so there is one heavy fence for so many reads, however reads and writes alternate.
+//!
+//! Orderings. A reader ends with Release, and a writer looks at the slots with Acquire: the write comes after all reads. A
+//! slot's next owner sees 0 with Acquire before it writes another name with Release, so a writer that sees another name comes after the read, too. A
+//! writer clears C with Release, and a reader's second load is an Acquire: the read comes after all writes. The fences are those of locked instructions,
+//! of the pair of `asymmetric`, and in step 4 a SeqCst store and a full fence. Changes of `waits` publish nothing.
+//!
+//! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019: a table of readers, and an
+//! inner mutex for the others. There all threads share the table, a reader executes a compare-exchange, and a write forbids the bias for a
+//! multiple of the time that the write took. Slots of a thread and asymmetric fences are those of `hazard`.
 
 use std::fmt;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crossbeam_utils::CachePadded;
-use sudog_runtime::{AtomicU32, Instant, fatal};
+use sudog_runtime::shim::{AtomicBool, AtomicU64, Ordering::*, asymmetric, full_fence, mark, system};
+use sudog_runtime::{Instant, fatal};
 
 use super::GoRwMutex;
 use super::spinning::{WRITER_PAUSES, spin_while};
 use crate::GoMutex;
+use crate::hazard::domain::{first_read_slot, free_read_slot, of_this_process};
+use crate::hazard::read_slots::ReadSlot;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
 use crate::semaphore::RuntimeSema;
-use crate::thread_index::thread_index;
 use sudog_runtime::goroutine::without_switching;
 
-/// The flag of a closed shard. The other bits are the number of the shard's readers.
-const CLOSED: u32 = 1 << 31;
+const BIASED: u64 = 1;
+const CLOSED: u64 = 2;
+const UNNAMED: u64 = 4;
+/// The lowest bit of the name.
+const NAME: u64 = 8;
+
+/// The value of the word, or of a slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State(u64);
+
+/// Predicates.
+impl State {
+    /// A mutex that no reader has locked.
+    const UNNAMED: Self = Self(UNNAMED);
+
+    /// Returns whether a reader may write the name into a slot.
+    #[inline(always)]
+    const fn is_open(self) -> bool {
+        self.0 & (CLOSED | UNNAMED) == 0
+    }
+
+    #[inline(always)]
+    const fn is_closed(self) -> bool {
+        self.0 & CLOSED != 0
+    }
+
+    #[inline(always)]
+    const fn is_biased(self) -> bool {
+        self.0 & BIASED != 0
+    }
+
+    const fn is_unnamed(self) -> bool {
+        self.0 & UNNAMED != 0
+    }
+
+    /// Returns whether the word of a slot has the name of this state.
+    #[inline]
+    const fn is_named_by(self, slot: u64) -> bool {
+        self.0 / NAME == slot / NAME
+    }
+}
+
+/// Transitions.
+impl State {
+    /// The mutex gets a name that no mutex of the process had before.
+    fn named() -> Self {
+        static NAMES: system::atomic::AtomicU64 = system::atomic::AtomicU64::new(1);
+        Self(NAMES.fetch_add(1, Relaxed) * NAME)
+    }
+
+    const fn biased(self) -> Self {
+        Self(self.0 | BIASED)
+    }
+
+    /// A writer ends.
+    #[inline]
+    const fn opened(self) -> Self {
+        Self(self.0 & !(CLOSED | BIASED))
+    }
+
+    /// A writer gives up.
+    const fn reopened(self) -> Self {
+        Self(self.0 & !CLOSED)
+    }
+}
 
 /// A readers-writer mutex for much reading and little writing: readers on different processors do not meet.
 ///
-/// Each reader counts itself in a shard of `N`, chosen by the reader's thread. Each shard has cache lines of its own:
-/// 128 bytes. A writer visits all shards, and so pays for the time that readers save. Above some rate of writes this
-/// mutex is slower: `docs/journal/readers-and-writers.md`. Readers that come during a write wait for that write, and go
-/// before the next write, as with [`GoRwMutex`].
+/// Each reader writes the name of the mutex in a place of its thread, of which each thread has eight for all its sharded mutexes.
+/// A write looks at these places of all threads of the process, and so pays for the time that readers save. Above some rate of
+/// writes this mutex is slower: `docs/journal/readers-and-writers.md`. Readers that come during a write wait for that
+/// write, and go before the next write, as with [`GoRwMutex`].
 ///
-/// # Limits
-///
-/// A shard has room for 2^31 / `N` readers. A further reader ends the process.
+/// Where writes are rare, reads are cheap even alone: on Linux, after ten thousand reads of a thread without a write, the
+/// thread's and all other reads execute no locked instruction. The next write executes a system call, `membarrier`: 0.4 us,
+/// or 15 us and more while other threads of the process run. If the system forbids the call after it has allowed the call
+/// before, that write ends the process.
 ///
 /// # Examples
 ///
@@ -67,117 +156,206 @@ const CLOSED: u32 = 1 << 31;
 /// use sudog::sync::RwMutexWith;
 /// use sudog::sync::ShardedRwMutex;
 ///
-/// static ROUTES: RwMutexWith<ShardedRwMutex<16>, Vec<&str>> = RwMutexWith::new(Vec::new());
+/// static ROUTES: RwMutexWith<ShardedRwMutex, Vec<&str>> = RwMutexWith::new(Vec::new());
 /// ROUTES.write().push("/");
 /// assert!(ROUTES.read().contains(&"/"));
 /// ```
-pub struct ShardedRwMutex<const N: usize = 8, W = GoMutex, S = RuntimeSema> {
-    shards: [CachePadded<AtomicU32>; N],
-    /// The number of readers that the writer has found in shards and that have not left. Changed by the writer, and by
-    /// each reader that leaves a closed shard. May wrap below 0 for a moment.
-    pending: AtomicU32,
-    /// A permit for the writer, released by the last of the readers in `pending`.
+pub struct ShardedRwMutex<W = GoMutex, S = RuntimeSema> {
+    /// The name and the flags, as a [`State`].
+    word: CachePadded<AtomicU64>,
+    /// True while the writer waits for a permit of `drained`, or is about to.
+    waits: AtomicBool,
+    /// A permit for the writer, released by the reader that clears `waits`.
     drained: S,
     inner: GoRwMutex<W, S>,
 }
 
-/// The place where a reader of a [`ShardedRwMutex`] has counted itself.
-#[derive(Debug)]
-pub struct SharedGuard(Place);
+/// The slot in which a reader of a [`ShardedRwMutex`] has written the name. None if the reader has locked `inner`.
+pub struct SharedGuard(Option<&'static ReadSlot>);
 
-#[derive(Debug, Clone, Copy)]
-enum Place {
-    Shard(u32),
-    Inner,
+impl fmt::Debug for SharedGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedGuard").finish_non_exhaustive()
+    }
 }
 
-impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
-    /// The most readers in a shard, so that the readers of all shards can be added up.
-    const MOST: u32 = (CLOSED - 1) / N as u32;
+/// Readers.
+impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
+    #[inline(always)]
+    fn state(&self) -> State {
+        State(self.word.load(SeqCst))
+    }
 
-    /// Adds the caller to the shard of the calling thread, if that shard is open.
-    #[inline]
+    /// Locks for reading, if the mutex is open and the thread has a free slot.
+    #[inline(always)]
     fn enter(&self) -> Option<SharedGuard> {
-        const { assert!(N > 0, "a sharded lock needs a shard") };
-        let index = thread_index() % N;
-        let shard = &self.shards[index];
-        let mut old = shard.load(Relaxed);
-        while old < Self::MOST {
-            match shard.compare_exchange_weak(old, old + 1, Acquire, Relaxed) {
-                Ok(_) => return Some(SharedGuard(Place::Shard(index as u32))),
-                Err(now) => old = now,
-            }
+        let state = self.state();
+        match first_read_slot() {
+            Some(slot) if state.is_open() => self.enter_by(slot, state),
+            _ => self.enter_slow(state),
         }
-        if old & CLOSED == 0 {
-            fatal("sync: too many readers of a sharded RWMutex");
+    }
+
+    /// Locks for reading, if the mutex has no name yet, or if the thread's first slot is in use.
+    #[cold]
+    #[inline(never)]
+    fn enter_slow(&self, mut state: State) -> Option<SharedGuard> {
+        if state.is_unnamed() {
+            state = self.name();
         }
+        if !state.is_open() {
+            return None;
+        }
+        self.enter_by(free_read_slot()?, state)
+    }
+
+    /// Steps 2 and 3.
+    #[inline(always)]
+    fn enter_by(&self, slot: &'static ReadSlot, state: State) -> Option<SharedGuard> {
+        if state.is_biased() {
+            slot.write_lightly(state.0);
+        } else {
+            slot.write(state.0);
+        }
+        if self.state() != state {
+            return self.withdraw(slot);
+        }
+        if !state.is_biased() && slot.counts_for_a_bias() {
+            self.bias(state);
+        }
+        Some(SharedGuard(Some(slot)))
+    }
+
+    /// Gives the mutex a name, unless a writer has closed the mutex. Returns the state.
+    #[cold]
+    fn name(&self) -> State {
+        // If another reader, or a writer, comes first, the state has changed.
+        let _ = self.word.compare_exchange(UNNAMED, State::named().0, Relaxed, Relaxed);
+        self.state()
+    }
+
+    /// Leaves, as the word is not that of the slot any more. The reader reads by `inner`.
+    #[cold]
+    #[inline(never)]
+    fn withdraw(&self, slot: &ReadSlot) -> Option<SharedGuard> {
+        mark("a reader withdraws its name");
+        self.leave(slot);
         None
     }
 
-    /// Subtracts a reader that has left a closed shard from `pending`, and wakes the writer if no reader is left.
+    /// Biases the mutex, unless a writer has closed the mutex.
     #[cold]
+    fn bias(&self, state: State) {
+        if asymmetric::is_available() {
+            mark("a mutex is biased");
+            // Relaxed: who reads the result comes after the last writer, whose release goes on in an RMW.
+            let _ = self.word.compare_exchange(state.0, state.biased().0, Relaxed, Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn leave(&self, slot: &ReadSlot) {
+        if State(slot.own_name()).is_biased() {
+            slot.write_lightly(0);
+        } else {
+            slot.write(0);
+        }
+        if self.state().is_closed() {
+            self.left_closed();
+        }
+    }
+
+    /// Step 3 of a reader that leaves.
+    #[cold]
+    #[inline(never)]
     fn left_closed(&self) {
-        if self.pending.fetch_sub(1, AcqRel) == 1 {
+        full_fence();
+        if !self.waits.load(Relaxed) {
+            return;
+        }
+        if self.is_read() {
+            mark("a reader leaves the wake-up of the writer to another reader");
+        } else if self.waits.swap(false, Relaxed) {
+            mark("the last reader wakes the writer");
             self.drained.release(Wake::Normal);
         }
     }
 
-    /// Makes the caller, which owns `inner`, the owner of the shards, too. The `deadline` `Some(None)` means not to
-    /// wait at all. Returns false if the deadline has passed.
+    /// Returns whether a slot has the name.
+    fn is_read(&self) -> bool {
+        let state = self.state();
+        !state.is_unnamed() && of_this_process().has_read(|slot| state.is_named_by(slot))
+    }
+}
+
+/// Writers.
+impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
+    /// Makes the caller, which owns `inner`, the only owner. The `deadline` `Some(None)` means not to wait at all.
+    /// Returns false if the deadline has passed.
     #[inline]
     fn close(&self, deadline: Option<Option<Instant>>) -> bool {
-        let mut found = 0;
-        for shard in &self.shards {
-            found += shard.fetch_or(CLOSED, Acquire);
+        let state = State(self.word.fetch_or(CLOSED, SeqCst));
+        if state.is_biased() {
+            mark("a biased mutex is closed");
+            if !asymmetric::heavy() {
+                fatal("sync: the system refuses membarrier, which it has allowed before");
+            }
         }
-        found == 0 || self.pending.fetch_add(found, AcqRel).wrapping_add(found) == 0 || self.drain(deadline)
+        !self.is_read() || self.drain(deadline)
     }
 
-    /// Waits for the readers that the caller has found in shards. If the deadline comes first, opens the shards again
-    /// and returns false.
+    /// Waits until no slot has the name. If the deadline comes first, opens the mutex again and returns false.
     #[cold]
     fn drain(&self, deadline: Option<Option<Instant>>) -> bool {
         if deadline != Some(None) {
-            // Relaxed: the permit orders the reads before the write.
-            spin_while(WRITER_PAUSES, || self.pending.load(Relaxed) != 0);
+            spin_while(WRITER_PAUSES, || self.is_read());
         }
         self.inner.deadlock_owner.note_wait("sync.RWMutex.Lock");
-        let drained = match deadline {
-            None => {
-                self.drained.acquire(Order::Fifo);
-                true
+        while self.is_read() {
+            let is_over = match deadline {
+                None => !self.wait(|| {
+                    self.drained.acquire(Order::Fifo);
+                    true
+                }),
+                Some(Some(deadline)) => !self.wait(|| self.drained.acquire_until(Order::Fifo, deadline)),
+                Some(None) => true,
+            };
+            if is_over && self.is_read() {
+                self.word.store(self.state().reopened().0, Release);
+                return false;
             }
-            Some(Some(deadline)) => self.drained.acquire_until(Order::Fifo, deadline),
-            Some(None) => self.drained.try_acquire(),
-        };
-        if !drained {
-            self.reopen();
         }
-        drained
+        true
     }
 
-    /// Opens the shards for a writer that gives up.
-    #[cold]
-    fn reopen(&self) {
-        let mut still = 0;
-        for shard in &self.shards {
-            still += shard.fetch_and(!CLOSED, Release) & !CLOSED;
+    /// Step 4. Takes a permit by `acquire`, which returns whether there was a permit. Returns false if there was none.
+    fn wait(&self, acquire: impl FnOnce() -> bool) -> bool {
+        self.waits.store(true, SeqCst);
+        if !self.is_read() {
+            mark("a writer that is about to wait sees the last reader's end");
+            self.stop_waiting();
+            return true;
         }
-        let before = self.pending.fetch_sub(still, AcqRel);
-        // Take the permit if a reader makes `pending` 0, before this step or after. No reader does so if this step
-        // changes `pending` to 0.
-        if still == 0 || before != still {
-            self.drained.acquire(Order::Fifo); // released, or about to be, by the last reader that left a closed shard
+        acquire() || {
+            self.stop_waiting();
+            false
+        }
+    }
+
+    /// Clears `waits`, or takes the permit of the reader that has.
+    #[cold]
+    fn stop_waiting(&self) {
+        if !self.waits.swap(false, Relaxed) {
+            mark("a writer takes the permit of a reader that has come first");
+            self.drained.acquire(Order::Fifo); // released, or about to be
         }
     }
 
     /// Ends a write.
     #[inline]
     fn open(&self) {
-        for shard in &self.shards {
-            // No thread changes a closed shard without readers, so a store suffices.
-            shard.store(0, Release);
-        }
+        // No other thread changes a closed word, so a store suffices.
+        self.word.store(State(self.word.load(Relaxed)).opened().0, Release);
     }
 
     #[inline]
@@ -193,12 +371,12 @@ impl<const N: usize, W: RawLock, S: Semaphore> ShardedRwMutex<N, W, S> {
 }
 
 // SAFETY:
-// - The write owner has `inner` for writing, has closed all shards, and has seen by `pending` that the readers in the
-//   shards have left. Readers that come find their shards closed, and `inner` locked.
-// - A reader has counted itself in an open shard, or has `inner` for reading: in both cases a writer waits for the
-//   reader.
+// - The write owner has `inner` for writing, has closed the word, and has seen that no slot has the name. Readers that
+//   come find the word closed, and `inner` locked.
+// - A reader has written the name into a slot before the word was closed, or has `inner` for reading: in both cases a
+//   writer waits for the reader.
 // - The head of this file argues the orderings.
-unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMutex<N, W, S> {
+unsafe impl<W: RawLock, S: Semaphore> RawRwLock for ShardedRwMutex<W, S> {
     type SharedGuard = SharedGuard;
     type ExclusiveGuard = W::Guard;
 
@@ -206,8 +384,8 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
 
     fn new() -> Self {
         Self {
-            shards: std::array::from_fn(|_| CachePadded::new(AtomicU32::new(0))),
-            pending: AtomicU32::new(0),
+            word: CachePadded::new(AtomicU64::new(State::UNNAMED.0)),
+            waits: AtomicBool::new(false),
             drained: S::new(0),
             inner: RawRwLock::new(),
         }
@@ -220,30 +398,26 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
             return guard;
         }
         self.inner.rlock();
-        SharedGuard(Place::Inner)
+        SharedGuard(None)
     }
 
     #[inline]
     #[cfg_attr(debug_assertions, track_caller)]
     fn try_rlock(&self) -> Option<SharedGuard> {
-        self.enter().or_else(|| self.inner.try_rlock().then_some(SharedGuard(Place::Inner)))
+        self.enter().or_else(|| self.inner.try_rlock().then_some(SharedGuard(None)))
     }
 
     #[inline]
     #[cfg_attr(debug_assertions, track_caller)]
     fn try_rlock_until(&self, deadline: Instant) -> Option<SharedGuard> {
-        self.enter().or_else(|| self.inner.try_rlock_until(deadline).then_some(SharedGuard(Place::Inner)))
+        self.enter().or_else(|| self.inner.try_rlock_until(deadline).then_some(SharedGuard(None)))
     }
 
     #[inline]
     unsafe fn runlock(&self, guard: SharedGuard) {
         match guard.0 {
-            Place::Shard(index) => {
-                if self.shards[index as usize].fetch_sub(1, Release) & CLOSED != 0 {
-                    self.left_closed();
-                }
-            }
-            Place::Inner => self.inner.runlock(),
+            Some(slot) => self.leave(slot),
+            None => self.inner.runlock(),
         }
     }
 
@@ -285,38 +459,42 @@ unsafe impl<const N: usize, W: RawLock, S: Semaphore> RawRwLock for ShardedRwMut
         // SAFETY: by the contract of this method, `guard` came from an acquisition of this lock for writing that has
         // not been released. That acquisition has locked `inner` with the same guard.
         unsafe { RawRwLock::downgrade(&self.inner, guard) };
-        SharedGuard(Place::Inner)
+        SharedGuard(None)
     }
 
     #[inline]
     fn is_locked(&self) -> bool {
-        self.inner.is_locked() || self.shards.iter().any(|shard| shard.load(Relaxed) != 0)
+        self.inner.is_locked() || self.is_read()
     }
 
     #[inline]
     fn is_locked_exclusive(&self) -> bool {
-        // Between steps 1 and 2 no writer owns the lock.
-        self.inner.is_locked_exclusive() && self.shards.iter().all(|shard| shard.load(Relaxed) == CLOSED)
+        // Before step 2 no writer owns the mutex, nor in steps 3 and 4 while a slot has the name.
+        self.inner.is_locked_exclusive() && self.state().is_closed() && !self.is_read()
     }
 }
 
 #[cfg(not(sudog_loom))]
-impl<const N: usize, W: crate::ConstRawLock, S: crate::ConstSemaphore> crate::ConstRawRwLock
-    for ShardedRwMutex<N, W, S>
-{
+impl<W: crate::ConstRawLock, S: crate::ConstSemaphore> crate::ConstRawRwLock for ShardedRwMutex<W, S> {
     const INIT: Self = Self {
-        shards: [const { CachePadded::new(AtomicU32::new(0)) }; N],
-        pending: AtomicU32::new(0),
+        word: CachePadded::new(AtomicU64::new(State::UNNAMED.0)),
+        waits: AtomicBool::new(false),
         drained: S::INIT,
         inner: GoRwMutex::const_new(),
     };
 }
 
-impl<const N: usize, W, S> fmt::Debug for ShardedRwMutex<N, W, S> {
+impl<W: RawLock, S: Semaphore> fmt::Debug for ShardedRwMutex<W, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
         f.debug_struct("ShardedRwMutex")
-            .field("shards", &self.shards)
+            .field("is_closed", &state.is_closed())
+            .field("is_biased", &state.is_biased())
             .field("inner", &self.inner)
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(sudog_loom)))]
+#[path = "sharded_tests.rs"]
+mod tests;

@@ -89,17 +89,6 @@ pub fn turn(turns: &'static Mutex<()>) -> MutexGuard<'static, ()> {
     }
 }
 
-/// Returns whether a readers-writer lock with this `Debug` output keeps out all new readers, given that the lock keeps
-/// out those of the calling thread: a writer closes the shards of a sharded lock one after another.
-pub fn is_closed_everywhere(lock: &str) -> bool {
-    const CLOSED: u32 = 1 << 31;
-    let Some((_, shards)) = lock.split_once("shards: [") else { return true };
-    let numbers = shards.split(']').next().unwrap().split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());
-    let shards: Vec<u32> = numbers.collect();
-    assert!(!shards.is_empty(), "{lock}");
-    shards.iter().all(|&shard| shard >= CLOSED)
-}
-
 /// Notes each panic, expected or not, and prints the last ones when the process fails. The harness shows the panics of a
 /// failed test's own thread only, and loses all that it has captured when the watchdog or a goroutine ends the process.
 fn note_panics() {

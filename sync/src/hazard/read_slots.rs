@@ -1,0 +1,88 @@
+//! The places in which the readers of a [`ShardedRwMutex`](crate::rw_mutex::ShardedRwMutex) name the mutex that they read.
+//! The protocol is in `rw_mutex/sharded.rs`.
+
+use sudog_runtime::shim::{AtomicU32, AtomicU64, Ordering::*, asymmetric};
+
+use super::domain::READS_FOR_A_BIAS;
+
+/// The number of mutexes that a thread's goroutines can read at a time. A further read locks the mutex inside.
+pub(crate) const READ_SLOTS: usize = if cfg!(sudog_loom) { 1 } else { 8 };
+
+/// The name of a mutex that a reader has locked, or 0. Only the owner of the record writes a name here; any thread that ends
+/// the read writes 0.
+pub(crate) struct ReadSlot {
+    name: AtomicU64,
+    /// The number of reads that executed locked instructions here since a mutex was biased.
+    unbiased_reads: AtomicU32,
+}
+
+impl ReadSlot {
+    fn new() -> Self {
+        Self { name: AtomicU64::new(0), unbiased_reads: AtomicU32::new(0) }
+    }
+
+    /// Acquire: a read that has ended on another thread is over for those who see the next name.
+    #[inline(always)]
+    fn is_free(&self) -> bool {
+        self.name.load(Acquire) == 0
+    }
+
+    /// Writes a name, or 0, and executes the light fence. Release: reads under the name that was here before are over.
+    #[inline(always)]
+    pub(crate) fn write_lightly(&self, name: u64) {
+        self.name.store(name, Release);
+        asymmetric::light();
+    }
+
+    /// Writes a name, or 0, by a locked instruction: before the next SeqCst load of this thread.
+    #[inline(always)]
+    pub(crate) fn write(&self, name: u64) {
+        self.name.swap(name, SeqCst);
+    }
+
+    /// Returns the name, for the reader that has written the name.
+    #[inline(always)]
+    pub(crate) fn own_name(&self) -> u64 {
+        self.name.load(Relaxed)
+    }
+
+    /// Returns the name, for a writer, or for a reader that looks for others. SeqCst: after the caller's step before. SeqCst
+    /// contains Acquire: the reads under the name that was here before are over.
+    #[inline]
+    pub(crate) fn name(&self) -> u64 {
+        self.name.load(SeqCst)
+    }
+
+    /// Counts a read that executes locked instructions. Returns whether the mutex is to be biased.
+    #[inline]
+    pub(crate) fn counts_for_a_bias(&self) -> bool {
+        let reads = self.unbiased_reads.load(Relaxed) + 1;
+        self.unbiased_reads.store(reads % READS_FOR_A_BIAS, Relaxed);
+        reads == READS_FOR_A_BIAS
+    }
+}
+
+/// The slots of a thread, in cache lines that no other thread writes to, except to end a read.
+#[repr(align(128))]
+pub(crate) struct ReadSlots([ReadSlot; READ_SLOTS]);
+
+impl ReadSlots {
+    pub(super) fn new() -> Self {
+        Self([(); READ_SLOTS].map(|()| ReadSlot::new()))
+    }
+
+    /// Returns the first slot, if it names no mutex. Only the owner of the record may call this.
+    #[inline(always)]
+    pub(super) fn first(&self) -> Option<&ReadSlot> {
+        Some(&self.0[0]).filter(|slot| slot.is_free())
+    }
+
+    /// Returns a slot that names no mutex. Only the owner of the record may call this.
+    pub(super) fn free(&self) -> Option<&ReadSlot> {
+        self.0.iter().find(|slot| slot.is_free())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ReadSlot> {
+        self.0.iter()
+    }
+}
