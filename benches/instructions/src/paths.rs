@@ -13,7 +13,9 @@ use sudog::low_level::sema::{Order, Wake};
 use sudog::low_level::{ConstSemaphore, RuntimeSema, Semaphore};
 use sudog::runtime::gosched;
 use sudog::sync::atomic::Value;
-use sudog::sync::{Cond, GoMutex, LockAsync, Map, Mutex, Once, Pool, RwMutex, WaitGroup, once_value};
+use sudog::sync::{
+    Cond, GoMutex, LockAsync, Map, Mutex, Once, Pool, RwMutex, RwMutexWith, ShardedRwMutex, WaitGroup, once_value,
+};
 use sudog::{block_on, go, go_async, run, spawn};
 
 use crate::tracer::{begin, end, mark};
@@ -56,7 +58,7 @@ fn rounds_of_futures(mut round: impl AsyncFnMut()) {
 pub const NOTHING: &str = "nothing";
 
 /// Name and code of each path. Names are the keys of `counts.tsv`.
-pub const PATHS: [(&str, fn()); 35] = [
+pub const PATHS: [(&str, fn()); 37] = [
     (NOTHING, || rounds(|| ())),
     ("GoMutex, default policy: lock, unlock", || {
         let mutex = GoMutex::new();
@@ -112,6 +114,22 @@ pub const PATHS: [(&str, fn()); 35] = [
     ("RwMutex<u64>: write, drop the guard", || {
         let lock = RwMutex::new(0_u64);
         rounds(|| *black_box(&lock).write() += 1);
+    }),
+    ("sharded RwMutex<u64>: read, drop the guard", || {
+        let lock = RwMutexWith::<ShardedRwMutex, u64>::new(0);
+        // Biases the mutex: see `sudog_sync::rw_mutex`.
+        (0..100_000).for_each(|_| {
+            black_box(*black_box(&lock).read());
+        });
+        rounds(|| {
+            black_box(*black_box(&lock).read());
+        });
+    }),
+    ("sharded RwMutex<u64>, just written: read, drop the guard", || {
+        let lock = RwMutexWith::<ShardedRwMutex, u64>::new(0);
+        rounds(|| {
+            black_box(*black_box(&lock).read());
+        });
     }),
     ("WaitGroup: add, done", || {
         let group = WaitGroup::new();

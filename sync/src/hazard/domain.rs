@@ -146,8 +146,9 @@ impl Hazard {
     }
 }
 
-/// The hazard pointers of a thread, in cache lines that no other thread writes to, but for `is_awaited`.
-#[repr(align(128))]
+/// The hazard pointers of a thread, in cache lines that no other thread writes to, but for `is_awaited`. The fields are in
+/// this order, so that the hazard pointers are at the address of the record.
+#[repr(C, align(128))]
 pub(crate) struct Record {
     hazards: [Hazard; HAZARDS],
     /// The number of records that were made before this record.

@@ -169,41 +169,23 @@ impl<T> Read<'_, T> {
         // `Read` is dropped. The result is not dropped.
         ManuallyDrop::new(unsafe { Arc::from_raw(self.word.address()) })
     }
-
-    /// Step 4, if the value is not biased. Returns whether the value has been replaced.
-    #[inline(never)]
-    fn end_unbiased(&self) -> bool {
-        if self.hazard.counts_for_a_bias() {
-            self.bias();
-        }
-        self.hazard.name_sc::<T>(ptr::null());
-        !ptr::eq(self.pointer.word().address(), self.word.address()) // a bias changes the word only
-    }
-
-    /// Biases the value, if it is still the current value. The read keeps the value, so no other value has the address.
-    #[cold]
-    fn bias(&self) {
-        if asymmetric::is_available() {
-            mark("a value is biased");
-            let _ = self.pointer.word.compare_exchange(self.word.0, self.word.biased().0, SeqCst, Relaxed);
-        }
-    }
 }
 
 impl<T> Drop for Read<'_, T> {
-    /// Steps 4 and 5.
+    /// Steps 4 and 5. Calls get copies of the fields, so that the `Read` need not be in memory.
     #[inline(always)]
     fn drop(&mut self) {
-        let is_replaced = if self.word.is_biased() {
-            self.hazard.name::<T>(ptr::null());
+        let Self { pointer, domain, hazard, word } = *self;
+        let is_replaced = if word.is_biased() {
+            hazard.name::<T>(ptr::null());
             asymmetric::light();
-            self.pointer.word() != self.word
+            pointer.word() != word
         } else {
-            self.end_unbiased()
+            pointer.end_unbiased(hazard, word)
         };
         if is_replaced {
             mark("a read sweeps");
-            self.pointer.sweep(self.domain, None);
+            pointer.sweep(domain, None);
         }
     }
 }
@@ -275,6 +257,25 @@ impl<T> HazardArc<T> {
         // Of two equal words, the later one is that of the value that is alive.
         let now = self.word();
         (now == word).then_some(now)
+    }
+
+    /// Step 4 of a read whose value is not biased. Returns whether the value has been replaced.
+    #[inline(never)]
+    fn end_unbiased(&self, hazard: &Hazard, word: Word<T>) -> bool {
+        if hazard.counts_for_a_bias() {
+            self.bias(word);
+        }
+        hazard.name_sc::<T>(ptr::null());
+        !ptr::eq(self.word().address(), word.address()) // a bias changes the word only
+    }
+
+    /// Biases the value, if it is still the current value. The caller's read keeps the value, so no other value has the address.
+    #[cold]
+    fn bias(&self, word: Word<T>) {
+        if asymmetric::is_available() {
+            mark("a value is biased");
+            let _ = self.word.compare_exchange(word.0, word.biased().0, SeqCst, Relaxed);
+        }
     }
 
     /// A read whose hazard pointer names a value that is not current any more.
