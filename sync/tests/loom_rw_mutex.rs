@@ -553,7 +553,12 @@ fn a_reader_of_a_slot_and_a_writer() {
 fn a_reader_of_a_slot_and_a_writer_see_each_other() {
     let test = concat!(module_path!(), "::a_reader_of_a_slot_and_a_writer_see_each_other");
     let needed = ["asymmetric.rs, light: fence"];
-    let spare = ["sharded.rs, state: load", "sharded.rs, close: fetch_or", "read_slots.rs, write: swap"];
+    let spare = [
+        "sharded.rs, state: load",
+        "sharded.rs, close: fetch_or",
+        "read_slots.rs, write: swap",
+        "domain.rs, is_read: load",
+    ];
     slots_need(test, &needed, &spare, || {
         explore(3, &[WITHDRAWS, BIASED_IS_CLOSED, LAST_WAKES], |rw| a_sharded_reader_and_a_writer(&rw));
     });
@@ -562,7 +567,12 @@ fn a_reader_of_a_slot_and_a_writer_see_each_other() {
 #[test]
 fn an_unbiased_reader_of_a_slot_and_a_writer_see_each_other() {
     let test = concat!(module_path!(), "::an_unbiased_reader_of_a_slot_and_a_writer_see_each_other");
-    let needed = ["sharded.rs, state: load", "sharded.rs, close: fetch_or", "read_slots.rs, write: swap"];
+    let needed = [
+        "sharded.rs, state: load",
+        "sharded.rs, close: fetch_or",
+        "read_slots.rs, write: swap",
+        "domain.rs, is_read: load",
+    ];
     slots_need(test, &needed, &[], || {
         explore(3, &[WITHDRAWS, LAST_WAKES], |rw: Arc<Rw<Sharded>>| {
             rw.read();
@@ -583,7 +593,6 @@ fn slots_need(test: &str, needed: &[&str], spare: &[&str], explore: impl Fn()) {
     // `docs/orderings.md`, section 10.
     let common = [
         "domain.rs, acquire: compare_exchange",
-        "domain.rs, records: load",
         "read_slots.rs, name: load",
         "sharded.rs, left_closed: fence",
         "asymmetric.rs, fence_others: fence",
@@ -603,10 +612,22 @@ fn two_readers_of_slots_and_a_writer() {
     });
 }
 
+#[test]
+fn two_readers_of_slots_and_a_writer_that_gives_up() {
+    let states = [WRITER_GIVES_UP, WRITER_WAITS_IN_TIME, LAST_WAKES];
+    explore(2, &states, |rw: Arc<Rw<Sharded>>| {
+        rw.read();
+        let readers = [spawn(&rw, |rw| rw.read()), spawn(&rw, |rw| rw.read())];
+        let writes = rw.hasty_write();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        rw.finish(writes);
+    });
+}
+
 /// A reader that came before the mutex was biased leaves later.
 #[test]
 fn a_mutex_is_biased_beside_a_reader() {
-    explore(3, &["a mutex is biased", BIASED_IS_CLOSED, LAST_WAKES], |rw: Arc<Rw<Sharded>>| {
+    explore(2, &["a mutex is biased", BIASED_IS_CLOSED, LAST_WAKES], |rw: Arc<Rw<Sharded>>| {
         let readers = [spawn(&rw, |rw| rw.read()), spawn(&rw, |rw| rw.read())];
         let writes = rw.write();
         readers.into_iter().for_each(|reader| reader.join().unwrap());
@@ -625,6 +646,36 @@ fn a_writer_of_a_biased_mutex_gives_up() {
         let writes = rw.hasty_write() + rw.write();
         reader.join().unwrap();
         rw.finish(writes);
+    });
+}
+
+/// A reader that comes lightly meets a writer; the next writer executes no heavy fence. The mutant
+/// `sharded-a-withdrawal-is-light` shows what the store would then be worth: here a light fence is a full fence.
+#[test]
+fn a_reader_withdraws_between_two_writers() {
+    explore(3, &[WITHDRAWS, BIASED_IS_CLOSED, LAST_WAKES, WRITER_WAITS], |rw: Arc<Rw<Sharded>>| {
+        rw.read();
+        let reader = spawn(&rw, |rw| rw.read());
+        let writes = rw.write() + rw.write();
+        reader.join().unwrap();
+        rw.finish(writes);
+    });
+}
+
+/// A writer has the mutex while readers write and withdraw their names.
+#[test]
+fn a_writer_knows_that_it_has_the_mutex() {
+    explore(3, &[WITHDRAWS], |rw: Arc<Rw<Sharded>>| {
+        rw.read();
+        let reader = spawn(&rw, |rw| rw.read());
+        let guard = rw.lock.lock();
+        assert!(rw.lock.is_locked_exclusive());
+        rw.change();
+        // SAFETY: `guard` came from `lock` above, and has not been released.
+        unsafe { rw.lock.unlock(guard) };
+        assert!(!rw.lock.is_locked_exclusive());
+        reader.join().unwrap();
+        rw.finish(1);
     });
 }
 
@@ -706,7 +757,7 @@ models! {
     plain: Plain, readers_and_a_writer writers_and_a_reader attempts downgrades a_hasty_reader a_hasty_writer
         a_hasty_reader_and_a_hasty_writer two_in_haste;
     poor: Poor, readers_and_a_writer two_in_haste a_hasty_reader a_hasty_writer a_hasty_reader_and_a_hasty_writer;
-    sharded: Sharded, readers_and_a_writer attempts downgrades a_hasty_reader a_hasty_writer two_in_haste;
+    sharded: Sharded, readers_and_a_writer attempts downgrades a_hasty_reader two_in_haste;
     sole: Sole, readers_and_a_writer writers_and_a_reader attempts downgrades a_hasty_reader a_hasty_writer
         a_hasty_reader_and_a_hasty_successor two_in_haste a_sole_owner_has_a_successor a_hasty_successor
         a_sole_owner_admits_a_hasty_reader a_late_sole_owner;

@@ -1,11 +1,11 @@
-//! The hazard pointers of all threads.
+//! The hazard pointers and the read slots of all threads.
 
 use std::ptr;
 
 use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*, mark, system};
 
-use super::read_slots::{ReadSlot, ReadSlots};
+use super::read_slots::{ReadSlot, ReadSlots, THREADS_WITH_SLOTS};
 #[cfg(all(test, sudog_loom))]
 pub(crate) use model_threads::own_record;
 #[cfg(sudog_loom)]
@@ -21,7 +21,8 @@ pub(crate) use threads::{first_read_slot, free_read_slot, of_this_process, with_
 /// needed only if the user's code in a read reads again, or switches to another goroutine.
 pub(super) const HAZARDS: usize = if cfg!(sudog_loom) { 1 } else { 3 };
 
-/// The number of reads by a hazard pointer, of values and maps that are not biased, for which one value or map is biased. Such a
+/// The number of reads by a hazard pointer, or in a read slot, of values, maps and mutexes that are not biased, for which one of these
+/// is biased. Such a
 /// read takes 3 to 16 ns more than a read that is biased, and a heavy fence 0.4 us, or 15 us and more beside other
 /// threads. A prime, so that a loop over a few pointers does not bias the same pointer each time.
 pub(crate) const READS_FOR_A_BIAS: u32 = match (cfg!(sudog_loom), cfg!(test)) {
@@ -146,9 +147,8 @@ impl Hazard {
     }
 }
 
-/// The hazard pointers of a thread, in cache lines that no other thread writes to, but for `is_awaited`. The fields are in
-/// this order, so that the hazard pointers are at the address of the record.
-#[repr(C, align(128))]
+/// The hazard pointers of a thread, in cache lines that no other thread writes to, but for `is_awaited`.
+#[repr(align(128))]
 pub(crate) struct Record {
     hazards: [Hazard; HAZARDS],
     /// The number of records that were made before this record.
@@ -157,7 +157,6 @@ pub(crate) struct Record {
     owned: AtomicBool,
     /// The record that was made before this record.
     next: system::atomic::AtomicPtr<Record>,
-    reads: ReadSlots,
 }
 
 impl Record {
@@ -167,7 +166,6 @@ impl Record {
             index: AtomicUsize::new(0),
             owned: AtomicBool::new(true),
             next: system::atomic::AtomicPtr::default(),
-            reads: ReadSlots::new(),
         }
     }
 
@@ -184,8 +182,7 @@ impl Record {
     }
 
     /// Gives the record back, unless a read still uses a hazard pointer: a coroutine of another library may be suspended
-    /// inside of a read when its thread ends. Then the record is never used again. A read slot that is in use does not
-    /// matter: the next owner uses the others.
+    /// inside of a read when its thread ends. Then the record is never used again.
     pub(super) fn give_back(&self) {
         if self.hazards.iter().all(Hazard::is_free) {
             self.owned.store(false, Release); // the next owner sees the hazard pointers as they are
@@ -206,12 +203,14 @@ impl Drop for Extra {
 pub(crate) struct Domain {
     /// The record that was made last. No record is ever freed.
     first: AtomicPtr<Record>,
+    /// The read slots of the records that were made first.
+    reads: [ReadSlots; THREADS_WITH_SLOTS],
 }
 
 impl Domain {
     const_unless_model! {
         pub(crate) const fn new() -> Domain {
-            Domain { first: AtomicPtr::new(ptr::null_mut()) }
+            Domain { first: AtomicPtr::new(ptr::null_mut()), reads: ReadSlots::of_threads() }
         }
     }
 
@@ -271,9 +270,16 @@ impl Domain {
         self.records().any(|record| record.hazards.iter().any(|hazard| hazard.names(address, from)))
     }
 
-    /// Returns whether a reader has written a name that `is_named` accepts.
-    pub(crate) fn has_read(&self, mut is_named: impl FnMut(u64) -> bool) -> bool {
-        self.records().any(|record| record.reads.iter().any(|slot| is_named(slot.name())))
+    /// Returns the read slots of the owner of a record. None if there were too many threads before.
+    fn reads_of(&self, record: &Record) -> Option<&ReadSlots> {
+        self.reads.get(record.index())
+    }
+
+    /// Returns whether a read slot has a name that `is_named` accepts.
+    pub(crate) fn is_read(&self, is_named: impl Fn(u64) -> bool) -> bool {
+        // SeqCst: after the writer's step before. A record that is not on the list yet has not been used.
+        let threads = number_of(self.first.load(SeqCst)).min(THREADS_WITH_SLOTS);
+        self.reads[..threads].iter().any(|slots| slots.any(&is_named))
     }
 
     /// Returns the guards that a map has.
@@ -320,7 +326,7 @@ mod threads {
 
     use sudog_runtime::shim::system;
 
-    use super::{Domain, Extra, Hazard, ReadSlot, Record};
+    use super::{Domain, Extra, Hazard, ReadSlot, ReadSlots, Record};
 
     static DOMAIN: Domain = Domain::new();
 
@@ -328,6 +334,8 @@ mod threads {
         // `RECORD` has no destructor, so that a read costs no look at the state of a thread-local.
         /// The thread's record, if `OWNER` has a record.
         static RECORD: Cell<Option<&'static Record>> = const { Cell::new(None) };
+        /// The read slots of that record, if there are any.
+        static READS: Cell<Option<&'static ReadSlots>> = const { Cell::new(None) };
         static OWNER: Owner = Owner::new();
     }
 
@@ -338,6 +346,7 @@ mod threads {
         fn new() -> Self {
             let record = DOMAIN.acquire();
             RECORD.with(|place| place.set(Some(record)));
+            READS.with(|place| place.set(DOMAIN.reads_of(record)));
             Self(record)
         }
     }
@@ -345,6 +354,7 @@ mod threads {
     impl Drop for Owner {
         fn drop(&mut self) {
             RECORD.with(|place| place.set(None));
+            READS.with(|place| place.set(None));
             self.0.give_back();
         }
     }
@@ -368,12 +378,12 @@ mod threads {
     /// Returns the first slot of the calling thread, if the slot is free, and the thread has a record.
     #[inline(always)]
     pub(crate) fn first_read_slot() -> Option<&'static ReadSlot> {
-        RECORD.with(Cell::get)?.reads.first()
+        READS.with(Cell::get)?.first()
     }
 
     /// Returns a slot for a read of the calling thread. None if the thread ends, or has no free slot.
     pub(crate) fn free_read_slot() -> Option<&'static ReadSlot> {
-        record_of_this_thread()?.reads.free()
+        DOMAIN.reads_of(record_of_this_thread()?)?.free()
     }
 
     /// Calls `f` with a hazard pointer that names no value, and with the records to which the hazard pointer belongs.
@@ -428,7 +438,8 @@ mod model_threads {
     }
 
     pub(crate) fn free_read_slot() -> Option<&'static ReadSlot> {
-        own_record(of_this_process()).reads.free()
+        let domain = of_this_process();
+        domain.reads_of(own_record(domain))?.free()
     }
 
     pub(super) fn record_of_this_thread() -> Option<&'static Record> {

@@ -1,11 +1,15 @@
 //! The places in which the readers of a [`ShardedRwMutex`](crate::rw_mutex::ShardedRwMutex) name the mutex that they read.
 //! The protocol is in `rw_mutex/sharded.rs`.
 
+use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicU32, AtomicU64, Ordering::*, asymmetric};
 
 use super::domain::READS_FOR_A_BIAS;
 
-/// The number of mutexes that a thread's goroutines can read at a time. A further read locks the mutex inside.
+/// The number of threads with slots. Reads of further threads lock the mutex inside, so that a write need look at no more than these.
+pub(crate) const THREADS_WITH_SLOTS: usize = if cfg!(sudog_loom) { 4 } else { 256 };
+
+/// The number of reads that a thread's goroutines can have at a time. A further read locks the mutex inside.
 pub(crate) const READ_SLOTS: usize = if cfg!(sudog_loom) { 1 } else { 8 };
 
 /// The name of a mutex that a reader has locked, or 0. Only the owner of the record writes a name here; any thread that ends
@@ -17,8 +21,10 @@ pub(crate) struct ReadSlot {
 }
 
 impl ReadSlot {
-    fn new() -> Self {
-        Self { name: AtomicU64::new(0), unbiased_reads: AtomicU32::new(0) }
+    const_unless_model! {
+        const fn new() -> ReadSlot {
+            ReadSlot { name: AtomicU64::new(0), unbiased_reads: AtomicU32::new(0) }
+        }
     }
 
     /// Acquire: a read that has ended on another thread is over for those who see the next name.
@@ -67,8 +73,14 @@ impl ReadSlot {
 pub(crate) struct ReadSlots([ReadSlot; READ_SLOTS]);
 
 impl ReadSlots {
-    pub(super) fn new() -> Self {
-        Self([(); READ_SLOTS].map(|()| ReadSlot::new()))
+    #[cfg(not(sudog_loom))]
+    pub(super) const fn of_threads() -> [Self; THREADS_WITH_SLOTS] {
+        [const { Self([const { ReadSlot::new() }; READ_SLOTS]) }; THREADS_WITH_SLOTS]
+    }
+
+    #[cfg(sudog_loom)]
+    pub(super) fn of_threads() -> [Self; THREADS_WITH_SLOTS] {
+        std::array::from_fn(|_| Self(std::array::from_fn(|_| ReadSlot::new())))
     }
 
     /// Returns the first slot, if it names no mutex. Only the owner of the record may call this.
@@ -82,7 +94,9 @@ impl ReadSlots {
         self.0.iter().find(|slot| slot.is_free())
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &ReadSlot> {
-        self.0.iter()
+    /// Returns whether a slot has a name that `is_named` accepts.
+    #[inline]
+    pub(super) fn any(&self, is_named: impl Fn(u64) -> bool) -> bool {
+        self.0.iter().any(|slot| is_named(slot.name()))
     }
 }

@@ -1,60 +1,66 @@
 //! A readers-writer mutex whose readers scale: each reader writes the mutex's name in a slot of its thread.
 //!
 //! ```text
-//!   slots of a thread         slots of another         word            inner: a GoRwMutex
-//!  ┌──────┬──────┬─────┐     ┌──────┬──────┬─────┐    ┌──────────┐    ┌──────────────────────────────┐
-//!  │ name │ name │ ... │     │ name │ 0    │ ... │    │ name UCB │    │ writers, and the readers that│
-//!  └──────┴──────┴─────┘     └──────┴──────┴─────┘    └──────────┘    │ wrote no name                │
-//!                                                                     └──────────────────────────────┘
+//!   slots of a thread         slots of another         word              inner: a GoRwMutex
+//!  ┌──────┬──────┬─────┐     ┌──────┬──────┬─────┐    ┌────────────┐    ┌──────────────────────────────┐
+//!  │ name │ name │ ... │     │ name │ 0    │ ... │    │ name  WUCB │    │ writers, and the readers that│
+//!  └──────┴──────┴─────┘     └──────┴──────┴─────┘    └────────────┘    │ wrote no name                │
+//!                                                                       └──────────────────────────────┘
 //! ```
 //!
 //! | flag of the word | means |
 //! |---|---|
-//! | U unnamed | the mutex has no name yet |
+//! | W written | a writer has the mutex; set only with C |
+//! | U unnamed | the mutex has no name yet: no reader has come |
 //! | C closed | a writer has the mutex, or waits for the readers that have written the name |
 //! | B biased | readers execute light fences, which cost nothing; the next writer executes a heavy fence, a system call |
 //!
-//! | | a reader comes | a reader leaves |
+//! | | a reader comes | a reader leaves, or withdraws its name |
 //! |---|---|---|
 //! | 1 | loads the word. If U is set, names the mutex. If C is set, or the thread has no free slot, reads by `inner` | writes 0 into the slot; fence |
 //! | 2 | writes the word into the slot; fence | loads the word. If C is clear, has left |
-//! | 3 | loads the word again. If the word is the same, has the mutex. Else leaves, and reads by `inner` | if `waits` is set and no slot has the name, clears `waits` and releases `drained` |
+//! | 3 | loads the word again. If the word is the same, has the mutex. Else withdraws the name, and reads by `inner` | if `waits` is set and no slot has the name, clears `waits` and releases `drained` |
 //!
 //! | | a writer |
 //! |---|---|
 //! | 1 | locks `inner`, which excludes other writers, and readers of `inner` |
 //! | 2 | sets C; fence |
-//! | 3 | looks at the slots of all threads. If no slot has the name, has the mutex |
+//! | 3 | looks at the slots of all threads. If no slot has the name, sets W, and has the mutex |
 //! | 4 | sets `waits`, and looks again. If a slot has the name, waits on `drained`; else clears `waits`, or takes the permit of the reader that has. Goes to 3 |
-//! | 5 | writes; clears C and B, unlocks `inner` |
-//! | gives up in 4 | as if no slot had the name; then clears C only, unlocks `inner` |
+//! | 5 | writes; clears W, C and B, unlocks `inner` |
+//! | gives up in 4 | clears `waits`, or takes the permit; clears C, unlocks `inner` |
 //!
-//! **The fences** of readers are light if the word of step 1 has B, and so the name in the slot. Else the reader writes its slot by a locked
-//! instruction. A writer executes the heavy fence if the word had B as the writer set C; else setting C by a locked instruction is its fence.
-//! A word that has B keeps B until it is closed, and while it is closed: so the writer that closes the word after a reader has come lightly executes the
-//! heavy fence.
+//! **The fences.** A reader that comes while B is set, and has the mutex, comes and leaves with light fences. All other readers write their slot by
+//! locked instructions: those that come while B is clear, and those that withdraw. A writer executes the heavy fence if B was set
+//! as the writer set C; else setting C by a locked instruction is its fence. Once B is set, B is cleared only by a writer that has
+//! written, and so not while a reader has the mutex: the writer against which a light fence stands has found B set.
+//! A reader that withdraws may do so later, and meet a writer that executes no heavy fence.
 //!
 //! **A writer sees each reader that has the mutex.** Of the reader's slot and the writer's C, at least one is seen by the
 //! other side, as each writes, executes its fence, and then looks. A reader that sees C does not have the mutex.
 //!
-//! **The last reader wakes the writer.** If a reader sees that C is clear in step 2, its slot was 0 before the writer's first look. Else the reader executes a
-//! full fence (its own may be light, and the writer executes no heavy fence after setting `waits`), and looks at `waits`:
-//! either the reader sees `waits`, or the writer's second look sees 0. Of the readers that see `waits`, the last to write 0 sees no
-//! other name.
+//! **The last reader wakes the writer.** If a reader sees that C is clear in step 2, the first look of a later writer sees the 0. Else the
+//! reader executes a full fence (its own may be light, and the writer executes no heavy fence after setting `waits`), and
+//! looks at `waits`: either the reader sees `waits`, or the writer's second look sees the 0. Of the readers that see
+//! `waits`, the last to write 0 sees no other name.
 //!
 //! **Names are never used again**, so a name in a slot whose reader was forgotten closes no other mutex. The slot is lost.
 //!
-//! **The bias.** A word gets B from a reader that has the mutex. Each slot gives a bias once in [`READS_FOR_A_BIAS`](crate::hazard::domain) reads that execute
-//! locked instructions, so there is one heavy fence for so many reads, however reads and writes alternate.
+//! **The bias.** The word gets B from a reader that has the mutex. Each slot gives a bias once in
+//! [`READS_FOR_A_BIAS`](crate::hazard::domain) reads that execute locked instructions. So there is one heavy fence for so many
+//! reads, however reads and writes alternate; and one for each writer that gives up, as B stays.
+//!
+//! **A write looks at 256 threads at most.** Readers of further threads lock `inner`.
 //!
 //! Orderings. A reader ends with Release, and a writer looks at the slots with Acquire: the write comes after all reads. A
-//! slot's next owner sees 0 with Acquire before it writes another name with Release, so a writer that sees another name comes after the read, too. A
-//! writer clears C with Release, and a reader's second load is an Acquire: the read comes after all writes. The fences are those of locked instructions,
-//! of the pair of `asymmetric`, and in step 4 a SeqCst store and a full fence. Changes of `waits` publish nothing.
+//! slot's next owner sees 0 with Acquire before it writes another name with Release, so a writer that sees another name
+//! comes after the read, too. A writer clears C with Release, and a reader's second load is an Acquire: the read comes
+//! after all writes. The fences are those of locked instructions, of the pair of `asymmetric`, and in step 4 a SeqCst store
+//! and a full fence. Changes of `waits` publish nothing.
 //!
 //! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019: a table of readers, and an
-//! inner mutex for the others. There all threads share the table, a reader executes a compare-exchange, and a write forbids the bias for a
-//! multiple of the time that the write took. Slots of a thread and asymmetric fences are those of `hazard`.
+//! inner mutex for the others. There all threads share the table, a reader executes a compare-exchange, and a write forbids
+//! the bias for a multiple of the time that the write took. Slots of a thread and asymmetric fences are those of `hazard`.
 
 use std::fmt;
 
@@ -75,8 +81,9 @@ use sudog_runtime::goroutine::without_switching;
 const BIASED: u64 = 1;
 const CLOSED: u64 = 2;
 const UNNAMED: u64 = 4;
+const WRITTEN: u64 = 8;
 /// The lowest bit of the name.
-const NAME: u64 = 8;
+const NAME: u64 = 16;
 
 /// The value of the word, or of a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -103,14 +110,17 @@ impl State {
         self.0 & BIASED != 0
     }
 
+    const fn is_written(self) -> bool {
+        self.0 & WRITTEN != 0
+    }
+
     const fn is_unnamed(self) -> bool {
         self.0 & UNNAMED != 0
     }
 
-    /// Returns whether the word of a slot has the name of this state.
-    #[inline]
-    const fn is_named_by(self, slot: u64) -> bool {
-        self.0 / NAME == slot / NAME
+    /// Returns whether a slot has the name.
+    fn is_read(self) -> bool {
+        !self.is_unnamed() && of_this_process().is_read(|slot| self.0 / NAME == slot / NAME)
     }
 }
 
@@ -126,10 +136,16 @@ impl State {
         Self(self.0 | BIASED)
     }
 
+    /// A writer has seen that no slot has the name.
+    #[inline]
+    const fn written(self) -> Self {
+        Self(self.0 | WRITTEN)
+    }
+
     /// A writer ends.
     #[inline]
     const fn opened(self) -> Self {
-        Self(self.0 & !(CLOSED | BIASED))
+        Self(self.0 & !(CLOSED | BIASED | WRITTEN))
     }
 
     /// A writer gives up.
@@ -140,15 +156,21 @@ impl State {
 
 /// A readers-writer mutex for much reading and little writing: readers on different processors do not meet.
 ///
-/// Each reader writes the name of the mutex in a place of its thread, of which each thread has eight for all its sharded mutexes.
-/// A write looks at these places of all threads of the process, and so pays for the time that readers save. Above some rate of
-/// writes this mutex is slower: `docs/journal/readers-and-writers.md`. Readers that come during a write wait for that
-/// write, and go before the next write, as with [`GoRwMutex`].
+/// Each reader writes the name of the mutex in a slot of its thread. A write looks at the slots of all threads, and so pays
+/// for the time that readers save. Above some rate of writes this mutex is slower:
+/// `docs/journal/readers-and-writers.md`. Readers that come during a write wait for that write, and go before the next
+/// write, as with [`GoRwMutex`].
 ///
-/// Where writes are rare, reads are cheap even alone: on Linux, after ten thousand reads of a thread without a write, the
-/// thread's and all other reads execute no locked instruction. The next write executes a system call, `membarrier`: 0.4 us,
-/// or 15 us and more while other threads of the process run. If the system forbids the call after it has allowed the call
-/// before, that write ends the process.
+/// Reads are cheap even alone where writes are rare: on Linux, after ten thousand reads, reads execute no locked instruction.
+/// The next write executes a system call, `membarrier`: 0.4 us, or 15 us and more while other threads of the process run. So does each
+/// writer that gives up before. If the system forbids the call after it has allowed the call before, the write ends the process.
+///
+/// # Limits
+///
+/// 256 threads at a time have slots: eight each, for all sharded mutexes. Further reads share a cache line. The first read of a thread
+/// allocates.
+///
+/// A `try_` form may fail while another `try_` form is under way, which fails as well.
 ///
 /// # Examples
 ///
@@ -234,12 +256,13 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
         self.state()
     }
 
-    /// Leaves, as the word is not that of the slot any more. The reader reads by `inner`.
+    /// Leaves, as the word is not that of the slot any more. By a locked instruction: the word need not be biased any more, and
+    /// then the next writer executes no heavy fence.
     #[cold]
     #[inline(never)]
     fn withdraw(&self, slot: &ReadSlot) -> Option<SharedGuard> {
         mark("a reader withdraws its name");
-        self.leave(slot);
+        self.leave_unbiased(slot);
         None
     }
 
@@ -257,34 +280,41 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
     fn leave(&self, slot: &ReadSlot) {
         if State(slot.own_name()).is_biased() {
             slot.write_lightly(0);
+            self.look_for_writer();
         } else {
-            slot.write(0);
+            self.leave_unbiased(slot);
         }
-        if self.state().is_closed() {
-            self.left_closed();
+    }
+
+    #[inline(always)]
+    fn leave_unbiased(&self, slot: &ReadSlot) {
+        slot.write(0);
+        self.look_for_writer();
+    }
+
+    /// Step 2 of a reader that leaves.
+    #[inline(always)]
+    fn look_for_writer(&self) {
+        let state = self.state();
+        if state.is_closed() {
+            self.left_closed(state);
         }
     }
 
     /// Step 3 of a reader that leaves.
     #[cold]
     #[inline(never)]
-    fn left_closed(&self) {
+    fn left_closed(&self, state: State) {
         full_fence();
         if !self.waits.load(Relaxed) {
             return;
         }
-        if self.is_read() {
+        if state.is_read() {
             mark("a reader leaves the wake-up of the writer to another reader");
         } else if self.waits.swap(false, Relaxed) {
             mark("the last reader wakes the writer");
             self.drained.release(Wake::Normal);
         }
-    }
-
-    /// Returns whether a slot has the name.
-    fn is_read(&self) -> bool {
-        let state = self.state();
-        !state.is_unnamed() && of_this_process().has_read(|slot| state.is_named_by(slot))
     }
 }
 
@@ -294,6 +324,9 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
     /// Returns false if the deadline has passed.
     #[inline]
     fn close(&self, deadline: Option<Option<Instant>>) -> bool {
+        if deadline == Some(None) && self.state().is_read() {
+            return false; // without a heavy fence
+        }
         let state = State(self.word.fetch_or(CLOSED, SeqCst));
         if state.is_biased() {
             mark("a biased mutex is closed");
@@ -301,26 +334,31 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
                 fatal("sync: the system refuses membarrier, which it has allowed before");
             }
         }
-        !self.is_read() || self.drain(deadline)
+        let is_drained = !state.is_read() || self.drain(state, deadline);
+        if is_drained {
+            // No other thread changes a closed word, so a store suffices, here and in `open`.
+            self.word.store(State(self.word.load(Relaxed)).written().0, Relaxed);
+        }
+        is_drained
     }
 
     /// Waits until no slot has the name. If the deadline comes first, opens the mutex again and returns false.
     #[cold]
-    fn drain(&self, deadline: Option<Option<Instant>>) -> bool {
+    fn drain(&self, state: State, deadline: Option<Option<Instant>>) -> bool {
         if deadline != Some(None) {
-            spin_while(WRITER_PAUSES, || self.is_read());
+            spin_while(WRITER_PAUSES, || state.is_read());
         }
         self.inner.deadlock_owner.note_wait("sync.RWMutex.Lock");
-        while self.is_read() {
+        while state.is_read() {
             let is_over = match deadline {
-                None => !self.wait(|| {
+                None => !self.wait(state, || {
                     self.drained.acquire(Order::Fifo);
                     true
                 }),
-                Some(Some(deadline)) => !self.wait(|| self.drained.acquire_until(Order::Fifo, deadline)),
+                Some(Some(deadline)) => !self.wait(state, || self.drained.acquire_until(Order::Fifo, deadline)),
                 Some(None) => true,
             };
-            if is_over && self.is_read() {
+            if is_over && state.is_read() {
                 self.word.store(self.state().reopened().0, Release);
                 return false;
             }
@@ -329,9 +367,9 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
     }
 
     /// Step 4. Takes a permit by `acquire`, which returns whether there was a permit. Returns false if there was none.
-    fn wait(&self, acquire: impl FnOnce() -> bool) -> bool {
+    fn wait(&self, state: State, acquire: impl FnOnce() -> bool) -> bool {
         self.waits.store(true, SeqCst);
-        if !self.is_read() {
+        if !state.is_read() {
             mark("a writer that is about to wait sees the last reader's end");
             self.stop_waiting();
             return true;
@@ -354,7 +392,6 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
     /// Ends a write.
     #[inline]
     fn open(&self) {
-        // No other thread changes a closed word, so a store suffices.
         self.word.store(State(self.word.load(Relaxed)).opened().0, Release);
     }
 
@@ -464,13 +501,12 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for ShardedRwMutex<W, S> {
 
     #[inline]
     fn is_locked(&self) -> bool {
-        self.inner.is_locked() || self.is_read()
+        self.inner.is_locked() || self.state().is_read()
     }
 
     #[inline]
     fn is_locked_exclusive(&self) -> bool {
-        // Before step 2 no writer owns the mutex, nor in steps 3 and 4 while a slot has the name.
-        self.inner.is_locked_exclusive() && self.state().is_closed() && !self.is_read()
+        self.state().is_written()
     }
 }
 

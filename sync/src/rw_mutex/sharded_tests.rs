@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::hazard::domain::READS_FOR_A_BIAS;
-use crate::hazard::read_slots::READ_SLOTS;
+use crate::hazard::read_slots::{READ_SLOTS, THREADS_WITH_SLOTS};
 
 type Sharded = ShardedRwMutex;
 
@@ -92,6 +92,31 @@ fn more_reads_at_a_time_than_slots() {
 }
 
 #[test]
+fn threads_without_slots_read_too() {
+    const FURTHER: usize = 8;
+    let (rw, has_none) = (Sharded::new(), StdAtomicU32::new(0));
+    let threads = THREADS_WITH_SLOTS + FURTHER;
+    let [all_read, tried] = [(); 2].map(|()| std::sync::Barrier::new(threads + 1));
+    thread::scope(|s| {
+        for _ in 0..threads {
+            s.spawn(|| {
+                let guard = rw.rlock();
+                has_none.fetch_add(u32::from(guard.0.is_none()), Relaxed);
+                all_read.wait();
+                tried.wait();
+                // SAFETY: `guard` came from `rlock` above, and has not been released.
+                unsafe { rw.runlock(guard) };
+            });
+        }
+        all_read.wait();
+        assert!(!rw.can_be_written());
+        tried.wait();
+    });
+    assert!(has_none.into_inner() as usize >= FURTHER);
+    assert!(rw.can_be_written());
+}
+
+#[test]
 fn another_thread_ends_a_read() {
     each(|rw| {
         thread::scope(|s| {
@@ -158,52 +183,99 @@ fn no_writer_goes_beside_a_reader() {
     assert!(biased >= rounds / 2 || !asymmetric::is_available());
 }
 
+/// Two threads that come to the end of each step together.
+struct Steps(StdAtomicU32);
+
+impl Steps {
+    fn meet(&self, number: u32) {
+        self.0.fetch_add(1, SeqCst);
+        let mut looks = 0;
+        while self.0.load(SeqCst) < 2 * number {
+            looks += 1;
+            if looks % 1_000 == 0 { thread::yield_now() } else { std::hint::spin_loop() }
+        }
+    }
+
+    /// Lets the other thread go on to its end.
+    fn give_up(&self) {
+        self.0.store(u32::MAX / 2, SeqCst);
+    }
+}
+
+/// The race of a reader and a writer for the mutex, which is biased in each second round. Each thread has in its cache what it will
+/// look at, so that a write that no fence holds back comes late.
+#[test]
+fn of_a_reader_and_a_writer_one_sees_the_other() {
+    const ROUNDS: u32 = 50_000;
+    let (rw, steps, has_read) = (Sharded::new(), Steps(StdAtomicU32::new(0)), AtomicBool::new(false));
+    rw.read();
+    let unbiased = rw.state();
+    thread::scope(|s| {
+        s.spawn(|| {
+            for round in 0..ROUNDS {
+                rw.state();
+                steps.meet(3 * round + 1);
+                let guard = rw.enter();
+                has_read.store(guard.is_some(), Relaxed);
+                steps.meet(3 * round + 2);
+                // SAFETY: `guard` came from `enter`, which locks for reading, and has not been released.
+                guard.into_iter().for_each(|guard| unsafe { rw.runlock(guard) });
+                steps.meet(3 * round + 3);
+            }
+        });
+        for round in 0..ROUNDS {
+            rw.state().is_read();
+            steps.meet(3 * round + 1);
+            let has_written = rw.close(Some(None));
+            steps.meet(3 * round + 2);
+            if has_written && has_read.load(Relaxed) {
+                steps.give_up();
+                panic!("a writer and a reader have the mutex in round {round}");
+            }
+            let biased = round % 2 == 0 && asymmetric::is_available();
+            rw.word.store(if biased { unbiased.biased() } else { unbiased }.0, SeqCst);
+            steps.meet(3 * round + 3);
+        }
+    });
+}
+
 /// The race of `left_closed` and `wait`, with a reader whose fence is light.
 #[test]
 fn the_last_reader_and_the_writer_see_each_other() {
     const ROUNDS: u32 = 20_000;
-    let (rw, step) = (Sharded::new(), StdAtomicU32::new(0));
+    let (rw, steps) = (Sharded::new(), Steps(StdAtomicU32::new(0)));
     if !asymmetric::is_available() {
         return;
     }
-    // Both threads have come to the end of a step.
-    let meet = |number: u32| {
-        step.fetch_add(1, SeqCst);
-        let mut looks = 0;
-        while step.load(SeqCst) < 2 * number {
-            looks += 1;
-            if looks % 1_000 == 0 { thread::yield_now() } else { std::hint::spin_loop() }
-        }
-    };
     thread::scope(|s| {
         s.spawn(|| {
             rw.bias_by_reads();
             for round in 0..ROUNDS {
                 let guard = rw.rlock();
                 assert!(guard.0.is_some_and(|slot| State(slot.own_name()).is_biased()));
-                meet(4 * round + 1);
-                meet(4 * round + 2);
+                steps.meet(4 * round + 1);
+                steps.meet(4 * round + 2);
                 // What the reader will look at is in the cache.
                 assert!(rw.state().is_closed() && !rw.waits.load(Relaxed));
-                meet(4 * round + 3);
+                steps.meet(4 * round + 3);
                 // SAFETY: `guard` came from `rlock` above, and has not been released.
                 unsafe { rw.runlock(guard) };
-                meet(4 * round + 4);
+                steps.meet(4 * round + 4);
             }
         });
         for round in 0..ROUNDS {
-            meet(4 * round + 1);
+            steps.meet(4 * round + 1);
             rw.word.fetch_or(CLOSED, SeqCst);
-            assert!(asymmetric::heavy() && rw.is_read());
-            meet(4 * round + 2);
-            meet(4 * round + 3);
+            assert!(asymmetric::heavy() && rw.state().is_read());
+            steps.meet(4 * round + 2);
+            steps.meet(4 * round + 3);
             let in_time = || rw.drained.acquire_until(Order::Fifo, Instant::now() + Duration::from_secs(10));
-            if !rw.wait(in_time) {
-                step.store(u32::MAX / 2, SeqCst); // lets the reader go on to its end
+            if !rw.wait(rw.state(), in_time) {
+                steps.give_up();
                 panic!("no wake-up in round {round}");
             }
             rw.word.store(rw.state().reopened().0, SeqCst);
-            meet(4 * round + 4);
+            steps.meet(4 * round + 4);
         }
     });
 }

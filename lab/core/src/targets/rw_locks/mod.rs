@@ -31,7 +31,7 @@ registry! {
     PhaseFair = "phase-fair": PhaseFairRwMutex,
         "Go's RWMutex, whose writers go first come, first served";
     Sharded = "sharded": ShardedRwMutex,
-        "readers count themselves in eight shards, and writers visit them all";
+        "readers write to a line of their thread, and writers look at those of all threads";
     Mutex = "mutex": Exclusive<GoMutex>,
         "the Go mutex, for readers as well: a readers-writer lock should be faster";
     Std = "std": StdRwLock,
