@@ -10,7 +10,7 @@ use super::domain::READS_FOR_A_BIAS;
 pub(crate) const THREADS_WITH_SLOTS: usize = if cfg!(sudog_loom) { 4 } else { 256 };
 
 /// The number of reads that a thread's goroutines can have at a time. A further read locks the mutex inside.
-pub(crate) const READ_SLOTS: usize = if cfg!(sudog_loom) { 1 } else { 8 };
+pub(crate) const READ_SLOTS: usize = if cfg!(sudog_loom) { 1 } else { 4 };
 
 /// The name of a mutex that a reader has locked, or 0. Only the owner of the record writes a name here; any thread that ends
 /// the read writes 0.

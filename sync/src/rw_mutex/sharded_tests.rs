@@ -10,21 +10,32 @@ type Sharded = ShardedRwMutex;
 
 impl Sharded {
     fn read(&self) {
-        let guard = self.rlock();
-        // SAFETY: `guard` came from `rlock` above, and has not been released.
-        unsafe { self.runlock(guard) };
+        self.end_read(self.rlock());
+    }
+
+    fn end_read(&self, guard: SharedGuard) {
+        match guard.0 {
+            Some(slot) => self.leave(slot),
+            None => self.inner.runlock(),
+        }
     }
 
     fn write_once(&self) {
         RawRwLock::lock(self);
-        // SAFETY: the mutex has been locked above. The guard has no state.
-        unsafe { RawRwLock::unlock(self, ()) };
+        self.end_write();
+    }
+
+    fn end_write(&self) {
+        self.open();
+        self.inner.unlock();
     }
 
     fn can_be_written(&self) -> bool {
-        let guard = RawRwLock::try_lock(self);
-        // SAFETY: `guard` came from `try_lock` above, and has not been released.
-        guard.map(|guard| unsafe { RawRwLock::unlock(self, guard) }).is_some()
+        let comes_off = RawRwLock::try_lock(self).is_some();
+        if comes_off {
+            self.end_write();
+        }
+        comes_off
     }
 
     /// Reads until the mutex is biased, if there are heavy fences.
@@ -61,8 +72,7 @@ fn a_writer_that_gives_up_keeps_the_bias() {
         assert!(RawRwLock::try_lock(&rw).is_none());
         assert!(rw.try_lock_until(Instant::now() + Duration::from_millis(1)).is_none());
         assert!(rw.state() == before);
-        // SAFETY: `reader` came from `rlock` above, and has not been released.
-        unsafe { rw.runlock(reader) };
+        rw.end_read(reader);
         assert!(rw.can_be_written());
     });
 }
@@ -84,8 +94,7 @@ fn more_reads_at_a_time_than_slots() {
         assert!((1..=READ_SLOTS).contains(&in_slots), "{in_slots}");
         while let Some(guard) = guards.pop() {
             assert!(rw.is_locked() && !rw.can_be_written());
-            // SAFETY: `guard` came from `rlock` above, and has not been released.
-            unsafe { rw.runlock(guard) };
+            rw.end_read(guard);
         }
         assert!(!rw.is_locked() && rw.can_be_written());
     });
@@ -104,8 +113,7 @@ fn threads_without_slots_read_too() {
                 has_none.fetch_add(u32::from(guard.0.is_none()), Relaxed);
                 all_read.wait();
                 tried.wait();
-                // SAFETY: `guard` came from `rlock` above, and has not been released.
-                unsafe { rw.runlock(guard) };
+                rw.end_read(guard);
             });
         }
         all_read.wait();
@@ -126,8 +134,7 @@ fn another_thread_ends_a_read() {
             while !rw.waits.load(SeqCst) {
                 thread::yield_now();
             }
-            // SAFETY: `guard` came from `rlock` above, and has not been released.
-            unsafe { rw.runlock(guard) };
+            rw.end_read(guard);
             writer.join().unwrap();
         });
         assert!(rw.can_be_written());
@@ -161,8 +168,7 @@ fn no_writer_goes_beside_a_reader() {
             while number.load(Relaxed) < 2 * rounds {
                 let guard = rw.rlock();
                 (0..20).for_each(|_| assert_eq!(number.load(Relaxed) % 2, 0));
-                // SAFETY: `guard` came from `rlock` above, and has not been released.
-                unsafe { rw.runlock(guard) };
+                rw.end_read(guard);
             }
         });
         for round in 0..rounds {
@@ -176,8 +182,7 @@ fn no_writer_goes_beside_a_reader() {
             number.fetch_add(1, Relaxed);
             (0..10).for_each(|_| std::hint::spin_loop());
             number.fetch_add(1, Relaxed);
-            // SAFETY: the mutex has been locked above. The guard has no state.
-            unsafe { RawRwLock::unlock(&rw, ()) };
+            rw.end_write();
         }
     });
     assert!(biased >= rounds / 2 || !asymmetric::is_available());
@@ -218,8 +223,7 @@ fn of_a_reader_and_a_writer_one_sees_the_other() {
                 let guard = rw.enter();
                 has_read.store(guard.is_some(), Relaxed);
                 steps.meet(3 * round + 2);
-                // SAFETY: `guard` came from `enter`, which locks for reading, and has not been released.
-                guard.into_iter().for_each(|guard| unsafe { rw.runlock(guard) });
+                guard.into_iter().for_each(|guard| rw.end_read(guard));
                 steps.meet(3 * round + 3);
             }
         });
@@ -258,8 +262,7 @@ fn the_last_reader_and_the_writer_see_each_other() {
                 // What the reader will look at is in the cache.
                 assert!(rw.state().is_closed() && !rw.waits.load(Relaxed));
                 steps.meet(4 * round + 3);
-                // SAFETY: `guard` came from `rlock` above, and has not been released.
-                unsafe { rw.runlock(guard) };
+                rw.end_read(guard);
                 steps.meet(4 * round + 4);
             }
         });
