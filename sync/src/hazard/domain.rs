@@ -142,8 +142,9 @@ impl Hazard {
     #[inline]
     pub(crate) fn counts_for_a_bias(&self) -> bool {
         let reads = self.unbiased_reads.load(Relaxed) + 1;
-        self.unbiased_reads.store(reads % READS_FOR_A_BIAS, Relaxed);
-        reads == READS_FOR_A_BIAS
+        let are_enough = reads == READS_FOR_A_BIAS;
+        self.unbiased_reads.store(if are_enough { 0 } else { reads }, Relaxed);
+        are_enough
     }
 }
 
@@ -418,7 +419,7 @@ mod threads {
 mod model_threads {
     use std::cell::Cell;
 
-    use super::{Domain, ReadSlot, Record};
+    use super::{Domain, ReadSlot, ReadSlots, Record};
 
     loom::lazy_static! {
         static ref DOMAIN: Domain = Domain::new();
@@ -434,12 +435,16 @@ mod model_threads {
     }
 
     pub(crate) fn first_read_slot() -> Option<&'static ReadSlot> {
-        free_read_slot()
+        own_reads()?.first()
     }
 
     pub(crate) fn free_read_slot() -> Option<&'static ReadSlot> {
+        own_reads()?.free()
+    }
+
+    fn own_reads() -> Option<&'static ReadSlots> {
         let domain = of_this_process();
-        domain.reads_of(own_record(domain))?.free()
+        domain.reads_of(own_record(domain))
     }
 
     pub(super) fn record_of_this_thread() -> Option<&'static Record> {

@@ -63,8 +63,9 @@ impl ReadSlot {
     #[inline]
     pub(crate) fn counts_for_a_bias(&self) -> bool {
         let reads = self.unbiased_reads.load(Relaxed) + 1;
-        self.unbiased_reads.store(reads % READS_FOR_A_BIAS, Relaxed);
-        reads == READS_FOR_A_BIAS
+        let are_enough = reads == READS_FOR_A_BIAS;
+        self.unbiased_reads.store(if are_enough { 0 } else { reads }, Relaxed);
+        are_enough
     }
 }
 
