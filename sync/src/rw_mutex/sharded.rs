@@ -161,14 +161,15 @@ impl State {
 /// `docs/journal/readers-and-writers.md`. Readers that come during a write wait for that write, and go before the next
 /// write, as with [`GoRwMutex`].
 ///
-/// Reads are cheap even alone where writes are rare: on Linux, after ten thousand reads, reads execute no locked instruction.
-/// The next write executes a system call, `membarrier`: 0.4 us, or 15 us and more while other threads of the process run. So does each
-/// writer that gives up before. If the system forbids the call after it has allowed the call before, the write ends the process.
+/// Where writes are rare, reads are cheap even alone: on Linux, after ten thousand reads, reads execute no locked
+/// instruction. The next write executes a system call, `membarrier`: 0.4 us, or 15 us and more while other threads of the
+/// process run. So does each writer before that gives up at a deadline. If the system forbids the call after it has
+/// allowed the call before, the write ends the process.
 ///
 /// # Limits
 ///
-/// 256 threads at a time have slots: eight each, for all sharded mutexes. Further reads share a cache line. The first read of a thread
-/// allocates.
+/// 256 threads at a time have slots: four each, for all sharded mutexes. Further readers share a cache line of the mutex. The first
+/// read of a thread allocates.
 ///
 /// A `try_` form may fail while another `try_` form is under way, which fails as well.
 ///
@@ -256,7 +257,7 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
         self.state()
     }
 
-    /// Leaves, as the word is not that of the slot any more. By a locked instruction: the word need not be biased any more, and
+    /// Leaves, as the word is not that of the slot any more. Executes a locked instruction, as the word may have lost the bias:
     /// then the next writer executes no heavy fence.
     #[cold]
     #[inline(never)]
