@@ -27,7 +27,7 @@ impl ReadSlot {
         }
     }
 
-    /// Acquire: a read that has ended on another thread is over for those who see the next name.
+    /// Acquire: a read that has ended on another thread is over for a writer that sees the next name.
     #[inline(always)]
     fn is_free(&self) -> bool {
         self.name.load(Acquire) == 0

@@ -31,7 +31,7 @@
 //! | gives up in 4 | clears `waits`, or takes the permit; clears C, unlocks `inner` |
 //!
 //! **The fences.** A reader that comes while B is set, and has the mutex, comes and leaves with light fences. All other readers write their slot by
-//! locked instructions: those that come while B is clear, and those that withdraw. A writer executes the heavy fence if B was set
+//! locked instructions: readers that come while B is clear, and readers that withdraw. A writer executes the heavy fence if B was set
 //! as the writer set C; else setting C by a locked instruction is its fence. Once B is set, B is cleared only by a writer that has
 //! written, and so not while a reader has the mutex: the writer against which a light fence stands has found B set.
 //! A reader that withdraws may do so later, and meet a writer that executes no heavy fence.
@@ -272,7 +272,7 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
     fn bias(&self, state: State) {
         if asymmetric::is_available() {
             mark("a mutex is biased");
-            // Relaxed: who reads the result comes after the last writer, whose release goes on in an RMW.
+            // Relaxed: a reader that sees B comes after the last writer, as an RMW continues that writer's release.
             let _ = self.word.compare_exchange(state.0, state.biased().0, Relaxed, Relaxed);
         }
     }
