@@ -21,9 +21,8 @@ pub(crate) use threads::{first_read_slot, free_read_slot, of_this_process, with_
 /// needed only if the user's code in a read reads again, or switches to another goroutine.
 pub(super) const HAZARDS: usize = if cfg!(sudog_loom) { 1 } else { 3 };
 
-/// The number of reads by a hazard pointer, or in a read slot, of values, maps and mutexes that are not biased, for which one of these
-/// is biased. Such a
-/// read takes 3 to 16 ns more than a read that is biased, and a heavy fence 0.4 us, or 15 us and more beside other
+/// The number of unbiased reads by a hazard pointer, or in a read slot, after which the last of these reads biases the value, map or
+/// mutex. An unbiased read takes 3 to 16 ns more than a biased read; a heavy fence takes 0.4 us, or 15 us and more beside other
 /// threads. A prime, so that a loop over a few pointers does not bias the same pointer each time.
 pub(crate) const READS_FOR_A_BIAS: u32 = match (cfg!(sudog_loom), cfg!(test)) {
     (true, _) => 1,
@@ -219,13 +218,13 @@ impl Domain {
     #[cold]
     pub(crate) fn acquire(&self) -> &'static Record {
         let mut first = self.first.load(Acquire);
-        // Look before: a locked instruction would take the line from the owner.
-        let take = |record: &&Record| {
-            !record.owned.load(Relaxed) && record.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok()
-        };
-        if let Some(record) = records_from(first).find(take) {
-            mark("a record is used again");
-            return record;
+        // The oldest free record, as the first records have read slots. Look before: a locked instruction would take the line
+        // from the owner.
+        while let Some(record) = records_from(first).filter(|record| !record.owned.load(Relaxed)).last() {
+            if record.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok() {
+                mark("a record is used again");
+                return record;
+            }
         }
         let record: &'static Record = Box::leak(Box::new(Record::new()));
         loop {
@@ -271,14 +270,14 @@ impl Domain {
         self.records().any(|record| record.hazards.iter().any(|hazard| hazard.names(address, from)))
     }
 
-    /// Returns the read slots of the owner of a record. None if there were too many threads before.
+    /// Returns the read slots of the owner of a record. None if [`THREADS_WITH_SLOTS`] records are older.
     fn reads_of(&self, record: &Record) -> Option<&ReadSlots> {
         self.reads.get(record.index())
     }
 
     /// Returns whether a read slot has a name that `is_named` accepts.
     pub(crate) fn is_read(&self, is_named: impl Fn(u64) -> bool) -> bool {
-        // SeqCst: after the writer's step before. A record that is not on the list yet has not been used.
+        // SeqCst: comes after the caller's previous step. A record that is not on the list yet has no name.
         let threads = number_of(self.first.load(SeqCst)).min(THREADS_WITH_SLOTS);
         self.reads[..threads].iter().any(|slots| slots.any(&is_named))
     }

@@ -172,7 +172,7 @@ impl<T> Read<'_, T> {
 }
 
 impl<T> Drop for Read<'_, T> {
-    /// Steps 4 and 5. Calls get copies of the fields, so that the `Read` need not be in memory.
+    /// Steps 4 and 5. The called functions get copies of the fields, so that the `Read` need not be in memory.
     #[inline(always)]
     fn drop(&mut self) {
         let Self { pointer, domain, hazard, word } = *self;

@@ -6,17 +6,17 @@ use sudog_runtime::shim::{AtomicU32, AtomicU64, Ordering::*, asymmetric};
 
 use super::domain::READS_FOR_A_BIAS;
 
-/// The number of threads with slots. Reads of further threads lock the mutex inside, so that a write need look at no more than these.
+/// The number of threads with slots. Readers of further threads lock `inner`, which bounds what a write looks at.
 pub(crate) const THREADS_WITH_SLOTS: usize = if cfg!(sudog_loom) { 4 } else { 256 };
 
-/// The number of reads that a thread's goroutines can have at a time. A further read locks the mutex inside.
+/// The number of reads that a thread's goroutines can have at a time. A further read locks `inner`.
 pub(crate) const READ_SLOTS: usize = if cfg!(sudog_loom) { 1 } else { 4 };
 
 /// The name of a mutex that a reader has locked, or 0. Only the owner of the record writes a name here; any thread that ends
 /// the read writes 0.
 pub(crate) struct ReadSlot {
     name: AtomicU64,
-    /// The number of reads that executed locked instructions here since a mutex was biased.
+    /// The number of reads here that executed locked instructions, since such a read last biased a mutex.
     unbiased_reads: AtomicU32,
 }
 
@@ -27,13 +27,13 @@ impl ReadSlot {
         }
     }
 
-    /// Acquire: a read that has ended on another thread is over for a writer that sees the next name.
+    /// Acquire: a writer that sees the next name comes after a read that another thread has ended.
     #[inline(always)]
     fn is_free(&self) -> bool {
         self.name.load(Acquire) == 0
     }
 
-    /// Writes a name, or 0, and executes the light fence. Release: reads under the name that was here before are over.
+    /// Writes a name, or 0, and executes the light fence. Release: comes after the reads under the name before.
     #[inline(always)]
     pub(crate) fn write_lightly(&self, name: u64) {
         self.name.store(name, Release);
@@ -52,8 +52,8 @@ impl ReadSlot {
         self.name.load(Relaxed)
     }
 
-    /// Returns the name, for a writer, or for a reader that looks for others. SeqCst: after the caller's step before. SeqCst
-    /// contains Acquire: the reads under the name that was here before are over.
+    /// Returns the name, for a writer, or for a reader that looks for others. SeqCst: comes after the caller's previous step.
+    /// SeqCst contains Acquire: comes after the reads under the name before.
     #[inline]
     pub(crate) fn name(&self) -> u64 {
         self.name.load(SeqCst)

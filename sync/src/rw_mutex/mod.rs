@@ -5,7 +5,7 @@
 //! |---|---|---|---|---|
 //! | [`GoRwMutex`] | the readers that came during a write; writers by starvation mode | two locked instructions | take turns at the same cache line | two; four where writers meet others |
 //! | [`PhaseFairRwMutex`] | the same; writers first come, first served | two | the same | four |
-//! | [`ShardedRwMutex`] | as `GoRwMutex` | two; none once there were ten thousand reads without a write | each uses its own line | five, and a look at the slots of each thread |
+//! | [`ShardedRwMutex`] | as `GoRwMutex` | two; none from some ten thousand reads on, until a write | each uses its own line | five, and a look at the slots of each thread |
 //!
 //! | file | contents |
 //! |---|---|

@@ -11,56 +11,59 @@
 //! | flag of the word | means |
 //! |---|---|
 //! | W written | a writer has the mutex; set only with C |
-//! | U unnamed | the mutex has no name yet: no reader has come |
-//! | C closed | a writer has the mutex, or waits for the readers that have written the name |
+//! | U unnamed | the mutex has no name yet |
+//! | C closed | a writer has the mutex, or looks for readers that have written the name |
 //! | B biased | readers execute light fences, which cost nothing; the next writer executes a heavy fence, a system call |
 //!
 //! | | a reader comes | a reader leaves, or withdraws its name |
 //! |---|---|---|
-//! | 1 | loads the word. If U is set, names the mutex. If C is set, or the thread has no free slot, reads by `inner` | writes 0 into the slot; fence |
+//! | 1 | loads the word. If U is set, and C is not, names the mutex. If C is set, or the thread has no free slot, reads by `inner` | writes 0 into the slot; fence |
 //! | 2 | writes the word into the slot; fence | loads the word. If C is clear, has left |
 //! | 3 | loads the word again. If the word is the same, has the mutex. Else withdraws the name, and reads by `inner` | if `waits` is set and no slot has the name, clears `waits` and releases `drained` |
 //!
 //! | | a writer |
 //! |---|---|
 //! | 1 | locks `inner`, which excludes other writers, and readers of `inner` |
-//! | 2 | sets C; fence |
+//! | 2 | sets C; fence. A `try_lock` gives up before, if a slot has the name |
 //! | 3 | looks at the slots of all threads. If no slot has the name, sets W, and has the mutex |
 //! | 4 | sets `waits`, and looks again. If a slot has the name, waits on `drained`; else clears `waits`, or takes the permit of the reader that has. Goes to 3 |
 //! | 5 | writes; clears W, C and B, unlocks `inner` |
-//! | gives up in 4 | clears `waits`, or takes the permit; clears C, unlocks `inner` |
+//! | gives up in 3 or 4 | clears `waits`, if set, or takes the permit; clears C, unlocks `inner` |
 //!
-//! **The fences.** A reader that comes while B is set, and has the mutex, comes and leaves with light fences. All other readers write their slot by
-//! locked instructions: readers that come while B is clear, and readers that withdraw. A writer executes the heavy fence if B was set
-//! as the writer set C; else setting C by a locked instruction is its fence. Once B is set, B is cleared only by a writer that has
-//! written, and so not while a reader has the mutex: the writer against which a light fence stands has found B set.
-//! A reader that withdraws may do so later, and meet a writer that executes no heavy fence.
+//! **The fences.** A reader that comes while B is set, and has the mutex, comes and leaves with light fences. A reader that
+//! comes while B is clear writes the name and the 0 by locked instructions, and a reader that withdraws writes the 0 by a
+//! locked instruction. A writer executes the heavy fence if B was set as the writer set C; else setting C by a locked
+//! instruction is the writer's fence. Once B is set, B is cleared only by a writer that has written, and so not while a
+//! reader has the mutex: the writer against which a light fence stands has found B set. But B may be cleared before a
+//! reader withdraws: then the next writer executes no heavy fence.
 //!
-//! **A writer sees each reader that has the mutex.** Of the reader's slot and the writer's C, at least one is seen by the
-//! other side, as each writes, executes its fence, and then looks. A reader that sees C does not have the mutex.
+//! **A writer sees each reader that has the mutex.** The reader sees C, or the writer sees the name: each writes, executes
+//! its fence, and then looks. A reader that sees C does not have the mutex.
 //!
-//! **The last reader wakes the writer.** If a reader sees that C is clear in step 2, the first look of a later writer sees the 0. Else the
-//! reader executes a full fence (its own may be light, and the writer executes no heavy fence after setting `waits`), and
-//! looks at `waits`: either the reader sees `waits`, or the writer's second look sees the 0. Of the readers that see
-//! `waits`, the last to write 0 sees no other name.
+//! **The last reader wakes the writer.** If a reader sees that C is clear in step 2, the first look of a later writer sees
+//! the 0. Else the reader executes a full fence (the fence before may be light, and the writer executes no heavy fence after
+//! setting `waits`), and looks at `waits`: either the reader sees `waits`, or the writer's second look sees the 0. The reader
+//! whose full fence is the last sees no other name, or misses `waits`: then the writer's second look sees each 0.
 //!
-//! **Names are never used again**, so a name in a slot whose reader was forgotten closes no other mutex. The slot is lost.
+//! **Names are never used again**, so a name in a slot whose reader was forgotten delays no writer of another mutex. The slot
+//! is lost.
 //!
-//! **The bias.** The word gets B from a reader that has the mutex. Each slot gives a bias once in
-//! [`READS_FOR_A_BIAS`](crate::hazard::domain) reads that execute locked instructions. So there is one heavy fence for so many
-//! reads, however reads and writes alternate; and one for each writer that gives up, as B stays.
+//! **The bias.** The word gets B from a reader that has the mutex. Each slot gives at most one bias in
+//! [`READS_FOR_A_BIAS`](crate::hazard::domain) reads that execute locked instructions. So there is at most one heavy fence
+//! for so many reads, however reads and writes alternate; and one for each writer that gives up in step 4, as B stays.
 //!
 //! **A write looks at 256 threads at most.** Readers of further threads lock `inner`.
 //!
 //! Orderings. A reader ends with Release, and a writer looks at the slots with Acquire: the write comes after all reads. A
-//! slot's next owner sees 0 with Acquire before it writes another name with Release, so a writer that sees another name
-//! comes after the read, too. A writer clears C with Release, and a reader's second load is an Acquire: the read comes
-//! after all writes. The fences are those of locked instructions, of the pair of `asymmetric`, and in step 4 a SeqCst store
-//! and a full fence. Changes of `waits` publish nothing.
+//! slot's next reader sees 0 with Acquire before writing another name with Release, so a writer that sees the other name
+//! comes after the first read, too. A writer clears C with Release, and a reader's second load is an Acquire: the read comes
+//! after all writes. The fences are those of locked instructions and of the pair of `asymmetric`, the SeqCst store of the
+//! writer's step 4, and the full fence of step 3 of a reader that leaves. Changes of `waits` publish nothing.
 //!
 //! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019: a table of readers, and an
 //! inner mutex for the others. There all threads share the table, a reader executes a compare-exchange, and a write forbids
-//! the bias for a multiple of the time that the write took. Slots of a thread and asymmetric fences are those of `hazard`.
+//! the bias for a multiple of the time that the writer waited for readers. Slots of a thread and asymmetric fences are those
+//! of `hazard`.
 
 use std::fmt;
 
@@ -91,7 +94,7 @@ struct State(u64);
 
 /// Predicates.
 impl State {
-    /// A mutex that no reader has locked.
+    /// The word of a new mutex.
     const UNNAMED: Self = Self(UNNAMED);
 
     /// Returns whether a reader may write the name into a slot.
@@ -163,15 +166,15 @@ impl State {
 ///
 /// Where writes are rare, reads are cheap even alone: on Linux, after ten thousand reads, reads execute no locked
 /// instruction. The next write executes a system call, `membarrier`: 0.4 us, or 15 us and more while other threads of the
-/// process run. So does each writer before that gives up at a deadline. If the system forbids the call after it has
-/// allowed the call before, the write ends the process.
+/// process run. So does each writer that gives up at a deadline. If the system allows the call at first, and refuses the
+/// call later, the write ends the process.
 ///
 /// # Limits
 ///
 /// 256 threads at a time have slots: four each, for all sharded mutexes. Further readers share a cache line of the mutex. The first
 /// read of a thread allocates.
 ///
-/// A `try_` form may fail while another `try_` form is under way, which fails as well.
+/// Of two `try_` forms at the same time, both may fail.
 ///
 /// # Examples
 ///
@@ -186,10 +189,11 @@ impl State {
 pub struct ShardedRwMutex<W = GoMutex, S = RuntimeSema> {
     /// The name and the flags, as a [`State`].
     word: CachePadded<AtomicU64>,
-    /// True while the writer waits for a permit of `drained`, or is about to.
+    /// Whether a writer waits for `drained`, or is about to. Set by the writer, cleared by the thread that ends the wait.
     waits: AtomicBool,
     /// A permit for the writer, released by the reader that clears `waits`.
     drained: S,
+    /// The mutex of the writers, and of the readers without a slot.
     inner: GoRwMutex<W, S>,
 }
 
@@ -219,7 +223,7 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
         }
     }
 
-    /// Locks for reading, if the mutex has no name yet, or if the thread's first slot is in use.
+    /// Does the same as [`enter`](Self::enter) by any free slot, and names the mutex.
     #[cold]
     #[inline(never)]
     fn enter_slow(&self, mut state: State) -> Option<SharedGuard> {
@@ -232,7 +236,7 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
         self.enter_by(free_read_slot()?, state)
     }
 
-    /// Steps 2 and 3.
+    /// Does steps 2 and 3 of a reader that comes.
     #[inline(always)]
     fn enter_by(&self, slot: &'static ReadSlot, state: State) -> Option<SharedGuard> {
         if state.is_biased() {
@@ -326,7 +330,7 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
     #[inline]
     fn close(&self, deadline: Option<Option<Instant>>) -> bool {
         if deadline == Some(None) && self.state().is_read() {
-            return false; // without a heavy fence
+            return false; // saves the heavy fence
         }
         let state = State(self.word.fetch_or(CLOSED, SeqCst));
         if state.is_biased() {
@@ -337,7 +341,7 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
         }
         let is_drained = !state.is_read() || self.drain(state, deadline);
         if is_drained {
-            // No other thread changes a closed word, so a store suffices, here and in `open`.
+            // No other thread changes a closed word, so a store suffices, here and where C is cleared.
             self.word.store(State(self.word.load(Relaxed)).written().0, Relaxed);
         }
         is_drained
@@ -367,7 +371,7 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
         true
     }
 
-    /// Step 4. Takes a permit by `acquire`, which returns whether there was a permit. Returns false if there was none.
+    /// Step 4. Takes a permit by `acquire`, which returns whether there was a permit. Returns false if `acquire` did.
     fn wait(&self, state: State, acquire: impl FnOnce() -> bool) -> bool {
         self.waits.store(true, SeqCst);
         if !state.is_read() {
@@ -401,7 +405,7 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
         if self.close(deadline) {
             return Some(guard);
         }
-        // A `try_lock` never switches to another goroutine, so unlock without switching. SAFETY: `guard` is that of the
+        // A `try_lock` must not switch to another goroutine, so unlock without switching. SAFETY: `guard` is that of the
         // caller's acquisition of `inner`.
         without_switching(|| unsafe { RawRwLock::unlock(&self.inner, guard) });
         None
@@ -462,7 +466,7 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for ShardedRwMutex<W, S> {
     #[inline]
     #[cfg_attr(debug_assertions, track_caller)]
     fn lock(&self) -> W::Guard {
-        // Lock with `writers`: a sole owner of `inner` takes longer here, as measured.
+        // Lock `writers`: a sole owner of `inner` takes longer here, as measured.
         let acquisition = self.inner.deadlock_owner.locks();
         let guard = self.inner.write_with_writers();
         self.inner.deadlock_owner.set(acquisition);

@@ -122,6 +122,15 @@ fn threads_without_slots_read_too() {
     });
     assert!(has_none.into_inner() as usize >= FURTHER);
     assert!(rw.can_be_written());
+    thread::scope(|s| {
+        let later = s.spawn(|| {
+            let guard = rw.rlock();
+            let has_slot = guard.0.is_some();
+            rw.end_read(guard);
+            has_slot
+        });
+        assert!(later.join().unwrap(), "a later thread has no slots");
+    });
 }
 
 #[test]
