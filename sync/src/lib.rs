@@ -39,12 +39,13 @@ mod api_lock;
 mod api_rw_lock;
 #[cfg(not(sudog_loom))]
 pub mod atomic;
+mod bias;
 #[cfg(not(sudog_loom))]
 mod cond;
 #[cfg(all(unix, not(sudog_loom)))]
 pub mod context;
 mod deadlock_owner;
-#[cfg_attr(all(sudog_loom, not(test)), expect(dead_code, reason = "only the read slots are used"))]
+#[cfg(any(not(sudog_loom), test))]
 mod hazard;
 #[cfg(not(sudog_loom))]
 #[cfg(feature = "lock_api_0_4")]

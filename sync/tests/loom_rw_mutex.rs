@@ -557,7 +557,7 @@ fn a_reader_of_a_slot_and_a_writer_see_each_other() {
         "sharded.rs, state: load",
         "sharded.rs, close: fetch_or",
         "read_slots.rs, write: swap",
-        "domain.rs, is_read: load",
+        "read_slots.rs, is_read: load",
     ];
     slots_need(test, &needed, &spare, || {
         explore(3, &[WITHDRAWS, BIASED_IS_CLOSED, LAST_WAKES], |rw| a_sharded_reader_and_a_writer(&rw));
@@ -571,7 +571,7 @@ fn an_unbiased_reader_of_a_slot_and_a_writer_see_each_other() {
         "sharded.rs, state: load",
         "sharded.rs, close: fetch_or",
         "read_slots.rs, write: swap",
-        "domain.rs, is_read: load",
+        "read_slots.rs, is_read: load",
     ];
     slots_need(test, &needed, &[], || {
         explore(3, &[WITHDRAWS, LAST_WAKES], |rw: Arc<Rw<Sharded>>| {
@@ -587,12 +587,12 @@ fn an_unbiased_reader_of_a_slot_and_a_writer_see_each_other() {
 
 /// The sites that readers of slots and a writer need, biased or not, and `needed`.
 fn slots_need(test: &str, needed: &[&str], spare: &[&str], explore: impl Fn()) {
-    let common = ["unlock.rs, end_phase: fetch_add", "sharded.rs, wait: store"];
+    let common = ["unlock.rs, end_phase: fetch_add", "sharded.rs, wait: swap"];
     let needed = [needed, &READER_SITES, &SEMAPHORE_SITES, &common].concat();
     // The loads, and the fence of a reader that leaves, have a needed site beside them, whose fence is enough in a model:
     // `docs/orderings.md`, section 10.
     let common = [
-        "domain.rs, acquire: compare_exchange",
+        "read_slots.rs, acquire: fetch_max",
         "read_slots.rs, name: load",
         "sharded.rs, left_closed: fence",
         "asymmetric.rs, fence_others: fence",

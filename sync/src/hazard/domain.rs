@@ -1,34 +1,24 @@
-//! The hazard pointers and the read slots of all threads.
+//! The hazard pointers of all threads.
 
 use std::ptr;
 
 use sudog_runtime::const_unless_model;
 use sudog_runtime::shim::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*, mark, system};
 
-use super::read_slots::{ReadSlot, ReadSlots, THREADS_WITH_SLOTS};
+use crate::bias::UnbiasedReads;
+
 #[cfg(all(test, sudog_loom))]
 pub(crate) use model_threads::own_record;
 #[cfg(sudog_loom)]
 use model_threads::record_of_this_thread;
-#[cfg(sudog_loom)]
-pub(crate) use model_threads::{first_read_slot, free_read_slot, of_this_process};
 #[cfg(not(sudog_loom))]
 use threads::record_of_this_thread;
 #[cfg(not(sudog_loom))]
-pub(crate) use threads::{first_read_slot, free_read_slot, of_this_process, with_hazard, with_own_hazard};
+pub(crate) use threads::{of_this_process, with_hazard, with_own_hazard};
 
 /// The number of hazard pointers that a thread's goroutines can use before the thread needs another record. More than one is
 /// needed only if the user's code in a read reads again, or switches to another goroutine.
 pub(super) const HAZARDS: usize = if cfg!(sudog_loom) { 1 } else { 3 };
-
-/// The number of unbiased reads by a hazard pointer, or in a read slot, after which the last of these reads biases the value, map or
-/// mutex. An unbiased read takes 3 to 16 ns more than a biased read; a heavy fence takes 0.4 us, or 15 us and more beside other
-/// threads. A prime, so that a loop over a few pointers does not bias the same pointer each time.
-pub(crate) const READS_FOR_A_BIAS: u32 = match (cfg!(sudog_loom), cfg!(test)) {
-    (true, _) => 1,
-    (false, true) => 17,
-    (false, false) => 10_007,
-};
 
 /// The address that a guard names: no value has this address.
 const GUARD: *const () = ptr::without_provenance(1);
@@ -43,8 +33,7 @@ pub(crate) struct Hazard {
     from: AtomicPtr<()>,
     /// The number of guards that there have been here, modulo 2 to the 32.
     guards: AtomicU32,
-    /// The number of reads by this hazard pointer, of values and maps that were not biased, since one was biased.
-    unbiased_reads: AtomicU32,
+    pub(crate) unbiased_reads: UnbiasedReads,
     /// A flag that other threads set: memory may wait for the end of the guard.
     is_awaited: AtomicBool,
 }
@@ -62,7 +51,7 @@ impl Hazard {
             address: null(),
             from: null(),
             guards: AtomicU32::new(0),
-            unbiased_reads: AtomicU32::new(0),
+            unbiased_reads: UnbiasedReads::new(),
             is_awaited: AtomicBool::new(false),
         }
     }
@@ -136,15 +125,6 @@ impl Hazard {
     fn guard_of(&self, map: *mut ()) -> Option<u32> {
         self.names(GUARD.cast_mut(), map).then(|| self.guards.load(Acquire))
     }
-
-    /// Counts a read that is not biased. Returns whether the value, or map, is to be biased.
-    #[inline]
-    pub(crate) fn counts_for_a_bias(&self) -> bool {
-        let reads = self.unbiased_reads.load(Relaxed) + 1;
-        let are_enough = reads == READS_FOR_A_BIAS;
-        self.unbiased_reads.store(if are_enough { 0 } else { reads }, Relaxed);
-        are_enough
-    }
 }
 
 /// The hazard pointers of a thread, in cache lines that no other thread writes to, but for `is_awaited`.
@@ -203,14 +183,12 @@ impl Drop for Extra {
 pub(crate) struct Domain {
     /// The record that was made last. No record is ever freed.
     first: AtomicPtr<Record>,
-    /// The read slots of the records that were made first.
-    reads: [ReadSlots; THREADS_WITH_SLOTS],
 }
 
 impl Domain {
     const_unless_model! {
         pub(crate) const fn new() -> Domain {
-            Domain { first: AtomicPtr::new(ptr::null_mut()), reads: ReadSlots::of_threads() }
+            Domain { first: AtomicPtr::new(ptr::null_mut()) }
         }
     }
 
@@ -218,13 +196,13 @@ impl Domain {
     #[cold]
     pub(crate) fn acquire(&self) -> &'static Record {
         let mut first = self.first.load(Acquire);
-        // The oldest free record, as the first records have read slots. Look before: a locked instruction would take the line
-        // from the owner.
-        while let Some(record) = records_from(first).filter(|record| !record.owned.load(Relaxed)).last() {
-            if record.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok() {
-                mark("a record is used again");
-                return record;
-            }
+        // Look before: a locked instruction would take the line from the owner.
+        let take = |record: &&Record| {
+            !record.owned.load(Relaxed) && record.owned.compare_exchange(false, true, Acquire, Relaxed).is_ok()
+        };
+        if let Some(record) = records_from(first).find(take) {
+            mark("a record is used again");
+            return record;
         }
         let record: &'static Record = Box::leak(Box::new(Record::new()));
         loop {
@@ -268,18 +246,6 @@ impl Domain {
     pub(super) fn names<T, P>(&self, address: *const T, from: *const P) -> bool {
         let (address, from) = (address.cast_mut().cast(), from.cast_mut().cast());
         self.records().any(|record| record.hazards.iter().any(|hazard| hazard.names(address, from)))
-    }
-
-    /// Returns the read slots of the owner of a record. None if [`THREADS_WITH_SLOTS`] records are older.
-    fn reads_of(&self, record: &Record) -> Option<&ReadSlots> {
-        self.reads.get(record.index())
-    }
-
-    /// Returns whether a read slot has a name that `is_named` accepts.
-    pub(crate) fn is_read(&self, is_named: impl Fn(u64) -> bool) -> bool {
-        // SeqCst: comes after the caller's previous step. A record that is not on the list yet has no name.
-        let threads = number_of(self.first.load(SeqCst)).min(THREADS_WITH_SLOTS);
-        self.reads[..threads].iter().any(|slots| slots.any(&is_named))
     }
 
     /// Returns the guards that a map has.
@@ -326,7 +292,7 @@ mod threads {
 
     use sudog_runtime::shim::system;
 
-    use super::{Domain, Extra, Hazard, ReadSlot, ReadSlots, Record};
+    use super::{Domain, Extra, Hazard, Record};
 
     static DOMAIN: Domain = Domain::new();
 
@@ -334,8 +300,6 @@ mod threads {
         // `RECORD` has no destructor, so that a read costs no look at the state of a thread-local.
         /// The thread's record, if `OWNER` has a record.
         static RECORD: Cell<Option<&'static Record>> = const { Cell::new(None) };
-        /// The read slots of that record, if there are any.
-        static READS: Cell<Option<&'static ReadSlots>> = const { Cell::new(None) };
         static OWNER: Owner = Owner::new();
     }
 
@@ -346,7 +310,6 @@ mod threads {
         fn new() -> Self {
             let record = DOMAIN.acquire();
             RECORD.with(|place| place.set(Some(record)));
-            READS.with(|place| place.set(DOMAIN.reads_of(record)));
             Self(record)
         }
     }
@@ -354,7 +317,6 @@ mod threads {
     impl Drop for Owner {
         fn drop(&mut self) {
             RECORD.with(|place| place.set(None));
-            READS.with(|place| place.set(None));
             self.0.give_back();
         }
     }
@@ -373,17 +335,6 @@ mod threads {
     #[cold]
     fn first_record() -> Option<&'static Record> {
         OWNER.try_with(|owner| owner.0).ok()
-    }
-
-    /// Returns the first slot of the calling thread, if the slot is free, and the thread has a record.
-    #[inline(always)]
-    pub(crate) fn first_read_slot() -> Option<&'static ReadSlot> {
-        READS.with(Cell::get)?.first()
-    }
-
-    /// Returns a slot for a read of the calling thread. None if the thread ends, or has no free slot.
-    pub(crate) fn free_read_slot() -> Option<&'static ReadSlot> {
-        DOMAIN.reads_of(record_of_this_thread()?)?.free()
     }
 
     /// Calls `f` with a hazard pointer that names no value, and with the records to which the hazard pointer belongs.
@@ -418,32 +369,10 @@ mod threads {
 mod model_threads {
     use std::cell::Cell;
 
-    use super::{Domain, ReadSlot, ReadSlots, Record};
-
-    loom::lazy_static! {
-        static ref DOMAIN: Domain = Domain::new();
-    }
+    use super::{Domain, Record};
 
     loom::thread_local! {
         static RECORD: Cell<Option<&'static Record>> = Cell::new(None);
-    }
-
-    /// Returns the records of a model that has no [`Domain`] of its own.
-    pub(crate) fn of_this_process() -> &'static Domain {
-        &DOMAIN
-    }
-
-    pub(crate) fn first_read_slot() -> Option<&'static ReadSlot> {
-        own_reads()?.first()
-    }
-
-    pub(crate) fn free_read_slot() -> Option<&'static ReadSlot> {
-        own_reads()?.free()
-    }
-
-    fn own_reads() -> Option<&'static ReadSlots> {
-        let domain = of_this_process();
-        domain.reads_of(own_record(domain))
     }
 
     pub(super) fn record_of_this_thread() -> Option<&'static Record> {
@@ -451,6 +380,7 @@ mod model_threads {
     }
 
     /// Returns the thread's record. Takes one for the rest of the model at the first call.
+    #[cfg(test)]
     pub(crate) fn own_record(domain: &Domain) -> &'static Record {
         record_of_this_thread().unwrap_or_else(|| {
             let record = domain.acquire();

@@ -29,7 +29,7 @@
 //! | is not biased | the name is written by a locked instruction | the word is exchanged by a locked instruction |
 //! | is biased | light, which costs nothing | heavy, a system call |
 //!
-//! Each hazard pointer biases a value once in [`READS_FOR_A_BIAS`](domain) reads of values that are not biased. So for
+//! Each hazard pointer biases a value once in [`READS_FOR_A_BIAS`](crate::bias) reads of values that are not biased. So for
 //! each heavy fence there have been so many reads with locked instructions, however reads and writes alternate. Where there are no
 //! heavy fences, no value is ever biased.
 //!
@@ -62,7 +62,6 @@
 pub(crate) mod domain;
 #[cfg(all(test, sudog_loom))]
 mod models;
-pub(crate) mod read_slots;
 #[cfg(all(test, not(sudog_loom)))]
 mod tests;
 
@@ -262,7 +261,7 @@ impl<T> HazardArc<T> {
     /// Step 4 of a read whose value is not biased. Returns whether the value has been replaced.
     #[inline(never)]
     fn end_unbiased(&self, hazard: &Hazard, word: Word<T>) -> bool {
-        if hazard.counts_for_a_bias() {
+        if hazard.unbiased_reads.count() {
             self.bias(word);
         }
         hazard.name_sc::<T>(ptr::null());

@@ -3,8 +3,9 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use super::domain::{HAZARDS, READS_FOR_A_BIAS};
+use super::domain::HAZARDS;
 use super::*;
+use crate::bias::READS_FOR_A_BIAS;
 
 /// A number that counts its destructors.
 struct Counted(u32, Arc<AtomicUsize>);

@@ -15,13 +15,14 @@
 //! | `write.rs`, `successor.rs` | a writer: as the sole owner, in turn, and as the successor of a sole owner |
 //! | `unlock.rs` | the end of a writer's phase, which admits the readers that wait |
 //! | `spinning.rs`, `write_hint.rs` | for speed: spinning before a sleep, and what a writer expects |
-//! | `sharded.rs` | a mutex whose readers scale |
+//! | `sharded.rs`, `read_slots.rs` | a mutex whose readers scale, and where its readers write |
 //! | `rlocker.rs` | the reader's side as a lock |
 //!
 //! `docs/journal/readers-and-writers.md` has the figures, and the rate of writes from which on the sharded mutex loses.
 
 mod go_rw_mutex;
 mod read;
+mod read_slots;
 mod rlocker;
 mod sharded;
 mod spinning;

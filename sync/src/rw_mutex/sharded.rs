@@ -49,21 +49,20 @@
 //! is lost.
 //!
 //! **The bias.** The word gets B from a reader that has the mutex. Each slot gives at most one bias in
-//! [`READS_FOR_A_BIAS`](crate::hazard::domain) reads that execute locked instructions. So there is at most one heavy fence
+//! [`READS_FOR_A_BIAS`](crate::bias) reads that execute locked instructions. So there is at most one heavy fence
 //! for so many reads, however reads and writes alternate; and one for each writer that gives up in step 4, as B stays.
 //!
-//! **A write looks at 256 threads at most.** Readers of further threads lock `inner`.
+//! **A write looks at 256 threads at most**, and only at threads that have read a sharded mutex. Readers of further threads lock `inner`.
 //!
 //! Orderings. A reader ends with Release, and a writer looks at the slots with Acquire: the write comes after all reads. A
 //! slot's next reader sees 0 with Acquire before writing another name with Release, so a writer that sees the other name
 //! comes after the first read, too. A writer clears C with Release, and a reader's second load is an Acquire: the read comes
-//! after all writes. The fences are those of locked instructions and of the pair of `asymmetric`, the SeqCst store of the
+//! after all writes. The fences are those of locked instructions and of the pair of `asymmetric`, the SeqCst exchange of the
 //! writer's step 4, and the full fence of step 3 of a reader that leaves. Changes of `waits` publish nothing.
 //!
 //! Source: Dice and Kogan, "BRAVO: Biased Locking for Reader-Writer Locks", USENIX ATC 2019: a table of readers, and an
 //! inner mutex for the others. There all threads share the table, a reader executes a compare-exchange, and a write forbids
-//! the bias for a multiple of the time that the writer waited for readers. Slots of a thread and asymmetric fences are those
-//! of `hazard`.
+//! the bias for a multiple of the time that the writer waited for readers.
 
 use std::fmt;
 
@@ -72,10 +71,9 @@ use sudog_runtime::shim::{AtomicBool, AtomicU64, Ordering::*, asymmetric, full_f
 use sudog_runtime::{Instant, fatal};
 
 use super::GoRwMutex;
+use super::read_slots::{ReadSlot, all_slots, first_slot, free_slot};
 use super::spinning::{WRITER_PAUSES, spin_while};
 use crate::GoMutex;
-use crate::hazard::domain::{first_read_slot, free_read_slot, of_this_process};
-use crate::hazard::read_slots::ReadSlot;
 use crate::raw::{Order, RawLock, Semaphore, Wake};
 use crate::raw_rw::RawRwLock;
 use crate::semaphore::RuntimeSema;
@@ -123,7 +121,7 @@ impl State {
 
     /// Returns whether a slot has the name.
     fn is_read(self) -> bool {
-        !self.is_unnamed() && of_this_process().is_read(|slot| self.0 / NAME == slot / NAME)
+        !self.is_unnamed() && all_slots().is_read(|slot| self.0 / NAME == slot / NAME)
     }
 }
 
@@ -217,7 +215,7 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
     #[inline(always)]
     fn enter(&self) -> Option<SharedGuard> {
         let state = self.state();
-        match first_read_slot() {
+        match first_slot() {
             Some(slot) if state.is_open() => self.enter_by(slot, state),
             _ => self.enter_slow(state),
         }
@@ -233,7 +231,7 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
         if !state.is_open() {
             return None;
         }
-        self.enter_by(free_read_slot()?, state)
+        self.enter_by(free_slot()?, state)
     }
 
     /// Does steps 2 and 3 of a reader that comes.
@@ -247,7 +245,7 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
         if self.state() != state {
             return self.withdraw(slot);
         }
-        if !state.is_biased() && slot.counts_for_a_bias() {
+        if !state.is_biased() && slot.unbiased_reads.count() {
             self.bias(state);
         }
         Some(SharedGuard(Some(slot)))
@@ -373,7 +371,8 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
 
     /// Step 4. Takes a permit by `acquire`, which returns whether there was a permit. Returns false if `acquire` did.
     fn wait(&self, state: State, acquire: impl FnOnce() -> bool) -> bool {
-        self.waits.store(true, SeqCst);
+        // Not a store: in loom a store may come between a later swap and the value that the swap has read.
+        self.waits.swap(true, SeqCst);
         if !state.is_read() {
             mark("a writer that is about to wait sees the last reader's end");
             self.stop_waiting();

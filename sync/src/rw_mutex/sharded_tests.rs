@@ -3,8 +3,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
-use crate::hazard::domain::READS_FOR_A_BIAS;
-use crate::hazard::read_slots::{READ_SLOTS, THREADS_WITH_SLOTS};
+use crate::bias::READS_FOR_A_BIAS;
+use crate::rw_mutex::read_slots::{READ_SLOTS, THREADS_WITH_SLOTS};
 
 type Sharded = ShardedRwMutex;
 

@@ -278,7 +278,7 @@ impl Collector {
     #[inline(never)]
     fn begin_unbiased(&self, hazard: &Hazard) {
         hazard.begin_guard_sc();
-        if hazard.counts_for_a_bias() {
+        if hazard.unbiased_reads.count() {
             self.bias();
         }
     }

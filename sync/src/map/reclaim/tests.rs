@@ -7,7 +7,8 @@ use sudog_runtime::shim::asymmetric;
 
 use super::collector::{BATCH, Collector, Guard, State};
 use super::test_slot::Slot;
-use crate::hazard::domain::{READS_FOR_A_BIAS, of_this_process};
+use crate::bias::READS_FOR_A_BIAS;
+use crate::hazard::domain::of_this_process;
 
 /// An object that counts how many objects were freed.
 struct Counted(Arc<AtomicUsize>);
