@@ -100,6 +100,7 @@ impl ThreadSlots {
     }
 
     /// Gives the slots back. Another thread may have to end the read of a slot: the next owner uses the other slots until then.
+    #[cfg(not(sudog_loom))]
     fn give_back(&self) {
         self.owned.store(false, Release); // the next owner sees the slots as they are
     }
