@@ -16,8 +16,8 @@ pub(super) const THREADS_WITH_SLOTS: usize = if cfg!(sudog_loom) { 4 } else { 25
 /// The number of reads that a thread's goroutines can have at a time. A further read locks `inner`.
 pub(super) const READ_SLOTS: usize = if cfg!(sudog_loom) { 1 } else { 4 };
 
-/// The name of a mutex that a reader has locked, or 0. Only the owner of the record writes a name here; any thread that ends
-/// the read writes 0.
+/// The name of a mutex that a reader has locked, or 0. Only the thread that owns the slot writes a name here; the thread
+/// that ends the read writes 0.
 pub(super) struct ReadSlot {
     name: AtomicU64,
     pub(super) unbiased_reads: UnbiasedReads,
