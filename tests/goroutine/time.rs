@@ -282,14 +282,15 @@ fn a_timer_s_future_that_is_dropped() {
     let wakes = Arc::new(Counts(AtomicUsize::new(0)));
     let waker = Waker::from(wakes.clone());
     let mut cx = Context::from_waker(&waker);
-    let timer = Timer::new(2 * MS);
+    let timer = Timer::new(HOUR);
     let mut early = Box::pin(timer.recv_async());
     assert!(early.as_mut().poll(&mut cx).is_pending());
     drop(early);
     assert_eq!(Arc::strong_count(&wakes), 2, "its waker is nowhere");
+    timer.reset(2 * MS);
     timer.recv();
-    timer.reset(MS);
     assert_eq!(wakes.0.load(Relaxed), 0);
+    timer.reset(50 * MS); // not over before the poll
 
     let mut woken = Box::pin(timer.recv_async());
     assert!(woken.as_mut().poll(&mut cx).is_pending());
