@@ -169,8 +169,7 @@ impl State {
 ///
 /// # Limits
 ///
-/// 256 threads at a time have slots: four each, for all sharded mutexes. Further readers share a cache line of the mutex. The first
-/// read of a thread allocates.
+/// 256 threads at a time have slots: four each, for all sharded mutexes. Further readers share a cache line of the mutex.
 ///
 /// Of two `try_` forms at the same time, both may fail.
 ///
