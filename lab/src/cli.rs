@@ -9,18 +9,22 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use clap::{Parser, Subcommand};
 
-use crate::bench::{compare, list, mutexbench, rwbench, semabench, semtable, uncontended};
+use crate::bench::{compare, list, mutexbench, rwbench, semabench, uncontended};
 use crate::claims;
 use crate::output::Output;
 use crate::output::failure::Failure;
-#[cfg(all(feature = "peers", not(sudog_sim)))]
-use crate::peers;
 #[cfg(not(sudog_sim))]
 use crate::run::noise::{self, Measured, Noise};
 use crate::study::{capacitor, figures, stages};
+#[cfg(all(feature = "peers", not(sudog_sim)))]
+use sudog_lab_peers as peers;
 #[cfg(any(target_os = "linux", sudog_sim))]
 use sudog_lab_study::calibrate;
-use sudog_lab_study::{bypass, collide, collisions, gates, history, starvation};
+#[cfg(unix)]
+use sudog_lab_study::csp;
+#[cfg(all(unix, not(sudog_sim)))]
+use sudog_lab_study::csp_stages;
+use sudog_lab_study::{bypass, collide, collisions, gates, history, semtable, starvation};
 #[cfg(sudog_sim)]
 use sudog_lab_study::{collapse, explore};
 
@@ -85,10 +89,10 @@ pub enum Command {
     Stages(stages::StagesArgs),
     /// Pairs of fibres on channels of csp, by the number of workers: in one active set, in several, outside of sets
     #[cfg(unix)]
-    Csp(crate::study::csp::CspArgs),
+    Csp(csp::CspArgs),
     /// The stages that lead to csp's channels, and fibres that hang: nanoseconds a step, bytes a fibre
     #[cfg(all(unix, not(sudog_sim)))]
-    CspStages(crate::study::csp_stages::CspStagesArgs),
+    CspStages(csp_stages::CspStagesArgs),
     /// Two stories of the Go mutex, with the mutex's policies of that time: the hog, and the collapse
     History(history::HistoryArgs),
     /// Go's BenchmarkSemTable on the queue of the semaphore table; and cases that are slow on some of its queues
@@ -107,13 +111,6 @@ pub enum Command {
     /// A service with a planted bottleneck, and what each tool for slow programs shows about it ('cargo lab-profile')
     #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
     Profile(crate::study::profile::ProfileArgs),
-    /// The cost of the tools for slow programs, beside the goals ('cargo lab-cost')
-    #[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
-    Cost(crate::study::cost::CostArgs),
-    /// A measurement of cost in this process, which that command starts
-    #[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
-    #[command(hide = true)]
-    CostChild(crate::study::cost::ChildArgs),
     /// Each claim of the sources: confirmed, refuted or open, with the figures
     Claims(claims::ClaimsArgs),
     /// The locks and semaphores, and their properties
@@ -184,10 +181,6 @@ impl Command {
         match self {
             #[cfg(feature = "peers")]
             Self::Peers(command) => command.measured(),
-            #[cfg(all(unix, feature = "observe", feature = "peers"))]
-            Self::Cost(_) => Measured::InChildren,
-            #[cfg(all(unix, feature = "observe", feature = "peers"))]
-            Self::CostChild(_) => Measured::IsChild,
             _ => Measured::Here,
         }
     }
@@ -247,9 +240,9 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Peers(command)) => command.run(output),
         Some(Command::Stages(args)) => stages::run(args, output),
         #[cfg(unix)]
-        Some(Command::Csp(args)) => crate::study::csp::run(args, output),
+        Some(Command::Csp(args)) => csp::run(args, output),
         #[cfg(all(unix, not(sudog_sim)))]
-        Some(Command::CspStages(args)) => crate::study::csp_stages::run(args, output),
+        Some(Command::CspStages(args)) => csp_stages::run(args, output),
         Some(Command::History(args)) => history::run(args, output),
         #[cfg(sudog_sim)]
         Some(Command::Explore(args)) => explore::run(args, output),
@@ -259,10 +252,6 @@ pub fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Collapse(args)) => collapse::run(args, output),
         #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
         Some(Command::Profile(args)) => crate::study::profile::run(args, output),
-        #[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
-        Some(Command::Cost(args)) => crate::study::cost::run(args, output),
-        #[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
-        Some(Command::CostChild(args)) => crate::study::cost::be(args),
         Some(Command::Claims(args)) => claims::run(args, output),
         Some(Command::List) => list::run(output),
         #[cfg(not(sudog_sim))]

@@ -9,23 +9,20 @@
 //! | | `measure` | waits, wake-ups, admissions, processors used, metrics |
 //! | | `output` | tables, units, the HTML report |
 //! | | `options` | options that several commands have |
-//! | `sudog-lab-study` | | the other commands that study a question each |
+//! | `sudog-lab-study` | | commands that study a question each, and measured loops of commands of `sudog-lab` |
+//! | `sudog-lab-peers` | | commands that measure other libraries, Go, or goroutines: the feature `peers` |
 //! | `sudog-lab` | `bench` | commands that compare, with their options |
-//! | | `peers` | commands that measure other libraries, Go, or goroutines: the feature `peers` |
 //! | | `study` | commands that study a question each, by the benches |
 //! | | `claims` | the command that runs the others, and judges the claims of the sources by their records |
 //!
-//! Imports between folders go up this table only: `study` imports `bench`, and nothing imports `study` but the command
-//! line (`cli`). The adapters of the peers are [`RawLock`](sudog_sync::RawLock)s and
-//! [`RawRwLock`](sudog_sync::RawRwLock)s like ours.
+//! Imports between crates and between folders go up this table only: `study` imports `bench`, and nothing imports `study`
+//! but the command line (`cli`). No measured loop is in `sudog-lab`, whose code is built in many units, and less optimised.
 
 #![allow(missing_docs)] // published nowhere; used by the workspace's tests only
 
 mod bench;
 mod claims;
 mod cli;
-#[cfg(all(feature = "peers", not(sudog_sim)))]
-mod peers;
 mod study;
 
 use sudog_lab_core::{compose, measure, options, output, run, targets};
@@ -40,7 +37,7 @@ pub fn parse_anything(text: &str) {
     cli::parse_words(text);
     for line in text.lines() {
         #[cfg(all(feature = "peers", not(sudog_sim)))]
-        let _ = line.parse::<peers::versus_go::reading::Reading>();
+        let _ = line.parse::<sudog_lab_peers::versus_go::reading::Reading>();
         let _ = line.parse::<compose::Composition>();
         let _ = line.parse::<targets::target::Target>();
         let _ = options::duration(line);
@@ -50,10 +47,10 @@ pub fn parse_anything(text: &str) {
 
 /// The names that the command line takes, for the tests of the command line.
 pub mod names {
-    #[cfg(all(feature = "peers", not(sudog_sim)))]
-    pub use crate::peers::syncbench::BenchName;
-    #[cfg(all(unix, feature = "peers", not(sudog_sim)))]
-    pub use crate::peers::versus_go::benches::Name as VersusGoName;
     pub use crate::targets::queues::QueueName;
+    #[cfg(all(feature = "peers", not(sudog_sim)))]
+    pub use sudog_lab_peers::syncbench::BenchName;
+    #[cfg(all(unix, feature = "peers", not(sudog_sim)))]
+    pub use sudog_lab_peers::versus_go::benches::Name as VersusGoName;
     pub use sudog_lab_study::collisions::HashName;
 }

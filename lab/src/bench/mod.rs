@@ -8,6 +8,5 @@ pub mod page;
 pub mod plan;
 pub mod rwbench;
 pub mod semabench;
-pub mod semtable;
 pub mod summary;
 pub mod uncontended;

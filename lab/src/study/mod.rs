@@ -2,12 +2,6 @@
 //! `sudog-lab-study`.
 
 pub mod capacitor;
-#[cfg(all(unix, feature = "observe", feature = "peers", not(sudog_sim)))]
-pub mod cost;
-#[cfg(unix)]
-pub mod csp;
-#[cfg(all(unix, not(sudog_sim)))]
-pub mod csp_stages;
 pub mod figures;
 #[cfg(all(unix, feature = "observe", not(sudog_sim)))]
 pub mod profile;

@@ -6,14 +6,21 @@
 pub mod bypass;
 #[cfg(any(target_os = "linux", sudog_sim))]
 pub mod calibrate;
+pub mod capacitor_tax;
 #[cfg(sudog_sim)]
 pub mod collapse;
 pub mod collide;
 pub mod collisions;
+pub mod counted_stages;
+#[cfg(unix)]
+pub mod csp;
+#[cfg(all(unix, not(sudog_sim)))]
+pub mod csp_stages;
 #[cfg(sudog_sim)]
 pub mod explore;
 pub mod gates;
 pub mod history;
+pub mod semtable;
 pub mod starvation;
 
 use sudog_lab_core::{measure, options, output, run, targets};

@@ -48,11 +48,11 @@ fn exists(counterpart: &str) -> bool {
     // Both commands have all of these.
     let is_mix = |name: &str| {
         let mix = name.strip_prefix("Map");
-        mix.is_some_and(|mix| is_in("lab/src/peers/syncbench/map/mixes.rs", &format!("\n            \"{mix}\", ")))
+        mix.is_some_and(|mix| is_in("lab/peers/src/syncbench/map/mixes.rs", &format!("\n            \"{mix}\", ")))
     };
     match suite {
-        "bench" => is_in("lab/src/peers/syncbench/benches.rs", &format!("\"{name}\"")) || is_mix(name),
-        "versus-go" => is_in("lab/src/peers/versus_go/benches.rs", &format!("\"{name}\"")) || is_mix(name),
+        "bench" => is_in("lab/peers/src/syncbench/benches.rs", &format!("\"{name}\"")) || is_mix(name),
+        "versus-go" => is_in("lab/peers/src/versus_go/benches.rs", &format!("\"{name}\"")) || is_mix(name),
         "criterion" => name.split_once(": ").is_some_and(|(file, bench)| is_in(&format!("benches/{file}.rs"), bench)),
         _ => SUITES.iter().find(|(known, _)| *known == suite).is_some_and(|(_, folder)| {
             let (file, test) = match name.rsplit_once("::") {

@@ -1,14 +1,7 @@
-//! The cost of a capacitor for a single contender.
-//!
-//! A jump is a good part of a few nanoseconds, so the types are exact here: the compiled code is that which a user of
-//! the library would have. An inner lock that is not in [`LockName::INNER`] is in a box, bare as well as wrapped.
+//! The cost of a capacitor for a single contender. The measured loops are in [`sudog_lab_study::capacitor_tax`].
 
-use crossbeam_utils::CachePadded;
 use serde::Serialize;
-use sudog_locks::capacitor::{Always, ArriveDepart, Gated, Platoon, SlidingWindow, Wrapped};
-use sudog_locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
-use sudog_locks::waiting_array::Benaphore;
-use sudog_sync::RawLock;
+use sudog_lab_study::capacitor_tax::{VARIANTS, Variant};
 
 use crate::bench::uncontended::ROUND;
 use crate::measure::metrics::median;
@@ -17,75 +10,20 @@ use crate::output::failure::Failure;
 use crate::output::table::Table;
 use crate::output::units;
 use crate::run::contenders::Contenders;
-use crate::run::driver::pairs;
-use crate::run::lockable::Locked;
 use crate::study::capacitor::CapacitorArgs;
-use crate::targets::compose::DynLock;
 use crate::targets::compose::name::{Admit, Wait};
 use crate::targets::locks::LockName;
 use crate::targets::semaphores::SemaphoreName;
 use crate::targets::target::Target;
 
-/// The capacitor before the lock.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Variant {
-    Bare,
-    Platoon,
-    PlatoonGated,
-    Window,
-    WindowGated,
-}
-
-const VARIANTS: [Variant; 5] =
-    [Variant::Bare, Variant::Platoon, Variant::PlatoonGated, Variant::Window, Variant::WindowGated];
-
-impl Variant {
-    /// Returns the name of the lock with this capacitor.
-    fn spec(self, inner: LockName, limit: u32) -> Target {
-        match self {
-            Self::Bare => Target::Lock(inner),
-            Self::Platoon => super::platoon(inner, limit, SemaphoreName::Benaphore, Admit::Always),
-            Self::PlatoonGated => super::platoon(inner, limit, SemaphoreName::Benaphore, Admit::Gated),
-            Self::Window => super::window(inner, limit, Wait::Park, Admit::Always),
-            Self::WindowGated => super::window(inner, limit, Wait::Park, Admit::Gated),
-        }
-    }
-
-    const fn title(self) -> &'static str {
-        match self {
-            Self::Bare => "bare",
-            Self::Platoon => "platoon",
-            Self::PlatoonGated => "platoon, gate",
-            Self::Window => "window",
-            Self::WindowGated => "window, gate",
-        }
-    }
-}
-
-/// Returns the nanoseconds of a pair of lock and unlock, of the lock of a name behind a capacitor.
-fn round(inner: LockName, variant: Variant, limit: u32) -> f64 {
-    match inner {
-        LockName::Reciprocating => round_of(<Reciprocating>::new(), variant, limit),
-        LockName::Ticket => round_of(<TicketLock>::new(), variant, limit),
-        LockName::Lifo => round_of(<Lifo>::new(), variant, limit),
-        LockName::Mcs => round_of(<Mcs>::new(), variant, limit),
-        LockName::Clh => round_of(<Clh>::new(), variant, limit),
-        LockName::Tts => round_of(<Tts>::new(), variant, limit),
-        _ => round_of(DynLock::of(inner), variant, limit),
-    }
-}
-
-fn round_of<L: RawLock + 'static>(inner: L, variant: Variant, limit: u32) -> f64 {
-    fn of<L: RawLock + 'static>(lock: L) -> f64 {
-        pairs(&*CachePadded::new(Locked(lock)), ROUND)
-    }
-
+/// Returns the name of the lock behind a capacitor.
+fn spec(variant: Variant, inner: LockName, limit: u32) -> Target {
     match variant {
-        Variant::Bare => of(inner),
-        Variant::Platoon => of(Wrapped::with(inner, Platoon::<Benaphore>::with_limit(limit), Always)),
-        Variant::PlatoonGated => of(Wrapped::with(inner, Platoon::<Benaphore>::with_limit(limit), Gated)),
-        Variant::Window => of(Wrapped::with(inner, SlidingWindow::new(limit), Always)),
-        Variant::WindowGated => of(Wrapped::with(inner, SlidingWindow::new(limit), Gated)),
+        Variant::Bare => Target::Lock(inner),
+        Variant::Platoon => super::platoon(inner, limit, SemaphoreName::Benaphore, Admit::Always),
+        Variant::PlatoonGated => super::platoon(inner, limit, SemaphoreName::Benaphore, Admit::Gated),
+        Variant::Window => super::window(inner, limit, Wait::Park, Admit::Always),
+        Variant::WindowGated => super::window(inner, limit, Wait::Park, Admit::Gated),
     }
 }
 
@@ -119,7 +57,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
         for (&inner, times) in locks.iter().zip(&mut times) {
             for (variant, times) in VARIANTS.into_iter().zip(times) {
                 let limit = args.b;
-                times.push(on.alone(move || round(inner, variant, limit)));
+                times.push(on.alone(move || variant.pairs(inner, limit, ROUND)));
                 progress.inc(1);
             }
         }
@@ -143,7 +81,7 @@ pub fn run(args: &CapacitorArgs, locks: &[LockName], output: Output) -> Result<(
             }
             output.record(&TaxRecord {
                 bench: "capacitor-tax",
-                target: variant.spec(inner, args.b),
+                target: spec(variant, inner, args.b),
                 inner,
                 exact: LockName::INNER.contains(&inner),
                 on,

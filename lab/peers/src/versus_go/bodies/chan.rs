@@ -12,7 +12,7 @@ use sudog_sync::WaitGroup;
 use super::round::Round;
 use super::work::burn;
 use super::{load, shared};
-use crate::peers::rounds::{WORK, steps};
+use crate::rounds::{WORK, steps};
 
 /// The number of operations that a goroutine takes at a time, in the benchmarks that Go divides in this way.
 const GRAIN: usize = 1000;

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use super::ConcurrentMap;
-use crate::peers::rounds::Rounds;
+use crate::rounds::Rounds;
 
 /// Calls a macro with all mixes, behind other arguments: for each Go's name, a description, and the function of this
 /// module.
@@ -40,7 +40,7 @@ macro_rules! all {
     };
 }
 
-pub(in crate::peers) use all;
+pub(crate) use all;
 
 /// The number of keys in the map, unless a mix says otherwise.
 const SIZE: u64 = 1024;

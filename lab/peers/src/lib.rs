@@ -1,7 +1,12 @@
-//! The commands that measure other libraries, Go, or goroutines: the feature `peers`, which `cargo lab-peers` has and
-//! `cargo lab` has not. So `cargo lab` is built without these commands and without the libraries.
+//! The commands that measure other libraries, Go, or goroutines: the laboratory's feature `peers`, which `cargo lab-peers`
+//! has and `cargo lab` has not. So `cargo lab` is built without these commands and without the libraries.
+
+#![cfg(not(sudog_sim))]
+#![allow(missing_docs)] // published nowhere; used by the laboratory only
 
 pub mod chanbench;
+#[cfg(all(unix, feature = "observe"))]
+pub mod cost;
 #[cfg(unix)]
 pub mod goroutines;
 pub mod listed;
@@ -15,6 +20,7 @@ pub mod tail;
 pub mod versus_go;
 
 use clap::Subcommand;
+use sudog_lab_core::{measure, options, output, run, targets};
 
 use crate::output::Output;
 use crate::output::failure::Failure;
@@ -51,6 +57,13 @@ pub enum Command {
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     TailChild(tail::ChildArgs),
+    /// The cost of the tools for slow programs, beside the goals ('cargo lab-cost')
+    #[cfg(all(unix, feature = "observe"))]
+    Cost(cost::CostArgs),
+    /// A measurement of cost in this process, which that command starts
+    #[cfg(all(unix, feature = "observe"))]
+    #[command(hide = true)]
+    CostChild(cost::ChildArgs),
 }
 
 impl Command {
@@ -66,6 +79,10 @@ impl Command {
             Self::Netbench(_) | Self::Tail(_) => Measured::InChildren,
             #[cfg(target_os = "linux")]
             Self::NetbenchChild(_) | Self::TailChild(_) => Measured::IsChild,
+            #[cfg(all(unix, feature = "observe"))]
+            Self::Cost(_) => Measured::InChildren,
+            #[cfg(all(unix, feature = "observe"))]
+            Self::CostChild(_) => Measured::IsChild,
         }
     }
 
@@ -88,6 +105,10 @@ impl Command {
             Self::Tail(args) => tail::run(args, output),
             #[cfg(target_os = "linux")]
             Self::TailChild(args) => tail::be(args),
+            #[cfg(all(unix, feature = "observe"))]
+            Self::Cost(args) => cost::run(args, output),
+            #[cfg(all(unix, feature = "observe"))]
+            Self::CostChild(args) => cost::be(args),
         }
     }
 }

@@ -10,8 +10,8 @@ use super::map::{self, mixes};
 use super::round::{Round, Timed};
 use super::rw_mutex::RwRole;
 use super::{cond, once, pool, rw_mutex, wait_group};
-use crate::peers::listed::listed;
-use crate::peers::rounds::WORK;
+use crate::listed::listed;
+use crate::rounds::WORK;
 use crate::targets::rw_locks::{RwJob, RwLockName, with_rw_lock};
 
 /// A family of benchmarks, which share a table.

@@ -23,8 +23,8 @@ use crate::options::{List, MAX_RUNS, list, number, numbers, seconds};
 use crate::output::Output;
 use crate::output::failure::Failure;
 use crate::output::table::Table;
-use crate::peers::versus_go::benches::Name;
-use crate::peers::versus_go::child::{Limits, last_words, run_ours};
+use crate::versus_go::benches::Name;
+use crate::versus_go::child::{Limits, last_words, run_ours};
 
 /// A tool whose cost is measured.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,7 +7,7 @@ use sudog_sync::RawRwLock;
 
 use super::contestant::Role;
 use super::round::{Round, Timed};
-use crate::peers::rounds::{Rounds, steps};
+use crate::rounds::{Rounds, steps};
 use crate::targets::rw_locks::RwLockName;
 
 /// The role of a readers-writer lock.

@@ -8,7 +8,7 @@ use sudog_sync::x::{ErrGroup, SingleFlight, Weighted};
 
 use super::round::Round;
 use super::shared;
-use crate::peers::rounds::Rounds;
+use crate::rounds::Rounds;
 
 /// Measures creating a semaphore.
 pub fn semaphore_new(round: &mut Round, size: u64) {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use sudog_runtime::goroutine::{go, max_procs};
 use sudog_sync::WaitGroup;
 
-use crate::peers::rounds::{MAX_N, Portion, Rounds, grown};
-use crate::peers::versus_go::benches::Bench;
-use crate::peers::versus_go::reading::Reading;
+use crate::rounds::{MAX_N, Portion, Rounds, grown};
+use crate::versus_go::benches::Bench;
+use crate::versus_go::reading::Reading;
 
 /// The argument of the body of a benchmark.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 // Go's side of `lab versus-go`: what Go's own benchmarks of sync and of the scheduler measure, as a plain program.
 //
 // It is called with the name of one benchmark and prints one line: name, nanoseconds of an operation, other
-// quantities as key=value. With -list it prints the names. The other side is lab/src/peers/versus_go/bodies; every
+// quantities as key=value. With -list it prints the names. The other side is lab/peers/src/versus_go/bodies; every
 // benchmark has the same structure there.
 package main
 

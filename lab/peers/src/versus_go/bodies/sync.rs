@@ -10,7 +10,7 @@ use sudog_sync::{Cond, GoMutex, Mutex, WaitGroup};
 use super::round::Round;
 use super::shared;
 use super::work::Baton;
-use crate::peers::rounds::steps;
+use crate::rounds::steps;
 
 /// Measures a mutex of each goroutine's own.
 pub fn mutex_uncontended(round: &mut Round) {

@@ -12,9 +12,9 @@ use super::benches::Name;
 use super::bodies::round;
 use super::reading::Reading;
 use crate::output::failure::Failure;
-use crate::peers::versus_go::ChildArgs;
 #[cfg(not(sudog_sim))]
 use crate::run::noise::noise;
+use crate::versus_go::ChildArgs;
 
 /// The command of such a process.
 pub const COMMAND: &str = "versus-go-child";

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use sudog_sync::WaitGroup;
 
-use crate::peers::rounds::steps;
+use crate::rounds::steps;
 
 /// Works for a time of the processor. The work is counted in steps, so time in which the goroutine does not run does
 /// not count.

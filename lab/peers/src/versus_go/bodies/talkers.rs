@@ -6,7 +6,7 @@ use sudog_sync::{RwMutex, WaitGroup};
 use super::chan::chan;
 use super::round::Round;
 use super::shared;
-use crate::peers::rounds::{WORK, steps};
+use crate::rounds::{WORK, steps};
 
 const SUBSCRIBERS: usize = 8;
 const PUBLISHERS: usize = 4;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crossbeam_utils::CachePadded;
 use sudog_sync::Once;
 
-use crate::peers::rounds::Rounds;
+use crate::rounds::Rounds;
 
 /// A type that runs a function once.
 pub trait RunOnce: Send + Sync + 'static {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use crate::peers::rounds::{MAX_N, Portion, Rounds, grown};
+use crate::rounds::{MAX_N, Portion, Rounds, grown};
 use crate::run::contenders::{Contenders, Gate};
 
 /// The time that a round took; an error if the threads could not be started.

@@ -9,10 +9,10 @@ use sudog_sync::GoRwMutex;
 use super::bodies::rest::{CheapHashMap, DefaultMap};
 use super::bodies::round::Round;
 use super::bodies::{chan, context, create, load, pingpong, rest, sema, sync, talkers, x};
-use crate::peers::listed::listed;
-use crate::peers::rounds::WORK;
-use crate::peers::syncbench::map::mixes;
-use crate::peers::syncbench::{once, rw_mutex};
+use crate::listed::listed;
+use crate::rounds::WORK;
+use crate::syncbench::map::mixes;
+use crate::syncbench::{once, rw_mutex};
 use crate::targets::registry::names;
 
 names! {

@@ -45,4 +45,4 @@ macro_rules! listed {
     };
 }
 
-pub(in crate::peers) use listed;
+pub(crate) use listed;

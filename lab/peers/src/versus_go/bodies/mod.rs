@@ -1,4 +1,4 @@
-//! The bodies of the benchmarks. Go's side of each is in `lab/go`, with the same structure.
+//! The bodies of the benchmarks. Go's side of each is in `lab/peers/go`, with the same structure.
 
 pub mod chan;
 pub mod context;

@@ -11,7 +11,7 @@ use sudog_sync::context::{CancelFunc, Context, Error, Key, background, with_canc
 
 use super::round::Round;
 use super::shared;
-use crate::peers::rounds::{Rounds, WORK, steps};
+use crate::rounds::{Rounds, WORK, steps};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

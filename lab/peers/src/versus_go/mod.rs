@@ -1,6 +1,6 @@
 //! The command `versus-go`: Go's own benchmarks, on Go and on this library, alternately.
 //!
-//! Each measurement is a process: Go's program, built from `lab/go`, or this program. The two take turns within a run,
+//! Each measurement is a process: Go's program, built from `lab/peers/go`, or this program. The two take turns within a run,
 //! so that changes on the machine in the meantime affect both alike.
 
 pub mod benches;

@@ -12,8 +12,8 @@ use sudog_sync::pool::NoNew;
 use sudog_sync::{GoRwMutex, Map, Once, OnceFunc, OnceValue, OnceValues, Pool, once_func, once_value, once_values};
 
 use super::round::Round;
-use crate::peers::rounds::Rounds;
-use crate::peers::syncbench::map;
+use crate::rounds::Rounds;
+use crate::syncbench::map;
 
 /// The map with the default hash, the standard library's SipHash.
 pub type DefaultMap = map::Ours<RandomState>;
