@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use sudog::chan::{Chan, channel};
 use sudog::context::{self, CancelCauseFunc, CancelFunc, background};
 use sudog::locks::spin_lock::{Clh, Lifo, Mcs, Reciprocating, TicketLock, Tts};
 use sudog::low_level::sema::{
@@ -229,6 +230,12 @@ safepoints! {
     ticker_recv: Ticker::new(Duration::from_nanos(1)), |ticker| _ = ticker.recv(), |ticker| ticker.recv() <= sudog::time::now();
     ticker_stop: Ticker::new(LONG), |ticker| ticker.stop(), |_| true;
     after_func_stop: Lazy::default(), |call| _ = call.get().stop(), |_| true;
+
+    // channels
+    chan_close: (), |()| Chan::<u8>::new(0).close(), |()| true;
+    sender_close: (), |()| _ = channel::<u8>(0).0.close(), |()| true;
+    receiver_close: (), |()| _ = channel::<u8>(0).1.close(), |()| true;
+    permit_send: (), |()| Chan::new(1).try_reserve().unwrap().send(1), |()| true;
 
     // sync: semaphores
     runtime_sema: RuntimeSema::new(1), take_and_give, has_one;

@@ -57,8 +57,8 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
 /// no send waits. Senders that are faster than the receivers fill the memory, which nothing bounds: use [`channel`] if the
 /// senders can wait. A global allocator must not use such a channel, which may allocate under its own lock.
 ///
-/// The memory of values that have been received is freed, apart from room for 64 values, and 8 bytes for each 32 of the
-/// most values that the channel has had. The [`capacity`](Sender::capacity) is the most that the channel can count:
+/// The memory of values that have been received is freed, apart from room for 64 values, and 16 to 32 bytes for each 32 of
+/// the most values that the channel has had. The [`capacity`](Sender::capacity) is the most that the channel can count:
 /// 2<sup>58</sup> - 1, or 2<sup>26</sup> - 1 on a system of 32 bits.
 ///
 /// # Examples
@@ -300,7 +300,9 @@ macro_rules! end {
             /// Closes the channel. All sends fail from then on, also those that wait now; receivers still get the
             /// values that are left. Returns false if the channel was closed already.
             pub fn close(&self) -> bool {
-                self.0.close()
+                let closes = self.0.close();
+                crate::goroutine::safepoint();
+                closes
             }
 
             /// Returns the number of values in the channel. The number can exceed the capacity for two reasons: a

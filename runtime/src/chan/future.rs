@@ -52,6 +52,10 @@ pub(super) struct TaskWaiter<T> {
     pub(super) coop: Coop,
     /// The waiter, which `queue` makes. The field is a cell because peers write to the waiter while it is queued.
     waiter: UnsafeCell<MaybeUninit<Waiter>>,
+    /// Makes every type `!Unpin` that contains a waiter and has a destructor. Peers write to the waiter, and to the slot beside
+    /// the waiter, until the destructor has left the queue; and a `&mut` of an `Unpin` type promises the compiler that nobody
+    /// else does.
+    _pinned: PhantomPinned,
 }
 
 /// How a waiter has left its queue.
@@ -67,7 +71,7 @@ pub(super) enum Left<'w, T> {
 impl<T> TaskWaiter<T> {
     pub(super) fn new() -> Self {
         let waiter = UnsafeCell::new(MaybeUninit::uninit());
-        Self { stage: Cell::new(Stage::Apart), g: G::task(), coop: Coop::new(), waiter }
+        Self { stage: Cell::new(Stage::Apart), g: G::task(), coop: Coop::new(), waiter, _pinned: PhantomPinned }
     }
 
     /// Returns true if the future has to begin: this is the first poll. Then the future is over, unless `queue` is
@@ -180,7 +184,6 @@ impl<T> TaskWaiter<T> {
 pub struct RecvFuture<'a, P: RecvPort> {
     port: &'a P,
     receiving: Receiving<P::Item>,
-    _pinned: PhantomPinned,
 }
 
 // SAFETY: the fields of `wait` are read and written under the channel's lock while the waiter is queued; by the peer
@@ -193,7 +196,7 @@ unsafe impl<P: RecvPort> Sync for RecvFuture<'_, P> {}
 
 impl<'a, P: RecvPort> RecvFuture<'a, P> {
     pub(super) fn new(port: &'a P) -> Self {
-        Self { port, receiving: Receiving::new(), _pinned: PhantomPinned }
+        Self { port, receiving: Receiving::new() }
     }
 }
 
@@ -246,7 +249,6 @@ pub struct RecvStream<P: RecvPort> {
     // This field stands before `port`, and so is dropped before the handle.
     receiving: Receiving<P::Item>,
     port: P,
-    _pinned: PhantomPinned,
 }
 
 // SAFETY: the reasons of `RecvFuture` hold for the stream, too; and its handle, which is `Send`, is sent with the
@@ -261,7 +263,7 @@ unsafe impl<P: RecvPort> Sync for RecvStream<P> {}
 impl<P: RecvPort> RecvStream<P> {
     /// Makes a stream of the values that this handle will receive.
     pub fn new(port: P) -> Self {
-        Self { port, receiving: Receiving::new(), _pinned: PhantomPinned }
+        Self { port, receiving: Receiving::new() }
     }
 }
 
@@ -369,7 +371,6 @@ pub struct SendFuture<'a, P: SendPort> {
     port: &'a P,
     wait: TaskWaiter<P::Item>,
     slot: Slot<P::Item>,
-    _pinned: PhantomPinned,
 }
 
 // SAFETY: the reasons of `RecvFuture` hold for this future, too.
@@ -379,7 +380,7 @@ unsafe impl<P: SendPort> Sync for SendFuture<'_, P> {}
 
 impl<'a, P: SendPort> SendFuture<'a, P> {
     pub(super) fn new(port: &'a P, value: P::Item) -> Self {
-        Self { port, wait: TaskWaiter::new(), slot: Slot::new(value), _pinned: PhantomPinned }
+        Self { port, wait: TaskWaiter::new(), slot: Slot::new(value) }
     }
 
     /// Finishes the send of a future that has been readied: if the future has been given a place, sends the value to
@@ -457,5 +458,32 @@ impl<P: RecvPort> fmt::Debug for RecvFuture<'_, P> {
 impl<P: SendPort> fmt::Debug for SendFuture<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad("SendFuture { .. }")
+    }
+}
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use std::marker::PhantomData;
+
+    use super::*;
+
+    struct Probe<T>(PhantomData<T>);
+
+    impl<T: Unpin> Probe<T> {
+        const IS_UNPIN: bool = true;
+    }
+
+    trait Otherwise {
+        const IS_UNPIN: bool = false;
+    }
+
+    impl<T> Otherwise for Probe<T> {}
+
+    #[test]
+    fn no_destructor_has_exclusive_access_to_a_queued_waiter() {
+        assert!(Probe::<u8>::IS_UNPIN);
+        assert!(!Probe::<Receiving<u8>>::IS_UNPIN);
+        assert!(!Probe::<SendFuture<'_, crate::chan::Chan<u8>>>::IS_UNPIN);
+        assert!(!Probe::<crate::chan::ReserveFuture<'_, crate::chan::Chan<u8>>>::IS_UNPIN);
     }
 }

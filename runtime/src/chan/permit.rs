@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::marker::{PhantomData, PhantomPinned};
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -57,6 +57,7 @@ impl<'a, P: SendPort> Permit<'a, P> {
     /// a `Chan`.
     #[track_caller]
     pub fn send(self, value: P::Item) -> P::Sent {
+        crate::goroutine::safepoint();
         let Some(place) = self.place else { return P::sent(Err(value)) }; // a closed channel stays closed
         let mut slot = MaybeUninit::uninit();
         P::sent(match place.send(Owned::fill(&mut slot, value)) {
@@ -85,7 +86,6 @@ impl<P: SendPort> fmt::Debug for Permit<'_, P> {
 pub struct ReserveFuture<'a, P: SendPort> {
     port: &'a P,
     wait: TaskWaiter<P::Item>,
-    _pinned: PhantomPinned,
 }
 
 // SAFETY: the fields of `wait` are read and written under the channel's lock while the waiter is queued; by the peer
@@ -97,7 +97,7 @@ unsafe impl<P: SendPort> Sync for ReserveFuture<'_, P> {}
 
 impl<'a, P: SendPort> ReserveFuture<'a, P> {
     pub(super) fn new(port: &'a P) -> Self {
-        Self { port, wait: TaskWaiter::new(), _pinned: PhantomPinned }
+        Self { port, wait: TaskWaiter::new() }
     }
 }
 
