@@ -12,6 +12,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use sudog::chan::{Chan, TryRecvError};
 use sudog::context::{
     AfterFunc, CancelFunc, Cause, Context, Error, Key, after_func, background, with_cancel, with_cancel_cause,
     with_timeout, with_value,
@@ -554,4 +555,53 @@ fn a_foreign_thread_cancels() {
         });
     });
     eventually(|| calls.get() == 1);
+}
+
+/// A waker that runs a closure.
+struct Runs<F>(F);
+
+impl<F: Fn() + Send + Sync + 'static> Wake for Runs<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+/// A caller that finds the error of a context finds the context's channel closed, as in Go; also user code that runs in the
+/// cancel of an ancestor.
+#[test]
+fn a_context_with_an_error_has_a_closed_channel() {
+    let (parent, cancel) = with_cancel(&background());
+    let (child, _cancel_child) = with_cancel(&parent);
+    let channel = child.done_chan().clone();
+    let looked = Arc::new(AtomicUsize::new(0));
+    let looks = looked.clone();
+    let waker = Waker::from(Arc::new(Runs(move || {
+        assert_eq!(child.err(), Some(Error::Canceled));
+        assert_eq!(channel.try_recv(), Err(TryRecvError::Closed));
+        looks.fetch_add(1, SeqCst);
+    })));
+    let mut done = pin!(parent.done());
+    assert!(done.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    cancel.cancel();
+    assert_eq!(looked.load(SeqCst), 1);
+}
+
+/// A task's waker may wait for a goroutine that receives from the channel of a descendant.
+#[test]
+fn waiters_at_channels_are_woken_before_wakers_are_called() {
+    let _watchdog = Watchdog::new();
+    let (parent, cancel) = with_cancel(&background());
+    let (child, _cancel_child) = with_cancel(&parent);
+    let (channel, answers) = (child.done_chan().clone(), Chan::new(1));
+    let (of_waiter, answer) = (channel.clone(), answers.clone());
+    let waiter = thread::spawn(move || {
+        assert_eq!(of_waiter.recv(), None);
+        answer.send(());
+    });
+    eventually(|| channel.waiting_receivers() == 1);
+    let waker = Waker::from(Arc::new(Runs(move || answers.recv().unwrap())));
+    let mut done = pin!(parent.done());
+    assert!(done.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+    cancel.cancel();
+    waiter.join().unwrap();
 }

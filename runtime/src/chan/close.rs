@@ -10,6 +10,11 @@
 //! All waiters of a batch have been readied before the first waker of a task is called. The reason: a waker is user
 //! code, and may drop another task that waits here. That drop waits for the task's `ready`, if the task has been taken
 //! out of its queue. By the rule above, the task is then still in its queue, or has been readied.
+//!
+//! The channel of a context is closed in two steps, [`Core::mark_closed`] and [`Core::ready_waiters`], as between the two
+//! other contexts are closed. The state in between is that between two batches.
+
+use std::task::Waker;
 
 use super::core::Core;
 use super::raw::{Claimed, Dir, Locked, mark_all_ready};
@@ -34,11 +39,32 @@ impl<T> Core<T> {
         panics.resume();
         true
     }
+
+    /// Closes the channel, but leaves the waiters in their queues: the caller calls `ready_waiters` afterwards.
+    pub(super) fn mark_closed(&self) {
+        let mut locked = self.raw.lock();
+        locked.close();
+        locked.unlock();
+    }
+
+    /// Takes all waiters of the closed channel out of their queues and readies them. Returns the wakers of the tasks among
+    /// them, which the caller must wake.
+    pub(super) fn ready_waiters(&self) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        while ready_some(self.raw.lock(), |waker| wakers.push(waker)) {}
+        wakers
+    }
 }
 
 /// Takes a batch of waiters out of their queues, unlocks, and wakes the batch. Returns false if no waiters are left.
 /// The close is complete then, because no waiter joins a closed channel.
-fn wake_some(mut locked: Locked<'_>, panics: &mut Panics) -> bool {
+fn wake_some(locked: Locked<'_>, panics: &mut Panics) -> bool {
+    ready_some(locked, |waker| panics.catch(|| waker.wake()))
+}
+
+/// Takes a batch of waiters out of their queues, unlocks, readies the batch, and then calls `f` with the wakers of the tasks
+/// in the batch. Returns false if no waiters are left.
+fn ready_some(mut locked: Locked<'_>, f: impl FnMut(Waker)) -> bool {
     let mut peers = [const { None }; BATCH];
     let mut n = 0;
     while n < BATCH {
@@ -51,8 +77,6 @@ fn wake_some(mut locked: Locked<'_>, panics: &mut Panics) -> bool {
         n += 1;
     }
     locked.unlock();
-    for waker in mark_all_ready(peers).into_iter().flatten() {
-        panics.catch(|| waker.wake());
-    }
+    mark_all_ready(peers).into_iter().flatten().for_each(f);
     n == BATCH
 }

@@ -193,6 +193,23 @@ impl<T> Chan<T> {
         }
     }
 
+    /// Closes the channel, but leaves the waiters asleep until [`Chan::ready_waiters`]. May be called under a lock. For the
+    /// crates of this project.
+    #[doc(hidden)]
+    pub fn mark_closed(&self) {
+        if let Some(core) = self.shared() {
+            core.mark_closed();
+        }
+    }
+
+    /// Readies the waiters of a channel that [`Chan::mark_closed`] has closed. Returns the wakers of the tasks among them,
+    /// which the caller must wake. For the crates of this project.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn ready_waiters(&self) -> Vec<Waker> {
+        self.shared().map_or_else(Vec::new, Core::ready_waiters)
+    }
+
     /// Sends as [`Chan::try_send`] does, for a caller that holds a lock: the call neither yields nor wakes a task. If a
     /// task has been given the value, `Ok` contains the task's waker, which the caller must wake. If there is no room,
     /// or the channel is closed, `Err` contains the value. For the crates of this project.

@@ -12,17 +12,18 @@
 //!
 //! | step | the first to cancel |
 //! |---|---|
-//! | 1. close | under the lock: the outcome is set, later waits end, and the followers are taken. No new followers are accepted |
+//! | 1. close | under the lock: the outcome is set, the channel is closed, later waits end, and the followers are taken. No new followers are accepted |
 //! | 2. close the rest | close all descendants in the same way, one after the other, holding one lock at a time and running no user code |
 //! | 3. settle | mark step 2 as finished. Other cancels wait for this step and no longer: when any cancel returns, all descendants are done |
-//! | 4. end | end the waits of threads and goroutines that are under way, for this context and all descendants |
+//! | 4. end | end the waits of threads and goroutines that are under way, for this context and all descendants, also those at the channels |
 //! | 5. tell | wake tasks and start functions; then call alarms off |
 //! | 6. leave | leave the parent's followers |
 //!
 //! A follower that step 4 or 5 wakes finds the outcome, which step 1 has set. If a caller finds the outcome, then each
 //! wait that looks at the context afterwards ends, and gets none of the permits that the caller releases (`x::Weighted`
-//! relies on this). Step 1 sets the outcome before ending later waits. So a caller that finds the outcome in between
-//! first waits for the lock ([`Done::outcome`]). Step 2 may meet a descendant that another cancel has closed and not
+//! relies on this). Step 1 sets the outcome before the channel is closed and later waits end. So a caller that finds the
+//! outcome in between first waits for the lock ([`Done::outcome`]), and a caller that finds an error finds the channel
+//! closed, as Go promises. Step 2 may meet a descendant that another cancel has closed and not
 //! yet settled. The cancel waits for that `Done`, which is a descendant. So a cancel waits for descendants only, and
 //! never for itself.
 //!
@@ -336,8 +337,11 @@ impl Done {
         // goroutines before all followers have been told.
         self.waits.cancel_and_go_on();
         descendants.iter().for_each(|(done, _)| done.waits.cancel_and_go_on());
+        let all = std::iter::once(&closed).chain(descendants.iter().map(|(_, closed)| closed));
+        let wakers: Vec<_> = all.filter_map(|closed| closed.channel.as_ref()).flat_map(Chan::ready_waiters).collect();
 
         let mut panics = Panics::default();
+        wakers.into_iter().for_each(|waker| panics.catch(|| waker.wake()));
         Self::tell(&mut closed, &mut panics);
         descendants.iter_mut().for_each(|(_, closed)| Self::tell(closed, &mut panics));
         let (link, all) = (closed.link, descendants.iter_mut().map(|(_, closed)| closed));
@@ -364,9 +368,13 @@ impl Done {
             return None;
         }
         _ = self.outcome.set(outcome.clone());
-        self.waits.end_later_waits();
         let State { followers, link, alarm, channel, .. } = &mut *state;
         let channel = channel.take().and_then(|channel| channel.upgrade());
+        if let Some(channel) = &channel {
+            channel.mark_closed();
+        }
+        // End later waits last: a caller that finds later waits ended does not wait for the lock (`outcome`).
+        self.waits.end_later_waits();
         Some(Closed { followers: std::mem::take(followers), link: link.take(), alarm: alarm.take(), channel })
     }
 
@@ -381,7 +389,7 @@ impl Done {
     /// Does step 5, except for the alarm.
     fn tell(closed: &mut Closed, panics: &mut Panics) {
         if let Some(channel) = closed.channel.take() {
-            panics.catch(|| channel.close_and_go_on());
+            panics.catch(|| drop(channel)); // the last handle, maybe
         }
         for follower in std::mem::take(&mut closed.followers).into_iter() {
             panics.catch(|| match follower {
