@@ -32,6 +32,35 @@ fn takes<T>(d: Duration, f: impl FnOnce() -> T) -> T {
     result
 }
 
+/// A waker that waits until a goroutine has answered.
+struct WaitsFor(Chan<()>);
+
+impl Wake for WaitsFor {
+    fn wake(self: Arc<Self>) {
+        self.0.recv();
+    }
+}
+
+/// A task's waker may wait for a goroutine at the same timer: goroutines are woken before the wakers are called.
+#[test]
+fn a_reset_wakes_goroutines_before_it_calls_wakers() {
+    let (_alone, _watchdog) = (alone(), Watchdog::new());
+    one_worker(|| {
+        let (timer, answers) = (Arc::new(Timer::new(HOUR)), Chan::new(1));
+        let (of_goroutine, answer) = (timer.clone(), answers.clone());
+        let goroutine = spawn(move || {
+            of_goroutine.recv();
+            answer.send(());
+        });
+        sudog::synctest::wait(); // until the goroutine waits
+        let mut receive = Box::pin(timer.recv_async());
+        let waker = Waker::from(Arc::new(WaitsFor(answers)));
+        assert!(receive.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        timer.reset(Duration::ZERO);
+        goroutine.join().unwrap();
+    });
+}
+
 // ---- sleep ----------------------------------------------------------------------------------------------------------
 
 #[test]

@@ -529,9 +529,9 @@ impl Times {
         f(&mut state);
         let tasks = std::mem::take(&mut state.tasks);
         drop(state);
+        self.changed.end_waits_under_way(); // before the wakers, which are user code and may wait
         let mut panics = Panics::default();
         tasks.into_values().for_each(|waker| panics.catch(|| waker.wake()));
-        self.changed.end_waits_under_way();
         panics.resume();
         current::safepoint();
         was_set
