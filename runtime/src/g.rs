@@ -442,7 +442,7 @@ impl ReadyBatch {
 /// if the caller is a destructor that runs because of a panic (for example the destructor of a mutex guard), the
 /// waker's panic is dropped, because a second panic would end the process.
 #[inline]
-fn wake(waker: Waker) {
+pub(crate) fn wake(waker: Waker) {
     if std::thread::panicking() { wake_in_a_panic(waker) } else { waker.wake() }
 }
 

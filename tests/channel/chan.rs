@@ -1679,6 +1679,93 @@ fn a_select_whose_peer_panics_when_it_is_woken_is_over() {
     assert_eq!(count.alive(), 0);
 }
 
+/// Calls a closure when dropped.
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// A waker that panics during an unwinding does not end the process, whichever destructor wakes.
+#[test]
+fn a_waker_s_second_panic_is_dropped() {
+    let _watchdog = Watchdog::new();
+    // The drop of a receive gives the value to the next receiver.
+    let ch = Chan::new(1);
+    let mut first = Box::pin(ch.recv_async());
+    assert!(poll(first.as_mut()).is_pending());
+    let mut next = queue_panicking(ch.recv_async());
+    ch.send(1);
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| {
+            let _first = first;
+            panic!("by intention");
+        }))
+        .is_err()
+    );
+    assert_eq!(poll(next.as_mut()), Poll::Ready(Some(1)));
+    // The drop of a permit gives the place to the next sender.
+    let permit = ch.try_reserve().unwrap();
+    let mut next = queue_panicking(ch.reserve_async());
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| {
+            let _permit = permit;
+            panic!("by intention");
+        }))
+        .is_err()
+    );
+    assert!(poll(next.as_mut()).is_ready());
+    drop(next);
+    // A destructor sends, or receives.
+    let ch = Chan::new(0);
+    let mut receive = queue_panicking(ch.recv_async());
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| {
+            let _sends = OnDrop(|| ch.send(2));
+            panic!("by intention");
+        }))
+        .is_err()
+    );
+    assert_eq!(poll(receive.as_mut()), Poll::Ready(Some(2)));
+    let mut send = queue_panicking(ch.send_async(3));
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| {
+            let _receives = OnDrop(|| assert_eq!(ch.recv(), Some(3)));
+            panic!("by intention");
+        }))
+        .is_err()
+    );
+    assert!(poll(send.as_mut()).is_ready());
+}
+
+/// The destructor of the value that a select has not sent panics: the value that the select has received is dropped.
+#[test]
+fn what_a_select_received_is_dropped_though_a_destructor_panics() {
+    let _watchdog = Watchdog::new();
+    let (bombs, count) = (Count::default(), Count::default());
+    let (full, nobody) = (Chan::new(1), Chan::new(0));
+    let (bomb, long) = (|| Bomb(bombs.clone()), Duration::from_secs(3600));
+    let receives = |select: &dyn Fn()| {
+        full.send(count.make(1));
+        assert!(catch_unwind(AssertUnwindSafe(select)).is_err());
+        assert_eq!((full.len(), count.alive()), (0, 0));
+    };
+    receives(&|| select! { recv(full) -> value => drop(value), send(nobody, bomb()) => {} });
+    receives(&|| select! { recv(full) -> value => drop(value), send(nobody, bomb()) => {}, default => {} });
+    receives(&|| select! { recv(full) -> value => drop(value), send(nobody, bomb()) => {}, default(long) => {} });
+    let timer = sudog::time::after(long);
+    receives(&|| select! { recv(full) -> value => drop(value), send(nobody, bomb()) => {}, recv(timer) => {} });
+    receives(
+        &|| select! { recv(full) -> value => drop(value), send(nobody, bomb()) => {}, recv(timer) => {}, default => {} },
+    );
+    receives(
+        &|| select! { recv(full) -> value => drop(value), send(nobody, bomb()) => {}, future(std::future::pending::<()>()) => {} },
+    );
+    assert_eq!(bombs.alive(), 6, "each bomb went off");
+}
+
 /// The last receiver is dropped, and a sender's waker panics: the values in the buffer are dropped all the same.
 #[test]
 fn the_last_receiver_drops_what_there_is_though_a_waker_panics() {

@@ -561,7 +561,7 @@ impl Peer {
     #[inline]
     pub(super) fn wake(self) {
         if let Some(waker) = self.mark_ready() {
-            waker.wake();
+            crate::g::wake(waker);
         }
     }
 

@@ -430,6 +430,16 @@ pub(super) fn wait_one(case: CaseRef<'_>, what: &'static str, limit: &WaitLimit<
     select.wait_cancellable(&[WaiterRoom::new()], limit)
 }
 
+/// Takes the output of the chosen case, and drops the list. The output is a variable while the list is dropped: a destructor
+/// of a value that is not sent may panic, and unwinding drops variables, but not a result.
+#[inline]
+#[track_caller]
+fn finish<L: CaseList>(list: L, chosen: Chosen) -> L::Output {
+    let output = list.output(chosen);
+    drop(list);
+    output
+}
+
 /// The select that `select!` makes: a list of `N` cases on the stack.
 pub struct Static<const N: usize, L>(PhantomData<L>);
 
@@ -447,7 +457,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
             };
         }
         match Self::choose(&list, &WaitLimit::default()) {
-            Ok(chosen) => list.output(chosen),
+            Ok(chosen) => finish(list, chosen),
             Err(_) => unreachable!("no limit was set"),
         }
     }
@@ -469,7 +479,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
             };
         }
         let chosen = limit.limited(|limit| Self::choose(&list, limit))?;
-        Ok(list.output(chosen))
+        Ok(finish(list, chosen))
     }
 
     /// Waits until a case has been done, or until the limit. All cases are channels.
@@ -500,7 +510,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
             let mut case = [CaseRef::NONE; N];
             list.describe(&mut case);
             return match try_by_a_look(&case[0]) {
-                Some(over) => over.map(|chosen| list.output(chosen)),
+                Some(over) => over.map(|chosen| finish(list, chosen)),
                 None => Self::try_apart(list),
             };
         }
@@ -522,6 +532,6 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         let mut cases = [CaseRef::NONE; N];
         list.describe(&mut cases);
         let chosen = try_select(&cases, &mut order, &mut locks)?;
-        Some(list.output(chosen))
+        Some(finish(list, chosen))
     }
 }

@@ -17,7 +17,7 @@ use std::pin::pin;
 
 use super::case::{CaseList, CaseRef};
 use super::order::Order;
-use super::{Chosen, Polled, Selecting, Static, WaiterRoom, try_one, try_select};
+use super::{Chosen, Polled, Selecting, Static, WaiterRoom, finish, try_one, try_select};
 use crate::chan::waiters::Claim;
 use crate::goroutine::{Times, now};
 use crate::sema::{Cancel, IntoLimit, WaitError, WaitLimit};
@@ -154,7 +154,7 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         let timed = Timed { cases: &cases, timers: &timers };
         let wait = |limit: &WaitLimit<'_>| timed.wait(&waiters, &mut polls, &mut locks, limit, "select");
         let chosen = limit.limited(wait)?;
-        Ok(list.output(chosen))
+        Ok(finish(list, chosen))
     }
 
     /// Does a case that is ready, where timers are among the cases: see [`Static::try_now`]. The caller comes from a
@@ -167,6 +167,6 @@ impl<const N: usize, L: CaseList> Static<N, L> {
         list.timers(&mut timers);
         let polled = Timed { cases: &cases, timers: &timers }.look(&mut polls).map(Polled::wake);
         let chosen = polled.or_else(|| try_select(&cases, &mut polls, &mut locks))?;
-        Some(list.output(chosen))
+        Some(finish(list, chosen))
     }
 }
