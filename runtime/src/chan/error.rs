@@ -43,7 +43,7 @@ pub struct RecvError;
 /// The error of [`Chan::try_recv`](super::Chan::try_recv) and of [`Receiver::try_recv`](super::Receiver::try_recv).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TryRecvError {
-    /// There is no value, and no sender waits.
+    /// There is no value, and no sender waits with a value. (A task that sends to a buffer waits for a place in the buffer.)
     Empty,
     /// All values have been received, and the channel is closed or no sender is left.
     Closed,
