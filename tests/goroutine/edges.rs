@@ -161,6 +161,47 @@ fn suspend_inside(key: &'static LocalKey<Lent<'static>>) {
     FOREIGN.with(|place| *place.borrow_mut() = Some(foreign));
 }
 
+/// Begins a coroutine of another library in a goroutine, suspends the coroutine inside `wait`, and ends the goroutine and its
+/// stack. Then resumes the coroutine in another goroutine.
+fn outlives_its_goroutine(wait: fn(&Yielder<(), ()>)) -> thread::Result<()> {
+    run(|| {
+        let begin = move || {
+            let mut foreign = Coroutine::new(move |yielder: &Yielder<(), ()>, ()| wait(yielder));
+            assert!(matches!(foreign.resume(()), CoroutineResult::Yield(())));
+            FOREIGN.set(Some(foreign));
+        };
+        // A stack of another size than the default is unmapped when the goroutine has ended.
+        Builder::new().on(Placement::Here).stack_size(64 << 10).spawn(begin).join().unwrap();
+        gosched();
+        let mut foreign = FOREIGN.take().unwrap();
+        catch_unwind(AssertUnwindSafe(|| _ = foreign.resume(())))
+    })
+}
+
+#[test]
+fn a_block_on_that_outlives_its_goroutine_touches_nothing() {
+    let _watchdog = Watchdog::new();
+    let ended = outlives_its_goroutine(|yielder| {
+        block_on(std::future::poll_fn(|_| {
+            yielder.suspend(());
+            Poll::Ready(())
+        }));
+    });
+    ended.unwrap();
+}
+
+#[test]
+fn a_park_that_outlives_its_goroutine_panics() {
+    let _watchdog = Watchdog::new();
+    let ended = outlives_its_goroutine(|yielder| {
+        _ = G::current().park(Some(Instant::now() + Duration::from_secs(1)), || yielder.suspend(()));
+    });
+    assert_eq!(
+        ended.unwrap_err().downcast_ref::<&str>(),
+        Some(&"a G was parked by another than the goroutine that it stands for")
+    );
+}
+
 /// The frames of a coroutine of another library are not nested in the frames of the goroutine that began the coroutine.
 #[test]
 fn a_local_that_a_foreign_coroutine_uses_is_not_dropped() {

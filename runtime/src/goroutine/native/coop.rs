@@ -19,6 +19,7 @@
 //! `poll_proceed` is tokio's name (`tokio::task::coop`). Tokio counts operations, 128 a poll; here futures look at the
 //! slice as goroutines do, at every 64th operation.
 
+use std::ptr;
 use std::task::{Context, Poll};
 
 use crate::goroutine::native::fibre::{Budget, Fibre, current};
@@ -77,8 +78,12 @@ impl Coop {
 }
 
 /// A budget that the calling goroutine has until this value is dropped. The drop restores the former budget.
+///
+/// A foreign coroutine may take this value to another goroutine, or keep the value until the goroutine has ended. Then the
+/// value does nothing.
 pub(crate) struct Scope {
-    fibre: Option<&'static Fibre>,
+    /// The address of the goroutine's fibre. None: the caller is a thread.
+    fibre: Option<*const Fibre>,
     around: Budget,
     budget: Budget,
 }
@@ -87,7 +92,7 @@ impl Scope {
     fn enter(budget: Budget) -> Self {
         let fibre = current::fibre();
         let around = fibre.map_or(Budget::Unlimited, |fibre| fibre.budget.replace(budget));
-        Self { fibre, around, budget }
+        Self { fibre: fibre.map(ptr::from_ref), around, budget }
     }
 
     /// Returns the budget of a `block_on`: unlimited where the caller may not switch, as nothing else could run at the
@@ -98,20 +103,25 @@ impl Scope {
 
     /// Opens the budget anew, for the next poll.
     pub(crate) fn renew(&self) {
-        if let Some(fibre) = self.fibre {
+        if let Some(fibre) = self.here() {
             fibre.budget.set(self.budget);
         }
     }
 
     /// Returns whether a future has been refused, and so woken, since the budget was opened.
     pub(crate) fn is_spent(&self) -> bool {
-        self.fibre.is_some_and(|fibre| fibre.budget.get() == Budget::Spent)
+        self.here().is_some_and(|fibre| fibre.budget.get() == Budget::Spent)
+    }
+
+    /// Returns the running fibre, if that is the fibre of this value.
+    fn here(&self) -> Option<&'static Fibre> {
+        current::fibre().filter(|&running| self.fibre.is_some_and(|fibre| ptr::eq(running, fibre)))
     }
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
-        if let Some(fibre) = self.fibre {
+        if let Some(fibre) = self.here() {
             fibre.budget.set(self.around);
         }
     }

@@ -149,10 +149,11 @@ pub(crate) fn switchable() -> Option<&'static Fibre> {
 impl FibreRef {
     #[inline]
     pub(crate) fn park(self, deadline: Option<Instant>, commit: impl FnOnce()) -> ParkResult {
-        let fibre = self.running();
+        self.running();
         // Commit before anything else. `commit` may be a user's code, and may panic, wait, or end the goroutine: the
         // fibre must be running then, and have no timer. A `ready` that comes meanwhile leaves a token.
         commit();
+        let fibre = self.running(); // looks again: in a foreign coroutine, `commit` may return in another goroutine
         if fibre.token.take() {
             return ParkResult::Unparked;
         }
