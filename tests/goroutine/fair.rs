@@ -138,7 +138,43 @@ fn nappers(world: &Arc<World>) {
     }
 }
 
-const HOGS: [(&str, Hogs); 9] = [
+/// More goroutines than a run queue has room for, which sleep for next to no time.
+fn many_nappers(world: &Arc<World>) {
+    for _ in 0..300 {
+        let world = world.clone();
+        go(move || {
+            while !world.is_done() {
+                sleep(Duration::from_micros(2));
+            }
+        });
+    }
+}
+
+/// More restless tasks than a run queue has room for.
+fn many_restless(world: &Arc<World>) {
+    for _ in 0..500 {
+        let world = world.clone();
+        go_async(std::future::poll_fn(move |cx| {
+            cx.waker().wake_by_ref();
+            if world.is_done() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        }));
+    }
+}
+
+/// Goroutines that start more goroutines than a run queue has room for.
+fn many_starters(world: &Arc<World>) {
+    for _ in 0..300 {
+        let world = world.clone();
+        go(move || {
+            while !world.is_done() {
+                go(|| ());
+                gosched();
+            }
+        });
+    }
+}
+
+const HOGS: [(&str, Hogs); 12] = [
     ("ping-pong", ping_pong::<0>),
     ("ping-pong by handoff", ping_pong::<1>),
     ("yielders", yielders),
@@ -148,6 +184,9 @@ const HOGS: [(&str, Hogs); 9] = [
     ("lockers", lockers),
     ("restless futures", restless),
     ("nappers", nappers),
+    ("many nappers", many_nappers),
+    ("many restless tasks", many_restless),
+    ("many starters", many_starters),
 ];
 
 /// Runs the victim beside each kind of hogs, all on a single worker.

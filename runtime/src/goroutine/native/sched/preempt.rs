@@ -62,17 +62,24 @@ impl Worker {
     }
 
     /// Readies the goroutines whose timers are due. These run before all others that are queued on this worker, as in
-    /// Go: they have waited for long enough.
+    /// Go: they have waited for long enough. But something else runs before such goroutines go first again, so that
+    /// timers that are always due keep nothing out.
     pub(crate) fn fire_timers(&'static self) {
         if self.next_timer().is_none() {
             return;
         }
         let now = clock::now();
         let due = FibreQueue::new();
+        let in_front = self.own.fired.get() == 0;
         while let Some(fibre) = self.timers(|timers| timers.pop_due(now)) {
             self.set_queued(fibre, ParkResult::TimedOut);
-            fibre.behind.set(self.ring.head());
-            due.push(fibre);
+            if in_front {
+                fibre.behind.set(self.ring.head());
+                due.push(fibre);
+                self.own.fired.set(self.own.fired.get().max(1) + 1);
+            } else {
+                self.queue(fibre);
+            }
         }
         self.own.run_queue.prepend(&due);
     }

@@ -120,6 +120,11 @@ pub(crate) struct Own {
     pub(crate) run_queue: FibreQueue,
     /// The goroutine that has yielded, until `pick` queues it.
     pub(crate) yielder: Cell<Option<&'static Fibre>>,
+    /// 0, or 1 and the number of goroutines that `fire_timers` has put in front of `run_queue` and that have not run. Becomes 0
+    /// when something else has run after these.
+    pub(crate) fired: Cell<u32>,
+    /// True if the next piece of work comes from the global queue, whatever the ring has.
+    pub(crate) passes_ring: Cell<bool>,
     /// A choice that `pick` has made for a fibre that cannot run the chosen goroutine itself: the worker's loop runs
     /// the choice.
     pub(crate) chosen: Cell<Option<Chosen>>,
@@ -277,6 +282,8 @@ impl Worker {
                 next: Cell::new(None),
                 run_queue: FibreQueue::new(),
                 yielder: Cell::new(None),
+                fired: Cell::new(0),
+                passes_ring: Cell::new(false),
                 chosen: Cell::new(None),
                 timers: UnsafeCell::new(TimerHeap::new()),
                 slice: Cell::new(None),
@@ -409,17 +416,21 @@ impl Worker {
         own.slice.set(None);
         own.pace.slice_begins();
         let ring_is_older = |first: &Fibre| self.ring.holds_older_than(first.behind.get());
-        if own.run_queue.first().is_none_or(ring_is_older)
+        // No age says whether work in the global queue is older than goroutines: both take turns.
+        let is_turn_of_work = tick.is_multiple_of(2) && self.sched().has_global_work();
+        if (is_turn_of_work || own.run_queue.first().is_none_or(ring_is_older))
             && let Some(work) = self.next_work()
         {
+            own.fired.set(0);
             return Some(Chosen::Work(work));
         }
+        own.fired.set(own.fired.get().saturating_sub(1));
         own.run_queue.pop().map(Chosen::Fibre).or_else(|| self.poll_local_sources())
     }
 
     /// Queues a fibre behind all work that is queued on this worker.
     #[inline]
-    fn queue(&self, fibre: &'static Fibre) {
+    pub(super) fn queue(&self, fibre: &'static Fibre) {
         fibre.behind.set(self.ring.tail() as u16);
         self.own.run_queue.push(fibre);
     }
@@ -444,10 +455,22 @@ impl Worker {
         if self.starts_family() {
             self.spread();
         }
+        if self.own.passes_ring.get()
+            && let Some(work) = self.pass_ring()
+        {
+            return Some(work);
+        }
         if let Some(work) = self.own_ring().pop() {
             return Some(work);
         }
         if self.sched().has_global_work() { self.next_global() } else { None }
+    }
+
+    /// Takes a piece of work from the global queue, as the ring has no room for that piece.
+    #[cold]
+    fn pass_ring(&'static self) -> Option<Work> {
+        self.own.passes_ring.set(false);
+        if self.is_enabled() { self.sched().pop_global(1).next() } else { None }
     }
 
     #[cold]
@@ -488,6 +511,9 @@ impl Worker {
         }
         if self.sched().has_global_work() {
             self.take_global();
+            // Work that queues itself again can keep the ring full for ever. Go's `schedule` asks the global queue first every
+            // 61st time.
+            self.own.passes_ring.set(self.ring.room() == 0);
         }
         if !self.is_enabled() {
             self.empty_ring();
@@ -577,8 +603,8 @@ impl Worker {
 
     #[cold]
     fn overflow(&'static self, work: Work) {
-        let works = self.own_ring().take_half();
-        self.sched().push_global(works.chain([work]));
+        // Push only the new work. Older work that went behind newer work, again and again, might never run.
+        self.sched().push_global([work]);
         self.sched().wake_for_work();
     }
 
