@@ -209,6 +209,25 @@ fn against_all_hogs(victim: impl Fn(&Arc<World>) + Sync) {
 }
 
 #[test]
+fn each_of_more_tasks_than_a_run_queue_has_room_for() {
+    let _alone = alone_with(1);
+    run(|| {
+        let world = Arc::new(World::default());
+        let polls: Arc<[AtomicU32]> = (0..500).map(|_| AtomicU32::new(0)).collect();
+        for i in 0..polls.len() {
+            let (world, polls) = (world.clone(), polls.clone());
+            go_async(std::future::poll_fn(move |cx| {
+                polls[i].fetch_add(1, Relaxed);
+                cx.waker().wake_by_ref();
+                if world.is_done() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            }));
+        }
+        until(|| polls.iter().all(|polls| polls.load(Relaxed) >= 100));
+        world.done.store(true, Relaxed);
+    });
+}
+
+#[test]
 fn one_that_has_not_started() {
     against_all_hogs(|world| {
         let world = world.clone();

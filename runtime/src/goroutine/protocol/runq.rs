@@ -6,7 +6,7 @@
 //!  ┌──────┬──────┬────┬────┬────┬────┬──────┐
 //!  │ free │ free │ w5 │ w6 │ w7 │ w8 │ free │     index i lives in slot i % N; an index never goes back
 //!  └──────┴──────┴────┴────┴────┴────┴──────┘
-//!  taken at the head, oldest first, by a compare-exchange: the owner 1 (`pop`), a thief up to half
+//!  taken at the head, oldest first, by a compare-exchange: the owner 1 (`pop`) or half (`take_half`), a thief up to half
 //!  put at the tail, by the owner alone, by a store
 //! ```
 //!
@@ -286,6 +286,20 @@ impl<W: Word, const N: usize> Owner<'_, W, N> {
             }
         }
         None
+    }
+
+    /// Takes the older half of the works, rounded up, to make room. Returns no work if the ring is empty, or if a
+    /// thief has just made room.
+    #[cold]
+    pub(crate) fn take_half(self) -> Taken<W> {
+        let head = self.0.head.load(Ordering::Relaxed); // Relaxed as in `pop`
+        let n = self.0.tail.load(Ordering::Relaxed).wrapping_sub(head).div_ceil(2);
+        let mut out = Taken::new();
+        // SAFETY: `head..head + n` lies before the tail, which this caller, the owner, has written.
+        if unsafe { self.0.claim(head, n, &mut out) }.is_err() {
+            mark("a thief makes room for the owner");
+        }
+        out
     }
 }
 

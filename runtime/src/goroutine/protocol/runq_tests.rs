@@ -37,6 +37,10 @@ mod alone {
         owner(of).pop()
     }
 
+    fn take_half<const N: usize>(of: &Ring<N>) -> Vec<usize> {
+        owner(of).take_half().collect()
+    }
+
     #[test]
     fn first_in_first_out_through_every_wrap_around() {
         for start in [0, u32::MAX as usize - 5, usize::MAX - 5] {
@@ -59,13 +63,13 @@ mod alone {
             let ring = Ring::<256>::starting_at(start);
             assert!((1..=256).all(|i| push(&ring, i).is_ok()));
             assert!(steal(&ring).into_iter().eq(1..=128));
-            assert!(steal(&ring).into_iter().eq(129..=192));
+            assert!(take_half(&ring).into_iter().eq(129..=192));
             assert_eq!(pop(&ring), Some(193));
             assert!(steal(&ring).into_iter().eq(194..=225), "32 of 63");
             while !steal(&ring).is_empty() {}
-            assert!(ring.is_empty());
+            assert!(ring.is_empty() && take_half(&ring).is_empty());
             assert_eq!(push(&ring, 1), Ok(()));
-            assert_eq!(steal(&ring), [1], "1 of 1");
+            assert_eq!(take_half(&ring), [1], "1 of 1");
         }
     }
 
@@ -129,6 +133,7 @@ mod alone {
             while i <= LAST {
                 match push(&ring, i) {
                     Ok(()) => i += 1,
+                    Err(_) if i % 2 == 0 => mine.extend(take_half(&ring)),
                     Err(_) => mine.extend(pop(&ring)),
                 }
             }
@@ -160,6 +165,7 @@ mod models {
     const OWNER_LOSES: &str = "the owner loses a race";
     const THIEF_LOSES: &str = "a thief loses a race";
     const OLD_HEAD: &str = "a thief reads a head that is too old";
+    const ROOM: &str = "a thief makes room for the owner";
 
     /// The meaning of a word is written before the push, and must be seen by the taker of the word. Loom's cells check
     /// that the write happens before the read.
@@ -186,6 +192,10 @@ mod models {
 
         fn pop(&self) -> Option<usize> {
             self.owner().pop().inspect(|&n| self.check(n))
+        }
+
+        fn take_half(&self) -> Vec<usize> {
+            self.owner().take_half().collect()
         }
 
         fn steal(&self) -> Vec<usize> {
@@ -278,6 +288,18 @@ mod models {
     #[test]
     fn two_thieves_of_several() {
         explore(3, [2, 1], 4, pop_and_push, &[STEALS, STEALS_TWO, BOTH_STEAL, OWNER_LOSES, THIEF_LOSES]);
+    }
+
+    #[test]
+    fn an_overflow_and_two_thieves() {
+        let owner = |world: &World<4>| {
+            let mut got = Vec::new();
+            while !world.push(5) {
+                got.extend(world.take_half());
+            }
+            (got, 5)
+        };
+        explore(3, [2, 1], 4, owner, &[FULL, ROOM, STEALS_TWO, BOTH_STEAL, THIEF_LOSES]);
     }
 
     const BEFORE: &str = "the look is over before the pop";

@@ -511,8 +511,9 @@ impl Worker {
         }
         if self.sched().has_global_work() {
             self.take_global();
-            // Work that queues itself again can keep the ring full for ever. Go's `schedule` asks the global queue first every
-            // 61st time.
+            // Work that queues itself again fills the ring at once, and its older half overflows: the same work might go to and
+            // fro between both queues and never run. So each time one piece of the global queue runs without the ring, which
+            // also moves the bounds of the batches. Go's `schedule` asks the global queue first every 61st time.
             self.own.passes_ring.set(self.ring.room() == 0);
         }
         if !self.is_enabled() {
@@ -603,8 +604,8 @@ impl Worker {
 
     #[cold]
     fn overflow(&'static self, work: Work) {
-        // Push only the new work. Older work that went behind newer work, again and again, might never run.
-        self.sched().push_global([work]);
+        let works = self.own_ring().take_half();
+        self.sched().push_global(works.chain([work]));
         self.sched().wake_for_work();
     }
 
