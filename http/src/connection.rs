@@ -87,7 +87,7 @@ async fn serve_http1(user: Arc<User>, stream: Arc<impl Stream>, ahead: Bytes, pe
             if request.extensions_mut().remove::<OnUpgrade>().is_some() {
                 activity.wants_upgrade.store(true, Relaxed);
             }
-            let answer = exchange::start(&user, &context, peer, request);
+            let answer = exchange::start(&user, &context, peer, request, ());
             async move { answer.recv_async().await.map_err(|_| aborted()) }
         })
     };

@@ -39,13 +39,14 @@ where
 /// The head of a response, and the body in the form that hyper sends.
 pub(crate) type Answer = hyper::Response<Outgoing>;
 
-/// Starts the goroutine that answers a request. The receiver gets the answer, or fails if the connection is to be closed
-/// without an answer.
+/// Starts the goroutine that answers a request, and drops `place` when the goroutine ends. The receiver gets the answer, or
+/// fails if the connection is to be closed without an answer.
 pub(crate) fn start(
     user: &Arc<User>,
     connection: &Context,
     peer: SocketAddr,
     request: hyper::Request<Incoming>,
+    place: impl Send + 'static,
 ) -> Receiver<Answer> {
     let (sender, receiver) = channel(1);
     if let Err(status) = check(&request, user.settings.max_body_bytes) {
@@ -58,6 +59,7 @@ pub(crate) fn start(
     }
     let (user, connection) = (user.clone(), connection.clone());
     Builder::new().on_panic(OnPanic::Unwind).go(move || {
+        let _place = place;
         let server: &Server = &user;
         let (context, cancel) = context::with_cancel(&connection);
         let method = request.method().clone();

@@ -24,6 +24,7 @@ use hyper::rt::{Executor, ReadBuf};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Method, Request};
+use sudog_runtime::chan::Chan;
 use sudog_runtime::goroutine::{now, sleep_async};
 use sudog_sync::context::{self, CancelOnDrop, Context};
 
@@ -36,6 +37,10 @@ use crate::server::User;
 
 /// The time in which a client closes its side after GOAWAY. Go's `goAwayTimeout`.
 const GOAWAY: Duration = Duration::from_secs(1);
+
+/// The number of open streams of a connection, and of the handlers of a connection that run at once: a handler may run on
+/// after the client has reset the handler's stream. Go: `serverConn.scheduleHandler`.
+const STREAMS: u32 = 200;
 
 /// The first bytes of a client that speaks HTTP/2. No request of HTTP/1 begins so.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -67,13 +72,14 @@ pub(crate) async fn serve(user: Arc<User>, stream: Arc<impl Stream>, ahead: Byte
     let (context, cancel) = context::with_cancel(&server.shared.base);
     let streams = Arc::new(Streams::new());
     let service = {
-        let (user, streams) = (user.clone(), streams.clone());
-        service_fn(move |request| answer(&user, &streams, &context, peer, request))
+        let (user, streams, places) = (user.clone(), streams.clone(), Chan::new(STREAMS as usize));
+        service_fn(move |request| answer(&user, &streams, &places, &context, peer, request))
     };
     let io = Io::new(stream.clone(), Arc::<Activity>::default(), ahead, server);
     let header_bytes = u32::try_from(server.settings.max_header_bytes).unwrap_or(u32::MAX);
     let connection = http2::Builder::new(Spawn { user: user.clone(), peer })
         .max_header_list_size(header_bytes)
+        .max_concurrent_streams(STREAMS)
         .serve_connection(io, service);
     let mut connection = Box::pin(connection);
 
@@ -120,11 +126,12 @@ pub(crate) async fn serve(user: Arc<User>, stream: Arc<impl Stream>, ahead: Byte
     }
 }
 
-/// Starts the goroutine that answers a request. Returns the future of the answer. If the client resets the stream, hyper
-/// drops that future, or the body of the answer: then the request's context ends.
+/// Returns the future of the answer to a request, which waits for a place, and then starts the goroutine that answers. If the
+/// client resets the stream, hyper drops that future, or the body of the answer: then the request's context ends.
 fn answer(
     user: &Arc<User>,
     streams: &Arc<Streams>,
+    places: &Chan<()>,
     connection: &Context,
     peer: SocketAddr,
     mut request: Request<Incoming>,
@@ -137,10 +144,21 @@ fn answer(
         request.headers_mut().insert(HOST, host);
     }
     let method = request.method().clone();
-    let answer = exchange::start(user, &context, peer, request);
+    let (user, places) = (user.clone(), places.clone());
     async move {
+        places.send_async(()).await;
+        let answer = exchange::start(&user, &context, peer, request, Place(places));
         let answer = answer.recv_async().await.map_err(|_| aborted())?;
         Ok(without_needless_body(answer, &method).map(|outgoing| Body { outgoing, _open: open }))
+    }
+}
+
+/// The place of a handler that runs: a value in the channel of its connection.
+struct Place(Chan<()>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = self.0.try_recv(); // there is this place's value
     }
 }
 

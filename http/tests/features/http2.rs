@@ -226,6 +226,15 @@ fn get(stream: u32, ends: bool, more: &[u8]) -> Vec<u8> {
     frame(1, 4 | u8::from(ends), stream, &headers)
 }
 
+/// A header of `get`: a literal without an index.
+fn literal(name: &str, value: &str) -> Vec<u8> {
+    let mut bytes = vec![0, name.len() as u8];
+    bytes.extend(name.bytes());
+    bytes.push(value.len() as u8);
+    bytes.extend(value.bytes());
+    bytes
+}
+
 /// Reads frames until `f` returns a value, or the end.
 fn find<T>(from: &mut impl Read, mut f: impl FnMut(u8, u32, &[u8]) -> Option<T>) -> Option<T> {
     loop {
@@ -265,13 +274,6 @@ const ENHANCE_YOUR_CALM: u32 = 11;
 #[test]
 fn malformed_frames() {
     let (server, _) = start_http2(Server::new(echo));
-    let literal = |name: &str, value: &str| {
-        let mut bytes = vec![0, name.len() as u8];
-        bytes.extend(name.bytes());
-        bytes.push(value.len() as u8);
-        bytes.extend(value.bytes());
-        bytes
-    };
     for (what, frames, expected) in [
         ("DATA on stream 0", frame(0, 0, 0, b"x"), (GOAWAY, PROTOCOL_ERROR)),
         ("HEADERS on stream 0", get(0, true, &[]), (GOAWAY, PROTOCOL_ERROR)),
@@ -347,6 +349,38 @@ fn rapid_reset() {
     assert!(code.is_none_or(|code| code == ENHANCE_YOUR_CALM), "{code:?}");
     eventually(|| handlers.load(SeqCst) == 0);
     assert!(client.get(&server.url("/other")).is_ok());
+}
+
+/// Streams that the client resets as soon as their handlers have begun: no more handlers than the connection may have streams
+/// run at once, also if the handlers do not look at their contexts. Go: TestServerMaxHandlerGoroutines.
+#[test]
+fn handlers_of_reset_streams() {
+    const PLACES: usize = 200;
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    let server = || {
+        Server::new(|_: Request| {
+            BEGUN.fetch_add(1, SeqCst);
+            sudog::time::sleep(HOUR);
+            "late"
+        })
+    };
+    in_bubble(server, PREFACE, |_, mut client| {
+        client.write_all(&SETTINGS).unwrap();
+        let streams = PLACES as u32 + 50;
+        for n in 0..streams {
+            client.write_all(&get(2 * n + 1, true, &[])).unwrap();
+            sudog::time::sleep(MS); // until all is at rest
+            client.write_all(&frame(RST_STREAM, 0, 2 * n + 1, &8u32.to_be_bytes())).unwrap();
+        }
+        client.write_all(&get(2 * streams + 1, true, &[])).unwrap();
+        sudog::time::sleep(MS);
+        assert_eq!(BEGUN.load(SeqCst), PLACES);
+        // The stream that is still open gets the first place. The streams that have been reset before get none.
+        let answered = find(&mut client, |kind, stream, _| (kind == 0).then_some(stream));
+        assert_eq!(answered, Some(2 * streams + 1));
+        sudog::time::sleep(HOUR);
+        assert_eq!(BEGUN.load(SeqCst), PLACES + 1);
+    });
 }
 
 /// Runs a test of a server in a bubble, with a connection that has sent `bytes`.
