@@ -19,11 +19,11 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use hyper::body::{Body as _, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{CONTENT_LENGTH, HOST, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, COOKIE, HOST, HeaderValue};
 use hyper::rt::{Executor, ReadBuf};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper::{Method, Request};
+use hyper::{HeaderMap, Method, Request};
 use sudog_runtime::chan::Chan;
 use sudog_runtime::goroutine::{now, sleep_async};
 use sudog_sync::context::{self, CancelOnDrop, Context};
@@ -143,6 +143,7 @@ fn answer(
     if let Some(host) = authority.filter(|_| !request.headers().contains_key(HOST)) {
         request.headers_mut().insert(HOST, host);
     }
+    join_cookies(request.headers_mut());
     let method = request.method().clone();
     let (user, places) = (user.clone(), places.clone());
     async move {
@@ -150,6 +151,16 @@ fn answer(
         let answer = exchange::start(&user, &context, peer, request, Place(places));
         let answer = answer.recv_async().await.map_err(|_| aborted())?;
         Ok(without_needless_body(answer, &method).map(|outgoing| Body { outgoing, _open: open }))
+    }
+}
+
+/// Joins the cookies, which a client may send in several fields of HTTP/2: RFC 9113, 8.2.3.
+fn join_cookies(headers: &mut HeaderMap) {
+    let cookies: Vec<_> = headers.get_all(COOKIE).iter().map(HeaderValue::as_bytes).collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
     }
 }
 

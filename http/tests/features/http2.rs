@@ -316,6 +316,30 @@ fn malformed_frames() {
     }
 }
 
+/// Sends frames behind the preface, and returns the first DATA.
+fn first_data(server: &Running, frames: &[u8]) -> String {
+    let mut client = TcpStream::connect(server.addr).unwrap();
+    client.write_all(&[PREFACE, &SETTINGS, frames].concat()).unwrap();
+    let data = find(&mut client, |kind, _, payload| (kind == 0).then(|| payload.to_vec()));
+    String::from_utf8(data.unwrap()).unwrap()
+}
+
+/// Browsers send the cookies in several fields: RFC 9113, 8.2.3. Go: TestServer_Request_CookieConcat.
+#[test]
+fn cookies() {
+    let (server, _) = start_http2(Server::new(|request: Request| {
+        format!("{:?}", request.headers().get_all(header::COOKIE).iter().collect::<Vec<_>>())
+    }));
+    for (fields, expected) in [
+        (&[][..], "[]"),
+        (&["a=1; b=2"], r#"["a=1; b=2"]"#),
+        (&["a=1", "b=2", "c=3; d=4"], r#"["a=1; b=2; c=3; d=4"]"#),
+    ] {
+        let fields: Vec<u8> = fields.iter().flat_map(|cookie| literal("cookie", cookie)).collect();
+        assert_eq!(first_data(&server, &get(1, true, &fields)), expected);
+    }
+}
+
 /// Streams that are reset at once, again and again (CVE-2023-44487), end the connection, and cost no more goroutines than
 /// the limits allow. Go: TestServerRapidReset and the similar tests.
 #[test]
