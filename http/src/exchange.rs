@@ -45,11 +45,11 @@ pub(crate) fn start(
     user: &Arc<User>,
     connection: &Context,
     peer: SocketAddr,
-    request: hyper::Request<Incoming>,
+    mut request: hyper::Request<Incoming>,
     place: impl Send + 'static,
 ) -> Receiver<Answer> {
     let (sender, receiver) = channel(1);
-    if let Err(status) = check(&request, user.settings.max_body_bytes) {
+    if let Err(status) = check(&mut request, user.settings.max_body_bytes) {
         let reason = Bytes::from(status.canonical_reason().unwrap_or_default());
         let mut refusal = Answer::new(Outgoing::whole(reason));
         *refusal.status_mut() = status;
@@ -120,9 +120,9 @@ pub(crate) fn may_have_body(method: &Method, status: StatusCode) -> bool {
     *method != Method::HEAD && !is_tunnel && !has_none
 }
 
-/// Checks what hyper does not check. Returns the status with which the request is refused. Go: `readRequest`, and
-/// `conn.serve`.
-fn check(request: &hyper::Request<Incoming>, max_body_bytes: u64) -> Result<(), StatusCode> {
+/// Checks what hyper does not check, and sets `Host` to the host of the target, if the target has a host. Returns the status
+/// with which the request is refused. Go: `readRequest`, and `conn.serve`.
+fn check(request: &mut hyper::Request<Incoming>, max_body_bytes: u64) -> Result<(), StatusCode> {
     let headers = request.headers();
     let mut hosts = headers.get_all(HOST).iter();
     let host = hosts.next();
@@ -131,6 +131,13 @@ fn check(request: &hyper::Request<Incoming>, max_body_bytes: u64) -> Result<(), 
     if !is_valid || hosts.next().is_some() {
         return Err(StatusCode::BAD_REQUEST);
     }
+    // The target's host counts, not the header: RFC 9112, 3.2.2. A user's name before the host is refused: RFC 9110, 4.2.4.
+    if let Some(authority) = request.uri().authority() {
+        let host = HeaderValue::from_str(authority.as_str()).ok();
+        let host = host.filter(|host| host.as_bytes().iter().all(is_host_byte)).ok_or(StatusCode::BAD_REQUEST)?;
+        request.headers_mut().insert(HOST, host);
+    }
+    let headers = request.headers();
     // hyper decodes `chunked` only, which it knows to be the last coding.
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     if codings.next().is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked"))

@@ -19,7 +19,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
 use hyper::body::{Body as _, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{CONTENT_LENGTH, COOKIE, HOST, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, COOKIE, HeaderValue};
 use hyper::rt::{Executor, ReadBuf};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
@@ -138,11 +138,6 @@ fn answer(
 ) -> impl Future<Output = io::Result<hyper::Response<Body>>> + use<> {
     let (context, cancel) = context::with_cancel(connection);
     let open = Open { _cancel: cancel.on_drop(), _stream: streams.open() };
-    // As in HTTP/1.1, the handler finds the name of the host in this header.
-    let authority = request.uri().authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
-    if let Some(host) = authority.filter(|_| !request.headers().contains_key(HOST)) {
-        request.headers_mut().insert(HOST, host);
-    }
     join_cookies(request.headers_mut());
     let method = request.method().clone();
     let (user, places) = (user.clone(), places.clone());

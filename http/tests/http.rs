@@ -354,6 +354,26 @@ fn malformed_requests() {
     assert_eq!(client.answer().body, "POST /twice");
 }
 
+/// A target with a host: that host counts, not the header. RFC 9112, 3.2.2. Go: TestReadRequest.
+#[test]
+fn absolute_form() {
+    let running = start(Server::new(|request: Request| {
+        format!("{:?}", request.headers().get_all(header::HOST).iter().collect::<Vec<_>>())
+    }));
+    for (target, expected) in [
+        ("GET http://a.example:80/path", r#"["a.example:80"]"#),
+        ("GET http://x", r#"["x"]"#),
+        ("GET /path", r#"["other"]"#),
+        ("OPTIONS *", r#"["other"]"#),
+    ] {
+        let mut client = running.connect();
+        client.send(format!("{target} HTTP/1.1\r\nHost: other\r\n\r\n"));
+        assert_eq!(client.answer().body, expected, "{target}");
+    }
+    let answer = running.ask("GET http://user@a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+}
+
 /// A request with a length and with chunks: the chunks count, and the connection is closed behind the response. So no client
 /// can hide a request from a proxy that believes the length. Go: `fixLength`.
 #[test]

@@ -340,6 +340,20 @@ fn cookies() {
     }
 }
 
+/// A request with an authority, and with other hosts: the authority counts. Go: TestServer_Request_Get_Host.
+#[test]
+fn authority() {
+    let (server, _) = start_http2(Server::new(|request: Request| {
+        format!("{:?}", request.headers().get_all(header::HOST).iter().collect::<Vec<_>>())
+    }));
+    assert_eq!(first_data(&server, &get(1, true, &[])), r#"["x"]"#);
+    assert_eq!(first_data(&server, &get(1, true, &literal("host", "other"))), r#"["x"]"#);
+    let only_host = [&[0x82, 0x86, 0x84][..], &literal("host", "other")].concat();
+    assert_eq!(first_data(&server, &frame(1, 5, 1, &only_host)), r#"["other"]"#);
+    let userinfo = [&[0x82, 0x86, 0x84, 0x41, 3][..], b"u@x"].concat();
+    assert_eq!(first_data(&server, &frame(1, 5, 1, &userinfo)), "Bad Request");
+}
+
 /// Streams that are reset at once, again and again (CVE-2023-44487), end the connection, and cost no more goroutines than
 /// the limits allow. Go: TestServerRapidReset and the similar tests.
 #[test]
