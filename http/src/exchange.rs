@@ -131,6 +131,15 @@ fn check(request: &mut hyper::Request<Incoming>, max_body_bytes: u64) -> Result<
     if !is_valid || hosts.next().is_some() {
         return Err(StatusCode::BAD_REQUEST);
     }
+    // hyper takes a target without a slash for a host. Go: `url.ParseRequestURI`, `ServeMux.Handler`.
+    let is_valid = match request.uri().path() {
+        "" => *request.method() == Method::CONNECT,
+        "*" => *request.method() == Method::OPTIONS,
+        _ => true,
+    };
+    if !is_valid {
+        return Err(StatusCode::BAD_REQUEST);
+    }
     // The target's host counts, not the header: RFC 9112, 3.2.2. A user's name before the host is refused: RFC 9110, 4.2.4.
     if let Some(authority) = request.uri().authority() {
         let host = HeaderValue::from_str(authority.as_str()).ok();

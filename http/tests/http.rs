@@ -328,6 +328,11 @@ fn malformed_requests() {
         "GET / HTTP/1.1\r\nHost: x\r\nbad header: 1\r\n\r\n",
         "GET / HTTP/9.9\r\nHost: x\r\n\r\n",
         "GET  HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET gopher HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET gopher:80 HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET ?query HTTP/1.1\r\nHost: x\r\n\r\n",
+        "OPTIONS gopher HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET * HTTP/1.1\r\nHost: x\r\n\r\n",
         "\u{1}\u{2}\u{3}\r\n\r\n",
     ] {
         let answer = running.ask(bad);
@@ -342,6 +347,8 @@ fn malformed_requests() {
         "GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a-b_c.example%20:80\r\n\r\n",
         "CONNECT a:1 HTTP/1.1\r\n\r\n",
+        "OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET http://x HTTP/1.1\r\nHost: x\r\n\r\n",
         "GET / HTTP/1.0\r\n\r\n",
     ] {
         let mut client = running.connect();

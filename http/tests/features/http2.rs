@@ -354,6 +354,16 @@ fn authority() {
     assert_eq!(first_data(&server, &frame(1, 5, 1, &userinfo)), "Bad Request");
 }
 
+/// An asterisk is a target of OPTIONS only.
+#[test]
+fn targets() {
+    let (server, _) = start_http2(Server::new(|request: Request| format!("target {}", request.uri())));
+    let asterisk = [0x86, 0x44, 1, b'*', 0x41, 1, b'x'];
+    assert_eq!(first_data(&server, &frame(1, 5, 1, &[&[0x82][..], &asterisk].concat())), "Bad Request");
+    let options = [&[0x42, 7], &b"OPTIONS"[..], &asterisk].concat();
+    assert!(first_data(&server, &frame(1, 5, 1, &options)).starts_with("target "));
+}
+
 /// Streams that are reset at once, again and again (CVE-2023-44487), end the connection, and cost no more goroutines than
 /// the limits allow. Go: TestServerRapidReset and the similar tests.
 #[test]
