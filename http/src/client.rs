@@ -310,7 +310,7 @@ fn outgoing(body: Body) -> Outgoing {
         Kind::Whole(bytes) if bytes.is_empty() => Outgoing::whole(bytes),
         Kind::Whole(bytes) => Outgoing::whole(Bytes::from_owner(Guarded(bytes))),
         Kind::Stream(write) => {
-            let (mut writer, chunks) = BodyWriter::new();
+            let (mut writer, chunks) = BodyWriter::new(None);
             // If `write` fails or panics, the writer is dropped unfinished, and so the request fails.
             Builder::new().on_panic(OnPanic::Unwind).go(move || {
                 if write(&mut writer).is_ok() {

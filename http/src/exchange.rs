@@ -12,7 +12,7 @@ use sudog_runtime::goroutine::{Builder, Goexit, OnPanic};
 use sudog_sync::context::{self, Context};
 
 use crate::request::{Request, RequestBody, Rest};
-use crate::response::{BodyWriter, IntoResponse, Kind, Outgoing, Response};
+use crate::response::{BodyWriter, IntoResponse, Kind, Outgoing, Response, length_of};
 use crate::server::{Server, User};
 
 /// A function that answers requests. Go's `http.Handler`. Closures of type `Fn(Request) -> impl IntoResponse` implement
@@ -102,7 +102,7 @@ fn answer(handler: &dyn Handler, request: Request, rest: &Rest, method: &Method,
         }
         Kind::Stream(write) => {
             let status = head.status;
-            let (mut writer, chunks) = BodyWriter::new();
+            let (mut writer, chunks) = BodyWriter::new(length_of(&head.headers));
             let sent = sender.send(Answer::from_parts(head, Outgoing::stream(chunks)));
             // If `write` fails or panics, the writer is dropped unfinished, and the connection is cut off.
             if sent.is_ok() && may_have_body(method, status) && write(&mut writer).is_ok() {

@@ -6,9 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use futures_core::Stream;
-use hyper::StatusCode;
 use hyper::body::{Bytes, Frame, SizeHint};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue};
+use hyper::{HeaderMap, StatusCode};
 use sudog_runtime::chan::{Receiver, RecvStream, Sender, channel};
 
 use crate::request::status_of;
@@ -166,23 +166,31 @@ impl IntoResponse for io::Error {
     }
 }
 
+/// Returns the `Content-Length` that a user has set.
+pub(crate) fn length_of(headers: &HeaderMap) -> Option<u64> {
+    headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
 /// The number of bytes that a writer collects before it sends them.
 const CHUNK: usize = 8 << 10;
 
 /// The writer of [`Body::stream`]. A write waits while the client takes no more. If the connection is gone, a write fails
-/// with `BrokenPipe`; so does a write behind the last byte that the response's `Content-Length` allows.
+/// with `BrokenPipe`; so does a write behind the last byte that the `Content-Length` of the message allows.
 #[derive(Debug)]
 pub struct BodyWriter {
     /// The channel to the connection's task. `None` is the end of the body: a channel that closes without this value
     /// belongs to a body that has broken off.
     chunks: Sender<Option<Bytes>>,
     buffer: Vec<u8>,
+    /// The number of bytes that may still be written.
+    left: u64,
 }
 
 impl BodyWriter {
-    pub(crate) fn new() -> (Self, Receiver<Option<Bytes>>) {
+    /// Creates a writer of a body of `length` bytes, or of any number.
+    pub(crate) fn new(length: Option<u64>) -> (Self, Receiver<Option<Bytes>>) {
         let (sender, receiver) = channel(1);
-        (Self { chunks: sender, buffer: Vec::new() }, receiver)
+        (Self { chunks: sender, buffer: Vec::new(), left: length.unwrap_or(u64::MAX) }, receiver)
     }
 
     /// Sends the end of the body. If the connection is gone, nothing is left to do.
@@ -195,11 +203,16 @@ impl BodyWriter {
 
 impl Write for BodyWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= CHUNK {
+        let n = usize::try_from(self.left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        if n == 0 && !bytes.is_empty() {
+            return Err(io::Error::new(ErrorKind::BrokenPipe, "http: more bytes than the Content-Length"));
+        }
+        self.buffer.extend_from_slice(&bytes[..n]);
+        self.left -= n as u64;
+        if self.buffer.len() >= CHUNK || self.left == 0 {
             self.flush()?;
         }
-        Ok(bytes.len())
+        Ok(n)
     }
 
     /// Hands all bytes to the connection, which sends them.

@@ -1,6 +1,6 @@
 //! HTTP/2: by a client of this crate, and by frames that a test writes.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -85,6 +85,32 @@ fn bodies() {
         assert_eq!(text(head).unwrap(), "", "{path}");
     }
     assert_eq!(client.get(&server.url("/empty")).unwrap().status(), StatusCode::NO_CONTENT);
+}
+
+/// A write behind the `Content-Length` of a stream fails, and sends nothing. Go: `http.ErrContentLength`.
+#[test]
+fn length_of_a_stream() {
+    let written = Chan::new(1);
+    let (server, client) = start_http2(Server::new({
+        let written = written.clone();
+        move |request: Request| {
+            let written = written.clone();
+            let body = Body::stream(move |w| {
+                w.write_all(b"hel")?;
+                let result = w.write_all(b"lo").and_then(|()| w.flush());
+                written.send(result.map_err(|error| error.kind()));
+                Ok(())
+            });
+            let length = request.uri().query().unwrap();
+            Response::builder().header(header::CONTENT_LENGTH, length).body(body).unwrap()
+        }
+    }));
+    for (length, body, result) in [("5", "hello", Ok(())), ("3", "hel", Err(ErrorKind::BrokenPipe))] {
+        let answer = client.get(&server.url(&format!("/?{length}"))).unwrap();
+        assert_eq!(answer.headers()[header::CONTENT_LENGTH], length);
+        assert_eq!(written.recv().unwrap(), result);
+        assert_eq!(text(answer).unwrap(), body);
+    }
 }
 
 /// Limits of sizes, with their statuses.
