@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use hyper::Uri;
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
 use hyper::rt::{self, Executor, ReadBufCursor, Sleep, Timer};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{CaptureConnection, Connected, Connection, capture_connection};
@@ -30,7 +30,7 @@ use crate::limit::{Closing, before};
 use crate::listener::Stream;
 use crate::raw::Raw;
 use crate::request::{RequestBody, Rest};
-use crate::response::{Body, BodyWriter, Kind, Outgoing, Response};
+use crate::response::{Body, BodyWriter, Kind, Outgoing, Response, length_of};
 
 /// The longest time for a connection, with its TLS handshake, to be there. Go's `DefaultTransport` allows 30 s and 10 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(40);
@@ -206,6 +206,10 @@ impl Client {
     /// Sends a request, and waits for the head of the response. The function of a body by [`Body::stream`] runs in a
     /// goroutine of its own. Go's `Client.Do`.
     ///
+    /// The headers `Content-Length` and `Transfer-Encoding` of the request are replaced, as in Go, but for the `Content-Length`
+    /// of a body by `Body::stream`: the function must write as many bytes, and a write of more fails. Go's
+    /// `Request.ContentLength`.
+    ///
     /// # Errors
     ///
     /// An error of the connection; `TimedOut` after the [time limit](Self::timeout); `InvalidData` if the response, or a
@@ -257,8 +261,10 @@ impl Client {
             if ctx.err().is_some() {
                 return Err(end_of(&ctx));
             }
+            let mut request = request;
+            let length = set_length(&mut request);
             let again = head_to_repeat(&request);
-            let mut request = request.map(outgoing);
+            let mut request = request.map(|body| outgoing(body, length));
             let mark = GivenUp::default();
             let answer = async {
                 loop {
@@ -304,13 +310,28 @@ fn invalid_input(error: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, error)
 }
 
-/// Returns the body in the form that hyper sends. Starts the goroutine of a function that writes the body.
-fn outgoing(body: Body) -> Outgoing {
+/// Removes the headers that tell where a body ends: hyper would believe them, and write its own otherwise. Only the
+/// `Content-Length` of a stream is left, and returned. Go: `reqWriteExcludeHeader`, and `Request.ContentLength`.
+fn set_length(request: &mut hyper::Request<Body>) -> Option<u64> {
+    let is_stream = matches!(request.body().0, Kind::Stream(_));
+    let headers = request.headers_mut();
+    let length = length_of(headers).filter(|_| is_stream);
+    headers.remove(TRANSFER_ENCODING);
+    headers.remove(CONTENT_LENGTH);
+    if let Some(length) = length {
+        headers.insert(CONTENT_LENGTH, length.into());
+    }
+    length
+}
+
+/// Returns the body in the form that hyper sends. Starts the goroutine of a function that writes the body, of `length` bytes
+/// if the length is known.
+fn outgoing(body: Body, length: Option<u64>) -> Outgoing {
     match body.0 {
         Kind::Whole(bytes) if bytes.is_empty() => Outgoing::whole(bytes),
         Kind::Whole(bytes) => Outgoing::whole(Bytes::from_owner(Guarded(bytes))),
         Kind::Stream(write) => {
-            let (mut writer, chunks) = BodyWriter::new(None);
+            let (mut writer, chunks) = BodyWriter::new(length);
             // If `write` fails or panics, the writer is dropped unfinished, and so the request fails.
             Builder::new().on_panic(OnPanic::Unwind).go(move || {
                 if write(&mut writer).is_ok() {

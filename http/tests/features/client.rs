@@ -79,6 +79,59 @@ fn streamed_bodies() {
     }
 }
 
+/// Headers that tell of another length than that of the body, by which a server would take a part of the body for a request,
+/// or the next request for a part of the body. Go: `reqWriteExcludeHeader`.
+#[test]
+fn lengths_of_a_user() {
+    let (server, client) = (start(Server::new(echo).unencrypted_http2(true)), Client::new());
+    for client in [client.clone(), client.http2_only(true)] {
+        for (name, value) in [("content-length", "3"), ("content-length", "40"), ("transfer-encoding", "gzip")] {
+            for (method, body) in [("POST", "hello"), ("GET", "")] {
+                let mut request = hyper_request(method, &server.url("/"), body);
+                request.headers_mut().insert(name, value.parse().unwrap());
+                let answer = text(client.send(request).unwrap()).unwrap();
+                assert!(answer.ends_with(&format!(" {method} / {body}")), "{name}: {value}: {answer}");
+            }
+        }
+    }
+}
+
+/// The length of a stream is that which the user tells. Go: TestTransportContentLength, `Request.ContentLength`.
+#[test]
+fn length_of_a_stream() {
+    let server = start(
+        Server::new(|mut request: Request| {
+            let length = request.headers().get(header::CONTENT_LENGTH).cloned();
+            let mut body = String::new();
+            let read = request.body_mut().read_to_string(&mut body);
+            format!("{length:?} {body} {}", read.is_ok())
+        })
+        .unencrypted_http2(true),
+    );
+    let client = Client::new();
+    for client in [client.clone(), client.http2_only(true)] {
+        let ask = |length: &str| {
+            let written = Chan::new(1);
+            let body = Body::stream({
+                let written = written.clone();
+                move |w| {
+                    let result = w.write_all(b"hel").and_then(|()| w.write_all(b"lo"));
+                    written.send(result.as_ref().map_err(std::io::Error::kind).copied());
+                    result
+                }
+            });
+            let mut request = hyper_request("POST", &server.url("/"), body);
+            request.headers_mut().insert(header::CONTENT_LENGTH, length.parse().unwrap());
+            (client.send(request).and_then(text).ok(), written.recv().unwrap())
+        };
+        let whole = |length: &str| Some(format!("{length} hello true"));
+        assert_eq!(ask("5"), (whole("Some(\"5\")"), Ok(())));
+        assert_eq!(ask("none"), (whole("None"), Ok(())));
+        assert_eq!(ask("4").1, Err(ErrorKind::BrokenPipe));
+        assert_eq!(ask("9"), (None, Ok(())));
+    }
+}
+
 /// Go: TestTransportKeepAlives, TestTransportConnectionCloseOnResponse, TestTransportIdleConnCrash and others.
 #[test]
 fn connections_are_used_again() {
