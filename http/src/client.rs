@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll};
 use std::time::{Duration, Instant};
 
-use hyper::Uri;
 use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, TRANSFER_ENCODING};
 use hyper::rt::{self, Executor, ReadBufCursor, Sleep, Timer};
+use hyper::{Method, Uri, Version};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::{CaptureConnection, Connected, Connection, capture_connection};
 use sudog_net::TcpStream;
@@ -197,7 +197,7 @@ impl Client {
     /// Those of [`send`](Self::send); `InvalidInput` if `uri` is no URI, or `content_type` no value of a header.
     pub fn post(&self, uri: &str, content_type: &str, body: impl Into<Body>) -> io::Result<Response<ResponseBody>> {
         let mut request = request(uri, body.into())?;
-        *request.method_mut() = hyper::Method::POST;
+        *request.method_mut() = Method::POST;
         let content_type = HeaderValue::from_str(content_type).map_err(invalid_input)?;
         request.headers_mut().insert(CONTENT_TYPE, content_type);
         self.send(request)
@@ -213,8 +213,8 @@ impl Client {
     /// # Errors
     ///
     /// An error of the connection; `TimedOut` after the [time limit](Self::timeout); `InvalidData` if the response, or a
-    /// certificate, is malformed; `InvalidInput` if the URI has no host, or a scheme other than `http` and `https`. A
-    /// response of any status is not an error.
+    /// certificate, is malformed; `InvalidInput` if the URI has no host, or a scheme other than `http` and `https`, or if a
+    /// body by `Body::stream` has no length in a request of HTTP/1.0 or by CONNECT. A response of any status is not an error.
     pub fn send<B: Into<Body>>(&self, request: hyper::Request<B>) -> io::Result<Response<ResponseBody>> {
         block_on(self.send_async(request))
     }
@@ -262,7 +262,7 @@ impl Client {
                 return Err(end_of(&ctx));
             }
             let mut request = request;
-            let length = set_length(&mut request);
+            let length = set_length(&mut request)?;
             let again = head_to_repeat(&request);
             let mut request = request.map(|body| outgoing(body, length));
             let mark = GivenUp::default();
@@ -310,18 +310,28 @@ fn invalid_input(error: impl Into<Box<dyn Error + Send + Sync>>) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, error)
 }
 
-/// Removes the headers that tell where a body ends: hyper would believe them, and write its own otherwise. Only the
-/// `Content-Length` of a stream is left, and returned. Go: `reqWriteExcludeHeader`, and `Request.ContentLength`.
-fn set_length(request: &mut hyper::Request<Body>) -> Option<u64> {
+/// Sets the headers that tell where a body ends, which hyper believes. Of the user's, only the `Content-Length` of a stream is
+/// left, and returned. Go: `reqWriteExcludeHeader`, `Request.ContentLength`, and `shouldSendChunkedRequestBody`.
+///
+/// # Errors
+///
+/// `InvalidInput` if the body is a stream without a length, and hyper would send no body.
+fn set_length(request: &mut hyper::Request<Body>) -> io::Result<Option<u64>> {
     let is_stream = matches!(request.body().0, Kind::Stream(_));
+    let has_chunks = request.version() >= Version::HTTP_11 && *request.method() != Method::CONNECT;
     let headers = request.headers_mut();
     let length = length_of(headers).filter(|_| is_stream);
     headers.remove(TRANSFER_ENCODING);
     headers.remove(CONTENT_LENGTH);
     if let Some(length) = length {
         headers.insert(CONTENT_LENGTH, length.into());
+    } else if is_stream && has_chunks {
+        // Otherwise hyper sends no body of GET. Over HTTP/2, hyper removes this header.
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    } else if is_stream {
+        return Err(invalid_input("HTTP/1.0 and CONNECT have no body of unknown length"));
     }
-    length
+    Ok(length)
 }
 
 /// Returns the body in the form that hyper sends. Starts the goroutine of a function that writes the body, of `length` bytes

@@ -53,7 +53,7 @@ mod sudog_request {
 /// A body that a function writes: sent in chunks, while the response may begin. Go: TestClientWrites and others.
 #[test]
 fn streamed_bodies() {
-    let server = start(Server::new(echo));
+    let server = start(Server::new(echo).unencrypted_http2(true));
     let client = Client::new();
     let body = Body::stream(|w| {
         for n in 0..1000 {
@@ -64,6 +64,21 @@ fn streamed_bodies() {
     let answer = text(client.post(&server.url("/"), "text/plain", body).unwrap()).unwrap();
     assert!(answer.starts_with("HTTP/1.1 POST / line 0\nline 1\n"), "{answer}");
     assert_eq!(answer.lines().count(), 1000);
+
+    // Also of methods that have no bodies usually. Go: `probeRequestBody`.
+    for client in [client.clone(), Client::new().http2_only(true)] {
+        for method in ["GET", "DELETE", "OPTIONS"] {
+            let body = Body::stream(|w| w.write_all(b"body"));
+            let answer = text(client.send(hyper_request(method, &server.url("/"), body)).unwrap()).unwrap();
+            assert!(answer.ends_with(&format!(" {method} / body")), "{answer}");
+        }
+    }
+    // Refused, as neither has a body of unknown length.
+    for (method, version) in [("POST", Version::HTTP_10), ("CONNECT", Version::HTTP_11)] {
+        let mut request = hyper_request(method, &server.url("/"), Body::stream(|_| Ok(())));
+        *request.version_mut() = version;
+        assert_eq!(client.send(request).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
 
     // The request fails if the function fails, panics or ends its goroutine. The server then never takes the part of the body
     // that has been sent for the whole body.
