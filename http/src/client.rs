@@ -35,6 +35,13 @@ use crate::response::{Body, BodyWriter, Kind, Outgoing, Response, length_of};
 /// The longest time for a connection, with its TLS handshake, to be there. Go's `DefaultTransport` allows 30 s and 10 s.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(40);
 
+/// The largest number of lines of a response's header over HTTP/1.1, for which hyper allocates memory at each response.
+const MAX_LINES: usize = 500;
+
+/// The largest size of a response's header over HTTP/2: Go's default of `MaxResponseHeaderBytes`.
+#[cfg(feature = "http2")]
+const MAX_HEADER_BYTES: u32 = 10 << 20;
+
 /// An HTTP client with a pool of connections. Go's `http.Client`.
 ///
 /// A clone is a handle of the same client. A client whose settings are changed is a new client with a pool of its own.
@@ -43,6 +50,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(40);
 /// read to its end, and is closed if the body is dropped before. Redirects are not followed, and there are no cookies and
 /// no proxies. A request without a body whose method is safe, such as GET, is sent again, over another connection, if the
 /// server closes a connection from the pool instead of an answer.
+///
+/// The header of a response has at most 500 lines and about 400 KiB over HTTP/1.1, and 10 MiB over HTTP/2. Go's
+/// `Transport.MaxResponseHeaderBytes`.
 ///
 /// # Examples
 ///
@@ -86,6 +96,9 @@ impl Client {
     pub fn new() -> Self {
         let mut builder = legacy::Client::builder(Spawn);
         builder.pool_timer(Clock).timer(Clock).pool_idle_timeout(Duration::from_secs(90));
+        builder.http1_max_headers(MAX_LINES);
+        #[cfg(feature = "http2")]
+        builder.http2_max_header_list_size(MAX_HEADER_BYTES);
         let connector = Connector::default();
         Self { client: builder.build(connector.clone()), builder, connector, timeout: None }
     }

@@ -147,6 +147,27 @@ fn length_of_a_stream() {
     }
 }
 
+/// Headers of responses, larger than hyper's own limits. Go: `Transport.MaxResponseHeaderBytes`.
+#[test]
+fn large_headers() {
+    let server = Server::new(|request: Request| {
+        let mut response = Response::new(Body::default());
+        let (lines, length) = request.uri().path()[1..].split_once('x').unwrap();
+        let value: header::HeaderValue = "c".repeat(length.parse().unwrap()).parse().unwrap();
+        for _ in 0..lines.parse().unwrap() {
+            response.headers_mut().append(header::SET_COOKIE, value.clone());
+        }
+        response
+    });
+    let (server, client) = (start(server.unencrypted_http2(true)), Client::new());
+    for client in [client.clone(), client.http2_only(true)] {
+        for (lines, length) in [(400, 10), (20, 10_000)] {
+            let response = client.get(&server.url(&format!("/{lines}x{length}"))).unwrap();
+            assert_eq!(response.headers().get_all(header::SET_COOKIE).iter().count(), lines);
+        }
+    }
+}
+
 /// Go: TestTransportKeepAlives, TestTransportConnectionCloseOnResponse, TestTransportIdleConnCrash and others.
 #[test]
 fn connections_are_used_again() {
