@@ -226,8 +226,9 @@ impl Client {
     /// # Errors
     ///
     /// An error of the connection; `TimedOut` after the [time limit](Self::timeout); `InvalidData` if the response, or a
-    /// certificate, is malformed; `InvalidInput` if the URI has no host, or a scheme other than `http` and `https`, or if a
-    /// body by `Body::stream` has no length in a request of HTTP/1.0 or by CONNECT. A response of any status is not an error.
+    /// certificate, is malformed; `InvalidInput` if the URI has no host, names a user (Go sends `Authorization`), or has a
+    /// scheme other than `http` and `https`, or if a body by `Body::stream` has no length in a request of HTTP/1.0 or by
+    /// CONNECT. A response of any status is not an error.
     pub fn send<B: Into<Body>>(&self, request: hyper::Request<B>) -> io::Result<Response<ResponseBody>> {
         block_on(self.send_async(request))
     }
@@ -273,6 +274,9 @@ impl Client {
             // Neither connect nor call the function of a body for a context that has ended.
             if ctx.err().is_some() {
                 return Err(end_of(&ctx));
+            }
+            if request.uri().authority().is_some_and(|authority| authority.as_str().contains('@')) {
+                return Err(invalid_input("the URI names a user: set the header Authorization"));
             }
             let mut request = request;
             let length = set_length(&mut request)?;

@@ -306,7 +306,7 @@ fn errors() {
         Ok(response) => text(response).unwrap_err().kind(),
     };
     assert_eq!(kind("http://127.0.0.1:1/"), ErrorKind::ConnectionRefused);
-    for url in ["/path", "ftp://127.0.0.1/", "http://", "not a uri"] {
+    for url in ["/path", "ftp://127.0.0.1/", "http://", "not a uri", "http://user:secret@127.0.0.1:1/"] {
         assert_eq!(kind(url), ErrorKind::InvalidInput, "{url}");
     }
     assert_eq!(kind("https://127.0.0.1:1/"), ErrorKind::ConnectionRefused);
