@@ -38,6 +38,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(40);
 /// The largest number of lines of a response's header over HTTP/1.1, for which hyper allocates memory at each response.
 const MAX_LINES: usize = 500;
 
+/// A time that no connection lasts: a hundred years.
+const AGES: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// The largest size of a response's header over HTTP/2: Go's default of `MaxResponseHeaderBytes`.
 #[cfg(feature = "http2")]
 const MAX_HEADER_BYTES: u32 = 10 << 20;
@@ -120,7 +123,8 @@ impl Client {
     /// Sets the time after which an idle connection is closed. Go's `Transport.IdleConnTimeout`.
     #[must_use]
     pub fn idle_timeout(self, timeout: impl Into<Option<Duration>>) -> Self {
-        let timeout = timeout.into();
+        // The pool's task adds the time to the clock's, and panics if the sum cannot be told.
+        let timeout = timeout.into().filter(|&timeout| timeout < AGES);
         self.change(|builder, _| _ = builder.pool_idle_timeout(timeout))
     }
 

@@ -236,6 +236,34 @@ fn idle_connections_are_closed() {
     });
 }
 
+/// The longest time that there is panics in no task: a child process, whose hook ends the process at a panic.
+#[test]
+fn idle_connections_are_kept() {
+    const CHILD: &str = "SUDOG_TEST_IDLE_TIMEOUT";
+    if support::started_child(module_path!(), "idle_connections_are_kept", CHILD) {
+        return;
+    }
+    std::panic::set_hook(Box::new(|info| {
+        eprintln!("{info}");
+        std::process::abort();
+    }));
+    let server = || Server::new(port).idle_timeout(None);
+    in_bubble(server, |_, dialer| {
+        let (dialer, connections) = (dialer.clone(), Arc::new(AtomicUsize::new(0)));
+        let count = connections.clone();
+        let client = Client::new().idle_timeout(std::time::Duration::MAX).dial(move |_| {
+            count.fetch_add(1, SeqCst);
+            dialer.dial()
+        });
+        for _ in 0..3 {
+            text(client.get("http://x/").unwrap()).unwrap();
+            sleep(HOUR);
+        }
+        assert_eq!(connections.load(SeqCst), 1);
+        drop(client);
+    });
+}
+
 /// Go: TestClientTimeout, TestClientTimeoutCancel: the time also bounds the reading of the body.
 #[test]
 fn time_limit() {
