@@ -23,12 +23,12 @@ use hyper::header::{CONTENT_LENGTH, COOKIE, HeaderValue};
 use hyper::rt::{Executor, ReadBuf};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Method, Request};
+use hyper::{HeaderMap, Method, Request, StatusCode};
 use sudog_runtime::chan::Chan;
 use sudog_runtime::goroutine::{now, sleep_async};
 use sudog_sync::context::{self, CancelOnDrop, Context};
 
-use crate::connection::{Activity, Io, caught, linger, report_panic, start_task};
+use crate::connection::{Activity, Io, caught, in_goroutine, linger, report_panic, start_task};
 use crate::exchange::{self, Answer, may_have_body};
 use crate::limit::before;
 use crate::listener::Stream;
@@ -144,7 +144,14 @@ fn answer(
     async move {
         places.send_async(()).await;
         let answer = exchange::start(&user, &context, peer, request, Place(places));
-        let answer = answer.recv_async().await.map_err(|_| aborted())?;
+        let mut answer = answer.recv_async().await.map_err(|_| aborted())?;
+        // hyper would send such a status as the last one. Over HTTP/1.1, hyper does the same as this.
+        if answer.status().is_informational() {
+            let line = format!("http: response to {peer} not sent: unsupported status code {}", answer.status());
+            in_goroutine(&user, move |server| server.report(&line));
+            answer = Answer::new(Outgoing::whole(Bytes::new()));
+            *answer.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        }
         Ok(without_needless_body(answer, &method).map(|outgoing| Body { outgoing, _open: open }))
     }
 }

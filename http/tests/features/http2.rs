@@ -160,6 +160,23 @@ fn panics() {
     eventually(|| server.lines().len() == 1);
 }
 
+/// Statuses that no handler can send are reported, as over HTTP/1.1: the client gets status 500.
+#[test]
+fn informational_statuses() {
+    let (server, client) = start_http2(Server::new(|request: Request| {
+        let status: u16 = request.uri().path()[1..].parse().unwrap();
+        (StatusCode::from_u16(status).unwrap(), Response::new(Body::stream(|w| w.write_all(b"sent"))))
+    }));
+    for status in [100, 101, 103] {
+        let answer = client.get(&server.url(&format!("/{status}"))).unwrap();
+        assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(text(answer).unwrap(), "");
+        eventually(|| server.lines().len() == 1);
+        let line = server.lines.lock().unwrap().pop().unwrap();
+        assert!(line.starts_with("http: response to 127.") && line.contains(" not sent: "), "{line}");
+    }
+}
+
 /// A client that gives up a request resets the request's stream: the context of this request ends, and the context of another
 /// request does not.
 #[test]
