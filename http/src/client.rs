@@ -52,7 +52,8 @@ const MAX_HEADER_BYTES: u32 = 10 << 20;
 /// A request waits in the calling goroutine or thread. A connection goes back into the pool when the response's body has been
 /// read to its end, and is closed if the body is dropped before. Redirects are not followed, and there are no cookies and
 /// no proxies. A request without a body whose method is safe, such as GET, is sent again, over another connection, if the
-/// server closes a connection from the pool instead of an answer.
+/// server closes a connection of HTTP/1.1 from the pool instead of an answer. Over HTTP/2 no request is sent again that the
+/// server has refused (GOAWAY, REFUSED_STREAM), unlike in Go.
 ///
 /// The header of a response has at most 500 lines and about 400 KiB over HTTP/1.1, and 10 MiB over HTTP/2. Go's
 /// `Transport.MaxResponseHeaderBytes`.
@@ -497,8 +498,8 @@ impl HttpBody for Upload {
     }
 }
 
-/// Returns whether a connection that has had a response before has ended instead of a further response, as if the server
-/// had closed an idle connection just before the request. Go: `persistConn.shouldRetryRequest`.
+/// Returns whether a connection of HTTP/1.1 that has had a response before has ended instead of a further response, as if the
+/// server had closed an idle connection just before the request. Go: `persistConn.shouldRetryRequest`.
 fn is_unanswered(error: &legacy::Error) -> bool {
     if !Link::of(error.connect_info()).is_some_and(|link| link.0.used.load(Ordering::Relaxed)) {
         return false;
