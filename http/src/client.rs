@@ -115,6 +115,9 @@ impl Client {
 
     /// Sets the longest time from the beginning of a request until its response's body has been read. Go's
     /// `Client.Timeout`.
+    ///
+    /// Without this limit, a server may keep a request waiting for ever: by silence, or by interim responses (status 1xx)
+    /// without end, whose number has no limit.
     #[must_use]
     pub fn timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
         self.timeout = timeout.into();
