@@ -11,8 +11,8 @@ use sudog_runtime::sema::{IntoLimit, WaitLimit};
 
 use crate::addrs::ToAddrs;
 use crate::common::{listener, socket, stream, writes};
-use crate::dial::{dial, dial_async, stream_socket};
-use crate::fd::{NetFd, limited, why_gave_up};
+use crate::dial::{dial, dial_async, dial_first, stream_socket};
+use crate::fd::{NetFd, limited};
 
 /// A TCP connection. Go's `net.TCPConn`.
 ///
@@ -52,7 +52,9 @@ pub struct TcpStream {
 stream!(TcpStream, std::net::TcpStream);
 
 impl TcpStream {
-    /// Connects to the first of the addresses that answers.
+    /// Connects to the first of the addresses that answers. The addresses are tried one after another, and a silent
+    /// address for as long as the system waits, which is minutes: see [`connect_limited`](TcpStream::connect_limited).
+    /// Go's `Dial` tries IPv4 beside IPv6 after 300 ms.
     ///
     /// # Errors
     ///
@@ -62,7 +64,8 @@ impl TcpStream {
     }
 
     /// Connects as [`connect`](TcpStream::connect) does, but gives up at a limit: see [`IntoLimit`]. The limit is that of
-    /// all addresses together. Go's `net.DialTimeout` and `Dialer.DialContext`.
+    /// all addresses together. Until a deadline each address has an equal share of the time, but at least two seconds, so
+    /// that the next address is tried if an address is silent. Go's `net.DialTimeout` and `Dialer.DialContext`.
     ///
     /// # Errors
     ///
@@ -113,15 +116,8 @@ impl TcpStream {
     }
 
     fn connect_within(addr: &impl ToAddrs, limit: &WaitLimit<'_>) -> io::Result<Self> {
-        let mut last = None;
-        for addr in addr.to_addrs()? {
-            match dial(Self::socket(addr)?, &SockAddr::from(addr), limit) {
-                Ok(fd) => return Self::connected(fd),
-                Err(error) if why_gave_up(&error).is_some() => return Err(error),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| io::ErrorKind::InvalidInput.into()))
+        let dial = |addr, limit: &WaitLimit<'_>| dial(Self::socket(addr)?, &SockAddr::from(addr), limit);
+        Self::connected(dial_first(&addr.to_addrs()?, limit, dial)?)
     }
 
     /// Returns whether small packets are sent at once.

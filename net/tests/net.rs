@@ -384,30 +384,58 @@ fn connect_errors() {
     });
 }
 
-/// Dials a listener whose queue is full, which answers no client: the dial times out, and a context ends the dial.
+/// A listener whose queue is full, which answers no client.
+struct Silent {
+    addr: SocketAddr,
+    _listener: std::net::TcpListener,
+    _clients: Vec<TcpStream>,
+}
+
+impl Silent {
+    /// Creates the listener, and dials it until a dial times out.
+    fn new() -> Self {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        // SAFETY: the descriptor is an open socket of `listener`.
+        assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
+        let addr = listener.local_addr().unwrap();
+        let mut clients = Vec::new();
+        let error = loop {
+            match TcpStream::connect_limited(addr, 20 * MS) {
+                Ok(stream) => clients.push(stream),
+                Err(error) => break error,
+            }
+            assert!(clients.len() < 100);
+        };
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        Self { addr, _listener: listener, _clients: clients }
+    }
+}
+
+/// Dials a listener that answers no client: the dial times out, and a context ends the dial.
 #[test]
 fn connect_timeout() {
     let _watchdog = Watchdog::new();
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    // SAFETY: the descriptor is an open socket of `listener`.
-    assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
-    let addr = listener.local_addr().unwrap();
     run(|| {
-        let mut streams = Vec::new();
-        let error = loop {
-            match TcpStream::connect_limited(addr, 20 * MS) {
-                Ok(stream) => streams.push(stream),
-                Err(error) => break error,
-            }
-            assert!(streams.len() < 100);
-        };
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        let silent = Silent::new();
+        let addr = silent.addr;
         let (ctx, cancel) = context::with_cancel(&background());
         let dial = spawn(move || TcpStream::connect_limited(addr, &ctx));
         sleep(MS);
         cancel.cancel();
         let error = dial.join().unwrap().unwrap_err();
         assert_eq!(error.get_ref().and_then(|error| error.downcast_ref()), Some(&context::Error::Canceled));
+    });
+}
+
+/// A silent address gets two of the four seconds. Go: `partialDeadline`.
+#[test]
+fn a_silent_address_leaves_time_for_the_next() {
+    let _watchdog = Watchdog::new();
+    run(|| {
+        let silent = Silent::new();
+        let (_listener, there) = listen();
+        let stream = TcpStream::connect_limited(&[silent.addr, there][..], 4000 * MS).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), there);
     });
 }
 
