@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, ToSocketAddrs};
+use std::panic::resume_unwind;
 
-use sudog_runtime::goroutine::blocking;
+use sudog_runtime::goroutine::{blocking, spawn};
+use sudog_runtime::sema::WaitLimit;
 
 /// A value that names one or more addresses: an address itself, or `"host:port"`, or `("host", port)`.
 ///
@@ -16,10 +18,32 @@ pub trait ToAddrs {
     ///
     /// The resolver's error; `InvalidInput` for a text that is no address.
     fn to_addrs(&self) -> io::Result<Vec<SocketAddr>>;
+
+    /// Returns the addresses as [`to_addrs`](ToAddrs::to_addrs) does, but gives up at a limit. The resolver's look-up then
+    /// goes on without the caller, as in Go. The provided method ignores the limit.
+    ///
+    /// # Errors
+    ///
+    /// The same as those of `to_addrs`, or the [`WaitError`](sudog_runtime::sema::WaitError) of the limit.
+    fn to_addrs_limited(&self, limit: &WaitLimit<'_>) -> io::Result<Vec<SocketAddr>> {
+        _ = limit;
+        self.to_addrs()
+    }
+}
+
+/// Looks a name up as [`resolve`] does, but gives up at a limit. A goroutine looks the name up, and so owns the name.
+fn resolve_limited(
+    name: impl ToSocketAddrs + Send + Sync + 'static,
+    limit: &WaitLimit<'_>,
+) -> io::Result<Vec<SocketAddr>> {
+    if limit.deadline.is_none() && limit.cancel.is_none() {
+        return resolve(&name);
+    }
+    spawn(move || resolve(&name)).join_limited(limit)?.unwrap_or_else(|payload| resume_unwind(payload))
 }
 
 /// Looks a name up in a blocking call. The callers have handled literal addresses already.
-fn resolve(name: &(impl ToSocketAddrs + Sync + ?Sized)) -> io::Result<Vec<SocketAddr>> {
+fn resolve(name: &(impl ToSocketAddrs + Sync)) -> io::Result<Vec<SocketAddr>> {
     let addrs: Vec<_> = blocking(|| name.to_socket_addrs().map(Iterator::collect))?;
     if addrs.is_empty() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
@@ -29,7 +53,11 @@ fn resolve(name: &(impl ToSocketAddrs + Sync + ?Sized)) -> io::Result<Vec<Socket
 
 impl ToAddrs for str {
     fn to_addrs(&self) -> io::Result<Vec<SocketAddr>> {
-        self.parse().map_or_else(|_| resolve(self), |addr| Ok(vec![addr]))
+        self.to_addrs_limited(&WaitLimit::default())
+    }
+
+    fn to_addrs_limited(&self, limit: &WaitLimit<'_>) -> io::Result<Vec<SocketAddr>> {
+        self.parse().map_or_else(|_| resolve_limited(self.to_owned(), limit), |addr| Ok(vec![addr]))
     }
 }
 
@@ -37,12 +65,21 @@ impl ToAddrs for String {
     fn to_addrs(&self) -> io::Result<Vec<SocketAddr>> {
         self.as_str().to_addrs()
     }
+
+    fn to_addrs_limited(&self, limit: &WaitLimit<'_>) -> io::Result<Vec<SocketAddr>> {
+        self.as_str().to_addrs_limited(limit)
+    }
 }
 
 impl ToAddrs for (&str, u16) {
     fn to_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        self.to_addrs_limited(&WaitLimit::default())
+    }
+
+    fn to_addrs_limited(&self, limit: &WaitLimit<'_>) -> io::Result<Vec<SocketAddr>> {
         let (name, port) = *self;
-        name.parse().map_or_else(|_| resolve(self), |ip: IpAddr| Ok(vec![SocketAddr::new(ip, port)]))
+        let look_up = |_| resolve_limited((name.to_owned(), port), limit);
+        name.parse().map_or_else(look_up, |ip: IpAddr| Ok(vec![SocketAddr::new(ip, port)]))
     }
 }
 
@@ -58,6 +95,10 @@ impl ToAddrs for [SocketAddr] {
 impl<T: ToAddrs + ?Sized> ToAddrs for &T {
     fn to_addrs(&self) -> io::Result<Vec<SocketAddr>> {
         (**self).to_addrs()
+    }
+
+    fn to_addrs_limited(&self, limit: &WaitLimit<'_>) -> io::Result<Vec<SocketAddr>> {
+        (**self).to_addrs_limited(limit)
     }
 }
 

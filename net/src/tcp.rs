@@ -64,7 +64,7 @@ impl TcpStream {
     }
 
     /// Connects as [`connect`](TcpStream::connect) does, but gives up at a limit: see [`IntoLimit`]. The limit is that of
-    /// all addresses together. Until a deadline each address has an equal share of the time, but at least two seconds, so
+    /// the look-up of the name and of all addresses together. Until a deadline each address has an equal share of the time, but at least two seconds, so
     /// that the next address is tried if an address is silent. Go's `net.DialTimeout` and `Dialer.DialContext`.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl TcpStream {
 
     fn connect_within(addr: &impl ToAddrs, limit: &WaitLimit<'_>) -> io::Result<Self> {
         let dial = |addr, limit: &WaitLimit<'_>| dial(Self::socket(addr)?, &SockAddr::from(addr), limit);
-        Self::connected(dial_first(&addr.to_addrs()?, limit, dial)?)
+        Self::connected(dial_first(&addr.to_addrs_limited(limit)?, limit, dial)?)
     }
 
     /// Returns whether small packets are sent at once.

@@ -6,15 +6,17 @@
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use sudog_net::{
     BlockingIo, Closed, Side, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, is_closed,
 };
-use sudog_runtime::goroutine::{go, gosched, now, run, set_max_procs, sleep, spawn, synctest};
+use sudog_runtime::goroutine::{
+    blocking, go, gosched, now, run, set_max_blocking, set_max_procs, sleep, spawn, synctest,
+};
 use sudog_sync::WaitGroup;
 use sudog_sync::context::{self, background};
 use support::{Watchdog, eventually};
@@ -436,6 +438,47 @@ fn a_silent_address_leaves_time_for_the_next() {
         let (_listener, there) = listen();
         let stream = TcpStream::connect_limited(&[silent.addr, there][..], 4000 * MS).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), there);
+    });
+}
+
+/// Runs as a child process: a look-up that does not end, because the only thread for blocking calls is taken.
+#[test]
+fn a_limit_ends_the_look_up_of_a_name() {
+    const CHILD: &str = "SUDOG_NET_TEST_LOOK_UP";
+    static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+    static RELEASE: OnceLock<()> = OnceLock::new();
+    if support::started_child(module_path!(), "a_limit_ends_the_look_up_of_a_name", CHILD) {
+        return;
+    }
+    let _watchdog = Watchdog::new();
+    set_max_blocking(1);
+    let taker = spawn(|| {
+        blocking(|| {
+            IS_TAKEN.store(true, Relaxed);
+            RELEASE.wait();
+        });
+    });
+    eventually(|| IS_TAKEN.load(Relaxed));
+    everywhere(|| {
+        assert_eq!(kind(TcpStream::connect_limited("localhost:1", MS)), ErrorKind::TimedOut);
+        assert_eq!(kind(TcpStream::connect_limited(String::from("localhost:1"), MS)), ErrorKind::TimedOut);
+        assert_eq!(kind(TcpStream::connect_limited(("localhost", 1), MS)), ErrorKind::TimedOut);
+        let (ctx, cancel) = context::with_cancel(&background());
+        let dial = spawn(move || TcpStream::connect_limited("localhost:1", &ctx));
+        sleep(MS);
+        cancel.cancel();
+        let error = dial.join().unwrap().unwrap_err();
+        assert_eq!(error.get_ref().and_then(|error| error.downcast_ref()), Some(&context::Error::Canceled));
+        // A literal address needs no look-up.
+        let (_listener, addr) = listen();
+        TcpStream::connect_limited(addr.to_string(), HOUR).unwrap();
+    });
+    RELEASE.set(()).unwrap();
+    taker.join().unwrap();
+    everywhere(|| {
+        let (_listener, addr) = listen();
+        let stream = TcpStream::connect_limited(("localhost", addr.port()), HOUR).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), addr);
     });
 }
 
