@@ -83,8 +83,8 @@ impl TcpStream {
         let addrs = spawn(move || addr.to_addrs()).await.unwrap_or_else(|payload| resume_unwind(payload))?;
         let mut last = None;
         for addr in addrs {
-            match dial_async(Self::socket(addr)?, &SockAddr::from(addr)).await {
-                Ok(fd) => return Self::connected(fd),
+            match Self::connect_to_async(addr).await {
+                Ok(stream) => return Ok(stream),
                 Err(error) => last = Some(error),
             }
         }
@@ -116,8 +116,15 @@ impl TcpStream {
     }
 
     fn connect_within(addr: &impl ToAddrs, limit: &WaitLimit<'_>) -> io::Result<Self> {
-        let dial = |addr, limit: &WaitLimit<'_>| dial(Self::socket(addr)?, &SockAddr::from(addr), limit);
-        Self::connected(dial_first(&addr.to_addrs_limited(limit)?, limit, dial)?)
+        dial_first(&addr.to_addrs_limited(limit)?, limit, Self::connect_to)
+    }
+
+    fn connect_to(addr: SocketAddr, limit: &WaitLimit<'_>) -> io::Result<Self> {
+        Self::connected(dial(Self::socket(addr)?, &SockAddr::from(addr), limit)?)
+    }
+
+    async fn connect_to_async(addr: SocketAddr) -> io::Result<Self> {
+        Self::connected(dial_async(Self::socket(addr)?, &SockAddr::from(addr)).await?)
     }
 
     /// Returns whether small packets are sent at once.

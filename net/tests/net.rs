@@ -15,7 +15,7 @@ use sudog_net::{
     BlockingIo, Closed, Side, TcpListener, TcpStream, UdpSocket, UnixDatagram, UnixListener, UnixStream, is_closed,
 };
 use sudog_runtime::goroutine::{
-    blocking, go, gosched, now, run, set_max_blocking, set_max_procs, sleep, spawn, synctest,
+    block_on, blocking, go, gosched, now, run, set_max_blocking, set_max_procs, sleep, spawn, synctest,
 };
 use sudog_sync::WaitGroup;
 use sudog_sync::context::{self, background};
@@ -479,6 +479,61 @@ fn a_limit_ends_the_look_up_of_a_name() {
         let (_listener, addr) = listen();
         let stream = TcpStream::connect_limited(("localhost", addr.port()), HOUR).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), addr);
+    });
+}
+
+/// Lets the system refuse IPv6 sockets to this thread, and to threads that this thread starts. For x86-64 only: qemu
+/// has no such filters, and on i686 the C library makes sockets by another system call.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn forbid_ipv6() {
+    use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO};
+    use std::mem::offset_of;
+
+    let step = |code: u32, jump_unless_equal: u8, k: u32| libc::sock_filter {
+        code: code.try_into().unwrap(),
+        jt: 0,
+        jf: jump_unless_equal,
+        k,
+    };
+    // The family is the lower half of the first argument.
+    let family = offset_of!(libc::seccomp_data, args).try_into().unwrap();
+    let mut steps = [
+        step(BPF_LD | BPF_W | BPF_ABS, 0, offset_of!(libc::seccomp_data, nr).try_into().unwrap()),
+        step(BPF_JMP | BPF_JEQ | BPF_K, 3, libc::SYS_socket.try_into().unwrap()),
+        step(BPF_LD | BPF_W | BPF_ABS, 0, family),
+        step(BPF_JMP | BPF_JEQ | BPF_K, 1, libc::AF_INET6.try_into().unwrap()),
+        step(BPF_RET | BPF_K, 0, SECCOMP_RET_ERRNO | u32::try_from(libc::EAFNOSUPPORT).unwrap()),
+        step(BPF_RET | BPF_K, 0, SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: steps.len().try_into().unwrap(), filter: steps.as_mut_ptr() };
+    // SAFETY: the call takes numbers only.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }, 0);
+    // SAFETY: `filter` and `steps`, to which `filter` points, outlive the call, which copies them.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) }, 0);
+}
+
+/// Runs as a child process: an address of a family that the system lacks leaves the next address to be tried.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[test]
+fn an_address_of_a_family_that_the_system_lacks() {
+    const CHILD: &str = "SUDOG_NET_TEST_NO_IPV6";
+    if support::started_child(module_path!(), "an_address_of_a_family_that_the_system_lacks", CHILD) {
+        return;
+    }
+    forbid_ipv6();
+    everywhere(|| {
+        let ipv6 = SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, 1));
+        let (_listener, there) = listen();
+        let addrs: &'static [SocketAddr] = vec![ipv6, there].leak();
+        for stream in [TcpStream::connect(addrs), block_on(TcpStream::connect_async(addrs))] {
+            assert_eq!(stream.unwrap().peer_addr().unwrap(), there);
+        }
+        for stream in [TcpStream::connect(ipv6), block_on(TcpStream::connect_async(ipv6))] {
+            assert_eq!(stream.unwrap_err().raw_os_error(), Some(libc::EAFNOSUPPORT));
+        }
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        assert!(TcpListener::bind(&[ipv6, any][..]).unwrap().local_addr().unwrap().is_ipv4());
+        assert!(UdpSocket::bind(&[ipv6, any][..]).unwrap().local_addr().unwrap().is_ipv4());
     });
 }
 
