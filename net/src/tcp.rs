@@ -95,8 +95,14 @@ impl TcpStream {
         stream_socket(Domain::for_address(addr), Some(Protocol::TCP))
     }
 
+    /// Makes a stream of a connected socket. If no socket listens at a port of those from which the system chooses, the
+    /// system may choose the same port for this end, and connect the socket to itself. Any other port would have been
+    /// refused, and so is this one. Go: `selfConnect`, after which Go dials again.
     fn connected(fd: NetFd<std::net::TcpStream>) -> io::Result<Self> {
         fd.with(|socket| {
+            if matches!((socket.local_addr(), socket.peer_addr()), (Ok(here), Ok(there)) if here == there) {
+                return Err(io::Error::from_raw_os_error(libc::ECONNREFUSED));
+            }
             Self::set_options(socket);
             Ok(())
         })?;
@@ -212,5 +218,20 @@ impl TcpListener {
             }
         }
         Err(last.unwrap_or_else(|| io::ErrorKind::InvalidInput.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Go: TestSelfConnect.
+    #[test]
+    fn a_socket_that_is_connected_to_itself_is_refused() {
+        let socket = TcpStream::socket(([127, 0, 0, 1], 0).into()).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let addr = socket.local_addr().unwrap();
+        let fd = dial(socket, &addr, &WaitLimit::default()).unwrap();
+        assert_eq!(TcpStream::connected(fd).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
 }
