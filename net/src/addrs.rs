@@ -9,6 +9,10 @@ use sudog_runtime::sema::WaitLimit;
 
 /// A value that names one or more addresses: an address itself, or `"host:port"`, or `("host", port)`.
 ///
+/// An empty host, as in `":443"`, is the unspecified address: [`TcpListener::bind`](crate::TcpListener::bind) listens at all
+/// addresses of this system, and [`TcpStream::connect`](crate::TcpStream::connect) dials this system. `[::]` is tried before
+/// `0.0.0.0`. By Linux's default a socket at `[::]` takes IPv4, too, whose addresses are mapped there: `[::ffff:127.0.0.1]`.
+///
 /// The system's resolver looks a name up in a [`blocking`] call; a literal address needs no look-up. The counterpart of
 /// [`std::net::ToSocketAddrs`], whose look-up would block the worker.
 pub trait ToAddrs {
@@ -51,13 +55,24 @@ fn resolve(name: &(impl ToSocketAddrs + Sync)) -> io::Result<Vec<SocketAddr>> {
     Ok(addrs)
 }
 
+/// Returns the addresses of an empty host.
+fn unspecified(port: u16) -> Vec<SocketAddr> {
+    vec![(Ipv6Addr::UNSPECIFIED, port).into(), (Ipv4Addr::UNSPECIFIED, port).into()]
+}
+
 impl ToAddrs for str {
     fn to_addrs(&self) -> io::Result<Vec<SocketAddr>> {
         self.to_addrs_limited(&WaitLimit::default())
     }
 
     fn to_addrs_limited(&self, limit: &WaitLimit<'_>) -> io::Result<Vec<SocketAddr>> {
-        self.parse().map_or_else(|_| resolve_limited(self.to_owned(), limit), |addr| Ok(vec![addr]))
+        if let Ok(addr) = self.parse() {
+            return Ok(vec![addr]);
+        }
+        match self.strip_prefix(':').map(str::parse) {
+            Some(Ok(port)) => Ok(unspecified(port)),
+            _ => resolve_limited(self.to_owned(), limit),
+        }
     }
 }
 
@@ -78,8 +93,11 @@ impl ToAddrs for (&str, u16) {
 
     fn to_addrs_limited(&self, limit: &WaitLimit<'_>) -> io::Result<Vec<SocketAddr>> {
         let (name, port) = *self;
-        let look_up = |_| resolve_limited((name.to_owned(), port), limit);
-        name.parse().map_or_else(look_up, |ip: IpAddr| Ok(vec![SocketAddr::new(ip, port)]))
+        match name.parse::<IpAddr>() {
+            Ok(ip) => Ok(vec![SocketAddr::new(ip, port)]),
+            Err(_) if name.is_empty() => Ok(unspecified(port)),
+            Err(_) => resolve_limited((name.to_owned(), port), limit),
+        }
     }
 }
 

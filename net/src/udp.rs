@@ -32,7 +32,10 @@ writes!(UdpSocket, std::net::UdpSocket);
 datagrams!(UdpSocket, SocketAddr, SocketAddr);
 
 impl UdpSocket {
-    /// Creates a socket at the first of the addresses that can be bound. With port 0, the system chooses a free port.
+    /// Creates a socket at the first of the addresses that can be bound. With port 0, the system chooses a free port. A
+    /// socket at an IPv6 address sends to IPv4 by mapped addresses only: [`Ipv4Addr::to_ipv6_mapped`].
+    ///
+    /// [`Ipv4Addr::to_ipv6_mapped`]: std::net::Ipv4Addr::to_ipv6_mapped
     ///
     /// # Errors
     ///

@@ -482,6 +482,32 @@ fn a_limit_ends_the_look_up_of_a_name() {
     });
 }
 
+/// Go: TestListenerHosts, and `net.Dial` with an empty host.
+#[test]
+fn an_empty_host() {
+    everywhere(|| {
+        for listener in [TcpListener::bind(":0"), TcpListener::bind(("", 0))] {
+            let listener = listener.unwrap();
+            let addr = listener.local_addr().unwrap();
+            assert!(addr.ip().is_unspecified());
+            let port = addr.port();
+            let this_system = format!(":{port}");
+            let dialled = |stream: io::Result<TcpStream>| {
+                let (here, there) = (stream.unwrap().local_addr().unwrap(), listener.accept().unwrap().1);
+                assert_eq!((there.ip().to_canonical(), there.port()), (here.ip(), here.port()));
+            };
+            dialled(TcpStream::connect(("127.0.0.1", port)));
+            dialled(TcpStream::connect(("", port)));
+            dialled(TcpStream::connect_limited(this_system.as_str(), HOUR));
+            dialled(block_on(TcpStream::connect_async(this_system)));
+        }
+        assert!(UdpSocket::bind(":0").unwrap().local_addr().unwrap().ip().is_unspecified());
+        for text in ["", ":", ":port", ":65536", "0"] {
+            assert_eq!(kind(TcpListener::bind(text)), ErrorKind::InvalidInput, "{text}");
+        }
+    });
+}
+
 /// Lets the system refuse IPv6 sockets to this thread, and to threads that this thread starts. For x86-64 only: qemu
 /// has no such filters, and on i686 the C library makes sockets by another system call.
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -531,6 +557,9 @@ fn an_address_of_a_family_that_the_system_lacks() {
         for stream in [TcpStream::connect(ipv6), block_on(TcpStream::connect_async(ipv6))] {
             assert_eq!(stream.unwrap_err().raw_os_error(), Some(libc::EAFNOSUPPORT));
         }
+        let listener = TcpListener::bind(":0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(TcpStream::connect(("", port)).unwrap().peer_addr().unwrap().is_ipv4());
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         assert!(TcpListener::bind(&[ipv6, any][..]).unwrap().local_addr().unwrap().is_ipv4());
         assert!(UdpSocket::bind(&[ipv6, any][..]).unwrap().local_addr().unwrap().is_ipv4());
