@@ -33,7 +33,8 @@ datagrams!(UdpSocket, SocketAddr, SocketAddr);
 
 impl UdpSocket {
     /// Creates a socket at the first of the addresses that can be bound. With port 0, the system chooses a free port. A
-    /// socket at an IPv6 address sends to IPv4 by mapped addresses only: [`Ipv4Addr::to_ipv6_mapped`].
+    /// socket at an IPv6 address sends to IPv4 by mapped addresses only: [`Ipv4Addr::to_ipv6_mapped`]. The socket may send to
+    /// broadcast addresses, as in Go.
     ///
     /// [`Ipv4Addr::to_ipv6_mapped`]: std::net::Ipv4Addr::to_ipv6_mapped
     ///
@@ -41,7 +42,9 @@ impl UdpSocket {
     ///
     /// The system's error for the last address; `InvalidInput` for a text that is no address.
     pub fn bind(addr: impl ToAddrs) -> io::Result<Self> {
-        Self::from_std(std::net::UdpSocket::bind(&*addr.to_addrs()?)?)
+        let socket = std::net::UdpSocket::bind(&*addr.to_addrs()?)?;
+        socket.set_broadcast(true)?;
+        Self::from_std(socket)
     }
 
     /// Sets the address to which [`send`](UdpSocket::send) sends, and from which packets are received. Packets from

@@ -629,6 +629,19 @@ fn udp() {
     });
 }
 
+/// A packet to the broadcast address of the loopback network arrives. Go: `setDefaultSockopts`.
+#[test]
+fn udp_broadcast() {
+    everywhere(|| {
+        let there = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let port = there.local_addr().unwrap().port();
+        let here = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(here.send_to(b"all", ("127.255.255.255", port)).unwrap(), 3);
+        assert_eq!(there.recv_from(&mut [0; 8]).unwrap(), (3, here.local_addr().unwrap()));
+        assert!(UdpSocket::bind(":0").unwrap().with_std(std::net::UdpSocket::broadcast).unwrap());
+    });
+}
+
 #[test]
 fn unix_sockets() {
     everywhere(|| {
