@@ -266,13 +266,14 @@ struct Places {
 // SAFETY: `places` is used under `lock` only.
 unsafe impl Sync for Nodes {}
 
-/// The nodes of this process. [`crate::fork`] holds their lock during a fork.
+/// The nodes of this process.
 pub static NODES: Nodes =
     Nodes { lock: Spin::new(), places: UnsafeCell::new(Places { by_address: BTreeMap::new(), spare: None }) };
 
 impl Nodes {
     /// Locks.
     pub fn lock(&self) {
+        fork::generation(); // In a child, forget the parent's nodes first.
         self.lock.lock();
     }
 
@@ -281,25 +282,18 @@ impl Nodes {
         self.lock.unlock();
     }
 
-    /// Forgets all nodes, in a child of `fork`, whose only thread holds the lock.
+    /// Forgets all nodes, in a child of `fork` whose threads do not use the nodes yet. They are leaked, as the heap is.
     pub fn forget(&self) {
-        // SAFETY: this thread holds `lock`.
-        let places = unsafe { &mut *self.places.get() };
-        // Leak: the heap is locked.
-        std::mem::forget(std::mem::take(&mut places.by_address));
-        places.spare = None;
+        // SAFETY: no thread of this process uses the places: see `fork::begin`.
+        unsafe { self.places.get().write(Places { by_address: BTreeMap::new(), spare: None }) };
+        self.unlock();
     }
 
     fn with<T>(&self, f: impl FnOnce(&mut Places) -> T) -> T {
-        let held = fork::is_forking();
-        if !held {
-            self.lock();
-        }
+        self.lock();
         // SAFETY: this thread holds `lock`, and `f`, a method of `Places` or `find`, does not call `with`.
         let result = f(unsafe { &mut *self.places.get() });
-        if !held {
-            self.unlock();
-        }
+        self.unlock();
         result
     }
 }

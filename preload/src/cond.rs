@@ -121,10 +121,7 @@ impl Cond {
         if self.generation.load(Acquire) == fork::generation() {
             return;
         }
-        let held = fork::is_forking();
-        if !held {
-            backend::NODES.lock();
-        }
+        backend::NODES.lock();
         if self.generation.load(Relaxed) != fork::generation() {
             // SAFETY: the parent's threads are not there, and those of this process do not go past `mend` yet.
             unsafe { *self.queue.get() = Queue { first: ptr::null_mut(), last: ptr::null_mut() } };
@@ -133,9 +130,7 @@ impl Cond {
             self.lock.unlock();
             self.generation.store(fork::generation(), Release);
         }
-        if !held {
-            backend::NODES.unlock();
-        }
+        backend::NODES.unlock();
     }
 
     /// Runs `f` under the queue's lock.

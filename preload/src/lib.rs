@@ -41,7 +41,7 @@
 //!
 //! **`fork`.** The child has the locks that were held, but not the threads that waited for them: a queue lock would be
 //! handed to a thread that is not there. So a child takes a fresh node for each mutex that it meets, locked if the
-//! mutex was locked, and empties each condition: [`fork`]. What other threads did in locks *inside* the chosen lock (the
+//! mutex was locked, and empties each condition. No lock is held during a fork: [`fork`]. What other threads did in locks *inside* the chosen lock (the
 //! semaphore table, parking_lot's table) is not mended: after a fork of a process whose threads wait at that moment,
 //! a child that starts threads of its own may hang.
 //!

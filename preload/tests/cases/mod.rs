@@ -59,6 +59,9 @@ pub fn run() {
         ("a shared condition with a private mutex", passed::a_shared_condition_with_a_private_mutex),
         ("a child of fork", fork::a_child),
         ("a child of fork, of waiters", fork::a_child_of_waiters),
+        ("a fork beside a lock of another handler", fork::a_fork_beside_a_lock_of_another_handler),
+        ("a child whose thread ends", fork::a_child_whose_thread_ends),
+        ("a child in the same memory", fork::a_child_in_the_same_memory),
     ];
     for (name, case) in cases {
         println!("{name}");
