@@ -9,11 +9,11 @@ use std::cell::UnsafeCell;
 use dlmalloc::Dlmalloc;
 
 use crate::fork;
-use crate::spin::Spin;
+use crate::futex_lock::FutexLock;
 
 /// The allocator, and the lock over it. A child of `fork` begins with an empty heap: see [`crate::fork`].
 pub(crate) struct Heap {
-    lock: Spin,
+    lock: FutexLock,
     heap: UnsafeCell<Dlmalloc>,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct Heap {
 unsafe impl Sync for Heap {}
 
 #[global_allocator]
-pub(crate) static HEAP: Heap = Heap { lock: Spin::new(), heap: UnsafeCell::new(Dlmalloc::new()) };
+pub(crate) static HEAP: Heap = Heap { lock: FutexLock::new(), heap: UnsafeCell::new(Dlmalloc::new()) };
 
 /// The size of the generation that follows each block.
 const MARK: usize = size_of::<u32>();

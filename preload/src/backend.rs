@@ -22,8 +22,8 @@ use sudog_lab_core::targets::locks::{Job, LockName, with_lock};
 use sudog_sync::RawLock;
 
 use crate::fork;
+use crate::futex_lock::FutexLock;
 use crate::rw_word::RwWord;
-use crate::spin::Spin;
 use crate::start::refuse;
 
 /// The lock of a name, as functions. Each function takes a node of this backend.
@@ -254,7 +254,7 @@ impl NodeRef {
 
 /// All nodes.
 pub struct Nodes {
-    lock: Spin,
+    lock: FutexLock,
     places: UnsafeCell<Places>,
 }
 
@@ -268,7 +268,7 @@ unsafe impl Sync for Nodes {}
 
 /// The nodes of this process.
 pub static NODES: Nodes =
-    Nodes { lock: Spin::new(), places: UnsafeCell::new(Places { by_address: BTreeMap::new(), spare: None }) };
+    Nodes { lock: FutexLock::new(), places: UnsafeCell::new(Places { by_address: BTreeMap::new(), spare: None }) };
 
 impl Nodes {
     /// Locks.

@@ -22,21 +22,20 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t, sem_t, timespec};
 
+use crate::futex_lock::FutexLock;
 use crate::mutex::{self, pthread_mutex_lock, pthread_mutex_unlock};
-use crate::spin::Spin;
 use crate::time::Until;
-use crate::{backend, fork, glibc};
-use sudog_runtime::futex;
+use crate::{backend, fork, futex, glibc};
 
 /// A `pthread_cond_t`. All bits zero: no waiters, and the wall clock.
 #[repr(C)]
 struct Cond {
     /// The lock of the queue.
-    lock: Spin,
+    lock: FutexLock,
     /// The number of waiters in the queue. Changed under `lock`, read also without.
     queued: AtomicU32,
     queue: UnsafeCell<Queue>,
-    /// The number of threads that use the condition in a wait.
+    /// The number of threads that use the condition in a wait, and [`DESTROYED`].
     users: AtomicU32,
     /// See [`crate::fork`].
     generation: AtomicU32,
@@ -53,12 +52,18 @@ const _: () = assert!(std::mem::offset_of!(Cond, flags) == 36);
 const SHARED: u32 = 1;
 const MONOTONIC: u32 = 2;
 
+/// The bit of `users` that is set while destroy waits.
+const DESTROYED: u32 = 1 << 31;
+
 /// The ends of the queue. Accessed under the condition's lock, as are `next`, `prev` and `taken` of waiters.
 #[repr(C)]
 struct Queue {
     first: *mut Waiter,
     last: *mut Waiter,
 }
+
+/// glibc's constant.
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 /// A waiter, in the frame of its wait.
 struct Waiter {
@@ -88,6 +93,7 @@ struct Cleanup {
 unsafe extern "C" {
     fn _pthread_cleanup_push(buffer: *mut Cleanup, routine: unsafe extern "C" fn(*mut c_void), arg: *mut c_void);
     fn _pthread_cleanup_pop(buffer: *mut Cleanup, execute: c_int);
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
     fn pthread_condattr_getpshared(attr: *const pthread_condattr_t, shared: *mut c_int) -> c_int;
 }
 
@@ -199,11 +205,14 @@ impl Cond {
             (*waiter).taken
         });
         if taken {
-            // The signal is between the queue and the post. `sem_trywait` is no cancellation point.
-            // SAFETY: the semaphore was initialised before `enter`.
-            while unsafe { libc::sem_trywait((*waiter).woken.as_mut_ptr()) } != 0 {
-                // SAFETY: no precondition.
-                unsafe { libc::sched_yield() };
+            // The signal is between the queue and the post. Sleep until the post, and do not yield: the signalling thread
+            // may have a lower priority.
+            // SAFETY: the semaphore was initialised before `enter`. The wait is no cancellation point meanwhile.
+            unsafe {
+                let mut state = 0;
+                pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut state);
+                while sem_wait((*waiter).woken.as_mut_ptr()) != 0 {}
+                pthread_setcancelstate(state, ptr::null_mut());
             }
         }
         taken
@@ -212,7 +221,9 @@ impl Cond {
     /// Ends the use of the condition by a wait. The condition may be freed after this.
     fn part(&self) {
         // Release: pairs with the Acquire in destroy.
-        self.users.fetch_sub(1, Release);
+        if self.users.fetch_sub(1, Release) == DESTROYED + 1 {
+            futex::wake(&raw const self.users, 1);
+        }
     }
 
     /// Wakes the first waiter, or all.
@@ -494,9 +505,12 @@ pub unsafe extern "C" fn pthread_cond_destroy(c: *mut pthread_cond_t) -> c_int {
             return libc::EBUSY;
         }
         // Acquire: pairs with the Release in `part`.
-        while cond.users.load(Acquire) != 0 {
-            libc::sched_yield();
+        let mut users = cond.users.fetch_or(DESTROYED, Acquire) | DESTROYED;
+        while users != DESTROYED {
+            futex::wait(&cond.users, users, None);
+            users = cond.users.load(Acquire);
         }
+        cond.users.store(0, Relaxed);
     }
     0
 }

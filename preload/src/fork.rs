@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32};
 
 use crate::alloc::HEAP;
 use crate::backend::NODES;
-use crate::spin::Spin;
+use crate::futex_lock::FutexLock;
 
 /// The number of forks between the first process and this one. Changed under the lock of the page.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -38,14 +38,14 @@ struct Page {
     /// The generation plus 1, or 0 in a child that has not begun a generation of its own.
     number: AtomicU32,
     /// Held by the thread that begins a generation.
-    lock: Spin,
+    lock: FutexLock,
 }
 
 /// The page, or null before the first use.
 static PAGE: AtomicPtr<Page> = AtomicPtr::new(ptr::null_mut());
 
 /// The page where the kernel cannot fill a page with zeros.
-static KEPT: Page = Page { number: AtomicU32::new(1), lock: Spin::new() };
+static KEPT: Page = Page { number: AtomicU32::new(1), lock: FutexLock::new() };
 
 /// Returns the generation of this process. A static initialiser gives generation 0.
 ///

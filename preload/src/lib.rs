@@ -6,7 +6,8 @@
 //! | `backend.rs` | the chosen lock, and the nodes that locks live in |
 //! | `mutex.rs`, `cond.rs`, `rwlock.rs` | the functions that are replaced |
 //! | `rw_word.rs` | how readers and the writer of a readers-writer lock exclude each other |
-//! | `fork.rs`, `glibc.rs`, `time.rs`, `spin.rs`, `alloc.rs` | a child of `fork`; the replaced functions; deadlines; an internal lock; memory |
+//! | `fork.rs`, `glibc.rs`, `time.rs`, `alloc.rs` | a child of `fork`; the replaced functions; deadlines; memory |
+//! | `futex_lock.rs`, `futex.rs`, `errno.rs` | an internal lock, the futex under the lock, and `errno` |
 //!
 //! **The place of a lock.** A `pthread_mutex_t` has 40 bytes, and is often initialised by a constant, so the first use
 //! of a mutex takes a [`Node`](backend::Node) and stores a pointer to the node in the mutex. The lock is in the node,
@@ -41,9 +42,9 @@
 //!
 //! **`fork`.** The child has the locks that were held, but not the threads that waited for them: a queue lock would be
 //! handed to a thread that is not there. So a child takes a fresh node for each mutex that it meets, locked if the
-//! mutex was locked, and empties each condition. No lock is held during a fork: [`fork`]. What other threads did in locks *inside* the chosen lock (the
-//! semaphore table, parking_lot's table) is not mended: after a fork of a process whose threads wait at that moment,
-//! a child that starts threads of its own may hang.
+//! mutex was locked, and empties each condition. No lock is held during a fork: [`fork`]. What other threads did in
+//! locks *inside* the chosen lock (the semaphore table, parking_lot's table) is not mended: after a fork of a process
+//! whose threads wait at that moment, a child that starts threads of its own may hang.
 //!
 //! **Panics** end the process: all functions but the waits of conditions are `extern "C"`, and those call only such.
 //!
@@ -55,12 +56,15 @@
 mod alloc;
 mod backend;
 mod cond;
+mod errno;
 mod fork;
+mod futex;
+mod futex_lock;
 mod glibc;
 mod mutex;
 mod rw_word;
 mod rwlock;
-mod spin;
+
 mod start;
 mod time;
 

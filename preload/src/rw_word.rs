@@ -38,8 +38,10 @@
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use sudog_runtime::shim::{AtomicU32, futex};
+use sudog_runtime::shim::AtomicU32;
 use sudog_runtime::{Instant, spin};
+
+use crate::futex;
 
 /// A value of the word.
 #[derive(Clone, Copy, PartialEq, Eq)]

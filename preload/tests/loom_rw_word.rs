@@ -15,6 +15,7 @@ use loom::sync::{Arc, Mutex};
 use rw_word::{Prefers, RwWord};
 use sudog_runtime::model::thread;
 use sudog_runtime::reached::{AT_ONCE, SLEEPS, must_reach, waiting};
+use sudog_runtime::shim::futex;
 
 struct World {
     word: RwWord,

@@ -1,14 +1,14 @@
 //! Conditions.
 
 use std::cell::Cell;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI32, AtomicU32};
 use std::thread;
 
 use libc::{EBUSY, EINVAL, EPERM, ETIMEDOUT};
 
 use super::is_replaced;
-use super::posix::{Cond, INVALID, Mutex, OK, after, takes, until};
+use super::posix::{Cond, INVALID, Mutex, OK, after, is_asleep, takes, until};
 
 /// Runs `f` under the mutex.
 fn under<T>(mutex: &Mutex, f: impl FnOnce() -> T) -> T {
@@ -205,4 +205,43 @@ pub fn the_end_of_a_condition() {
             drop(cond);
         });
     }
+}
+
+/// A thread that has been woken has not left the condition yet, because a signal handler keeps the thread. The destroy
+/// gives its processor up meanwhile: that thread may have a lower priority.
+pub fn a_destroy_sleeps_until_the_woken_have_left() {
+    static STEP: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn keep(_: libc::c_int) {
+        STEP.store(1, Relaxed);
+        until(|| STEP.load(Relaxed) == 2);
+    }
+    let (mutex, cond) = (Mutex::normal(), Cond::new());
+    let (waiter, destroyer) = (AtomicI32::new(0), AtomicI32::new(0));
+    // SAFETY: the handler uses an atomic and `nanosleep` only, which signal handlers may call.
+    assert_ne!(unsafe { libc::signal(libc::SIGUSR1, keep as *const () as usize) }, libc::SIG_ERR);
+    thread::scope(|s| {
+        s.spawn(|| {
+            assert_eq!(mutex.lock(), OK);
+            // SAFETY: no precondition.
+            waiter.store(unsafe { libc::gettid() }, Relaxed);
+            assert_eq!((cond.wait(&mutex), mutex.unlock()), (OK, OK));
+        });
+        until(|| waiter.load(Relaxed) != 0);
+        assert_eq!(mutex.lock(), OK);
+        let waiter = waiter.load(Relaxed);
+        until(|| is_asleep(waiter));
+        // SAFETY: the thread lives until the end of the scope.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), waiter, libc::SIGUSR1) }, 0);
+        until(|| STEP.load(Relaxed) == 1);
+        assert_eq!((cond.signal(), mutex.unlock()), (OK, OK));
+        s.spawn(|| {
+            // SAFETY: no precondition.
+            destroyer.store(unsafe { libc::gettid() }, Relaxed);
+            assert_eq!(cond.destroy(), OK);
+        });
+        until(|| destroyer.load(Relaxed) != 0);
+        let destroyer = destroyer.load(Relaxed);
+        until(|| is_asleep(destroyer));
+        STEP.store(2, Relaxed);
+    });
 }

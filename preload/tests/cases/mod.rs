@@ -45,6 +45,7 @@ pub fn run() {
         ("signals and deadlines", cond::signals_and_deadlines),
         ("a wait without the mutex", cond::a_wait_without_the_mutex),
         ("the end of a condition", cond::the_end_of_a_condition),
+        ("a destroy sleeps until the woken have left", cond::a_destroy_sleeps_until_the_woken_have_left),
         ("a cancelled wait has the mutex", cancel::a_cancelled_wait_has_the_mutex),
         ("a cancelled wait takes no signal", cancel::a_cancelled_wait_takes_no_signal),
         ("a lock is no cancellation point", cancel::a_lock_is_no_cancellation_point),

@@ -227,6 +227,12 @@ pub fn until(state: impl Fn() -> bool) {
     }
 }
 
+/// Returns whether a thread of this process sleeps in the kernel.
+pub fn is_asleep(thread: libc::pid_t) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.starts_with('S')
+}
+
 /// Asserts that `f` takes some milliseconds at least.
 pub fn takes<T>(ms: u64, f: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
