@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `backend.rs` | the chosen lock, and the nodes that locks live in |
 //! | `mutex.rs`, `cond.rs`, `rwlock.rs` | the functions that are replaced |
+//! | `owner.rs` | the numbers of threads |
 //! | `rw_word.rs` | how readers and the writer of a readers-writer lock exclude each other |
 //! | `fork.rs`, `glibc.rs`, `time.rs`, `alloc.rs` | a child of `fork`; the replaced functions; deadlines; memory |
 //! | `futex_lock.rs`, `futex.rs`, `errno.rs` | an internal lock, the futex under the lock, and `errno` |
@@ -25,7 +26,7 @@
 //!
 //! **The owner** of a mutex is stored for each kind. A thread that unlocks a mutex of another thread gets `EPERM`, where
 //! glibc unlocks a default mutex (undefined in POSIX): the guards of many locks must stay on their thread. An owner is
-//! known by `pthread_self`, not by the thread's number, which changes in a child of `fork`.
+//! known by a number of this library: see `owner.rs`.
 //!
 //! **Conditions** do not depend on the lock: each waiter sleeps on a semaphore of glibc, in a queue of the condition.
 //! So signals are never lost or stolen, and a wait is a cancellation point because glibc's `sem_wait` is one. A shadow
@@ -62,6 +63,7 @@ mod futex;
 mod futex_lock;
 mod glibc;
 mod mutex;
+mod owner;
 mod rw_word;
 mod rwlock;
 

@@ -14,13 +14,14 @@ use libc::{c_int, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::backend::{self, Node, NodeRef};
 use crate::glibc;
+use crate::owner::me;
 use crate::time::Until;
 
 /// A `pthread_mutex_t`. All bits but `kind` zero: an unlocked mutex that has not been used.
 #[repr(C)]
 struct Mutex {
     node: NodeRef,
-    /// The owner, by `pthread_self`, or 0. A thread reads itself here only if it is the owner.
+    /// The owner, by [`me`], or 0. A thread reads itself here only if it is the owner.
     owner: AtomicUsize,
     /// glibc's `__kind`, at its place.
     kind: AtomicI32,
@@ -37,13 +38,6 @@ const _: () = assert!(std::mem::offset_of!(Mutex, kind) == 16);
 /// The bits of glibc's robust, priority-inheriting, priority-protected and process-shared mutexes.
 const PASSED: i32 = 16 | 32 | 64 | 128;
 const TYPE: i32 = 3;
-
-/// Returns the calling thread as an owner.
-#[inline(always)]
-pub fn me() -> usize {
-    // SAFETY: no precondition.
-    unsafe { libc::pthread_self() as usize }
-}
 
 impl Mutex {
     /// # Safety

@@ -14,7 +14,7 @@ use libc::{c_int, clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
 
 use crate::backend::{self, Node, NodeRef};
 use crate::glibc;
-use crate::mutex::me;
+use crate::owner::me;
 use crate::rw_word::{NotRead, Prefers};
 use crate::time::Until;
 
@@ -22,7 +22,7 @@ use crate::time::Until;
 #[repr(C)]
 struct RwLock {
     node: NodeRef,
-    /// The writer that is inside, by `pthread_self`, or 0. A thread reads itself here only if it is the writer.
+    /// The writer that is inside, by [`me`], or 0. A thread reads itself here only if it is the writer.
     writer: AtomicUsize,
     /// See [`crate::fork`].
     generation: AtomicU32,

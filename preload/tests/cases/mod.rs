@@ -33,6 +33,7 @@ pub fn run() {
         ("an owner that locks again", mutex::an_owner_that_locks_again),
         ("a recursive mutex counts", mutex::a_recursive_mutex_counts),
         ("unlocks by others", mutex::unlocks_by_others),
+        ("a thread in the place of an owner", mutex::a_thread_in_the_place_of_an_owner),
         ("the end of a mutex", mutex::the_end_of_a_mutex),
         ("a mutex is freed after its last unlock", mutex::a_mutex_is_freed_after_its_last_unlock),
         ("memory of mutexes is used again", mutex::memory_of_mutexes_is_used_again),

@@ -9,7 +9,7 @@ use std::thread;
 use libc::{EBUSY, EDEADLK, EINVAL, EPERM, ETIMEDOUT};
 
 use super::is_replaced;
-use super::posix::{INVALID, Mutex, OK, after, elsewhere, in_child, takes, until};
+use super::posix::{INVALID, Mutex, OK, RwLock, after, elsewhere, in_child, takes, until};
 
 /// Data under a mutex.
 struct Counter(UnsafeCell<u64>);
@@ -95,6 +95,31 @@ pub fn unlocks_by_others() {
         assert_eq!(elsewhere(|| mutex.unlock()), EPERM);
         assert_eq!(mutex.unlock(), OK);
     }
+}
+
+/// A thread exits as the owner, and its `pthread_self` is given to a later thread, which is not the owner.
+pub fn a_thread_in_the_place_of_an_owner() {
+    // SAFETY: no precondition.
+    let this = || unsafe { libc::pthread_self() };
+    let recursive = Mutex::of_type(libc::PTHREAD_MUTEX_RECURSIVE);
+    let checked = Mutex::of_type(libc::PTHREAD_MUTEX_ERRORCHECK);
+    let (normal, written) = (Mutex::normal(), RwLock::new());
+    let owner = elsewhere(|| {
+        assert_eq!((recursive.lock(), checked.lock(), normal.lock(), written.write()), (OK, OK, OK, OK));
+        this()
+    });
+    let past = after(libc::CLOCK_REALTIME, -1000);
+    until(|| {
+        elsewhere(|| {
+            assert_eq!((recursive.try_lock(), recursive.unlock()), (EBUSY, EPERM));
+            assert_eq!((checked.timed_lock(past), checked.unlock()), (ETIMEDOUT, EPERM));
+            assert_eq!((written.timed_read(past), written.timed_write(past)), (ETIMEDOUT, ETIMEDOUT));
+            if is_replaced() {
+                assert_eq!((normal.unlock(), written.unlock()), (EPERM, EPERM));
+            }
+            this() == owner
+        })
+    });
 }
 
 pub fn the_end_of_a_mutex() {
