@@ -25,7 +25,7 @@ use libc::{c_int, clockid_t, pthread_cond_t, pthread_condattr_t, pthread_mutex_t
 use crate::futex_lock::FutexLock;
 use crate::mutex::{self, pthread_mutex_lock, pthread_mutex_unlock};
 use crate::time::Until;
-use crate::{backend, fork, futex, glibc};
+use crate::{backend, errno, fork, futex, glibc};
 
 /// A `pthread_cond_t`. All bits zero: no waiters, and the wall clock.
 #[repr(C)]
@@ -284,8 +284,22 @@ unsafe extern "C" fn on_cancel(wait: *mut c_void) {
 ///
 /// `c` and `m` point to a condition and a mutex, which is locked by this thread; `until`, to a time.
 unsafe fn wait(c: *mut pthread_cond_t, m: *mut pthread_mutex_t, until: Option<(clockid_t, *const timespec)>) -> c_int {
+    // SAFETY: the contract of `wait_with_errno` is that of `wait`.
+    errno::keep(|| unsafe { wait_with_errno(c, m, until) })
+}
+
+/// Waits as [`wait`] does, and may change `errno`.
+///
+/// # Safety
+///
+/// That of [`wait`].
+unsafe fn wait_with_errno(
+    c: *mut pthread_cond_t,
+    m: *mut pthread_mutex_t,
+    until: Option<(clockid_t, *const timespec)>,
+) -> c_int {
     // This frame may be unwound by a cancellation: it has no destructors.
-    // SAFETY: `c`, `m` and `until` are valid, by the contract of `wait`. The waiter and the buffer stay in this frame.
+    // SAFETY: `c`, `m` and `until` are valid, by the contract of `wait_with_errno`. The waiter and the buffer stay in this frame.
     unsafe {
         let cond = Cond::of(c);
         if let Some((clock, until)) = until

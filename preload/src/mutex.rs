@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize};
 use libc::{c_int, clockid_t, pthread_mutex_t, pthread_mutexattr_t, timespec};
 
 use crate::backend::{self, Node, NodeRef};
+use crate::errno;
 use crate::glibc;
 use crate::owner::me;
 use crate::time::Until;
@@ -205,7 +206,7 @@ macro_rules! replaced {
                 if backend::chosen().passes_all || mutex.is_passed() {
                     return glibc::$name(m, $($arg),*);
                 }
-                $ours(mutex, $($arg),*)
+                errno::keep(|| $ours(mutex, $($arg),*))
             }
         }
     )+};

@@ -13,6 +13,7 @@ use std::time::Instant;
 use libc::{c_int, clockid_t, pthread_rwlock_t, pthread_rwlockattr_t, timespec};
 
 use crate::backend::{self, Node, NodeRef};
+use crate::errno;
 use crate::glibc;
 use crate::owner::me;
 use crate::rw_word::{NotRead, Prefers};
@@ -226,7 +227,7 @@ macro_rules! replaced {
                 if backend::chosen().passes_all || lock.is_passed() {
                     return glibc::$name(l, $($arg),*);
                 }
-                $ours(lock, $($arg),*)
+                errno::keep(|| $ours(lock, $($arg),*))
             }
         }
     )+};

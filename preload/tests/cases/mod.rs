@@ -2,6 +2,7 @@
 
 mod cancel;
 mod cond;
+mod errno;
 mod fork;
 mod mutex;
 mod passed;
@@ -59,6 +60,8 @@ pub fn run() {
         ("inheriting and protected mutexes", passed::inheriting_mutexes),
         ("process-shared objects", passed::process_shared_objects),
         ("a shared condition with a private mutex", passed::a_shared_condition_with_a_private_mutex),
+        ("errno after waits that time out", errno::waits_that_time_out),
+        ("errno after a wait that a signal interrupts", errno::a_wait_that_a_signal_interrupts),
         ("a child of fork", fork::a_child),
         ("a child of fork, of waiters", fork::a_child_of_waiters),
         ("a fork beside a lock of another handler", fork::a_fork_beside_a_lock_of_another_handler),
