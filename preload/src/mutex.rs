@@ -16,7 +16,7 @@ use crate::backend::{self, Node, NodeRef};
 use crate::errno;
 use crate::glibc;
 use crate::owner::me;
-use crate::time::Until;
+use crate::time::{self, Until};
 
 /// A `pthread_mutex_t`. All bits but `kind` zero: an unlocked mutex that has not been used.
 #[repr(C)]
@@ -122,11 +122,15 @@ impl Mutex {
     ///
     /// `until` points to a time.
     unsafe fn lock_until(&self, clock: clockid_t, until: *const timespec) -> c_int {
+        // In this order, as in glibc: an unknown clock is refused in any case, nanoseconds only if the mutex is not free.
+        if !time::is_known(clock) {
+            return libc::EINVAL;
+        }
         if let Some(result) = self.relock(libc::EDEADLK) {
             return result;
         }
         if self.try_lock() == 0 {
-            return 0; // whatever the time
+            return 0;
         }
         let node = self.node();
         // SAFETY: `until` points to a time, by the contract of `lock_until`.

@@ -94,17 +94,18 @@ impl RwLock {
     ///
     /// `until` points to a time.
     unsafe fn read_until(&self, clock: clockid_t, until: *const timespec) -> c_int {
-        if self.try_read() == 0 {
-            return 0; // whatever the time
-        }
-        if self.is_mine() {
-            return libc::EDEADLK;
-        }
+        // Refuse an invalid time first, as glibc does, even if the lock is free.
         // SAFETY: `until` points to a time, by the contract of `read_until`.
         let until = match unsafe { Until::new(clock, until) } {
             Ok(until) => until,
             Err(invalid) => return invalid,
         };
+        if self.try_read() == 0 {
+            return 0;
+        }
+        if self.is_mine() {
+            return libc::EDEADLK;
+        }
         let node = self.node();
         let result = std::cell::Cell::new(libc::ETIMEDOUT);
         until.wait(|deadline| {
@@ -152,17 +153,18 @@ impl RwLock {
     ///
     /// `until` points to a time.
     unsafe fn write_until(&self, clock: clockid_t, until: *const timespec) -> c_int {
-        if self.try_write() == 0 {
-            return 0; // whatever the time
-        }
-        if self.is_mine() {
-            return libc::EDEADLK;
-        }
+        // Refuse an invalid time first, as glibc does, even if the lock is free.
         // SAFETY: `until` points to a time, by the contract of `write_until`.
         let until = match unsafe { Until::new(clock, until) } {
             Ok(until) => until,
             Err(invalid) => return invalid,
         };
+        if self.try_write() == 0 {
+            return 0;
+        }
+        if self.is_mine() {
+            return libc::EDEADLK;
+        }
         let inside = until.wait(|deadline: Instant| {
             // SAFETY: the node is of the chosen backend.
             let lock = |node: &Node| unsafe { (backend::chosen().lock_until)(node, deadline) };

@@ -4,6 +4,11 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, clockid_t, timespec};
 
+/// Returns whether a clock is one of the two that glibc's timed functions allow.
+pub fn is_known(clock: clockid_t) -> bool {
+    clock == libc::CLOCK_REALTIME || clock == libc::CLOCK_MONOTONIC
+}
+
 /// A moment on a clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Until {
@@ -24,8 +29,11 @@ impl Until {
     pub unsafe fn new(clock: clockid_t, time: *const timespec) -> Result<Self, c_int> {
         // SAFETY: `time` points to a time, by the contract of `new`.
         let time = unsafe { *time };
-        let known = clock == libc::CLOCK_REALTIME || clock == libc::CLOCK_MONOTONIC;
-        if known && (0..1_000_000_000).contains(&time.tv_nsec) { Ok(Self { clock, time }) } else { Err(libc::EINVAL) }
+        if is_known(clock) && (0..1_000_000_000).contains(&time.tv_nsec) {
+            Ok(Self { clock, time })
+        } else {
+            Err(libc::EINVAL)
+        }
     }
 
     /// Returns the time until the moment, and `None` if the moment has passed.

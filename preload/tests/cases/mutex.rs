@@ -188,6 +188,14 @@ fn resident() -> usize {
 
 pub fn timed_locks() {
     let mutex = Mutex::normal();
+    let [recursive, checked] = [libc::PTHREAD_MUTEX_RECURSIVE, libc::PTHREAD_MUTEX_ERRORCHECK].map(Mutex::of_type);
+    assert_eq!((recursive.lock(), checked.lock()), (OK, OK));
+    for mutex in [&mutex, &recursive, &checked] {
+        for clock in [libc::CLOCK_PROCESS_CPUTIME_ID, libc::CLOCK_BOOTTIME, -1] {
+            assert_eq!(mutex.clock_lock(clock, INVALID), EINVAL, "the clock matters, even if the mutex is free");
+        }
+    }
+    assert_eq!((recursive.unlock(), checked.unlock()), (OK, OK));
     assert_eq!(mutex.timed_lock(INVALID), OK, "the time does not matter if the mutex is free");
     let (wall, monotonic) = (libc::CLOCK_REALTIME, libc::CLOCK_MONOTONIC);
     elsewhere(|| {

@@ -82,7 +82,19 @@ pub fn misuse() {
 pub fn timed() {
     let (wall, monotonic) = (libc::CLOCK_REALTIME, libc::CLOCK_MONOTONIC);
     for lock in [RwLock::new(), RwLock::of_kind(PREFER_WRITER_NONRECURSIVE)] {
-        assert_eq!(lock.read(), OK);
+        let refuses = || {
+            for clock in [libc::CLOCK_PROCESS_CPUTIME_ID, libc::CLOCK_BOOTTIME, -1] {
+                let later = after(wall, 80_000);
+                assert_eq!((lock.clock_read(clock, later), lock.clock_write(clock, later)), (EINVAL, EINVAL));
+            }
+            assert_eq!((lock.timed_read(INVALID), lock.timed_write(INVALID)), (EINVAL, EINVAL));
+            assert_eq!((lock.clock_read(wall, INVALID), lock.clock_write(monotonic, INVALID)), (EINVAL, EINVAL));
+        };
+        refuses();
+        assert_eq!(lock.write(), OK);
+        refuses();
+        assert_eq!((lock.unlock(), lock.read()), (OK, OK));
+        refuses();
         elsewhere(|| {
             assert_eq!(lock.timed_write(INVALID), EINVAL);
             assert_eq!(takes(20, || lock.timed_write(after(wall, 20))), ETIMEDOUT);
