@@ -64,8 +64,9 @@ impl TcpStream {
     }
 
     /// Connects as [`connect`](TcpStream::connect) does, but gives up at a limit: see [`IntoLimit`]. The limit is that of
-    /// the look-up of the name and of all addresses together. Until a deadline each address has an equal share of the time, but at least two seconds, so
-    /// that the next address is tried if an address is silent. Go's `net.DialTimeout` and `Dialer.DialContext`.
+    /// the look-up of the name and of all addresses together. Until a deadline each address has an equal share of the time, but
+    /// at least two seconds, so that the next address is tried if an address is silent. Go's `net.DialTimeout` and
+    /// `Dialer.DialContext`.
     ///
     /// # Errors
     ///
