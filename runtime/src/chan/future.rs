@@ -481,9 +481,9 @@ mod tests {
 
     #[test]
     fn no_destructor_has_exclusive_access_to_a_queued_waiter() {
-        assert!(Probe::<u8>::IS_UNPIN);
-        assert!(!Probe::<Receiving<u8>>::IS_UNPIN);
-        assert!(!Probe::<SendFuture<'_, crate::chan::Chan<u8>>>::IS_UNPIN);
-        assert!(!Probe::<crate::chan::ReserveFuture<'_, crate::chan::Chan<u8>>>::IS_UNPIN);
+        const { assert!(Probe::<u8>::IS_UNPIN) };
+        const { assert!(!Probe::<Receiving<u8>>::IS_UNPIN) };
+        const { assert!(!Probe::<SendFuture<'_, crate::chan::Chan<u8>>>::IS_UNPIN) };
+        const { assert!(!Probe::<crate::chan::ReserveFuture<'_, crate::chan::Chan<u8>>>::IS_UNPIN) };
     }
 }
