@@ -238,8 +238,9 @@ pub fn max_procs() -> usize {
 /// cgroup's quota any more. Go's `runtime.GOMAXPROCS`.
 ///
 /// If `n` is less than the former number, some workers are surplus. Goroutines that have started on a surplus worker
-/// stay there: the worker runs them, but takes no others. An `n` above 256 counts as 256. In a bubble the call changes
-/// nothing.
+/// stay there: the worker runs them, and takes no work from other workers. Goroutines that these start begin there too, or go
+/// to the other workers with the worker's 64th choice of what runs next. An `n` above 256 counts as 256. In a bubble the
+/// call changes nothing.
 ///
 /// # Panics
 ///
