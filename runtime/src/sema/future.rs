@@ -38,7 +38,9 @@ use crate::{AtomicU32, Coop, G};
 /// A future that has been polled must be polled again when its waker is woken, or dropped: the future may own a permit
 /// already, or may be the only waiter that has been woken to take a permit from the counter. A future that is leaked
 /// (for example by `mem::forget` of a `Pin<Box<Acquire>>`) stays in the queue for ever, and swallows the permit or the
-/// wake-up that it is given. Memory stays safe: pinned memory may not be reused before the value has been dropped.
+/// wake-up that it is given. The queue goes by the address of the semaphore, so a leaked future counts as a waiter also
+/// of any later semaphore at this address. Memory stays safe: pinned memory may not be reused before the value has been
+/// dropped.
 #[must_use = "a future does nothing unless polled"]
 pub struct Acquire<'a, Q: BucketQueue = <Global as Table>::Queue> {
     bucket: &'a Bucket<Q>,

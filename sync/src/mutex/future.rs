@@ -25,7 +25,8 @@ use crate::raw::AsyncSemaphore;
 ///
 /// After the first poll the future must be polled again when its waker is woken, or dropped: a woken task is the
 /// designated waker, and until that task runs no other waiter is woken. A leaked future may keep the mutex locked for
-/// good.
+/// good. A leaked future also counts as a waiter of any later semaphore at the address of the mutex's semaphore, and so
+/// may keep a waiter of a later lock asleep.
 #[must_use = "a future does nothing unless polled"]
 pub struct LockFuture<'a, S: AsyncSemaphore + 'a, P: Policy> {
     mutex: &'a GoMutex<S, P>,

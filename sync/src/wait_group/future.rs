@@ -23,7 +23,8 @@ use super::state::State;
 ///
 /// The future may be dropped at any time: the group is then as if the future had not waited. The drop may have to wait
 /// for an `add` that is under way on another thread. Once the future has been polled, the caller must poll again when
-/// the waker is woken, or drop the future: a leaked future counts as a waiter for ever.
+/// the waker is woken, or drop the future: a leaked future counts as a waiter for ever, also of any later semaphore at
+/// the address of the group's semaphore. So a leaked future may keep a waiter of a later group or lock asleep.
 #[must_use = "a future does nothing unless polled"]
 pub struct WaitFuture<'a> {
     group: &'a WaitGroup,
