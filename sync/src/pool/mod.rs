@@ -46,8 +46,8 @@ use crate::thread_index::thread_index;
 /// [`age`](Pool::age) from time to time. As in Go, nothing else bounds the number of items: a pool that does not age
 /// keeps all items that were put and not got.
 ///
-/// A thread whose own items are used up takes the items of other threads, except for one item of each thread: that item
-/// can be taken only when the pool has aged.
+/// A thread has one shard of the pool, which other threads may have, too. A thread whose shard is empty takes the items
+/// of other shards, except for one item of each shard: that item is taken only by threads of the same shard.
 ///
 /// # Examples
 ///
