@@ -25,10 +25,11 @@ use crate::lock_api::{
 /// A condition variable: the owner of a mutex waits until another thread or goroutine signals that a condition may
 /// hold.
 ///
-/// A `Cond` works with the guards of [`Mutex`](crate::Mutex) and [`RwMutex`](crate::RwMutex), with all other guards of
-/// `lock_api` ([`CondGuard`]), and with bare locks ([`Cond::wait_locker`]). Callers that wait at the same time should
-/// use the same lock; `Cond` does not check this. `wait` cannot return without a signal or a broadcast. A stackless
-/// goroutine that calls `wait` has a stack until `wait` returns.
+/// A `Cond` works with the guards of [`Mutex`](crate::Mutex) and [`RwMutex`](crate::RwMutex), and of each other
+/// `Mutex` and `RwLock` of `lock_api` ([`CondGuard`]), unless the guard is mapped or upgradable; and with bare locks
+/// ([`Cond::wait_locker`]). Callers that wait at the same time should use the same lock; `Cond` does not check this.
+/// `wait` cannot return without a signal or a broadcast. A stackless goroutine that calls `wait` has a stack until
+/// `wait` returns.
 ///
 /// # Examples
 ///
