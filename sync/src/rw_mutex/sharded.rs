@@ -170,6 +170,7 @@ impl State {
 /// # Limits
 ///
 /// 256 threads at a time have slots: four each, for all sharded mutexes. Further readers share a cache line of the mutex.
+/// A thread that finds no slots at its first read of a sharded mutex never gets slots, even if other threads end.
 ///
 /// Of two `try_` forms at the same time, both may fail.
 ///
