@@ -11,7 +11,7 @@
 //! |---|---|---|
 //! | 1 | names the value that the [`Word`] has, and the pointer; fence | takes the old value out of the word; fence |
 //! | 2 | looks at the word again, and starts anew if the word has changed | looks at all hazard pointers, and gives the value to its caller if none names it |
-//! | 3 | looks at the value | otherwise also puts the value on the list of retired values |
+//! | 3 | looks at the value | otherwise also puts the value on the list of retired values, unless the value is there |
 //! | 4 | names no value any more; fence | |
 //! | 5 | sweeps the list, if the word has another value now, or if the read has started anew | sweeps the list, if it is not empty |
 //!
@@ -141,7 +141,7 @@ impl<T> Word<T> {
 pub(super) struct HazardArc<T> {
     /// The current value, as a [`Word`].
     word: AtomicPtr<T>,
-    /// The values that hazard pointers named when the values were replaced.
+    /// The values that hazard pointers named when the values were replaced, each once.
     retired: Mutex<Vec<Arc<T>>>,
     /// Whether `retired` has values. Written under the lock of `retired`.
     has_retired: AtomicBool,
@@ -355,11 +355,13 @@ impl<T> HazardArc<T> {
         }
     }
 
-    /// Frees the retired values that no hazard pointer names. Before, `also` is retired.
+    /// Frees the retired values that no hazard pointer names. Before, `also` is retired, unless that value already is.
     #[cold]
     #[inline(never)]
     fn sweep(&self, domain: &Domain, also: Option<Arc<T>>) {
         let mut retired = self.retired.lock();
+        // One reference keeps a value for all reads, however often the value was stored and replaced.
+        let also = also.filter(|also| !retired.iter().any(|there| Arc::ptr_eq(there, also)));
         retired.extend(also);
         let free: Vec<_> = retired.extract_if(.., |value| !domain.names(Arc::as_ptr(value), self)).collect();
         self.has_retired.store(!retired.is_empty(), Relaxed);

@@ -161,6 +161,23 @@ fn a_value_that_is_stored_again_in_a_read_is_freed_by_the_next_write() {
 }
 
 #[test]
+fn values_that_are_stored_in_turn_in_a_read_are_kept_once() {
+    each(|world| {
+        let values = [1, 2].map(|n| Arc::new(Counted(n, world.drops.clone())));
+        world.pointer.swap(Some(values[0].clone()));
+        world.pointer.load_with(|_| {
+            for n in 1..100 {
+                world.pointer.swap(Some(values[n % 2].clone()));
+            }
+            // The variable, the word or the list of retired values.
+            assert!(values.each_ref().map(Arc::strong_count).iter().sum::<usize>() <= 4);
+        });
+        drop(world.pointer.swap(None));
+        assert_eq!(values.each_ref().map(Arc::strong_count), [1, 1]);
+    });
+}
+
+#[test]
 fn a_value_that_is_stored_again_in_a_read_is_freed_with_the_pointer() {
     each(|world| {
         world.pointer.load_with(|_| world.store_again());
