@@ -7,10 +7,10 @@ use crate::{ApiRwLock, ConstRawRwLock, RwMutexWith, lock_api};
 /// Adds methods to [`RwMutex`](crate::RwMutex), and to every [`RwMutexWith`], that lock for reading or for writing, but
 /// give up at a limit: see [`IntoLimit`].
 ///
-/// If the lock is a [`GoRwMutex`](crate::GoRwMutex), the callers of these methods wait in the same queues as the other
-/// callers, with one exception: a writer that waits for another writer leaves the queue every millisecond, to check for
-/// a cancel, and then joins the queue anew. (A writer does not do so if the writers' lock is a
-/// [`FifoMutex`](crate::mutex::FifoMutex).) If a lock uses the provided methods
+/// If the lock is a [`GoRwMutex`](crate::GoRwMutex) or a [`ShardedRwMutex`](crate::rw_mutex::ShardedRwMutex), the
+/// callers of these methods wait in the same queues as the other callers, with one exception: a writer that waits for
+/// another writer leaves the queue every millisecond, to check for a cancel, and then joins the queue anew. (A writer
+/// does not do so if the writers' lock is a [`FifoMutex`](crate::mutex::FifoMutex).) If a lock uses the provided methods
 /// [`rlock_limited`](crate::RawRwLock::rlock_limited) and `lock_limited`, all callers check for a cancel in this way.
 ///
 /// To lock a [`Mutex`](crate::Mutex) with a context, pass `mutex.lock_async()` to

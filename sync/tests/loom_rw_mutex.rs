@@ -17,6 +17,7 @@ use sudog_runtime::Instant;
 use sudog_runtime::model::thread::{self, JoinHandle};
 use sudog_runtime::model::{each_site, set_clock, under_both};
 use sudog_runtime::reached::{TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, mark, must_reach, waiting};
+use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog_sync::mutex::FifoMutex;
 use sudog_sync::rw_mutex::ShardedRwMutex;
 use sudog_sync::{GoRwMutex, RawLock, RawRwLock};
@@ -46,6 +47,9 @@ unsafe impl<const RICH: bool> RawLock for Barging<RICH> {
     fn try_lock_until(&self, deadline: Instant) -> Option<()> {
         RawLock::try_lock_until(&self.0, deadline)
     }
+    fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        RawLock::lock_limited(&self.0, limit)
+    }
     unsafe fn unlock(&self, (): ()) {
         // SAFETY: the caller keeps the contract of `RawLock::unlock`, which is the contract of the inner `unlock`, too.
         unsafe { RawLock::unlock(&self.0, ()) };
@@ -73,6 +77,7 @@ const READER_WAITS_IN_TIME: &str = "a reader in haste waits, and is let in";
 const WRITER_AT_ONCE: &str = "a writer does not wait";
 const WRITER_WAITS: &str = "a writer waits";
 const WRITER_GIVES_UP: &str = "a writer gives up";
+const WRITER_IS_CANCELLED: &str = "a writer is cancelled";
 const WRITER_WAITS_IN_TIME: &str = "a writer in haste waits, and is let in";
 const TRY_READS: &str = "a try to read comes off";
 const TRY_READS_NOT: &str = "a try to read fails";
@@ -155,6 +160,22 @@ impl<L: RawRwLock> Rw<L> {
         let Some(guard) = guard else { return 0 };
         self.change();
         // SAFETY: `guard` came from `try_lock_until` above, and has not been released.
+        unsafe { self.lock.unlock(guard) };
+        1
+    }
+
+    /// Writes, unless `stop` is cancelled first.
+    fn write_unless(&self, stop: &Cancel) -> u32 {
+        let limit = WaitLimit { cancel: Some(stop), ..WaitLimit::default() };
+        let (guard, waits) = waiting(|| self.lock.lock_limited(&limit));
+        mark(match (&guard, waits) {
+            (Err(_), _) => WRITER_IS_CANCELLED,
+            (_, true) => WRITER_WAITS,
+            (_, false) => WRITER_AT_ONCE,
+        });
+        let Ok(guard) = guard else { return 0 };
+        self.change();
+        // SAFETY: `guard` came from `lock_limited` above, and has not been released.
         unsafe { self.lock.unlock(guard) };
         1
     }
@@ -643,6 +664,29 @@ fn a_writer_of_a_biased_mutex_gives_up() {
         rw.read();
         let reader = spawn(&rw, |rw| rw.read());
         let writes = rw.hasty_write() + rw.write();
+        reader.join().unwrap();
+        rw.finish(writes);
+    });
+}
+
+/// A reader cancels the writer that waits for the reader, and leaves. The writer gives up, or has the mutex.
+#[test]
+fn a_writer_is_cancelled_beside_a_reader_of_a_slot() {
+    let states = [WRITER_IS_CANCELLED, WRITER_WAITS, LAST_WAKES, WRITER_TAKES_PERMIT, BIASED_IS_CLOSED];
+    explore(3, &states, |rw: Arc<Rw<Sharded>>| {
+        let stop = Arc::new(Cancel::new());
+        rw.read();
+        let reader = spawn(&rw, {
+            let stop = stop.clone();
+            move |rw| {
+                let guard = rw.lock.rlock();
+                rw.look();
+                stop.cancel();
+                // SAFETY: `guard` came from `rlock` above, and has not been released.
+                unsafe { rw.lock.runlock(guard) };
+            }
+        });
+        let writes = rw.write_unless(&stop) + rw.write();
         reader.join().unwrap();
         rw.finish(writes);
     });

@@ -67,6 +67,7 @@
 use std::fmt;
 
 use crossbeam_utils::CachePadded;
+use sudog_runtime::sema::{WaitError, WaitLimit};
 use sudog_runtime::shim::{AtomicBool, AtomicU64, Ordering::*, asymmetric, full_fence, mark, system};
 use sudog_runtime::{Instant, fatal};
 
@@ -164,7 +165,7 @@ impl State {
 ///
 /// Where writes are rare, reads are cheap even alone: on Linux, after ten thousand reads, reads execute no locked
 /// instruction. The next write executes a system call, `membarrier`: 0.4 us, or 15 us and more while other threads of the
-/// process run. So does each writer that gives up at a deadline. If the system allows the call at first, and refuses the
+/// process run. So does each writer that gives up at a limit. If the system allows the call at first, and refuses the
 /// call later, the write ends the process.
 ///
 /// # Limits
@@ -323,12 +324,11 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
 
 /// Writers.
 impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
-    /// Makes the caller, which owns `inner`, the only owner. The `deadline` `Some(None)` means not to wait at all.
-    /// Returns false if the deadline has passed.
+    /// Makes the caller, which owns `inner`, the only owner. Without a `limit` does not wait at all.
     #[inline]
-    fn close(&self, deadline: Option<Option<Instant>>) -> bool {
-        if deadline == Some(None) && self.state().is_read() {
-            return false; // saves the heavy fence
+    fn close(&self, limit: Option<&WaitLimit<'_>>) -> Result<(), WaitError> {
+        if limit.is_none() && self.state().is_read() {
+            return Err(WaitError::TimedOut); // saves the heavy fence
         }
         let state = State(self.word.fetch_or(CLOSED, SeqCst));
         if state.is_biased() {
@@ -337,51 +337,41 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
                 fatal("sync: the system refuses membarrier, which it has allowed before");
             }
         }
-        let is_drained = !state.is_read() || self.drain(state, deadline);
-        if is_drained {
-            // No other thread changes a closed word, so a store suffices, here and where C is cleared.
-            self.word.store(State(self.word.load(Relaxed)).written().0, Relaxed);
+        if state.is_read() {
+            self.drain(state, limit)?;
         }
-        is_drained
+        // No other thread changes a closed word, so a store suffices, here and where C is cleared.
+        self.word.store(State(self.word.load(Relaxed)).written().0, Relaxed);
+        Ok(())
     }
 
-    /// Waits until no slot has the name. If the deadline comes first, opens the mutex again and returns false.
+    /// Waits until no slot has the name. If the limit comes first, opens the mutex again.
     #[cold]
-    fn drain(&self, state: State, deadline: Option<Option<Instant>>) -> bool {
-        if deadline != Some(None) {
+    fn drain(&self, state: State, limit: Option<&WaitLimit<'_>>) -> Result<(), WaitError> {
+        if limit.is_some() {
             spin_while(WRITER_PAUSES, || state.is_read());
         }
         self.inner.deadlock_owner.note_wait("sync.RWMutex.Lock");
         while state.is_read() {
-            let is_over = match deadline {
-                None => !self.wait(state, || {
-                    self.drained.acquire(Order::Fifo);
-                    true
-                }),
-                Some(Some(deadline)) => !self.wait(state, || self.drained.acquire_until(Order::Fifo, deadline)),
-                Some(None) => true,
-            };
-            if is_over && state.is_read() {
+            let waited = limit.map_or(Err(WaitError::TimedOut), |limit| self.wait(state, limit));
+            if waited.is_err() && state.is_read() {
                 self.word.store(self.state().reopened().0, Release);
-                return false;
+                return waited;
             }
         }
-        true
+        Ok(())
     }
 
-    /// Step 4. Takes a permit by `acquire`, which returns whether there was a permit. Returns false if `acquire` did.
-    fn wait(&self, state: State, acquire: impl FnOnce() -> bool) -> bool {
+    /// Step 4. Takes a permit, or sees that no slot has the name.
+    fn wait(&self, state: State, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
         // Not a store: in loom a store may come between a later swap and the value that the swap has read.
         self.waits.swap(true, SeqCst);
         if !state.is_read() {
             mark("a writer that is about to wait sees the last reader's end");
             self.stop_waiting();
-            return true;
+            return Ok(());
         }
-        acquire() || {
-            self.stop_waiting();
-            false
-        }
+        self.drained.acquire_limited(Order::Fifo, limit).inspect_err(|_| self.stop_waiting())
     }
 
     /// Clears `waits`, or takes the permit of the reader that has.
@@ -400,14 +390,14 @@ impl<W: RawLock, S: Semaphore> ShardedRwMutex<W, S> {
     }
 
     #[inline]
-    fn write(&self, guard: W::Guard, deadline: Option<Option<Instant>>) -> Option<W::Guard> {
-        if self.close(deadline) {
-            return Some(guard);
+    fn write(&self, guard: W::Guard, limit: Option<&WaitLimit<'_>>) -> Result<W::Guard, WaitError> {
+        if let Err(why) = self.close(limit) {
+            // A `try_lock` must not switch to another goroutine, so unlock without switching. SAFETY: `guard` is that of the
+            // caller's acquisition of `inner`.
+            without_switching(|| unsafe { RawRwLock::unlock(&self.inner, guard) });
+            return Err(why);
         }
-        // A `try_lock` must not switch to another goroutine, so unlock without switching. SAFETY: `guard` is that of the
-        // caller's acquisition of `inner`.
-        without_switching(|| unsafe { RawRwLock::unlock(&self.inner, guard) });
-        None
+        Ok(guard)
     }
 }
 
@@ -451,7 +441,17 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for ShardedRwMutex<W, S> {
     #[inline]
     #[cfg_attr(debug_assertions, track_caller)]
     fn try_rlock_until(&self, deadline: Instant) -> Option<SharedGuard> {
-        self.enter().or_else(|| self.inner.try_rlock_until(deadline).then_some(SharedGuard(None)))
+        self.rlock_limited(&WaitLimit::until(deadline)).ok()
+    }
+
+    #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn rlock_limited(&self, limit: &WaitLimit<'_>) -> Result<SharedGuard, WaitError> {
+        if let Some(guard) = self.enter() {
+            return Ok(guard);
+        }
+        self.inner.rlock_limited(limit)?;
+        Ok(SharedGuard(None))
     }
 
     #[inline]
@@ -469,21 +469,27 @@ unsafe impl<W: RawLock, S: Semaphore> RawRwLock for ShardedRwMutex<W, S> {
         let acquisition = self.inner.deadlock_owner.locks();
         let guard = self.inner.write_with_writers();
         self.inner.deadlock_owner.set(acquisition);
-        self.write(guard, None).expect("without a deadline it waits")
+        self.write(guard, Some(&WaitLimit::default())).unwrap_or_else(|_| unreachable!("without a limit it waits"))
     }
 
     #[inline]
     #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock(&self) -> Option<W::Guard> {
         let guard = RawRwLock::try_lock(&self.inner)?;
-        self.write(guard, Some(None))
+        self.write(guard, None).ok()
     }
 
     #[inline]
     #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_until(&self, deadline: Instant) -> Option<W::Guard> {
-        let guard = RawRwLock::try_lock_until(&self.inner, deadline)?;
-        self.write(guard, Some(Some(deadline)))
+        RawRwLock::lock_limited(self, &WaitLimit::until(deadline)).ok()
+    }
+
+    #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<W::Guard, WaitError> {
+        let guard = RawRwLock::lock_limited(&self.inner, limit)?;
+        self.write(guard, Some(limit))
     }
 
     #[inline]

@@ -239,7 +239,7 @@ fn of_a_reader_and_a_writer_one_sees_the_other() {
         for round in 0..ROUNDS {
             rw.state().is_read();
             steps.meet(3 * round + 1);
-            let has_written = rw.close(Some(None));
+            let has_written = rw.close(None).is_ok();
             steps.meet(3 * round + 2);
             if has_written && has_read.load(Relaxed) {
                 steps.give_up();
@@ -281,8 +281,8 @@ fn the_last_reader_and_the_writer_see_each_other() {
             assert!(asymmetric::heavy() && rw.state().is_read());
             steps.meet(4 * round + 2);
             steps.meet(4 * round + 3);
-            let in_time = || rw.drained.acquire_until(Order::Fifo, Instant::now() + Duration::from_secs(10));
-            if !rw.wait(rw.state(), in_time) {
+            let in_time = WaitLimit::until(Instant::now() + Duration::from_secs(10));
+            if rw.wait(rw.state(), &in_time).is_err() {
                 steps.give_up();
                 panic!("no wake-up in round {round}");
             }

@@ -14,7 +14,7 @@ use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
 use sudog_runtime::model::thread::{self, Thread};
 use sudog_runtime::reached::{is_asked_for, mark, must_reach, waiting};
-use sudog_runtime::sema::Acquire;
+use sudog_runtime::sema::{Acquire, WaitError, WaitLimit};
 use sudog_sync::mutex::policy::Policy;
 use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{AsyncSemaphore, GoMutex, Order, RawLock, Semaphore, Wake};
@@ -42,6 +42,9 @@ unsafe impl<const RICH: bool> Semaphore for Checked<RICH> {
     }
     fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
         self.0.acquire_until(if RICH { order } else { Order::Fifo }, deadline)
+    }
+    fn acquire_limited(&self, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        self.0.acquire_limited(if RICH { order } else { Order::Fifo }, limit)
     }
     fn release(&self, wake: Wake) {
         self.0.release(if RICH { wake } else { Wake::Normal });

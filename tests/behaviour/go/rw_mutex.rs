@@ -2,17 +2,21 @@
 //! deadlines, downgrades; the exact texts of misuse.
 #![cfg(all(unix, feature = "locks", not(sudog_loom)))]
 
+use std::cell::RefCell;
 use std::fmt::Debug;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::Mutex as StdMutex;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sudog::locks::waiting_array::Benaphore;
-use sudog::low_level::{ConstRawRwLock, RuntimeSema, policy};
+use sudog::low_level::sema::{Order, Wake};
+use sudog::low_level::{ConstRawRwLock, ConstSemaphore, RuntimeSema, Semaphore, policy};
 use sudog::runtime::gosched;
-use sudog::study::ParkingLotSema;
+use sudog::study::{FifoMutex, ParkingLotSema};
 use sudog::sync::lock_api::{RwLockReadGuard, RwLockWriteGuard};
 use sudog::sync::{GoMutex, GoRwMutex, Locker, PhaseFairRwMutex, RwLimited, RwMutex, RwMutexWith, ShardedRwMutex};
 use sudog::{Cancel, WaitError, WaitLimit, context, go};
@@ -49,7 +53,7 @@ over_every_rw_mutex! {
         over_parking_lot_core = GoRwMutex<GoMutex<ParkingLotSema>, ParkingLotSema>, Threads; // blocks a worker
         over_a_benaphore = PhaseFairRwMutex<Benaphore>, Threads Goroutines;
         sharded = ShardedRwMutex, Threads Goroutines;
-        sharded_phase_fair = ShardedRwMutex<sudog::study::FifoMutex>, Threads Goroutines;
+        sharded_phase_fair = ShardedRwMutex<FifoMutex>, Threads Goroutines;
     }
     checks {
         parallel_readers rw_mutex_tries rw_mutex_hammer
@@ -398,6 +402,80 @@ fn cancels_leave_no_trace<K: Kind, L: ConstRawRwLock + 'static>() {
         assert_eq!(rw.write_limited(&ctx).err(), Some(context::Error::Canceled));
         assert_at_rest(&rw);
     }
+}
+
+/// A semaphore that tells the test whether a wait of the calling thread ends by a cancel.
+struct Told(RuntimeSema);
+
+thread_local! {
+    static TELL: RefCell<Option<Sender<bool>>> = const { RefCell::new(None) };
+}
+
+impl Told {
+    fn tell(ends_by_cancel: bool) {
+        TELL.with_borrow(|tell| tell.iter().for_each(|tell| tell.send(ends_by_cancel).unwrap_or(())));
+    }
+}
+
+// SAFETY: every call is passed on to `RuntimeSema`, which keeps the contract of `Semaphore`.
+unsafe impl Semaphore for Told {
+    const LIFO: bool = true;
+    const FIFO: bool = true;
+    const HANDOFF: bool = true;
+    const DEADLINES: bool = true;
+
+    fn new(permits: u32) -> Self {
+        Self(RuntimeSema::new(permits))
+    }
+    fn acquire(&self, order: Order) {
+        self.0.acquire(order);
+    }
+    fn try_acquire(&self) -> bool {
+        self.0.try_acquire()
+    }
+    fn acquire_until(&self, order: Order, deadline: Instant) -> bool {
+        Self::tell(false);
+        self.0.acquire_until(order, deadline)
+    }
+    fn acquire_limited(&self, order: Order, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        Self::tell(limit.cancel.is_some());
+        self.0.acquire_limited(order, limit)
+    }
+    fn release(&self, wake: Wake) {
+        self.0.release(wake);
+    }
+}
+
+impl ConstSemaphore for Told {
+    const INIT: Self = Self(RuntimeSema::INIT);
+}
+
+/// Checks that a wait with a cancel is a single wait in the queue: a caller that left the queue to look for the cancel
+/// would be overtaken, and for ever beside owners that take turns.
+fn a_wait_for_a_cancel_keeps_its_place<L: ConstRawRwLock + 'static>() {
+    let _watchdog = Watchdog::new();
+    for (writes, waits_to_write) in [(false, true), (true, false), (true, true)] {
+        let (rw, stop) = (new::<L>(), Cancel::new());
+        let guards = if writes { (Some(rw.write()), None) } else { (None, Some(rw.read())) };
+        let (tell, told) = channel();
+        thread::scope(|s| {
+            let waiter = s.spawn(|| {
+                TELL.set(Some(tell));
+                if waits_to_write { rw.write_limited(&stop).err() } else { rw.read_limited(&stop).err() }
+            });
+            let ends_by_cancel = told.recv();
+            stop.cancel();
+            assert_eq!(waiter.join().unwrap(), Some(WaitError::Cancelled));
+            assert_eq!(ends_by_cancel, Ok(true), "the first wait, for {waits_to_write} beside {writes}");
+        });
+        drop(guards);
+        assert_at_rest(&rw);
+    }
+}
+
+#[test]
+fn a_wait_of_a_sharded_mutex_for_a_cancel_keeps_its_place() {
+    a_wait_for_a_cancel_keeps_its_place::<ShardedRwMutex<FifoMutex<Told>, Told>>();
 }
 
 /// Runs tasks that read and write at random, with and without deadlines and cancels: no write is lost, and no waiter is
