@@ -7,11 +7,11 @@ use crate::{ApiRwLock, ConstRawRwLock, RwMutexWith, lock_api};
 /// Adds methods to [`RwMutex`](crate::RwMutex), and to every [`RwMutexWith`], that lock for reading or for writing, but
 /// give up at a limit: see [`IntoLimit`].
 ///
-/// If the lock is a [`GoRwMutex`](crate::GoRwMutex) or a [`ShardedRwMutex`](crate::rw_mutex::ShardedRwMutex), the
-/// callers of these methods wait in the same queues as the other callers, with one exception: a writer that waits for
-/// another writer leaves the queue every millisecond, to check for a cancel, and then joins the queue anew. (A writer
-/// does not do so if the writers' lock is a [`FifoMutex`](crate::mutex::FifoMutex).) If a lock uses the provided methods
-/// [`rlock_limited`](crate::RawRwLock::rlock_limited) and `lock_limited`, all callers check for a cancel in this way.
+/// If the lock is a [`GoRwMutex`](crate::GoRwMutex) or a [`ShardedRwMutex`](crate::rw_mutex::ShardedRwMutex), over the
+/// default semaphore, the callers of these methods wait in the same queues as the other callers. If a lock or a
+/// semaphore uses the provided methods [`rlock_limited`](crate::RawRwLock::rlock_limited) and `lock_limited`, or
+/// [`acquire_limited`](crate::Semaphore::acquire_limited), a caller with a cancel leaves the queue every millisecond, to
+/// check for the cancel, and then joins the queue anew: beside many others, such a caller may wait for ever.
 ///
 /// To lock a [`Mutex`](crate::Mutex) with a context, pass `mutex.lock_async()` to
 /// [`block_on_limited`](sudog_runtime::goroutine).

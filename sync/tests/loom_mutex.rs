@@ -9,7 +9,11 @@
 
 mod world;
 
-use sudog_runtime::reached::{AGAIN, AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE};
+use loom::sync::Arc;
+use sudog_runtime::reached::{
+    AGAIN, AT_ONCE, SLEEPS, TIME_IS_UP, TOO_LATE_AND_WOKEN, TWO_SLEEP, WOKEN_BEFORE, waiting,
+};
+use sudog_runtime::sema::Cancel;
 use sudog_sync::mutex::policy::{Fifo, Go, Go1_8, Go1_9, Policy, Threads};
 use world::states::*;
 use world::{each, explore, spawn};
@@ -81,6 +85,25 @@ fn two_deadlines<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) 
     });
 }
 
+/// An owner that cancels a contender, and unlocks, beside a contender that waits for ever.
+fn cancels<P: Policy, const RICH: bool>(preemptions: usize, step_us: u64) {
+    explore::<P, RICH>(preemptions, step_us, |w| {
+        let stop = Arc::new(Cancel::new());
+        let patient = spawn(&w, |w| w.turn());
+        let cancelled = spawn(&w, {
+            let stop = stop.clone();
+            move |w| w.turn_unless(&stop)
+        });
+        waiting(|| w.mutex.lock());
+        w.touch();
+        stop.cancel();
+        w.mutex.unlock();
+        patient.join().unwrap();
+        let turns = 2 + cancelled.join().unwrap();
+        w.finish(turns);
+    });
+}
+
 /// Steps of the clock, in microseconds: no contender starves; every contender does.
 const GO: [u64; 2] = [0, 2000];
 /// No successor claims the mutex; a successor claims, then stops watching; a successor stops watching at once.
@@ -137,6 +160,35 @@ fn go_deadlines() {
             AGAIN,
         ],
         |step| deadline_of_the_starving::<Go, true>(4, step),
+    );
+}
+
+#[test]
+fn go_cancels() {
+    each(
+        GO,
+        &[COMES_OFF, IS_CANCELLED, SLEEPS, TWO_SLEEP, UNREGISTERS, MUST_TAKE_PERMIT, STARVES, HANDED_OVER],
+        |step| cancels::<Go, true>(2, step),
+    );
+}
+
+#[test]
+fn threads_cancels() {
+    each(
+        THREADS,
+        &[
+            COMES_OFF,
+            IS_CANCELLED,
+            SLEEPS,
+            TWO_SLEEP,
+            UNREGISTERS,
+            MUST_TAKE_PERMIT,
+            STARVES,
+            CLAIM_SUCCEEDS,
+            STOPS_WATCHING,
+            HANDED_OVER,
+        ],
+        |step| cancels::<Threads, true>(2, step),
     );
 }
 

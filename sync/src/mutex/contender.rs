@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog_runtime::shim::system;
 use sudog_runtime::{G, Instant};
 
@@ -13,7 +14,7 @@ use crate::now;
 use crate::raw::Order;
 
 /// A contender in the slow path.
-pub(super) struct Contender {
+pub(super) struct Contender<'a> {
     /// True if the contender is the designated waker, which holds WOKEN.
     pub(super) designated: bool,
     /// True if the contender has registered as a waiter, and has not woken since: also after the unlock that wakes the
@@ -23,16 +24,16 @@ pub(super) struct Contender {
     /// successor strategy, true only if there is a single processor: otherwise such a contender sets STARVING while it
     /// is awake.
     pub(super) starving: bool,
-    pub(super) patience: Patience,
+    pub(super) patience: Patience<'a>,
     pub(super) strategy: Strategy,
 }
 
 /// The limits of a contender's wait.
-pub(super) struct Patience {
+pub(super) struct Patience<'a> {
     /// The time that the contender waits before it starves.
     pub(super) threshold: Duration,
-    /// The contender gives up at this time.
-    pub(super) deadline: Option<Instant>,
+    /// The contender gives up at this limit.
+    pub(super) limit: WaitLimit<'a>,
     /// The time at which the contender first went to sleep.
     pub(super) first_slept_at: Option<Instant>,
 }
@@ -47,17 +48,17 @@ pub(super) enum Strategy {
 pub(super) enum Step {
     /// The contender has the mutex.
     Locked,
-    /// The deadline has passed. The contender is not the designated waker.
-    TimedOut,
+    /// This limit of the contender has come. The contender is not the designated waker.
+    GivesUp(WaitError),
     /// The contender is registered as a waiter, and must sleep.
     Sleep(Order),
     /// The count has no room for another waiter. The contender must try again, later.
     TooManyWaiters,
 }
 
-impl Contender {
+impl<'a> Contender<'a> {
     /// Returns the contender that is the calling thread or goroutine.
-    pub(super) fn current<P: Policy>(deadline: Option<Instant>) -> Self {
+    pub(super) fn current<P: Policy>(limit: WaitLimit<'a>) -> Self {
         const {
             assert!(
                 matches!(P::GOROUTINE_STRATEGY, SpinStrategy::Spin { .. }),
@@ -65,23 +66,23 @@ impl Contender {
             );
         }
         if G::is_goroutine() {
-            Self::new(P::GOROUTINE_STRATEGY, P::GOROUTINE_THRESHOLD, deadline)
+            Self::new(P::GOROUTINE_STRATEGY, P::GOROUTINE_THRESHOLD, limit)
         } else {
-            Self::new(P::STRATEGY, P::THRESHOLD, deadline)
+            Self::new(P::STRATEGY, P::THRESHOLD, limit)
         }
     }
 
     /// Returns a contender that is an async task. A task sleeps at once, as its executor has other tasks to poll.
     pub(super) fn task<P: Policy>() -> Self {
-        Self::new(SpinStrategy::NONE, P::GOROUTINE_THRESHOLD, None)
+        Self::new(SpinStrategy::NONE, P::GOROUTINE_THRESHOLD, WaitLimit::default())
     }
 
-    fn new(strategy: SpinStrategy, threshold: Duration, deadline: Option<Instant>) -> Self {
+    fn new(strategy: SpinStrategy, threshold: Duration, limit: WaitLimit<'a>) -> Self {
         Self {
             designated: false,
             registered: false,
             starving: threshold.is_zero() && matches!(strategy, SpinStrategy::Spin { .. }),
-            patience: Patience { threshold, deadline, first_slept_at: None },
+            patience: Patience { threshold, limit, first_slept_at: None },
             strategy: Strategy::new(strategy),
         }
     }
@@ -106,18 +107,22 @@ impl Contender {
     /// Makes the contender neither spin nor sleep from now on.
     pub(super) fn time_out(&mut self) {
         self.strategy = Strategy::new(SpinStrategy::NONE);
-        self.patience.deadline = Some(now());
+        self.patience.limit = WaitLimit::until(now());
     }
 }
 
-impl Patience {
+impl Patience<'_> {
     /// Returns whether the contender has waited for longer than the threshold since it first slept.
     pub(super) fn is_exhausted(&self) -> bool {
         self.first_slept_at.is_some_and(|at| system::now().saturating_duration_since(at) > self.threshold)
     }
 
-    pub(super) fn is_past_deadline(&self) -> bool {
-        self.deadline.is_some_and(|d| now() >= d)
+    /// Returns the limit that has come, or `None`.
+    pub(super) fn over(&self) -> Option<WaitError> {
+        if self.limit.cancel.is_some_and(Cancel::is_cancelled) {
+            return Some(WaitError::Cancelled);
+        }
+        self.limit.deadline.is_some_and(|d| now() >= d).then_some(WaitError::TimedOut)
     }
 }
 

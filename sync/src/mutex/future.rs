@@ -32,7 +32,7 @@ pub struct LockFuture<'a, S: AsyncSemaphore + 'a, P: Policy> {
     mutex: &'a GoMutex<S, P>,
     stage: Stage,
     coop: Coop,
-    me: Contender,
+    me: Contender<'static>,
     /// The task's place in the semaphore's queue. Pinned with the future.
     sleep: Option<S::Acquire<'a>>,
 }
@@ -83,7 +83,7 @@ impl<S: AsyncSemaphore, P: Policy> Future for LockFuture<'_, S, P> {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Step::TimedOut => unreachable!("it has no deadline"),
+                Step::GivesUp(_) => unreachable!("a task has no limit"),
             }
         }
         *stage = Stage::Ready;
@@ -104,7 +104,7 @@ impl<'a, S: AsyncSemaphore + 'a, P: Policy> Drop for LockFuture<'a, S, P> {
 
 struct CancelAfter<'m, S: AsyncSemaphore, P: Policy> {
     mutex: &'m GoMutex<S, P>,
-    me: &'m mut Contender,
+    me: &'m mut Contender<'static>,
 }
 
 impl<S: AsyncSemaphore, P: Policy> Drop for CancelAfter<'_, S, P> {

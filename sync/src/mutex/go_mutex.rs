@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use sudog_runtime::Instant;
 use sudog_runtime::event::Kind;
+use sudog_runtime::sema::{WaitError, WaitLimit};
 
 use super::contention_hint;
 use super::future::LockFuture;
@@ -100,7 +101,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     pub fn lock(&self) {
         let acquisition = self.deadlock_owner.locks();
         if !self.lock_fast() {
-            self.lock_slow(None);
+            let _ = self.lock_slow(None, None); // without a limit it waits
         }
         self.deadlock_owner.set(acquisition);
     }
@@ -158,12 +159,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     #[cfg_attr(debug_assertions, track_caller)]
     #[must_use]
     pub fn try_lock_until(&self, deadline: Instant) -> bool {
-        let acquisition = self.deadlock_owner.tries();
-        let locked = self.lock_fast() || self.lock_slow(Some(deadline));
-        if locked {
-            self.deadlock_owner.set(acquisition);
-        }
-        locked
+        RawLock::lock_limited(self, &WaitLimit::until(deadline)).is_ok()
     }
 
     /// Does the same as [`GoMutex::try_lock_until`], with the deadline `timeout` from now. Waits without end if the
@@ -288,6 +284,18 @@ unsafe impl<S: Semaphore, P: Policy> RawLock for GoMutex<S, P> {
     #[cfg_attr(debug_assertions, track_caller)]
     fn try_lock_until(&self, deadline: Instant) -> Option<()> {
         Self::try_lock_until(self, deadline).then_some(())
+    }
+
+    /// Waits for a cancel in the same queue as the other callers, as far as the semaphore does.
+    #[inline]
+    #[cfg_attr(debug_assertions, track_caller)]
+    fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<(), WaitError> {
+        let acquisition = self.deadlock_owner.tries();
+        if !self.lock_fast() {
+            self.lock_slow(limit.deadline, limit.cancel)?;
+        }
+        self.deadlock_owner.set(acquisition);
+        Ok(())
     }
 
     #[inline]

@@ -1,8 +1,8 @@
-//! The slow path of `lock`: from the first failure to the lock, or to the deadline. `state.rs` has the protocol.
+//! The slow path of `lock`: from the first failure to the lock, or to the limit. `state.rs` has the protocol.
 //!
 //! | step | action | for a thread or goroutine | for an async task |
 //! |---|---|---|---|
-//! | 1 | [`contend`](GoMutex::contend): locks the mutex, registers as a waiter, or times out | `lock_slow` | `LockFuture::poll` |
+//! | 1 | [`contend`](GoMutex::contend): locks the mutex, registers as a waiter, or gives up at the limit | `lock_slow` | `LockFuture::poll` |
 //! | 2 | sleeps on the semaphore, registered as a waiter | `sleep` | `S::Acquire` |
 //! | 3 | [`after_wakeup`](GoMutex::after_wakeup): accepts the mutex; or is the designated waker, and goes back to 1 | `lock_slow` | `LockFuture::poll` |
 //! | at any time | [`cancel`](GoMutex::cancel): gives up for good, and passes on the permit or the mutex that the contender has been given | | `LockFuture::drop` |
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use sudog_runtime::event::{self, Kind};
 use sudog_runtime::sema::lock_counts::{SPIN_WINS, STARVATIONS};
+use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
 use sudog_runtime::shim::mark;
 use sudog_runtime::{G, Instant, fatal, spin};
 
@@ -24,29 +25,27 @@ use crate::now;
 use crate::raw::{Order, Semaphore, Wake};
 
 impl<S: Semaphore, P: Policy> GoMutex<S, P> {
-    /// Locks the mutex unless the deadline comes first. Returns whether the mutex is locked.
+    /// Locks the mutex unless a limit comes first. The limits are two arguments, so that the callers need no memory for them.
     #[cold]
-    pub(super) fn lock_slow(&self, deadline: Option<Instant>) -> bool {
+    pub(super) fn lock_slow(&self, deadline: Option<Instant>, cancel: Option<&Cancel>) -> Result<(), WaitError> {
         if P::EVENTS {
             event::prepare();
         }
-        let me = &mut Contender::current::<P>(deadline);
+        let me = &mut Contender::current::<P>(WaitLimit { deadline, cancel });
         let locked = loop {
             match self.contend(me) {
-                Step::Locked => break true,
-                Step::TimedOut => break false,
+                Step::Locked => break Ok(()),
+                Step::GivesUp(why) => break Err(why),
                 Step::Sleep(order) => {
-                    if !self.sleep(me, order) {
-                        break false;
-                    }
-                    if self.after_wakeup(me) {
-                        break true;
+                    let woken = self.sleep(me, order);
+                    if woken.is_err() || self.after_wakeup(me) {
+                        break woken;
                     }
                 }
                 Step::TooManyWaiters => G::yield_now(),
             }
         };
-        if !locked {
+        if locked.is_err() {
             // Run a safepoint: a caller that polls must let an owner run that is a goroutine of the same worker.
             sudog_runtime::safepoint();
         }
@@ -56,7 +55,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     /// Step 1: locks the mutex, gives up, or registers as a waiter. Each of these is a single compare-exchange, tried
     /// until the exchange succeeds.
     #[inline]
-    pub(super) fn contend(&self, me: &mut Contender) -> Step {
+    pub(super) fn contend(&self, me: &mut Contender<'_>) -> Step {
         let mut state = self.state.load(Relaxed);
         loop {
             // Spin, or watch the mutex as its successor, as the strategy says.
@@ -91,15 +90,15 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
                 return Step::Locked;
             }
 
-            // Give up if the deadline has passed. Clear WOKEN as the designated waker, so that the owner's unlock wakes
-            // the next waiter.
-            if me.patience.is_past_deadline() {
+            // Give up if the limit has come. Clear WOKEN as the designated waker, so that the owner's unlock wakes the
+            // next waiter.
+            if let Some(why) = me.patience.over() {
                 let new = state.give_up(me.designated);
                 if !self.change(&mut state, new) {
                     continue;
                 }
                 self.report_mode(state, new);
-                return Step::TimedOut;
+                return Step::GivesUp(why);
             }
 
             // Try again later if MAX_WAITERS are registered: the count has no room.
@@ -134,7 +133,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
     /// Spins, or watches the mutex, before the contender sleeps. Returns the state to act on.
     #[inline(always)]
-    fn wait_awake(&self, state: State, me: &mut Contender) -> State {
+    fn wait_awake(&self, state: State, me: &mut Contender<'_>) -> State {
         match &mut me.strategy {
             Strategy::Spin(spinner) => self.spin(state, spinner, &mut me.designated),
             Strategy::Successor(_) if !spin::can_spin(0, 1) => {
@@ -151,7 +150,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
     /// Wakes the waiter that is the designated waker from now on. The caller is a successor that has locked the mutex,
     /// and has passed WOKEN to that waiter.
-    fn wake_designated(&self, me: &mut Contender) {
+    fn wake_designated(&self, me: &mut Contender<'_>) {
         mark("a successor locks the mutex that it has claimed");
         me.designated = false;
         // The waker of an async task is user code. If that waker panics, no caller learns that the mutex is locked.
@@ -163,24 +162,25 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         mem::forget(unlock);
     }
 
-    /// Step 2: sleeps until a permit comes. Returns false if the deadline has passed.
-    fn sleep(&self, me: &mut Contender, order: Order) -> bool {
+    /// Step 2: sleeps until a permit comes. Returns the limit, if the limit has come first.
+    fn sleep(&self, me: &Contender<'_>, order: Order) -> Result<(), WaitError> {
         if P::EVENTS && self.steals() {
-            return true;
+            return Ok(());
         }
-        let woken = self.deadlock_owner.while_waiting("sync.Mutex.Lock", || match me.patience.deadline {
-            None => {
-                self.sema.acquire(order);
-                true
+        let limit = &me.patience.limit;
+        let woken = self.deadlock_owner.while_waiting("sync.Mutex.Lock", || {
+            if limit.deadline.is_some() || limit.cancel.is_some() {
+                return self.sema.acquire_limited(order, limit);
             }
-            Some(deadline) => self.sema.acquire_until(order, deadline),
+            self.sema.acquire(order);
+            Ok(())
         });
-        woken || !self.unregister()
+        if woken.is_err() && !self.unregister() { Ok(()) } else { woken }
     }
 
     /// Step 3: acts on the permit of the waiter. Returns true if the mutex has been handed over with the permit.
     #[inline]
-    pub(super) fn after_wakeup(&self, me: &mut Contender) -> bool {
+    pub(super) fn after_wakeup(&self, me: &mut Contender<'_>) -> bool {
         me.wake_up();
         let state = self.state.load(Relaxed);
         if state.is_starving() {
@@ -195,7 +195,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
 
     /// Locks the mutex that has been handed to the waiter: LOCKED is clear, STARVING keeps others out, and the waiter
     /// is still registered.
-    fn accept_handoff(&self, mut state: State, me: &Contender) {
+    fn accept_handoff(&self, mut state: State, me: &Contender<'_>) {
         loop {
             if !state.is_handed_over() {
                 fatal("sync: inconsistent mutex state");
@@ -220,7 +220,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         }
     }
 
-    /// Unregisters a waiter that is out of time, and that has left the semaphore's queue. Returns true if the waiter
+    /// Unregisters a waiter whose limit has come, and that has left the semaphore's queue. Returns true if the waiter
     /// has been unregistered. Returns false if the waiter has a permit: an unlock, or a successor, had picked this
     /// waiter.
     #[cold]
@@ -257,10 +257,10 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     }
 
     /// Gives up at any point of the slow path. The contender must have left the semaphore's queue. If the contender has
-    /// the mutex, unlocks the mutex; otherwise ends the wait as at a deadline. So a permit, or the mutex, that the
+    /// the mutex, unlocks the mutex; otherwise ends the wait as at a limit. So a permit, or the mutex, that the
     /// contender has been given goes to the next contender.
     #[cold]
-    pub(super) fn cancel(&self, me: &mut Contender) {
+    pub(super) fn cancel(&self, me: &mut Contender<'_>) {
         if me.registered && self.unregister() {
             return;
         }
@@ -272,7 +272,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         me.time_out();
         match self.contend(me) {
             Step::Locked => self.unlock(),
-            Step::TimedOut => {}
+            Step::GivesUp(_) => {}
             Step::Sleep(_) | Step::TooManyWaiters => unreachable!("it is out of time"),
         }
     }
@@ -305,7 +305,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     }
 
     /// Reports that [`GoMutex::contend`] has locked the mutex, which was in the state `old`.
-    fn report_lock(&self, me: &Contender, old: State) {
+    fn report_lock(&self, me: &Contender<'_>, old: State) {
         if me.patience.first_slept_at.is_none() {
             let has_waited = me.strategy.has_waited();
             self.report_if(has_waited, Kind::SpinWin);

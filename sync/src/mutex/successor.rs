@@ -75,7 +75,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         &self,
         state: State,
         successor: &mut Successor,
-        patience: &Patience,
+        patience: &Patience<'_>,
         designated: &mut bool,
     ) -> State {
         let state = if *designated { state } else { self.become_successor(state, designated) };
@@ -109,12 +109,12 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
         &self,
         mut state: State,
         successor: &Successor,
-        patience: &Patience,
+        patience: &Patience<'_>,
         mut pauses: u32,
     ) -> State {
         let (mut has_waited, mut beside_sleepers) = (false, successor.last_turns.spins_beside_sleepers());
         while pauses <= MAX_EAGER_PAUSES
-            && !patience.is_past_deadline()
+            && patience.over().is_none()
             && state.is_locked_in_normal_mode()
             && (beside_sleepers || !state.has_waiters() || successor.last_turns.has_long_turns())
         {
@@ -131,7 +131,7 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
     }
 
     /// Watches the mutex, as the successor, until the mutex is free or the time is over.
-    fn watch(&self, mut state: State, successor: &mut Successor, patience: &Patience, mut pauses: u32) -> State {
+    fn watch(&self, mut state: State, successor: &mut Successor, patience: &Patience<'_>, mut pauses: u32) -> State {
         let watch_start = *successor.watch_start.get_or_insert_with(system::now);
         let mut now = watch_start;
         loop {
@@ -151,8 +151,8 @@ impl<S: Semaphore, P: Policy> GoMutex<S, P> {
             now = system::now();
             state = self.state.load(Relaxed);
 
-            // Stop watching at the deadline.
-            if patience.is_past_deadline() {
+            // Stop watching at the limit.
+            if patience.over().is_some() {
                 return state;
             }
             match successor.claimed_at {

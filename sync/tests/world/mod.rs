@@ -14,7 +14,7 @@ use sudog_runtime::Instant;
 use sudog_runtime::model::set_clock;
 use sudog_runtime::model::thread::{self, Thread};
 use sudog_runtime::reached::{is_asked_for, mark, must_reach, waiting};
-use sudog_runtime::sema::{Acquire, WaitError, WaitLimit};
+use sudog_runtime::sema::{Acquire, Cancel, WaitError, WaitLimit};
 use sudog_sync::mutex::policy::Policy;
 use sudog_sync::semaphore::RuntimeSema;
 use sudog_sync::{AsyncSemaphore, GoMutex, Order, RawLock, Semaphore, Wake};
@@ -77,6 +77,7 @@ fn thread_panicking() -> bool {
 pub mod states {
     pub const COMES_OFF: &str = "a turn that may be given up comes off";
     pub const GIVES_UP: &str = "a turn is given up at its deadline";
+    pub const IS_CANCELLED: &str = "a turn is cancelled";
     pub const DROPPED: &str = "a turn is dropped";
     pub const READY_AT_ONCE: &str = "a task does not wait";
     pub const WOKEN: &str = "a task waits, and is woken";
@@ -152,6 +153,18 @@ impl<P: Policy, const RICH: bool> World<P, RICH> {
     pub fn turn_until(&self, deadline: Instant) -> u32 {
         let (got, _) = waiting(|| self.mutex.try_lock_until(deadline));
         mark(if got { COMES_OFF } else { GIVES_UP });
+        if got {
+            self.touch();
+            self.mutex.unlock();
+        }
+        u32::from(got)
+    }
+
+    /// A turn that `stop` may cancel. Returns the number of turns taken, 0 or 1.
+    pub fn turn_unless(&self, stop: &Cancel) -> u32 {
+        let limit = WaitLimit { cancel: Some(stop), ..WaitLimit::default() };
+        let (got, _) = waiting(|| self.mutex.lock_limited(&limit).is_ok());
+        mark(if got { COMES_OFF } else { IS_CANCELLED });
         if got {
             self.touch();
             self.mutex.unlock();

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use sudog::locks::waiting_array::Benaphore;
 use sudog::low_level::sema::{Order, Wake};
-use sudog::low_level::{ConstRawRwLock, ConstSemaphore, RuntimeSema, Semaphore, policy};
+use sudog::low_level::{ConstRawRwLock, ConstSemaphore, RawLock, RuntimeSema, Semaphore, policy};
 use sudog::runtime::gosched;
 use sudog::study::{FifoMutex, ParkingLotSema};
 use sudog::sync::lock_api::{RwLockReadGuard, RwLockWriteGuard};
@@ -474,7 +474,40 @@ fn a_wait_for_a_cancel_keeps_its_place<L: ConstRawRwLock + 'static>() {
 }
 
 #[test]
+fn a_wait_of_a_rw_mutex_for_a_cancel_keeps_its_place() {
+    a_wait_for_a_cancel_keeps_its_place::<GoRwMutex<GoMutex<Told>, Told>>();
+    a_wait_for_a_cancel_keeps_its_place::<PhaseFairRwMutex<Told>>();
+}
+
+/// The lock of the writers that wait for a writer.
+#[test]
+fn a_wait_of_a_mutex_for_a_cancel_keeps_its_place() {
+    fn check<P: policy::Policy>() {
+        let _watchdog = Watchdog::new();
+        let (mu, stop) = (GoMutex::<Told, P>::const_new(), Cancel::new());
+        mu.lock();
+        let (tell, told) = channel();
+        thread::scope(|s| {
+            let waiter = s.spawn(|| {
+                TELL.set(Some(tell));
+                mu.lock_limited(&WaitLimit { cancel: Some(&stop), ..WaitLimit::default() })
+            });
+            let ends_by_cancel = told.recv();
+            stop.cancel();
+            assert_eq!(waiter.join().unwrap(), Err(WaitError::Cancelled));
+            assert_eq!(ends_by_cancel, Ok(true), "the first wait");
+        });
+        assert_eq!(mu.waiters(), 0);
+        mu.unlock();
+        assert!(mu.try_lock());
+    }
+    check::<policy::Threads>();
+    check::<policy::Go>();
+}
+
+#[test]
 fn a_wait_of_a_sharded_mutex_for_a_cancel_keeps_its_place() {
+    a_wait_for_a_cancel_keeps_its_place::<ShardedRwMutex<GoMutex<Told>, Told>>();
     a_wait_for_a_cancel_keeps_its_place::<ShardedRwMutex<FifoMutex<Told>, Told>>();
 }
 
