@@ -72,7 +72,8 @@ pub unsafe trait RawLock: Sized + Send + Sync {
         poll_until(deadline, || self.try_lock())
     }
 
-    /// Locks, waiting until a [`WaitLimit`] at most.
+    /// Locks, waiting until a [`WaitLimit`] at most. A cancel ends the wait only: a free lock is locked, even if
+    /// `limit.cancel` is cancelled already.
     ///
     /// The provided method waits as [`RawLock::lock`] or [`RawLock::try_lock_until`] does. If `limit.cancel` is set,
     /// the method ends its wait every millisecond to check for a cancel, and then begins a new wait.
@@ -81,7 +82,10 @@ pub unsafe trait RawLock: Sized + Send + Sync {
     ///
     /// The error says which limit came first.
     fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::Guard, WaitError> {
-        wait_limited(limit, || self.lock(), |deadline| self.try_lock_until(deadline))
+        match self.try_lock() {
+            Some(guard) => Ok(guard),
+            None => wait_limited(limit, || self.lock(), |deadline| self.try_lock_until(deadline)),
+        }
     }
 
     /// Releases the lock. The lock must stay alive until the call returns, even if another owner has the lock before
@@ -354,5 +358,86 @@ pub fn poll_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Option<T>) 
             return None;
         }
         G::yield_now();
+    }
+}
+
+#[cfg(all(test, not(sudog_loom)))]
+mod tests {
+    use sudog_runtime::sema::{Cancel, WaitError, WaitLimit};
+
+    use super::*;
+    use crate::RawRwLock;
+    use crate::mutex::{FifoMutex, policy, stages};
+    use crate::rw_mutex::{GoRwMutex, PhaseFairRwMutex};
+    use crate::{GoMutex, semaphore::RuntimeSema};
+
+    /// A readers-writer lock with the provided methods of the trait. The tests forget the guards.
+    struct Provided(GoRwMutex);
+
+    // SAFETY: every call is passed on to `GoRwMutex`, which keeps the contract of `RawRwLock`, or panics.
+    unsafe impl RawRwLock for Provided {
+        type SharedGuard = ();
+        type ExclusiveGuard = ();
+        const DEADLINES: bool = false;
+
+        fn new() -> Self {
+            Self(RawRwLock::new())
+        }
+        fn rlock(&self) {
+            self.0.rlock();
+        }
+        fn try_rlock(&self) -> Option<()> {
+            RawRwLock::try_rlock(&self.0)
+        }
+        unsafe fn runlock(&self, (): ()) {
+            unreachable!()
+        }
+        fn lock(&self) {
+            self.0.lock();
+        }
+        fn try_lock(&self) -> Option<()> {
+            RawRwLock::try_lock(&self.0)
+        }
+        unsafe fn unlock(&self, (): ()) {
+            unreachable!()
+        }
+        unsafe fn downgrade(&self, (): ()) {
+            unreachable!()
+        }
+        fn is_locked(&self) -> bool {
+            RawRwLock::is_locked(&self.0)
+        }
+        fn is_locked_exclusive(&self) -> bool {
+            RawRwLock::is_locked_exclusive(&self.0)
+        }
+    }
+
+    #[test]
+    fn a_cancel_keeps_nobody_from_a_free_lock() {
+        fn mutex<L: RawLock>() {
+            let (lock, stop) = (L::new(), Cancel::new());
+            stop.cancel();
+            let limit = WaitLimit { deadline: None, cancel: Some(&stop) };
+            assert!(lock.lock_limited(&limit).is_ok(), "free");
+            assert_eq!(lock.lock_limited(&limit).err(), Some(WaitError::Cancelled));
+        }
+        fn rw_mutex<L: RawRwLock>() {
+            let (lock, read, stop) = (L::new(), L::new(), Cancel::new());
+            stop.cancel();
+            let limit = WaitLimit { deadline: None, cancel: Some(&stop) };
+            assert!(lock.lock_limited(&limit).is_ok(), "free");
+            assert_eq!(lock.lock_limited(&limit).err(), Some(WaitError::Cancelled));
+            assert_eq!(lock.rlock_limited(&limit).err(), Some(WaitError::Cancelled));
+            let guard = read.rlock_limited(&limit);
+            assert!(guard.is_ok(), "free");
+            assert_eq!(read.lock_limited(&limit).err(), Some(WaitError::Cancelled));
+        }
+        mutex::<GoMutex>();
+        mutex::<GoMutex<RuntimeSema, policy::Go>>();
+        mutex::<FifoMutex>();
+        mutex::<stages::V2>();
+        rw_mutex::<GoRwMutex>();
+        rw_mutex::<PhaseFairRwMutex>();
+        rw_mutex::<Provided>();
     }
 }

@@ -59,14 +59,17 @@ pub unsafe trait RawRwLock: Sized + Send + Sync {
         poll_until(deadline, || self.try_rlock())
     }
 
-    /// Locks for reading, waiting until a [`WaitLimit`] at most. The provided method checks for a cancel every
-    /// millisecond.
+    /// Locks for reading, waiting until a [`WaitLimit`] at most. A cancel ends the wait only: a free lock is locked, even
+    /// if `limit.cancel` is cancelled already. The provided method checks for a cancel every millisecond.
     ///
     /// # Errors
     ///
     /// The error says which limit came first.
     fn rlock_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::SharedGuard, WaitError> {
-        wait_limited(limit, || self.rlock(), |deadline| self.try_rlock_until(deadline))
+        match self.try_rlock() {
+            Some(guard) => Ok(guard),
+            None => wait_limited(limit, || self.rlock(), |deadline| self.try_rlock_until(deadline)),
+        }
     }
 
     /// Ends a read. The lock must stay alive until the call returns.
@@ -91,14 +94,17 @@ pub unsafe trait RawRwLock: Sized + Send + Sync {
         poll_until(deadline, || self.try_lock())
     }
 
-    /// Locks for writing, waiting until a [`WaitLimit`] at most. The provided method checks for a cancel every
-    /// millisecond.
+    /// Locks for writing, waiting until a [`WaitLimit`] at most. A cancel ends the wait only: a free lock is locked, even
+    /// if `limit.cancel` is cancelled already. The provided method checks for a cancel every millisecond.
     ///
     /// # Errors
     ///
     /// The error says which limit came first.
     fn lock_limited(&self, limit: &WaitLimit<'_>) -> Result<Self::ExclusiveGuard, WaitError> {
-        wait_limited(limit, || self.lock(), |deadline| self.try_lock_until(deadline))
+        match self.try_lock() {
+            Some(guard) => Ok(guard),
+            None => wait_limited(limit, || self.lock(), |deadline| self.try_lock_until(deadline)),
+        }
     }
 
     /// Ends a write. The lock must stay alive until the call returns.

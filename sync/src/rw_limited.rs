@@ -13,6 +13,9 @@ use crate::{ApiRwLock, ConstRawRwLock, RwMutexWith, lock_api};
 /// [`acquire_limited`](crate::Semaphore::acquire_limited), a caller with a cancel leaves the queue every millisecond, to
 /// check for the cancel, and then joins the queue anew: beside many others, such a caller may wait for ever.
 ///
+/// If the lock is free, a [`Cancel`](sudog_runtime::sema::Cancel) that is cancelled already, or an `Instant` in the past,
+/// keeps no caller from the lock. A context that is done already does.
+///
 /// To lock a [`Mutex`](crate::Mutex) with a context, pass `mutex.lock_async()` to
 /// [`block_on_limited`](sudog_runtime::goroutine).
 ///

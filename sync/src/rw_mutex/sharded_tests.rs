@@ -2,6 +2,8 @@ use std::sync::atomic::AtomicU32 as StdAtomicU32;
 use std::thread;
 use std::time::Duration;
 
+use sudog_runtime::sema::Cancel;
+
 use super::*;
 use crate::bias::READS_FOR_A_BIAS;
 use crate::rw_mutex::read_slots::{READ_SLOTS, THREADS_WITH_SLOTS};
@@ -74,6 +76,22 @@ fn a_writer_that_gives_up_keeps_the_bias() {
         assert!(rw.state() == before);
         rw.end_read(reader);
         assert!(rw.can_be_written());
+    });
+}
+
+#[test]
+fn a_cancel_keeps_nobody_from_a_free_lock() {
+    each(|rw| {
+        let stop = Cancel::new();
+        stop.cancel();
+        let limit = WaitLimit { deadline: None, cancel: Some(&stop) };
+        let reader = RawRwLock::rlock_limited(&rw, &limit).expect("free");
+        assert_eq!(RawRwLock::lock_limited(&rw, &limit), Err(WaitError::Cancelled));
+        rw.end_read(reader);
+        assert_eq!(RawRwLock::lock_limited(&rw, &limit), Ok(()));
+        assert_eq!(RawRwLock::rlock_limited(&rw, &limit).err(), Some(WaitError::Cancelled));
+        assert_eq!(RawRwLock::lock_limited(&rw, &limit), Err(WaitError::Cancelled));
+        rw.end_write();
     });
 }
 
