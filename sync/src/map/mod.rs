@@ -83,6 +83,10 @@ struct Table<K, V, S> {
 /// * Keys and values that were removed or replaced are dropped a little later, by any user of the map that happens to
 ///   reclaim memory: mostly after up to 63 further removals and replacements by the same thread, at the latest with the map. Entries that are removed while a [`range`](Map::range) runs are
 ///   dropped after the `range`. A panic of such a destructor is reported, and goes no further.
+/// * A destructor that removes or replaces keys of the same map may run the destructors of other removed keys and values
+///   inside of itself, about once in 32 removals. If these destructors remove keys, too, then destructors nest, and many of
+///   them may overflow the stack. So where destructors remove many keys, they should only note the keys, for code
+///   outside of destructors to remove.
 /// * There is no panic about values that cannot be compared: the compiler asks for `PartialEq`.
 ///
 /// # Examples
