@@ -95,6 +95,7 @@ fn main() {
         ("a_switch_hook_that_panics", a_switch_hook_that_panics),
         ("a_switch_hook_that_waits", a_switch_hook_that_waits),
         ("a_switch_hook_that_only_tries", a_switch_hook_that_only_tries),
+        ("a_switch_hook_that_locks", a_switch_hook_that_locks),
         ("a_switch_hook_that_starts_goroutines", a_switch_hook_that_starts_goroutines),
         ("a_switch_hook_that_calls_run", a_switch_hook_that_calls_run),
         ("a_forked_child_cannot_count_on_workers", a_forked_child_cannot_count_on_workers),
@@ -1378,6 +1379,27 @@ fn a_switch_hook_that_only_tries() {
             yields();
             other.join().unwrap();
         });
+    });
+    assert!(output.status.success(), "{}", words(&output));
+}
+
+/// A hook may lock mutexes that are free.
+fn a_switch_hook_that_locks() {
+    let output = in_a_child("a_switch_hook_that_locks", &[], || {
+        static MUTEX: Mutex<u32> = Mutex::new(0);
+        static RW: RwMutex<u32> = RwMutex::new(0);
+        fn locks() {
+            *MUTEX.lock() += 1;
+            *MUTEX.try_lock().unwrap() += 1;
+            *MUTEX.try_lock_for(Duration::ZERO).unwrap() += 1;
+            *RW.write() += 1;
+            *RW.try_write().unwrap() += 1;
+            assert!(*RW.read() == *RW.try_read().unwrap());
+        }
+        add_switch_hooks(SwitchHooks { enter: |_| locks(), leave: |_| locks() }).unwrap();
+        run(gosched);
+        // The goroutine begins, waits, resumes, and ends.
+        assert_eq!((*MUTEX.lock(), *RW.read()), (12, 8));
     });
     assert!(output.status.success(), "{}", words(&output));
 }

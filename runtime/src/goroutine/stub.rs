@@ -47,6 +47,10 @@ pub(crate) fn current() -> Option<FibreRef> {
     None
 }
 
+pub(crate) fn switchable() -> Option<FibreRef> {
+    None
+}
+
 /// Returns the time.
 pub fn now() -> Instant {
     system::now()

@@ -148,7 +148,8 @@ system::thread_local! {
 
 /// Notes a call by which the caller takes a lock. Returns whether the note is to be withdrawn at the end of the call.
 fn note_place(place: &'static Location<'static>) -> bool {
-    let is_outermost = goroutine::current().is_none() && PLACE.get().is_none();
+    // A switch hook may lock a free mutex, so do not ask `goroutine::current`, which ends the process in a hook.
+    let is_outermost = goroutine::switchable().is_none() && PLACE.get().is_none();
     if is_outermost {
         PLACE.set(Some(place));
     }

@@ -96,7 +96,7 @@ pub(crate) use fibre::current::{
     of_the_system, safepoint, safepoint_is_asked_for, yield_now,
 };
 #[cfg(all(debug_assertions, not(sudog_sim)))]
-pub(crate) use fibre::current::{describe, is_task};
+pub(crate) use fibre::current::{describe, is_task, switchable};
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) use fibre::current::{has_room, stack_addresses};
 pub(crate) use fibre::job::Vtable;
