@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use sudog::runtime::max_procs;
+use sudog::runtime::{GoroutineInfo, dump, max_procs, set_max_procs};
 use sudog::sync::WaitGroup;
-use sudog::{block_on, blocking, compute, go, on_goroutine, run, spawn_async};
-use support::goroutine::{alone, alone_with, here, text};
+use sudog::{Builder, block_on, blocking, compute, go, on_goroutine, run, spawn_async};
+use support::goroutine::{alone, alone_with, here, text, until};
 use support::{Watchdog, eventually};
 
 #[test]
@@ -83,5 +83,34 @@ fn as_many_as_processors() {
         }
         done.wait();
         assert_eq!(most.load(SeqCst), limit);
+    });
+}
+
+/// Computations that wait for a thread get a thread each when the number of processors is raised.
+#[test]
+fn a_raised_number_of_processors_starts_threads() {
+    const CALLS: usize = 3;
+    let _alone = alone_with(1);
+    run(|| {
+        let (begun, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let calls = [(); CALLS].map(|()| {
+            let (begun, over) = (begun.clone(), over.clone());
+            Builder::new().name("compute-waits").spawn(move || {
+                compute(|| {
+                    begun.fetch_add(1, SeqCst);
+                    eventually(|| over.load(SeqCst));
+                });
+            })
+        });
+        until(|| {
+            let waits = |info: &&GoroutineInfo| {
+                info.name.as_deref() == Some("compute-waits") && info.wait_reason == "computation"
+            };
+            begun.load(SeqCst) == 1 && dump().goroutines.iter().filter(waits).count() == CALLS
+        });
+        set_max_procs(CALLS);
+        until(|| begun.load(SeqCst) == CALLS);
+        over.store(true, SeqCst);
+        calls.into_iter().for_each(|call| call.join().unwrap());
     });
 }

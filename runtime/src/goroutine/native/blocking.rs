@@ -163,6 +163,7 @@ pub fn set_max_blocking(n: usize) -> usize {
 /// });
 /// ```
 pub fn compute<T: Send>(f: impl FnOnce() -> T + Send) -> T {
+    Sched::on_new_procs(|| COMPUTE.serve_waiting());
     COMPUTE.call(f)
 }
 

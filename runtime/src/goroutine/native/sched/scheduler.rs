@@ -55,6 +55,9 @@ static PROCESS: Sched = Sched::new(false);
 /// The schedulers that the watcher looks at: that of the process, and those of the bubbles that have not ended.
 static LIVE: Mutex<Vec<&'static Sched>> = Mutex::new(Vec::new());
 
+/// The function to call when the number of the process's workers has been set: see [`Sched::on_new_procs`].
+static ON_NEW_PROCS: OnceLock<fn()> = OnceLock::new();
+
 /// Locks the flag that is true until the program sets the number of workers.
 fn follows_quota() -> MutexGuard<'static, bool> {
     static FOLLOWS: Mutex<bool> = Mutex::new(true);
@@ -201,11 +204,17 @@ impl Sched {
         }
     }
 
+    /// Has `call` called whenever the number of the process's workers has been set. Only the first call has an effect.
+    pub(crate) fn on_new_procs(call: fn()) {
+        ON_NEW_PROCS.get_or_init(|| call);
+    }
+
     fn change_procs(&'static self, n: usize) -> usize {
         let before = self.procs.swap(n, Ordering::Relaxed);
         // Wake the workers that did no shared work and that now may.
         self.idle.wake_own_only();
         self.wake_for_work();
+        ON_NEW_PROCS.get().inspect(|call| call());
         before
     }
 
