@@ -264,6 +264,7 @@ fn tasks() {
 /// The bubble's only worker waits in place: no goroutine can run meanwhile.
 #[test]
 fn a_wait_that_does_not_switch() {
+    let _watchdog = Watchdog::new();
     synctest::test(|| {
         let start = now();
         assert!(!without_switching(|| Mutex::new(()).try_lock_for(HOUR).is_none()));
@@ -271,6 +272,8 @@ fn a_wait_that_does_not_switch() {
         let _guard = locked.lock();
         assert!(without_switching(|| locked.try_lock_for(HOUR).is_none()));
         assert_eq!(now() - start, HOUR);
+        without_switching(|| sleep(HOUR));
+        assert_eq!(now() - start, 2 * HOUR);
     });
 }
 

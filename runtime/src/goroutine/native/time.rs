@@ -15,8 +15,7 @@
 //!
 //! Source: Go's `time/sleep.go`, `time/tick.go` and `runtime/time.go`, 1.27.
 
-use crate::shim::system::thread;
-use crate::shim::system::{Mutex, MutexGuard};
+use crate::shim::system::{self, Mutex, MutexGuard, thread};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -74,7 +73,11 @@ pub fn now() -> Instant {
 pub fn sleep(d: Duration) {
     if current::current().is_none() {
         current::note_wait("sleep");
-        return current::in_place(true, || thread::sleep(d));
+        // In a bubble the wait ends at once, and the bubble's clock jumps. If the clock cannot count the deadline, sleep
+        // for the whole time.
+        let deadline = now().checked_add(d);
+        let left = || deadline.map_or(d, |when| current::of_the_system(when).saturating_duration_since(system::now()));
+        return current::in_place(true, || thread::sleep(left()));
     }
     if d.is_zero() || d < Duration::from_micros(1) && !clock::is_of_bubble() {
         return G::yield_now(); // the sleep would be over before it begins, and no other goroutine would have run
