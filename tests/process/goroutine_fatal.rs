@@ -65,6 +65,7 @@ fn main() {
         ("threads_that_wait_for_each_other_are_reported", threads_that_wait_for_each_other_are_reported),
         ("threads_beside_no_goroutine_are_reported", threads_beside_no_goroutine_are_reported),
         ("a_watch_for_long_waits_hides_no_deadlock", a_watch_for_long_waits_hides_no_deadlock),
+        ("a_call_on_a_long_wait_is_no_deadlock", a_call_on_a_long_wait_is_no_deadlock),
         ("cycles_beside_foreign_threads_are_reported", cycles_beside_foreign_threads_are_reported),
         ("a_goroutine_that_blocks_its_worker_is_in_a_cycle", a_goroutine_that_blocks_its_worker_is_in_a_cycle),
         ("waits_of_threads_and_tasks_that_are_no_cycle_are_not", waits_of_threads_and_tasks_that_are_no_cycle_are_not),
@@ -346,14 +347,27 @@ fn a_once_in_itself() {
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n", "\"main\" [sync.Once.Do, "]);
 }
 
-/// The thread that looks for long waits is no foreign thread.
+/// The thread that looks for long waits is no foreign thread, unless that thread calls a user's function.
 fn a_watch_for_long_waits_hides_no_deadlock() {
     let output = in_a_child("a_watch_for_long_waits_hides_no_deadlock", &[], || {
         Recorder::new().goroutines().start();
-        Recorder::on_long_wait(&["sync."], Duration::from_secs(3600), |_, _| ()).unwrap();
+        let file = std::env::temp_dir().join(format!("sudog-long-wait-{}.json", std::process::id()));
+        Recorder::write_on_long_wait(&["sync."], Duration::from_secs(3600), file).unwrap();
         run(|| semacquire(&AtomicU32::new(0)));
     });
     assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n"]);
+}
+
+/// No deadlock is reported while a function that is called on a long wait may end that wait.
+fn a_call_on_a_long_wait_is_no_deadlock() {
+    let output = in_a_child("a_call_on_a_long_wait_is_no_deadlock", &[], || {
+        let ends = Chan::new(1);
+        let theirs = ends.clone();
+        Recorder::new().goroutines().start();
+        Recorder::on_long_wait(&["chan"], Duration::from_millis(500), move |_, _| theirs.send(())).unwrap();
+        run(|| ends.recv());
+    });
+    assert_says(&output, 0, &[]);
 }
 
 /// A cycle of goroutines is reported while a foreign thread and another goroutine go on.

@@ -20,7 +20,8 @@ impl Recorder {
     /// missed. Threads have wait reasons, and the dump has stacks, as in [`dump`](fn@crate::goroutine::dump).
     ///
     /// `f` runs on a thread of its own, and so may block. The next look comes after 20 times the time that the look and `f`
-    /// took, 2 s at most. A panic of `f` ends the looks.
+    /// took, 2 s at most. A panic of `f` ends the looks. As `f` may end a wait, no deadlock of all goroutines is reported
+    /// until the thread has ended.
     ///
     /// # Errors
     ///
@@ -42,6 +43,16 @@ impl Recorder {
     pub fn on_long_wait(
         kinds: &'static [&'static str],
         threshold: Duration,
+        f: impl FnMut(&Dump, Recording) + Send + 'static,
+    ) -> io::Result<()> {
+        Self::call_on_long_wait(kinds, threshold, true, f)
+    }
+
+    /// Does the same as [`on_long_wait`](Self::on_long_wait). `is_users` is true if `f` is a function of the user.
+    fn call_on_long_wait(
+        kinds: &'static [&'static str],
+        threshold: Duration,
+        is_users: bool,
         mut f: impl FnMut(&Dump, Recording) + Send + 'static,
     ) -> io::Result<()> {
         if threshold.is_zero() {
@@ -49,7 +60,7 @@ impl Recorder {
         }
         let Some(number) = rings::number() else { return Err(io::Error::other("no recording is under way")) };
         let is_over = move || rings::number() != Some(number);
-        watch_long_waits(kinds, threshold, is_over, move |waits| f(waits, rings::snapshot()))
+        watch_long_waits(kinds, threshold, is_over, is_users, move |waits| f(waits, rings::snapshot()))
     }
 
     /// Writes a [trace](Recording::write_trace) of the events up to now to a file whenever a wait takes too long: see
@@ -84,7 +95,7 @@ impl Recorder {
         let part = part(&path);
         drop(File::create(&part)?);
         fs::remove_file(&part)?;
-        Self::on_long_wait(kinds, threshold, move |_, recording| {
+        Self::call_on_long_wait(kinds, threshold, false, move |_, recording| {
             if let Err(error) = replace(&path, &recording) {
                 say(&format!("sudog: cannot write the trace of a long wait to {}: {error}\n", path.display()));
             }

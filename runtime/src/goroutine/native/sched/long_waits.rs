@@ -18,20 +18,23 @@ const SLEEPS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_
 /// The ratio of a sleep to the time that the look before has taken, if that is long.
 const SHARE: u32 = 20;
 
-/// The number of these threads that sleep, for the deadlock report: a thread that sleeps runs none of the user's code.
+/// The number of these threads that sleep and never call a user's function, for the deadlock report. A user's function may
+/// end a wait, so a thread that calls such a function counts as a foreign thread.
 static SLEEPING: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns the number of these threads that sleep.
+/// Returns the number of these threads that sleep and never call a user's function.
 pub(super) fn sleeping_threads() -> usize {
     SLEEPING.load(Ordering::Relaxed)
 }
 
 /// Starts a thread that calls `f` with the waits that have lasted for longer than `threshold`, if there is a new one.
-/// Waits count whose kinds begin with one of `kinds`. The thread ends when `is_over` returns true.
+/// Waits count whose kinds begin with one of `kinds`. The thread ends when `is_over` returns true. `is_users` is true if `f`
+/// calls a function of the user.
 pub(crate) fn watch(
     kinds: &'static [&'static str],
     threshold: Duration,
     is_over: impl Fn() -> bool + Send + 'static,
+    is_users: bool,
     mut f: impl FnMut(&Dump) + Send + 'static,
 ) -> io::Result<()> {
     let shortest = (threshold / 4).clamp(SLEEPS.0, SLEEPS.1);
@@ -39,9 +42,10 @@ pub(crate) fn watch(
         let mut known = HashSet::new();
         let mut pause = shortest;
         loop {
-            SLEEPING.fetch_add(1, Ordering::Relaxed);
+            let counted = usize::from(!is_users);
+            SLEEPING.fetch_add(counted, Ordering::Relaxed);
             thread::sleep(pause);
-            SLEEPING.fetch_sub(1, Ordering::Relaxed);
+            SLEEPING.fetch_sub(counted, Ordering::Relaxed);
             if is_over() {
                 return;
             }
@@ -81,7 +85,7 @@ mod tests {
             let (theirs, told_before) = (told.clone(), told.clone());
             let is_over = move || told_before.load(Ordering::Relaxed) > 0 && looks.fetch_add(1, Ordering::Relaxed) == 3;
             let f = move |_: &Dump| _ = theirs.fetch_add(1, Ordering::Relaxed);
-            watch(&[WAIT], Duration::from_millis(20), is_over, f).unwrap();
+            watch(&[WAIT], Duration::from_millis(20), is_over, true, f).unwrap();
             // The closures go with the thread.
             while Arc::strong_count(&told) > 1 {
                 gosched();
