@@ -1,12 +1,14 @@
 //! Dumps: their contents for each goroutine, and the progress of the program during a dump.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Poll, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sudog::chan::channel;
+use sudog::low_level::sema::{Wake, semacquire, semrelease};
+use sudog::low_level::{G, ParkResult};
 use sudog::runtime::{Dump, GoroutineInfo, GoroutineState, current_goroutine, dump, gosched};
 use sudog::sync::{GoMutex, LockAsync, Mutex, RwMutex, WaitGroup};
 use sudog::time::sleep;
@@ -85,6 +87,35 @@ fn what_a_goroutine_does() {
         let yielder = until("dump-yielder", |info| info.state != GoroutineState::Waiting);
         assert_eq!((yielder.wait_reason, yielder.waited), ("", Duration::ZERO));
         stop.store(true, Relaxed);
+    });
+}
+
+/// A wait that has no name begins at its own time, and has no part of an earlier wait, even if that wait was over before
+/// the goroutine suspended.
+#[test]
+fn a_wait_without_a_name() {
+    let _watchdog = Watchdog::new();
+    static OLD: AtomicU32 = AtomicU32::new(0);
+    static NEW: AtomicU32 = AtomicU32::new(0);
+    run(|| {
+        Builder::new().name("dump-old").go(|| semacquire(&OLD));
+        until("dump-old", |info| info.waited > Duration::from_millis(300));
+        let begun = Instant::now();
+        drop(dump()); // the clock of waits is exact
+        Builder::new().name("dump-new").go(|| {
+            sudog_runtime::note_wait("a wait that is over at once");
+            assert_eq!(G::current().park(Some(Instant::now()), || ()), ParkResult::TimedOut);
+            sudog_runtime::note_wait("a wait that ends before the goroutine suspends");
+            let g = G::current();
+            // SAFETY: `g` is alive and about to park, and this is the only `ready` for that `park`.
+            assert_eq!(g.park(None, || unsafe { G::ready(&raw const g) }), ParkResult::Unparked);
+            semacquire(&NEW);
+        });
+        let info = until("dump-new", |info| info.state == GoroutineState::Waiting);
+        assert_eq!(info.wait_reason, "");
+        assert!(info.waited <= begun.elapsed() + Duration::from_millis(1), "{info} after {:?}", begun.elapsed());
+        semrelease(&OLD, Wake::Normal);
+        semrelease(&NEW, Wake::Normal);
     });
 }
 

@@ -155,11 +155,13 @@ impl FibreRef {
         commit();
         let fibre = self.running(); // looks again: in a foreign coroutine, `commit` may return in another goroutine
         if fibre.token.take() {
+            fibre.wait.set(Wait::NONE);
             return ParkResult::Unparked;
         }
         if deadline.is_some_and(|deadline| deadline <= clock::now()) {
             // A caller that polls must not starve the other goroutines. A `ready` that comes meanwhile leaves a token.
             safepoint();
+            fibre.wait.set(Wait::NONE);
             return ParkResult::TimedOut;
         }
         if switchable().is_none() {
@@ -304,6 +306,7 @@ impl Drop for ReadyBatch {
 #[inline]
 fn suspend_parked(fibre: &'static Fibre, deadline: Option<Instant>) {
     fibre.state.set(State::Parked);
+    fibre.wait.begin(clock::coarse_now());
     fibre.worker.count_block(fibre);
     if let Some(deadline) = deadline {
         fibre.worker.set_timer(fibre, deadline);
@@ -464,22 +467,24 @@ pub(crate) fn note_wait(what: &'static str) {
 #[inline]
 pub(crate) fn note_wait_for(what: &'static str, object: *const (), holders: *const [AtomicU64]) {
     if let Some(fibre) = fibre() {
-        fibre.wait.set(Wait::new(what, clock::coarse_now(), object).held_by(holders));
+        fibre.wait.set(Wait::new(what, object).held_by(holders));
     } else if cfg!(debug_assertions) {
-        threads::note_wait(Wait::new(what, 0, object).held_by(holders));
+        threads::note_wait(Wait::new(what, object).held_by(holders));
     }
 }
 
 /// Notes what the task waits for that the calling goroutine polls: for dumps. Does nothing on a thread.
 pub(crate) fn note_task_wait(what: &'static str, object: *const ()) {
     if let Some(fibre) = fibre() {
-        fibre.wait.set(Wait::new(what, 0, object));
+        fibre.wait.set(Wait::new(what, object));
     }
 }
 
 /// Takes the note of the calling goroutine's wait: the kind, and the address of the object. Empty on a thread.
 pub(crate) fn take_note() -> (&'static str, usize) {
-    let wait = fibre().map_or(Wait::NONE, |fibre| fibre.wait.replace(Wait::NONE));
+    let Some(fibre) = fibre() else { return ("", 0) };
+    let wait = fibre.wait.get();
+    fibre.wait.set(Wait::NONE);
     (wait.what(), wait.object())
 }
 

@@ -47,7 +47,7 @@ use crate::ParkResult;
 use crate::event::steps;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::job::{Details, Packed, SpareMemory, Unpacked, Work};
-use crate::goroutine::native::fibre::wait::Wait;
+use crate::goroutine::native::fibre::wait::WaitCell;
 #[cfg(feature = "move")]
 use crate::goroutine::native::fork;
 use crate::goroutine::native::mains::MAINS;
@@ -117,7 +117,7 @@ pub(crate) struct Fibre {
     pub(crate) name: Cell<Option<Arc<str>>>,
     /// The vtable of the closure that the goroutine runs; while no goroutine runs, that of a task.
     pub(crate) vtable: Cell<&'static job::Vtable>,
-    pub(crate) wait: Cell<Wait>,
+    pub(crate) wait: WaitCell,
     /// The call that started the goroutine, if stalls were reported or switch hooks were set at that time.
     pub(crate) created_at: Cell<Option<&'static Location<'static>>>,
     /// The goroutine's locals, which this fibre owns.
@@ -223,7 +223,7 @@ impl Fibre {
             active_set: Cell::new(ptr::null()),
             name: Cell::new(None),
             vtable: Cell::new(job::Vtable::TASK),
-            wait: Cell::new(Wait::NONE),
+            wait: WaitCell::new(),
             created_at: Cell::new(None),
             locals: Cell::new(None),
             readied: Readied::new(),

@@ -118,7 +118,7 @@ impl GoroutineInfo {
             let wait = fibre.wait.get();
             let now = clock::coarse_now();
             info.wait_reason = wait.what();
-            info.since = Duration::from_millis(wait.since(now));
+            info.since = Duration::from_millis(fibre.wait.since(now));
             info.waited = Duration::from_millis(now) - info.since;
             info.has_deadline = fibre.has_timer();
             info.object = wait.object();

@@ -245,11 +245,11 @@ mod tests {
             let info = info();
             assert_eq!((info.wait_reason, info.object, info.holders()), (what, object.addr(), holders));
         };
-        note_wait(Wait::new("lock", 0, object).held_by(std::slice::from_ref(&holder)));
+        note_wait(Wait::new("lock", object).held_by(std::slice::from_ref(&holder)));
         says("lock", object, &[7]);
         holder.store(0, Ordering::Relaxed);
         says("lock", object, &[]);
-        note_wait(Wait::new("other", 0, object));
+        note_wait(Wait::new("other", object));
         says("other", object, &[]);
         says("", ptr::null(), &[]);
         assert!(waiting().iter().all(|info| info.id != thread_id()));
