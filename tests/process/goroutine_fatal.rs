@@ -77,6 +77,7 @@ fn main() {
         ("a_future_that_has_a_lock_and_is_not_polled", a_future_that_has_a_lock_and_is_not_polled),
         ("a_dump_knows_how_long_all_have_slept", a_dump_knows_how_long_all_have_slept),
         ("main_goexits", main_goexits),
+        ("a_foreign_thread_that_has_ended_hides_no_deadlock", a_foreign_thread_that_has_ended_hides_no_deadlock),
         ("no_deadlock_where_there_is_none", no_deadlock_where_there_is_none),
         ("a_call_to_come_is_no_deadlock", a_call_to_come_is_no_deadlock),
         ("a_stopped_timer_is_a_deadlock", a_stopped_timer_is_a_deadlock),
@@ -1007,6 +1008,28 @@ fn main_goexits() {
     });
     let dead = "fatal error: no goroutines (main called runtime.Goexit) - deadlock!";
     assert_says(&output, 2, &["the others go on", dead]);
+}
+
+/// The watcher looks again when the foreign threads that held back its report have ended.
+fn a_foreign_thread_that_has_ended_hides_no_deadlock() {
+    let output = in_a_child("a_foreign_thread_that_has_ended_hides_no_deadlock", &[], || {
+        let pause = Duration::from_millis(500); // the watcher looks every 10 ms at first
+        thread::spawn(move || thread::sleep(pause));
+        // Another thread waits for a socket, so there is a thread of the poller.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        thread::spawn(move || {
+            let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (mut server, _) = listener.accept().unwrap();
+            let closes = thread::spawn(move || {
+                thread::sleep(pause);
+                drop(client);
+            });
+            assert_eq!(server.read(&mut [0]).unwrap(), 0);
+            closes.join().unwrap();
+        });
+        run(|| semacquire(&AtomicU32::new(0)));
+    });
+    assert_says(&output, 2, &["fatal error: all goroutines are asleep - deadlock!\n\n"]);
 }
 
 /// No deadlock is reported while something may still wake main: a thread, a blocking call, a timer, an async timer.

@@ -39,6 +39,8 @@ static POLLER: OnceLock<&'static dyn NetPoller> = OnceLock::new();
 static HELD: AtomicBool = AtomicBool::new(false);
 /// True once the thread of the poller has been started, which waits in the poller from then on.
 static BY_THREAD: AtomicBool = AtomicBool::new(false);
+/// True once the thread of the poller exists. The thread runs no user code, and never ends.
+static THREAD_EXISTS: AtomicBool = AtomicBool::new(false);
 /// Number of callers that wait for an event.
 static WAITERS: AtomicUsize = AtomicUsize::new(0);
 
@@ -70,6 +72,11 @@ pub(super) fn wait_ends() {
 #[inline]
 pub(crate) fn is_awaited() -> bool {
     WAITERS.load(Ordering::Relaxed) > 0
+}
+
+/// Returns the number of threads of the poller, for the deadlock report. While no event is awaited, the thread wakes nobody.
+pub(crate) fn threads() -> usize {
+    usize::from(THREAD_EXISTS.load(Ordering::Acquire))
 }
 
 /// Returns whether an event is awaited, and no caller waits in the poller.
@@ -150,6 +157,7 @@ fn poll_by_thread() {
         if let Err(error) = system::thread::Builder::new().name("sudog-netpoll".into()).spawn(poll) {
             crate::fatal(&format!("sudog: no thread for the network poller: {error}"));
         }
+        THREAD_EXISTS.store(true, Ordering::Release);
     });
 }
 

@@ -4,7 +4,7 @@
 //! process may hold a lock of this library, so the proof needs more facts: that no worker is awake, no timer is set, no
 //! blocking call is under way, no work is queued, and that *every* thread of the process belongs to this library, or
 //! waits in `run` for a main goroutine. The last fact is read from `/proc/self/task`; where there is no such directory,
-//! nothing is proven, and nothing reported.
+//! nothing is proven, and nothing reported. A foreign thread that ends tells nobody, so the watcher looks again now and then.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,16 +19,23 @@ use crate::goroutine::native::sched::long_waits;
 use crate::goroutine::native::sched::report;
 use crate::goroutine::native::sched::report::GoroutineInfo;
 use crate::goroutine::native::sched::scheduler::Sched;
+use crate::goroutine::native::sched::sysmon::AtRest;
 use crate::goroutine::native::sched::tasks;
 use crate::goroutine::native::{alarm::alarms, blocking, switch_hooks};
 
 /// Ends the process if nothing can ever wake the main goroutine of a `run`. Called by the watcher when all workers sleep.
-pub(crate) fn look() {
-    if let Some(report) = prove(&Sched::all()) {
-        say(&report.text());
-        std::process::exit(2);
+pub(crate) fn look() -> AtRest {
+    match prove(&Sched::all()) {
+        Ok(report) => {
+            say(&report.text());
+            std::process::exit(2);
+        }
+        Err(at_rest) => at_rest,
     }
 }
+
+/// On the simulated machine, which sees itself that all threads sleep for ever, the watcher must not wake by the clock.
+const LOOKS_AGAIN: AtRest = if cfg!(sudog_sim) { AtRest::Waits } else { AtRest::LooksAgain };
 
 /// A deadlock that has been proven.
 struct Report {
@@ -36,16 +43,24 @@ struct Report {
     main_has_exited: bool,
 }
 
-/// Proves that nothing can ever wake the main goroutine of a `run`, or returns None.
-fn prove(scheds: &[&'static Sched]) -> Option<Report> {
-    if MAINS.callers() == 0 || alarms::are_set() || netpoll::is_awaited() {
-        return None;
+/// Proves that nothing can ever wake the main goroutine of a `run`, or returns whether the watcher is to look again.
+fn prove(scheds: &[&'static Sched]) -> Result<Report, AtRest> {
+    if MAINS.callers() == 0 || alarms::are_set() {
+        return Err(AtRest::Waits);
     }
-    let report = Cell::new(None);
+    // A worker that has waited for an event rouses the watcher, and a foreign thread does not.
+    if netpoll::is_awaited() {
+        return Err(if netpoll::threads() == 0 { AtRest::Waits } else { LOOKS_AGAIN });
+    }
+    // A worker that is awake, or whose timer is due, rouses the watcher. A blocking call does so only by the worker that the
+    // call wakes, perhaps before the call is counted off.
+    let outside = scheds.iter().any(|sched| sched.idle.outside() > 0);
+    let report = Cell::new(Err(if outside { LOOKS_AGAIN } else { AtRest::Waits }));
     while_all_rest(scheds, &|| {
         // No worker of any scheduler can be woken while this closure runs: to wake a worker takes the lock of the
         // worker's scheduler. So this closure may read the data that the workers own.
         let queued = |sched: &&Sched| sched.has_global_work() || sched.workers().any(|worker| worker.has_shared_work());
+        report.set(Err(LOOKS_AGAIN));
         if netpoll::is_awaited() || scheds.iter().any(|sched| queued(&&**sched)) || !all_threads_are_ours(scheds) {
             return;
         }
@@ -57,9 +72,9 @@ fn prove(scheds: &[&'static Sched]) -> Option<Report> {
         }
         let mut goroutines: Vec<_> = scheds.iter().flat_map(|sched| report::goroutines(sched)).collect();
         goroutines.sort_unstable_by_key(|info| info.id);
-        report.set(Some(Report { goroutines, main_has_exited: MAINS.running() == 0 }));
+        report.set(Ok(Report { goroutines, main_has_exited: MAINS.running() == 0 }));
     });
-    report.take()
+    report.into_inner()
 }
 
 impl Report {
@@ -90,7 +105,7 @@ fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
 }
 
 /// Returns whether the process has no thread but workers, callers of `run`, the watcher, idle threads for blocking calls and
-/// for alarms, the thread that looks for cycles, and threads that look for long waits.
+/// for alarms, the thread of the network poller, the thread that looks for cycles, and threads that look for long waits.
 fn all_threads_are_ours(scheds: &[&'static Sched]) -> bool {
     #[cfg(not(sudog_sim))]
     let tasks = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
@@ -98,5 +113,5 @@ fn all_threads_are_ours(scheds: &[&'static Sched]) -> bool {
     let tasks = sudog_sim::live_threads();
     let workers: usize = scheds.iter().map(|sched| sched.workers().count()).sum();
     let others = blocking::threads() + alarms::threads() + cycle::threads() + long_waits::sleeping_threads();
-    tasks == workers + MAINS.callers() + others + 1
+    tasks == workers + MAINS.callers() + others + netpoll::threads() + 1
 }

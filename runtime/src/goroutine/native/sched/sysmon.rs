@@ -10,8 +10,9 @@
 //! | the lines of `SUDOG_DEBUG` (`schedtrace.rs`) | prints a line if its time has come |
 //!
 //! When all workers sleep, the watcher calls the function that [`run`] has registered, which tries to prove a deadlock.
-//! Then the watcher dozes: it sleeps until the time that a watch needs, or until it is roused. No user code runs on the
-//! watcher.
+//! Then the watcher dozes: it sleeps until the time that a watch needs, or until it is roused. If a foreign thread has hindered
+//! the proof, the watcher looks again after a second, and then less and less often, as the end of such a thread rouses nobody.
+//! No user code runs on the watcher.
 //!
 //! [`run`]: fn@crate::goroutine::run
 
@@ -19,6 +20,7 @@ use crate::shim::system;
 use crate::shim::system::atomic::{AtomicBool, Ordering, fence};
 use crate::shim::system::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use crate::Instant;
 use crate::goroutine::native::fork;
@@ -31,7 +33,20 @@ static DOZING: AtomicBool = AtomicBool::new(false);
 static WATCHES: Mutex<Watches> = Mutex::new([None; 4]);
 static ROUSED: Condvar = Condvar::new();
 /// The function to call when all workers sleep: see [`look_at_rest`].
-static AT_REST: OnceLock<fn()> = OnceLock::new();
+static AT_REST: OnceLock<fn() -> AtRest> = OnceLock::new();
+
+/// The first pause and the longest pause after a look at rest that is to be made again. Each pause is twice as long as the one
+/// before.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// The result of a look while all workers sleep.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtRest {
+    /// A worker that wakes, or an alarm, rouses the watcher.
+    Waits,
+    /// A thread that may end without rousing the watcher has hindered the proof of a deadlock: look again.
+    LooksAgain,
+}
 
 /// Room for all watches of this crate.
 type Watches = [Option<&'static dyn Watch>; 4];
@@ -60,7 +75,7 @@ pub(crate) fn start() {
 }
 
 /// Has the watcher call `look` when all workers sleep. Only the first call has an effect.
-pub(crate) fn look_at_rest(look: fn()) {
+pub(crate) fn look_at_rest(look: fn() -> AtRest) {
     AT_REST.get_or_init(|| look);
 }
 
@@ -105,6 +120,7 @@ fn rouse_slow() {
 fn watch() {
     // The number of ticks in a row at which all workers slept.
     let mut quiet = 0;
+    let mut pause = PAUSES.0;
     loop {
         let now = system::now();
         clock::refresh(now);
@@ -114,12 +130,14 @@ fn watch() {
             is_busy |= watch.tick(now);
         }
         quiet = if is_busy { 0 } else { quiet + 1 };
+        let mut look_again = None;
         // Call `look` only at the second quiet tick, so that a thread that was about to be counted has been counted. Call
         // `look` at each later quiet tick, too: the last alarm may have gone off since, and woken no worker.
-        if quiet >= 2
-            && let Some(look) = AT_REST.get()
-        {
-            look();
+        if quiet < 2 {
+            pause = PAUSES.0;
+        } else if AT_REST.get().is_some_and(|look| look() == AtRest::LooksAgain) {
+            look_again = now.checked_add(pause);
+            pause = (2 * pause).min(PAUSES.1);
         }
         let watches = lock();
         DOZING.store(quiet >= 2, Ordering::Relaxed);
@@ -134,7 +152,7 @@ fn watch() {
             // not see the worker awake, the watcher sees the note. The fence is for the notes of threads: see
             // `rouse_for_note`.
             fence(Ordering::SeqCst);
-            let next = watches.iter().flatten().filter_map(|watch| watch.next_tick(now)).min();
+            let next = watches.iter().flatten().filter_map(|watch| watch.next_tick(now)).chain(look_again).min();
             if next.is_some_and(|next| next <= now) {
                 DOZING.store(false, Ordering::Relaxed);
                 quiet = 0;
