@@ -63,6 +63,8 @@ struct Pool {
 struct State {
     calls: VecDeque<Call>,
     threads: usize,
+    /// The number of those threads whose start has not returned yet.
+    starting: usize,
     idle: usize,
 }
 
@@ -198,7 +200,7 @@ unsafe fn run<F: FnOnce() -> T, T>(frame: *mut ()) {
 
 impl Pool {
     const fn new(name: &'static str, what: &'static str, limit: fn() -> usize) -> Self {
-        let state = Mutex::new(State { calls: VecDeque::new(), threads: 0, idle: 0 });
+        let state = Mutex::new(State { calls: VecDeque::new(), threads: 0, starting: 0, idle: 0 });
         Self { state, called: Condvar::new(), name, what, limit, full: AtomicBool::new(false) }
     }
 
@@ -243,9 +245,12 @@ impl Pool {
             return false;
         }
         state.threads += 1;
+        state.starting += 1;
         drop(state);
-        if let Err(error) = thread::Builder::new().name(self.name.into()).spawn(|| self.serve()) {
-            let mut state = self.lock();
+        let started = thread::Builder::new().name(self.name.into()).spawn(|| self.serve());
+        let mut state = self.lock();
+        state.starting -= 1;
+        if let Err(error) = started {
             state.threads -= 1;
             if state.threads == 0 {
                 crate::fatal(&format!("sudog: no thread for a {}: {error}", self.what));
@@ -294,7 +299,9 @@ pub(crate) fn calls_that_run() -> usize {
     [&BLOCKING, &COMPUTE].map(|pool| pool.lock()).iter().map(|state| state.threads - state.idle).sum()
 }
 
-/// Returns the number of threads that exist for the calls of [`blocking`] and [`compute`], idle threads included.
+/// Returns the number of threads that exist for the calls of [`blocking`] and [`compute`], idle threads included; for the
+/// deadlock report. A thread that is being started may not be counted: it may not exist yet.
 pub(crate) fn threads() -> usize {
-    BLOCKING.lock().threads + COMPUTE.lock().threads
+    let count = |state: MutexGuard<'_, State>| state.threads.saturating_sub(state.starting);
+    count(BLOCKING.lock()) + count(COMPUTE.lock())
 }

@@ -49,7 +49,7 @@
 //!
 //! This needs no proof about other threads, unlike the report of a [deadlock](mod@super::deadlock).
 
-use crate::shim::system::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::shim::system::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::shim::system::thread;
 use crate::shim::system::{Mutex, OnceLock};
 use std::collections::{BTreeMap, HashSet};
@@ -76,9 +76,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// True if a goroutine or thread has begun to wait for a lock whose holder is known, and no look has been arranged since.
 static NOTED: AtomicBool = AtomicBool::new(false);
-/// The number of threads that look for cycles, or that have ended and have not been joined. Written by the watcher
-/// only.
-static LOOKING: AtomicUsize = AtomicUsize::new(0);
+/// True if a thread looks for cycles, or has ended and has not been joined. Written by the watcher only.
+static LOOKING: AtomicBool = AtomicBool::new(false);
 
 /// Notes a wait as [`current::note_wait_for`] does. If a holder is known, has the watcher look for cycles. Step 1.
 #[inline]
@@ -107,8 +106,8 @@ fn note_of_thread() {
     }
 }
 
-/// Returns the number of threads that look for cycles, for the deadlock report.
-pub(super) fn threads() -> usize {
+/// Returns whether a thread looks for cycles, or has ended and has not been joined, for the deadlock report.
+pub(super) fn is_looking() -> bool {
     LOOKING.load(Ordering::Relaxed)
 }
 
@@ -149,7 +148,7 @@ impl Looks {
             // Ignore a panic of the thread, whose message has been printed. Then have the watcher tick again: an
             // attempt to prove a deadlock may have failed because this thread had not ended.
             _ = thread.join();
-            LOOKING.store(0, Ordering::Relaxed);
+            LOOKING.store(false, Ordering::Relaxed);
             return Some(now + TICK);
         }
         if self.thread.is_some() {
@@ -159,7 +158,7 @@ impl Looks {
             self.due = None;
             // If there is no thread to be had, there is no look.
             self.thread = thread::Builder::new().name("sudog-cycles".into()).spawn(look).ok();
-            LOOKING.store(usize::from(self.thread.is_some()), Ordering::Relaxed);
+            LOOKING.store(self.thread.is_some(), Ordering::Relaxed);
             return Some(now + TICK);
         }
         self.due

@@ -45,7 +45,9 @@ struct Report {
 
 /// Proves that nothing can ever wake the main goroutine of a `run`, or returns whether the watcher is to look again.
 fn prove(scheds: &[&'static Sched]) -> Result<Report, AtRest> {
-    if MAINS.callers() == 0 || alarms::are_set() {
+    // While a thread looks for cycles, the watcher ticks on. Such a thread counts until it is joined, so it may be counted and
+    // have ended: prove nothing meanwhile.
+    if MAINS.callers() == 0 || alarms::are_set() || cycle::is_looking() {
         return Err(AtRest::Waits);
     }
     // A worker that has waited for an event rouses the watcher, and a foreign thread does not.
@@ -64,9 +66,8 @@ fn prove(scheds: &[&'static Sched]) -> Result<Report, AtRest> {
         if netpoll::is_awaited() || scheds.iter().any(|sched| queued(&&**sched)) || !all_threads_are_ours(scheds) {
             return;
         }
-        // Look again after the count of threads. An alarm may have been set since the first look, and the thread for
-        // that alarm may have been counted as ours before that thread existed. And a bubble may have ended, with its
-        // thread, since `scheds` was made.
+        // Look again after the count of threads. An alarm may have been set since the first look. And a bubble may have
+        // ended, with its thread, since `scheds` was made.
         if alarms::are_set() || !Sched::are_all(scheds) {
             return;
         }
@@ -105,13 +106,23 @@ fn while_all_rest(scheds: &[&'static Sched], f: &dyn Fn()) {
 }
 
 /// Returns whether the process has no thread but workers, callers of `run`, the watcher, idle threads for blocking calls and
-/// for alarms, the thread of the network poller, the thread that looks for cycles, and threads that look for long waits.
+/// for alarms, the thread of the network poller, and threads that look for long waits.
 fn all_threads_are_ours(scheds: &[&'static Sched]) -> bool {
+    let workers: usize = scheds.iter().map(|sched| sched.workers().count()).sum();
+    let ours = || {
+        let idle = blocking::threads() + alarms::threads() + long_waits::sleeping_threads() + netpoll::threads();
+        workers + MAINS.callers() + idle + 1
+    };
+    let before = ours();
+    // The caller that sets the first alarm counts the thread for that alarm, and then starts the thread. Until the thread has
+    // been started, the alarm is set.
+    if alarms::are_set() {
+        return false;
+    }
     #[cfg(not(sudog_sim))]
     let tasks = std::fs::read_dir("/proc/self/task").map_or(usize::MAX, Iterator::count);
     #[cfg(sudog_sim)]
     let tasks = sudog_sim::live_threads();
-    let workers: usize = scheds.iter().map(|sched| sched.workers().count()).sum();
-    let others = blocking::threads() + alarms::threads() + cycle::threads() + long_waits::sleeping_threads();
-    tasks == workers + MAINS.callers() + others + netpoll::threads() + 1
+    // A thread of ours that has begun or ended since may stand in the count for a foreign thread.
+    tasks == before && before == ours()
 }
