@@ -31,8 +31,8 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const SLEEPERS: u32 = 2;
 
-/// The number of times that a contender looks before it sleeps.
-const LOOKS: u32 = if cfg!(sudog_loom) { 0 } else { 100 };
+/// The number of times that a contender looks before it sleeps. A contender in a model sleeps at once.
+const LOOKS: u32 = 100;
 
 /// A lock whose waiters sleep. All bits zero: unlocked.
 #[derive(Debug)]
@@ -62,11 +62,13 @@ impl FutexLock {
 
     #[cold]
     fn lock_slow(&self) {
-        for _ in 0..LOOKS {
-            if self.0.load(Relaxed) == FREE && self.try_lock() {
-                return;
+        if cfg!(not(sudog_loom)) {
+            for _ in 0..LOOKS {
+                if self.0.load(Relaxed) == FREE && self.try_lock() {
+                    return;
+                }
+                spin::do_spin(1);
             }
-            spin::do_spin(1);
         }
         while self.0.swap(SLEEPERS, Acquire) != FREE {
             futex::wait(&self.0, SLEEPERS, None);

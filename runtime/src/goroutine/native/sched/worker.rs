@@ -424,7 +424,10 @@ impl Worker {
             own.fired.set(0);
             return Some(Chosen::Work(work));
         }
-        own.fired.set(own.fired.get().saturating_sub(1));
+        let fired = own.fired.get();
+        if fired > 0 {
+            own.fired.set(fired - 1);
+        }
         own.run_queue.pop().map(Chosen::Fibre).or_else(|| self.poll_local_sources())
     }
 
