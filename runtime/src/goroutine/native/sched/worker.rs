@@ -513,11 +513,11 @@ impl Worker {
             current::without_switching(netpoll::poll_now);
         }
         if self.sched().has_global_work() {
-            self.take_global();
-            // Work that queues itself again fills the ring at once, and its older half overflows: the same work might go to and
-            // fro between both queues and never run. So each time one piece of the global queue runs without the ring, which
-            // also moves the bounds of the batches. Go's `schedule` asks the global queue first every 61st time.
+            // Work that queues itself again can keep the ring full for ever. Then a piece of the global queue runs without the
+            // ring, whose older half overflows when that piece is queued again; so the ring takes from the global queue next
+            // time. Go's `schedule` asks the global queue first every 61st time.
             self.own.passes_ring.set(self.ring.room() == 0);
+            self.take_global();
         }
         if !self.is_enabled() {
             self.empty_ring();
