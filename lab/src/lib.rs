@@ -16,7 +16,7 @@
 //! | | `claims` | the command that runs the others, and judges the claims of the sources by their records |
 //!
 //! Imports between crates and between folders go up this table only: `study` imports `bench`, and nothing imports `study`
-//! but the command line (`cli`). No measured loop is in `sudog-lab`, whose code is built in many units, and less optimised.
+//! but the command line (`cli`). No measured loop is in `sudog-lab`, whose code is built in many units, and not optimised.
 
 #![allow(missing_docs)] // published nowhere; used by the workspace's tests only
 
