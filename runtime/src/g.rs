@@ -106,7 +106,7 @@ impl G {
         if shim::model::is_goroutine() {
             return true;
         }
-        goroutine::current().is_some()
+        goroutine::switchable().is_some()
     }
 
     /// Returns a G for an async task. The task [polls](G::poll_ready) this G, and never parks it.

@@ -21,7 +21,7 @@ use sudog::chan::{Chan, channel, select};
 use sudog::csp::ActiveSet;
 use sudog::low_level::event::Recorder;
 use sudog::low_level::sema::{Wake, semacquire, semacquire_async, semrelease, waiters};
-use sudog::low_level::{Leaving, SwitchHooks, add_switch_hooks};
+use sudog::low_level::{G, Leaving, SwitchHooks, add_switch_hooks};
 use sudog::runtime::{dump, goexit, gosched, set_max_blocking, set_max_procs, set_stack_size};
 use sudog::sync::{GoMutex, GoRwMutex, LockAsync, Mutex, Once, RwMutex, RwMutexWith, ShardedRwMutex, WaitGroup};
 use sudog::time::{Ticker, Timer, after, after_func, sleep, sleep_async};
@@ -1402,6 +1402,8 @@ fn a_switch_hook_that_only_tries() {
         FULL.get_or_init(|| sudog::chan::Chan::new(0));
         fn tries() {
             (0..100).for_each(|_| _ = FULL.get().unwrap().try_send(()));
+            // A contended unlock asks this.
+            _ = G::is_goroutine();
         }
         add_switch_hooks(SwitchHooks { enter: |_| tries(), leave: |_| tries() }).unwrap();
         run(|| {
