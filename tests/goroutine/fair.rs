@@ -228,6 +228,39 @@ fn each_of_more_tasks_than_a_run_queue_has_room_for() {
 }
 
 #[test]
+fn each_of_many_nappers_beside_goroutines_of_a_thread() {
+    let _alone = alone_with(1);
+    run(|| {
+        let world = Arc::new(World::default());
+        let naps: Arc<[AtomicU32]> = (0..200).map(|_| AtomicU32::new(0)).collect();
+        for i in 0..naps.len() {
+            let (world, naps) = (world.clone(), naps.clone());
+            go(move || {
+                while !world.is_done() {
+                    sleep(Duration::from_micros(1));
+                    naps[i].fetch_add(1, Relaxed);
+                }
+            });
+        }
+        thread::scope(|threads| {
+            threads.spawn(|| {
+                // The global queue always has work, and the number of goroutines has a bound.
+                let (begun, ended) = (&world.ping, &world.pong);
+                while !world.is_done() {
+                    if begun.load(Relaxed) - ended.load(Relaxed) < 5000 {
+                        begun.fetch_add(1, Relaxed);
+                        let world = world.clone();
+                        go(move || _ = world.pong.fetch_add(1, Relaxed));
+                    }
+                }
+            });
+            until(|| naps.iter().all(|naps| naps.load(Relaxed) >= 10));
+            world.done.store(true, Relaxed);
+        });
+    });
+}
+
+#[test]
 fn one_that_has_not_started() {
     against_all_hogs(|world| {
         let world = world.clone();

@@ -83,9 +83,11 @@ pub fn sleep(d: Duration) {
         return G::yield_now(); // the sleep would be over before it begins, and no other goroutine would have run
     }
     current::note_wait("sleep");
-    // No other thread knows this G, so no thread readies it. If the clock cannot count the deadline, the sleep never
-    // ends.
-    G::current().park_unprofiled(now().checked_add(d), || ());
+    // No other thread knows this G, so no thread readies it. A deadline that the clock cannot count is replaced by one in the
+    // far future, so that a goroutine that sleeps is no part of a deadlock.
+    let now = now();
+    let deadline = now.checked_add(d).or_else(|| now.checked_add(d / 4));
+    G::current().park_unprofiled(deadline, || ());
 }
 
 /// Returns a future that is ready after `d`, counted from this call. For async tasks; in a goroutine use [`sleep`]. If

@@ -47,8 +47,12 @@ struct Report {
 fn prove(scheds: &[&'static Sched]) -> Result<Report, AtRest> {
     // While a thread looks for cycles, the watcher ticks on. Such a thread counts until it is joined, so it may be counted and
     // have ended: prove nothing meanwhile.
-    if MAINS.callers() == 0 || alarms::are_set() || cycle::is_looking() {
+    if MAINS.callers() == 0 || cycle::is_looking() {
         return Err(AtRest::Waits);
+    }
+    // A foreign thread may cancel an alarm, and rouses nobody.
+    if alarms::are_set() {
+        return Err(LOOKS_AGAIN);
     }
     // A worker that has waited for an event rouses the watcher, and a foreign thread does not.
     if netpoll::is_awaited() {

@@ -421,7 +421,10 @@ impl Worker {
         if (is_turn_of_work || own.run_queue.first().is_none_or(ring_is_older))
             && let Some(work) = self.next_work()
         {
-            own.fired.set(0);
+            // Goroutines that `fire_timers` has put in front, and that have not run, stay the first of the run queue.
+            if own.fired.get() == 1 {
+                own.fired.set(0);
+            }
             return Some(Chosen::Work(work));
         }
         let fired = own.fired.get();
