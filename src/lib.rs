@@ -66,14 +66,13 @@
 //! | `net` | `net` |
 //! | `parking_lot_core` | `study::ParkingLotSema` |
 //! | `metrics` | `runtime::metrics` |
-//! | `move` | experimental: thread-locals for each goroutine, with `SUDOG_MOVE=1` (docs/move.md); Linux on x86-64 with glibc |
 //! | `profile` | `runtime::profile` |
 //! | `serde` | `Serialize` and `Deserialize` for [`sync::Mutex`] and [`sync::RwMutex`]; with `metrics`, `Serialize` for `runtime::Metrics` |
 //! | `futures-io`, `hyper` | `net`, and the traits of these crates for its streams |
 //! | `signal` | `signal` |
 //! | `stream` | `chan::RecvStream` |
 //! | `tracing` | `runtime::PerGoroutine` |
-//! | `full` | all of these but `event`, `futures-io`, `http` and those that begin so, `hyper`, `lock_api_0_4` and `move` |
+//! | `full` | all of these but `event`, `futures-io`, `http` and those that begin so, `hyper` and `lock_api_0_4` |
 //!
 //! No feature is on by default. Without features a program depends on `crossbeam-utils`, `lock_api`,
 //! on Unix, `async-task`, `corosensei` and `libc`.
@@ -122,10 +121,6 @@ pub mod runtime {
     };
     #[cfg(all(unix, feature = "metrics", not(sudog_loom)))]
     pub use sudog_runtime::goroutine::{Histogram, Metrics, WorkerMetrics, metrics};
-    // Experimental, so not listed: see docs/move.md.
-    #[cfg(all(feature = "move", not(sudog_loom)))]
-    #[doc(hidden)]
-    pub use sudog_runtime::goroutine::own_thread_locals;
     /// Profiles of waits.
     #[cfg(all(unix, feature = "profile", not(any(sudog_loom, sudog_sim))))]
     pub use sudog_runtime::profile;

@@ -12,6 +12,7 @@
 use std::cell::Cell;
 
 use sudog_runtime::Instant;
+use sudog_runtime::shim::system;
 
 pub(crate) struct ThreadHints {
     /// True if an unlock of this thread has left contenders behind, and since then no lock of this thread has found its
@@ -32,7 +33,7 @@ pub(crate) struct ThreadHints {
     pub(crate) writes_in_turn: Cell<u32>,
 }
 
-sudog_runtime::worker_local! {
+system::thread_local! {
     pub(crate) static HINTS: ThreadHints = const {
         ThreadHints {
             contended: Cell::new(false),

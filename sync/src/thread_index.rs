@@ -6,7 +6,9 @@ use sudog_runtime::shim::system::atomic::{AtomicUsize, Ordering::Relaxed};
 mod place {
     use std::cell::Cell;
 
-    sudog_runtime::worker_local! {
+    use sudog_runtime::shim::system;
+
+    system::thread_local! {
         // `INDEX` has no destructor, so that the destructors of other thread-locals can use `INDEX`.
         static INDEX: Cell<usize> = const { Cell::new(usize::MAX) };
     }

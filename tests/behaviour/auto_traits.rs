@@ -407,7 +407,6 @@ const NOT_PUBLIC: &[&str] = &[
     "LockCount",
     "LockTag",
     "WaiterRoom",
-    "WorkerLocal",
     "Alarm",
     "Deed",
     "Step",

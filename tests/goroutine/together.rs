@@ -2,20 +2,21 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use sudog::runtime::{gosched, together};
 use sudog::sync::WaitGroup;
 use sudog::x::ErrGroup;
 use sudog::{Builder, Placement, blocking, go, go_async, run, scope, spawn};
-use support::goroutine::{Here, alone_with, here};
+use support::goroutine::{alone_with, here};
 
 /// Starts goroutines in every way, and goroutines from these goroutines: all stay on this worker.
 #[test]
 fn all_that_is_started_stays_here() {
     let _alone = alone_with(2);
     run(|| {
-        let places = Arc::new(Mutex::new(Vec::<Here>::new()));
+        let places = Arc::new(Mutex::new(Vec::<ThreadId>::new()));
         let note = || {
             let places = places.clone();
             move || {

@@ -112,11 +112,7 @@ fn main() {
     }
     // The first argument selects tests, as in the harness: a word that a test's name must contain.
     let filter = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).unwrap_or_default();
-    // With thread-locals of their own goroutines switch while they panic, and not in a forked child: see docs/move.md.
-    let is_own = std::env::var("SUDOG_MOVE").as_deref() == Ok("1");
-    let of_shared = ["a_goroutine_that_waits_where_it_may_not_switch", "what_a_goroutine_that_forks_may_do"];
-    let is_asked_for = |name: &str| name.contains(&filter) && !(is_own && of_shared.contains(&name));
-    let tests = StdMutex::new(tests.iter().filter(|(name, _)| is_asked_for(name)));
+    let tests = StdMutex::new(tests.iter().filter(|(name, _)| name.contains(&filter)));
     let next = || tests.lock().unwrap().next();
     // Most children wait most of the time.
     thread::scope(|s| {
@@ -1181,9 +1177,8 @@ fn threads_have_the_numbers_of_their_workers() {
         in_a_child("threads_have_the_numbers_of_their_workers", &[("SUDOG_MAXPROCS", &WORKERS.to_string())], || {
             for index in (0..WORKERS).rev() {
                 let worker = Builder::new().on(Placement::Worker(index));
-                // Ask the system: with thread-locals of their own, goroutines have no thread's name.
-                let name = worker.spawn(|| std::fs::read_to_string("/proc/thread-self/comm").unwrap()).join();
-                assert_eq!(name.unwrap(), format!("sudog-{index}\n"));
+                let name = worker.spawn(|| thread::current().name().map(String::from)).join();
+                assert_eq!(name.unwrap(), Some(format!("sudog-{index}")));
             }
         });
     assert_says(&output, 0, &[]);

@@ -13,7 +13,7 @@ use std::panic::{self, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, mpsc};
-use std::thread;
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use sudog::chan::Chan;
@@ -22,14 +22,14 @@ use sudog::sync::WaitGroup;
 use sudog::time::sleep;
 use sudog::{go, run};
 use sudog_runtime::goroutine::spread_so_far;
-use support::goroutine::{Here, here};
+use support::goroutine::here;
 use support::{Watchdog, pat, test_command, turn};
 
 /// The number of right outcomes in a row that rule out luck.
 const IN_A_ROW: usize = 10;
 
 /// The places where a family started: the number of goroutines of each thread.
-type Places = HashMap<Here, usize>;
+type Places = HashMap<ThreadId, usize>;
 
 /// Starts goroutines that wait on the same channel; with `half`, every other goroutine ends at once. When all
 /// goroutines have begun, closes the channel, which ends the waiting goroutines.

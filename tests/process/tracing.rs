@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
+use std::thread::ThreadId;
 
 use sudog::chan::Chan;
 use sudog::low_level::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
@@ -13,7 +14,7 @@ use sudog::time::sleep;
 use sudog::{go_async, run, spawn};
 use sudog_runtime::goroutine::PerGoroutine;
 use support::Watchdog;
-use support::goroutine::{Here, here};
+use support::goroutine::here;
 use tracing::{Event, Subscriber, info, info_span};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
@@ -167,7 +168,7 @@ fn a_leaked_guard() {
 // ---- hooks ----------------------------------------------------------------------------------------------------------
 
 /// The threads that the hooks have seen. The flag is true while the thread has a goroutine.
-static HERE: Mutex<Option<HashMap<Here, bool>>> = Mutex::new(None);
+static HERE: Mutex<Option<HashMap<ThreadId, bool>>> = Mutex::new(None);
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 static WAITS: AtomicUsize = AtomicUsize::new(0);

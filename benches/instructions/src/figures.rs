@@ -23,16 +23,6 @@ pub fn main() -> ExitCode {
             PATHS[n.parse::<usize>().expect("a path")].1();
             return ExitCode::SUCCESS;
         }
-        #[cfg(feature = "move")]
-        ["costs"] => {
-            crate::costs::print();
-            return ExitCode::SUCCESS;
-        }
-        #[cfg(feature = "move")]
-        ["figures"] => {
-            crate::costs::figures();
-            return ExitCode::SUCCESS;
-        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -10,8 +10,6 @@
 //! these take 2 ns on one machine and 8 on another. Each call into the C library or the kernel's clock is
 //! counted as one, in a separate count, as the number of instructions inside differs between machines.
 
-#[cfg(all(feature = "move", target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
-mod costs;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod figures;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]

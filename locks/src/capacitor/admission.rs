@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use sudog_runtime::shim::system;
 use sudog_sync::internal::thread_index;
 
 /// The path of an acquisition.
@@ -146,7 +147,7 @@ impl Default for Fractional {
     }
 }
 
-sudog_runtime::worker_local! {
+system::thread_local! {
     // This thread-local has no destructor, so that destructors can use it.
     static STATE: Cell<u64> = const { Cell::new(0) };
 }

@@ -46,7 +46,7 @@ struct Own {
     number: Cell<u64>,
 }
 
-crate::worker_local! {
+system::thread_local! {
     static OWN: Own = const { Own { ring: Cell::new(None), number: Cell::new(0) } };
 }
 
@@ -54,8 +54,7 @@ system::thread_local! {
     static CLEANER: Cleaner = const { Cleaner };
 }
 
-/// Gives a thread's ring back when the thread ends. At the end of a goroutine's own thread-locals the worker gives its ring
-/// back, and takes a ring again at its next event.
+/// Gives a thread's ring back when the thread ends.
 struct Cleaner;
 
 impl Cleaner {

@@ -86,10 +86,6 @@
 //! follows the quota while the program runs, within about a second, as in Go 1.25, until a call of [`set_max_procs`]. Any
 //! value that is not a positive number ends the process.
 //!
-//! `SUDOG_MOVE`, in builds with the experimental feature `move`: `1` gives each goroutine thread-locals of its own, or ends the
-//! process if the system does not support that; with `try` the goroutines share those of their workers in that case. `0`, or an
-//! empty value, is the default. Any other value ends the process.
-//!
 //! `SUDOG_STALLS`: `1` reports on standard error each goroutine that runs for 100 ms without giving way while other
 //! goroutines of its worker wait. The report has the goroutine's name, the code that started the goroutine, and the
 //! goroutine's stack at the next call into the runtime. A [`blocking`](fn@blocking) call that waits for a thread is
@@ -115,9 +111,6 @@
 //! | the count of panics (`thread::panicking`) | while a goroutine unwinds, its worker runs no other goroutine | |
 //! | the signal mask, the errno, the floating-point mode, the locale of the thread | all goroutines of the worker see a change | [`without_switching`], or undo the change before a wait |
 //! | the seed of `rand::rng()` and the like | nothing: these functions lend no borrow across a wait | |
-//!
-//! With `SUDOG_MOVE=1` (above), the rows of this table from `thread_local!` to the count of panics, and the errno, are
-//! different: to `std` and to the C library each goroutine is a thread then (docs/move.md).
 //!
 //! Available on Unix.
 

@@ -144,7 +144,7 @@ fn walk(frames: &mut [usize; DEPTH]) -> usize {
     depth
 }
 
-crate::worker_local! {
+crate::shim::system::thread_local! {
     static RANDOM: Cell<u64> = const { Cell::new(0) };
 }
 

@@ -22,8 +22,6 @@ mod sim;
 #[cfg(not(any(sudog_loom, sudog_sim)))]
 mod std;
 pub mod system;
-#[cfg(feature = "move")]
-pub mod worker_local;
 
 #[cfg(sudog_loom)]
 pub use self::loom::*;
@@ -57,29 +55,4 @@ macro_rules! const_unless_model {
         $(#[$attribute])*
         $vis fn $name($($arg: $Arg),*) -> $Result $body
     )+};
-}
-
-/// Declares a thread-local that goroutines share with their worker, whether or not they have thread-locals of their own: see
-/// `worker_local.rs`. The initialiser is a constant, and the value has no destructor.
-#[cfg(not(feature = "move"))]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! worker_local {
-    ($($text:tt)+) => {
-        $crate::shim::system::thread_local! { $($text)+ }
-    };
-}
-
-#[cfg(feature = "move")]
-#[doc(hidden)]
-#[macro_export]
-macro_rules! worker_local {
-    ($(#[$attribute:meta])* $vis:vis static $NAME:ident: $Type:ty = const $init:block $(;)?) => {
-        $(#[$attribute])*
-        $vis static $NAME: $crate::shim::worker_local::WorkerLocal<$Type> = {
-            std::thread_local! { static OWN: $Type = const $init; }
-            // SAFETY: the initialiser of `OWN` is a constant.
-            unsafe { $crate::shim::worker_local::WorkerLocal::new(OWN) }
-        };
-    };
 }

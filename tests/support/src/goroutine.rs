@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
+use std::thread::{self, ThreadId};
 
 use sudog_runtime::goroutine::{gosched, set_max_procs, synctest};
 
@@ -63,22 +64,9 @@ impl Drop for Dropped<'_> {
     }
 }
 
-/// The kernel's number of a thread.
-#[cfg(target_os = "linux")]
-pub type Here = libc::pid_t;
-#[cfg(not(target_os = "linux"))]
-pub type Here = std::thread::ThreadId;
-
-/// The thread that runs the caller: the worker of a goroutine, also if goroutines have thread-locals of their own.
-#[cfg(target_os = "linux")]
-pub fn here() -> Here {
-    // SAFETY: `gettid` takes no arguments and cannot fail.
-    unsafe { libc::gettid() }
-}
-
-#[cfg(not(target_os = "linux"))]
-pub fn here() -> Here {
-    std::thread::current().id()
+/// The thread that runs the caller: the worker of a goroutine.
+pub fn here() -> ThreadId {
+    thread::current().id()
 }
 
 /// The text of a panic payload.

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use super::case::CaseRef;
 use crate::chan::raw::Raw;
+use crate::shim::system;
 
 /// The maximum number of cases of a select, as in Go.
 pub const MAX_CASES: usize = 1 << 16;
@@ -116,7 +117,7 @@ impl<'s> Order<'s> {
     }
 }
 
-crate::worker_local! {
+system::thread_local! {
     // Because of the const initialiser, and without a destructor, an access to this thread-local is a load. A goroutine
     // does not change its thread.
     static RANDOM: Cell<u64> = const { Cell::new(0) };

@@ -31,8 +31,6 @@ mod stack;
 mod switch_hooks;
 pub mod synctest;
 mod task;
-#[cfg(feature = "move")]
-mod thread_block;
 mod time;
 mod together;
 pub(crate) mod trace;
@@ -56,9 +54,6 @@ pub use scope::{Scope, ScopedJoinHandle, scope};
 pub use switch_hooks::{Entering, Leaving, SwitchHooks, TooManySwitchHooks, add_switch_hooks};
 pub(crate) use task::block_on_what;
 pub use task::{block_on, block_on_limited, go_async, spawn_async};
-#[cfg(feature = "move")]
-#[doc(hidden)]
-pub use thread_block::own_thread_locals;
 pub(crate) use time::Times;
 pub use time::{AfterFunc, SleepAsync, Ticker, Timer, TimerFuture, after, after_func, now, sleep, sleep_async, tick};
 pub use together::together;

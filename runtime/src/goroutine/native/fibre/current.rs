@@ -1,5 +1,6 @@
 //! The calling thread's worker and running goroutine, and the steps by which a goroutine waits.
 
+use crate::shim::system;
 use crate::shim::system::atomic::AtomicU64;
 use crate::shim::system::thread;
 use std::cell::Cell;
@@ -25,7 +26,7 @@ struct Current {
     fixed: Cell<u32>,
 }
 
-crate::worker_local! {
+system::thread_local! {
     // Constant and without a destructor: an access is a load from the thread's block. The compiler may keep the address
     // of that block across a switch, as a goroutine never changes its thread.
     static CURRENT: Current =
@@ -89,18 +90,6 @@ pub(crate) fn resume(fibre: &'static Fibre) {
     });
 }
 
-/// Calls `f`, which is to find no worker and no goroutine: to `f` the caller is an ordinary thread. For destructors of
-/// thread-locals, which run on a stack without a goroutine, perhaps in the middle of a worker's choice.
-#[cfg(feature = "move")]
-pub(crate) fn as_thread(f: impl FnOnce()) {
-    CURRENT.with(|here| {
-        let (worker, fibre) = (here.worker.take(), here.fibre.take());
-        f();
-        here.worker.set(worker);
-        here.fibre.set(fibre);
-    });
-}
-
 /// Describes the running goroutine, for the report of a stack overflow. Called from a signal handler.
 pub(crate) fn running() -> Option<Running> {
     let fibre = CURRENT.with(|here| here.fibre.get())?;
@@ -142,8 +131,7 @@ pub(crate) fn current() -> Option<FibreRef> {
 #[inline]
 pub(crate) fn switchable() -> Option<&'static Fibre> {
     // A goroutine does not switch while the thread panics: `thread::panicking` would be true in the other goroutines.
-    let panics = |fibre: &Fibre| fibre.has_thread_locals_of_worker() && thread::panicking();
-    CURRENT.with(|here| here.fibre.get().filter(|fibre| here.fixed.get() == 0 && !panics(fibre)))
+    CURRENT.with(|here| here.fibre.get().filter(|_| here.fixed.get() == 0 && !thread::panicking()))
 }
 
 impl FibreRef {

@@ -48,8 +48,6 @@ use crate::event::steps;
 use crate::goroutine::native::exit::{Goexit, OnPanic};
 use crate::goroutine::native::fibre::job::{Details, Packed, SpareMemory, Unpacked, Work};
 use crate::goroutine::native::fibre::wait::WaitCell;
-#[cfg(feature = "move")]
-use crate::goroutine::native::fork;
 use crate::goroutine::native::mains::MAINS;
 use crate::goroutine::native::metrics::counters::Readied;
 use crate::goroutine::native::sched::progress;
@@ -59,8 +57,6 @@ use crate::goroutine::native::sched::worker::Worker;
 use crate::goroutine::native::stack;
 use crate::goroutine::native::stack::{Extent, PooledStack};
 use crate::goroutine::native::switch_hooks::{self, Entering, Leaving, Observed, Observers};
-#[cfg(feature = "move")]
-use crate::goroutine::native::thread_block;
 use crate::goroutine::protocol::inbox::Link;
 use crate::panics::drop_payload;
 use crate::sema::{self, Wake};
@@ -122,9 +118,6 @@ pub(crate) struct Fibre {
     pub(crate) created_at: Cell<Option<&'static Location<'static>>>,
     /// The goroutine's locals, which this fibre owns.
     pub(crate) locals: locals::Place,
-    /// The thread-locals of the stack, if goroutines have thread-locals of their own.
-    #[cfg(feature = "move")]
-    block: Option<thread_block::Block>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -190,10 +183,7 @@ impl Fibre {
     ///
     /// Fails if there is no memory for the stack.
     pub(crate) fn new(worker: &'static Worker, size: Option<usize>) -> io::Result<&'static Self> {
-        #[cfg(not(feature = "move"))]
         let stack = stack::take(size)?;
-        #[cfg(feature = "move")]
-        let (stack, block) = thread_block::take_stack(size)?;
         stacks::begins(stack.extent().addresses());
         let place = stack.header().cast::<Self>();
         let fibre = Self {
@@ -227,8 +217,6 @@ impl Fibre {
             created_at: Cell::new(None),
             locals: Cell::new(None),
             readied: Readied::new(),
-            #[cfg(feature = "move")]
-            block,
         };
         // SAFETY: the header has room and alignment for a fibre, and nothing else uses the header.
         unsafe { place.write(fibre) };
@@ -258,13 +246,7 @@ impl Fibre {
             }
             self.worker.spare(self);
             stacks::suspends(self.extent.addresses().start);
-            #[cfg(feature = "move")]
-            self.forbid_switch_in_child();
             yielder.suspend(());
-        }
-        #[cfg(feature = "move")]
-        if self.block.is_some() {
-            current::as_thread(thread_block::end);
         }
     }
 
@@ -434,37 +416,8 @@ impl Fibre {
         // thread runs its loop now, so the coroutine is suspended.
         let routine = unsafe { (*self.routine.get()).assume_init_mut() };
         stacks::resumes(self.extent.addresses().start);
-        let result = self.enter(routine);
+        let result = routine.resume(());
         debug_assert!(matches!(result, CoroutineResult::Yield(())));
-    }
-
-    /// Resumes this fibre's coroutine.
-    #[inline(always)]
-    fn enter(&self, routine: &mut Routine) -> CoroutineResult<(), ()> {
-        #[cfg(feature = "move")]
-        if let Some(block) = self.block {
-            return thread_block::resume(block, routine);
-        }
-        routine.resume(())
-    }
-
-    /// Ends a forked child that would switch to a worker whose stack glibc has taken for the stack of an ended thread: to glibc
-    /// the goroutine has forked, not the worker.
-    #[cfg(feature = "move")]
-    #[inline(always)]
-    fn forbid_switch_in_child(&self) {
-        if self.block.is_some() {
-            fork::forbid_in_child();
-        }
-    }
-
-    /// Returns whether goroutines on this fibre use the thread-locals of the worker's thread.
-    #[inline(always)]
-    pub(crate) fn has_thread_locals_of_worker(&self) -> bool {
-        #[cfg(feature = "move")]
-        return self.block.is_none();
-        #[cfg(not(feature = "move"))]
-        true
     }
 
     /// Switches to the worker's loop, and returns when the loop resumes this fibre. Called by the fibre itself only.
@@ -506,8 +459,6 @@ impl Fibre {
 
     #[inline(always)]
     fn switch(&'static self) {
-        #[cfg(feature = "move")]
-        self.forbid_switch_in_child();
         stacks::suspends(self.extent.addresses().start);
         // SAFETY: `yielder` points into the frame of `body`'s caller, which is on this stack and has not returned.
         unsafe { (*self.yielder.get()).suspend(()) };
@@ -524,12 +475,8 @@ impl Fibre {
         // Without work the fibre leaves the loop in `body`. A coroutine that has never run is dropped unstarted.
         if routine.started() {
             stacks::resumes(low);
-            let result = self.enter(&mut routine);
+            let result = routine.resume(());
             debug_assert!(matches!(result, CoroutineResult::Return(())));
-        }
-        #[cfg(feature = "move")]
-        if let Some(block) = self.block {
-            thread_block::free(block);
         }
         stacks::ends(low); // before another thread can take the stack
         drop(routine);

@@ -53,7 +53,7 @@ struct Here {
     waiter: Cell<Option<FibreRef>>,
 }
 
-crate::worker_local! {
+system::thread_local! {
     // Constant and without a destructor, for the reasons given at `CURRENT`.
     static HERE: Here =
         const { Here { name: Cell::new(0), main_has_ended: Cell::new(false), waiter: Cell::new(None) } };

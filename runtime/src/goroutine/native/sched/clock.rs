@@ -34,7 +34,7 @@ pub(crate) fn refresh(now: Instant) {
     COARSE.fetch_max(now.saturating_duration_since(begun).as_millis() as u64, Ordering::Relaxed);
 }
 
-crate::worker_local! {
+system::thread_local! {
     // Constant and without a destructor, for the reasons given at `CURRENT`.
     /// The time of the bubble whose worker the calling thread is. None: the thread is in no bubble.
     static BUBBLE: Cell<Option<Instant>> = const { Cell::new(None) };

@@ -27,8 +27,6 @@ pub(crate) mod overflow;
 
 use crate::shim::system::OnceLock;
 use std::io;
-#[cfg(feature = "move")]
-use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::ptr::NonNull;
 
@@ -48,7 +46,7 @@ pub(crate) mod memory;
 pub(crate) const DEFAULT_SIZE: usize =
     if cfg!(all(debug_assertions, target_pointer_width = "64", not(test))) { 2 << 20 } else { 256 << 10 };
 /// The bytes of [`PooledStack::header`].
-pub(crate) const HEADER: usize = if cfg!(feature = "move") { 320 } else { 256 };
+pub(crate) const HEADER: usize = 256;
 /// The alignment of [`PooledStack::header`].
 pub(crate) const HEADER_ALIGN: usize = 64;
 
@@ -139,9 +137,6 @@ pub(crate) struct PooledStack {
     pages: Pages,
     header: NonNull<u8>,
     home: Home,
-    /// The lower end of the block of thread-locals above the stack, if there is a block: see `thread_block`.
-    #[cfg(feature = "move")]
-    block: Option<NonZeroUsize>,
 }
 
 #[derive(Clone, Copy)]
@@ -159,10 +154,6 @@ unsafe impl Send for PooledStack {}
 unsafe impl Stack for PooledStack {
     #[inline]
     fn base(&self) -> StackPointer {
-        #[cfg(feature = "move")]
-        if let Some(block) = self.block {
-            return block;
-        }
         self.header.expose_provenance()
     }
 
@@ -179,27 +170,7 @@ impl PooledStack {
     /// `pages` begins with a guard. The bytes above are writable, and at least MIN_SIZE.
     unsafe fn new(pages: Pages, colour: u32, home: Home) -> Self {
         let colour = (colour % COLOURS) as usize * COLOUR_STEP;
-        Self {
-            header: pages.at(pages.len() - colour - HEADER),
-            pages,
-            home,
-            #[cfg(feature = "move")]
-            block: None,
-        }
-    }
-
-    /// Returns the addresses of the stack that the header leaves.
-    #[cfg(feature = "move")]
-    pub(crate) fn room(&self) -> Range<NonZeroUsize> {
-        self.extent().floor.expose_provenance()..self.header.expose_provenance()
-    }
-
-    /// Has the stack begin below a block of thread-locals, whose lower end is `base`.
-    #[cfg(feature = "move")]
-    pub(crate) fn lower_base(&mut self, base: NonZeroUsize) {
-        let left = base.get() - self.extent().floor.addr().get();
-        assert!(base.get().is_multiple_of(HEADER_ALIGN) && base < self.header.addr() && left >= MIN_SIZE / 2);
-        self.block = Some(base);
+        Self { header: pages.at(pages.len() - colour - HEADER), pages, home }
     }
 
     /// Returns [`HEADER`] bytes for the caller, above the stack, aligned to [`HEADER_ALIGN`]. The bytes are zero, or
