@@ -88,10 +88,10 @@ pub(crate) use coop::unconstrained;
 pub(crate) use alarm::alarms::set as set_alarm_by_system;
 pub(crate) use fibre::current::{
     FibreRef, ReadyBatch, any_worker_sleeps, current, give_way, id, in_place, may_spin, note_task_wait, note_wait,
-    of_the_system, safepoint, safepoint_is_asked_for, yield_now,
+    of_the_system, safepoint, safepoint_is_asked_for, switchable, yield_now,
 };
 #[cfg(all(debug_assertions, not(sudog_sim)))]
-pub(crate) use fibre::current::{describe, is_task, switchable};
+pub(crate) use fibre::current::{describe, is_task};
 #[cfg(all(feature = "profile", not(sudog_sim)))]
 pub(crate) use fibre::current::{has_room, stack_addresses};
 pub(crate) use fibre::job::Vtable;
