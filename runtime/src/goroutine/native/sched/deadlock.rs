@@ -50,7 +50,7 @@ fn prove(scheds: &[&'static Sched]) -> Result<Report, AtRest> {
     if MAINS.callers() == 0 || cycle::is_looking() {
         return Err(AtRest::Waits);
     }
-    // A foreign thread may cancel an alarm, and rouses nobody.
+    // A foreign thread that cancels an alarm does not rouse the watcher.
     if alarms::are_set() {
         return Err(LOOKS_AGAIN);
     }
