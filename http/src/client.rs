@@ -545,7 +545,7 @@ pub struct ResponseBody {
     body: RequestBody,
     mark: GivenUp,
     ctx: Context,
-    _ends: AfterFunc,
+    ends: AfterFunc,
     _cancel: CancelOnDrop,
 }
 
@@ -559,7 +559,7 @@ impl ResponseBody {
                 rest.close();
             }
         });
-        Self { body: RequestBody::incoming(rest, u64::MAX, None), mark, ctx, _ends: ends, _cancel: cancel }
+        Self { body: RequestBody::incoming(rest, u64::MAX, None), mark, ctx, ends, _cancel: cancel }
     }
 
     /// Returns the context's error if the context has ended a read.
@@ -570,6 +570,8 @@ impl ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
+        // Otherwise the drop of `_cancel` would end the connection, on which the request's body may still be sent.
+        self.ends.stop();
         // Before the drop of `body`, which tells hyper.
         if !self.body.is_end_stream() {
             self.mark.set();
